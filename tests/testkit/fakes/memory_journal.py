@@ -33,14 +33,14 @@ class MemoryJournalStore:
     def lose(self) -> None:
         """The stream vanishes."""
         self.exists = False
-        self._notify()
+        self.notify()
 
     def make_again(self, created: str = "2026-02-02T00:00:00Z") -> None:
         """Another, empty stream of the same name takes its place."""
         self._entries.clear()
         self._ids.clear()
         self.created, self.exists, self.first_sequence, self.last_sequence = created, True, 1, 0
-        self._notify()
+        self.notify()
 
     def drop(self, sequence: int) -> None:
         """One entry is damaged away."""
@@ -55,11 +55,11 @@ class MemoryJournalStore:
     def set_available(self, available: bool) -> None:
         """Whether the server answers."""
         self.is_available = available
-        self._notify()
+        self.notify()
 
     def inject(self, data: bytes) -> int:
         """Append what no journal handle would."""
-        return self._store(f"injected-{self.last_sequence + 1}", data)
+        return self.store_entry(f"injected-{self.last_sequence + 1}", data)
 
     def entry(self, sequence: int) -> bytes | None:
         """An entry's bytes, None if it is not there."""
@@ -69,11 +69,12 @@ class MemoryJournalStore:
         """Store an entry, or fail as ordered."""
         if self._failures:
             if self._failures.popleft():
-                self._store(entry_id, data)
+                self.store_entry(entry_id, data)
             raise Unavailable("no acknowledgement came in time")
-        return self._store(entry_id, data)
+        return self.store_entry(entry_id, data)
 
-    def _store(self, entry_id: str, data: bytes) -> int:
+    def store_entry(self, entry_id: str, data: bytes) -> int:
+        """Store an entry; one whose id is stored already is not stored again. Its sequence."""
         if entry_id in self._ids:
             return self._ids[entry_id]
         self.last_sequence += 1
@@ -81,10 +82,11 @@ class MemoryJournalStore:
         self._ids[entry_id] = self.last_sequence
         if len(self._ids) > DUPLICATE_WINDOW_ENTRIES:
             self._ids.popitem(last=False)
-        self._notify()
+        self.notify()
         return self.last_sequence
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Wake readers: something has changed."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -1,5 +1,6 @@
 """How long a run is: most are short, as more of them fit into the same time; one in eight is long."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,9 +9,12 @@ import msgspec
 
 from penstock.contracts.configs.topics import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
 from penstock.runtime.bus.presence import PresenceLimits
+from tests.testkit.sim.clients.settings import LONG_CLIENTS, SHORT_CLIENTS, ClientSettings, impatient
 
 LONG_EACH = 8  # seeds: one of them is long by itself
-LONG_SUFFIX = "-long"  # of the name of a seed whose run is long although it would not be by itself
+# Suffixes of a run's name, in this order.
+LONG_SUFFIX = "-long"  # the run is long although the seed's own run is short
+IMPATIENT_SUFFIX = "-impatient"  # all its clients write in transactions and soon ask again
 
 
 @dataclass(frozen=True)
@@ -22,14 +26,17 @@ class Length:
     requests: int  # of each producer
     pace_s: float  # between them
     transactions: tuple[int, int]  # under each id
-    trouble_pause_s: tuple[float, float]  # between the begin of one trouble and the next
-    trouble_scale: float  # of the time that troubles last
+    fault_pause_s: tuple[float, float]  # between the begin of one trouble and the next
+    fault_duration_scale: float  # of the time that troubles last
     snapshot_entries: tuple[int, ...]
     snapshot_intervals_ms: tuple[int, ...]
+    sweep_interval_ms: int  # of janitors
+    clients: ClientSettings = LONG_CLIENTS
+    is_impatient: bool = False
     scaled: Mapping[str, Any] = field(default_factory=dict)  # what else is another, by name
 
 
-# Whatever makes others wait takes half of the time, so that it comes to its end while there is trouble.
+# Waits take half of the time, so that they end while there are faults.
 SHORT_SESSIONS = {SESSION_TIMEOUT_MIN: msgspec.structs.replace(GROUP_CONFIGS[SESSION_TIMEOUT_MIN], default="3000")}
 SCALED_SHORT: dict[str, Any] = {
     "penstock.contracts.configs.topics.GROUP_CONFIGS": GROUP_CONFIGS | SHORT_SESSIONS,
@@ -39,20 +46,6 @@ SCALED_SHORT: dict[str, Any] = {
     "penstock_gateway.produce.flush_router.SWEEP_INTERVAL_S": 0.2,
     "penstock_sequencer.replication.level_raiser.LISTEN_S": 2.5,
     "penstock_sequencer.custodian.archiver.INTERVAL_S": 2.0,
-    "tests.testkit.sim.clients.clerk.LEFT_S": (1.0, 3.5),
-    "tests.testkit.sim.clients.clerk.STALL_S": (0.5, 6.0),
-    "tests.testkit.sim.clients.compactor.JOB_S_MAX": 1.0,
-    "tests.testkit.sim.clients.compactor.PAUSE_S_MAX": 0.8,
-    "tests.testkit.sim.clients.consumer_member.SESSION_TIMEOUT_MS": 3_000,
-    "tests.testkit.sim.clients.consumer_member.STALL_S": (1.0, 6.0),
-    "tests.testkit.sim.clients.merger.JOB_S_MAX": 1.0,
-    "tests.testkit.sim.clients.member.HEARTBEAT_S": 0.5,
-    "tests.testkit.sim.clients.member.REBALANCE_TIMEOUT_MS": 3_000,
-    "tests.testkit.sim.clients.member.SESSION_TIMEOUT_MS": 3_000,
-    "tests.testkit.sim.environment.services.SWEEP_INTERVAL_MS": 2_000,
-    "tests.testkit.sim.clients.transactor.REST_S": (0.0, 0.1),
-    "tests.testkit.sim.clients.transactor.STALL_S": (0.1, 3.0),
-    "tests.testkit.sim.clients.transactor.TIMEOUTS_MS": (1_000, 2_500, 60_000),
 }
 
 LONG = Length(
@@ -61,10 +54,11 @@ LONG = Length(
     requests=32,
     pace_s=0.22,
     transactions=(5, 16),
-    trouble_pause_s=(0.05, 1.75),
-    trouble_scale=1.0,
+    fault_pause_s=(0.05, 1.75),
+    fault_duration_scale=1.0,
     snapshot_entries=(20, 60, 50_000),
     snapshot_intervals_ms=(2_000, 5_000, 30_000),
+    sweep_interval_ms=4_000,
 )
 SHORT = Length(
     is_short=True,
@@ -72,10 +66,12 @@ SHORT = Length(
     requests=14,
     pace_s=0.25,
     transactions=(5, 12),
-    trouble_pause_s=(0.05, 1.0),
-    trouble_scale=0.5,
+    fault_pause_s=(0.05, 1.0),
+    fault_duration_scale=0.5,
     snapshot_entries=(10, 30, 50_000),
     snapshot_intervals_ms=(1_000, 2_500, 30_000),
+    sweep_interval_ms=2_000,
+    clients=SHORT_CLIENTS,
     scaled=SCALED_SHORT,
 )
 
@@ -85,15 +81,23 @@ def length_of(seed: int) -> Length:
     return SHORT if seed % LONG_EACH else LONG
 
 
+def with_impatient_clients(length: Length) -> Length:
+    """The same with clients that write in transactions of the old protocol and soon ask again elsewhere."""
+    return dataclasses.replace(length, is_impatient=True, clients=impatient(length.clients))
+
+
 def name_of(seed: int, length: Length) -> str:
-    """How people call a run: its seed, unless it is longer than that is by itself."""
-    return str(seed) if length is length_of(seed) else f"{seed}{LONG_SUFFIX}"
+    """The name of a run: its seed, and what is not as in the seed's own run."""
+    long = "" if length.is_short or not length_of(seed).is_short else LONG_SUFFIX
+    return f"{seed}{long}{IMPATIENT_SUFFIX if length.is_impatient else ''}"
 
 
 def seed_and_length(name: str) -> tuple[int, Length]:
     """The run of that name."""
-    number = name.removesuffix(LONG_SUFFIX)
+    usual = name.removesuffix(IMPATIENT_SUFFIX)
+    number = usual.removesuffix(LONG_SUFFIX)
     if not number.isascii() or not number.isdigit():
-        raise SystemExit(f"a seed is a number, with or without {LONG_SUFFIX}: {name!r}")
+        raise SystemExit(f"a run is a seed, with or without {LONG_SUFFIX} and {IMPATIENT_SUFFIX}: {name!r}")
     seed = int(number)
-    return seed, LONG if name.endswith(LONG_SUFFIX) else length_of(seed)
+    length = LONG if usual.endswith(LONG_SUFFIX) else length_of(seed)
+    return seed, with_impatient_clients(length) if name.endswith(IMPATIENT_SUFFIX) else length

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: a choice of kinds of trouble for each seed, one after the other and several at once."""
+"""What goes wrong in a run: a choice of kinds of fault for each seed, one after the other and several at once."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ SKEW_FAR_MS_MAX = 600_000
 WRONG_JANITOR_SHARE = 0.3  # of them, whose clocks are wrong from the beginning
 KINDS_SHARE = 0.5  # of all kinds, in each run
 
-Trouble = Callable[[], Awaitable[None]]
+Fault = Callable[[], Awaitable[None]]
 
 
 class Nemesis:
@@ -28,7 +28,7 @@ class Nemesis:
         self._world = world
         self._dice: random.Random = world.stream("nemesis")
         self._has_damaged = False
-        kinds: list[Trouble] = [
+        kinds: list[Fault] = [
             self._kill,
             self._kill_at_step,
             self._kill_role,
@@ -51,15 +51,15 @@ class Nemesis:
     def begin(self) -> None:
         """From now on."""
         self._make_unreliable()
-        self._world.note(f"troubles {[kind.__name__ for kind in self._kinds]}")
+        self._world.record(f"troubles {[kind.__name__ for kind in self._kinds]}")
         self._world.infrastructure.create_task(self._run())
         if self._world.old_replicas:
             self._world.infrastructure.create_task(self._world.upgrade())
 
     def heal(self) -> None:
-        """No trouble any more: everything that was broken is whole, everybody who died is started again."""
+        """No fault any more: everything that was broken is whole, everybody who died is started again."""
         world = self._world
-        world.note("heal")
+        world.record("heal")
         for task in world.infrastructure.tasks:
             task.cancel()
         world.hub.faults = BusFaults()
@@ -79,7 +79,7 @@ class Nemesis:
                 process.kill()
             if process.is_up:
                 world.hub.mend(process.connection_name)
-            process.spare()
+            process.cancel_kill()
             process.start()
 
     def _make_unreliable(self) -> None:
@@ -112,16 +112,16 @@ class Nemesis:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._dice.uniform(*self._world.length.trouble_pause_s))
-            trouble = self._dice.choice(self._kinds)
-            self._world.note(f"trouble {trouble.__name__}")
-            self._world.infrastructure.create_task(_as_coroutine(trouble))
+            await asyncio.sleep(self._dice.uniform(*self._world.length.fault_pause_s))
+            fault = self._dice.choice(self._kinds)
+            self._world.record(f"trouble {fault.__name__}")
+            self._world.infrastructure.create_task(_as_coroutine(fault))
 
     def _any(self) -> Process:
         return self._dice.choice(self._world.processes)
 
-    async def _last(self, shortest_s: float, longest_s: float) -> None:
-        await asyncio.sleep(self._dice.uniform(shortest_s, longest_s) * self._world.length.trouble_scale)
+    async def _wait(self, shortest_s: float, longest_s: float) -> None:
+        await asyncio.sleep(self._dice.uniform(shortest_s, longest_s) * self._world.length.fault_duration_scale)
 
     async def _kill(self) -> None:
         process = self._any()
@@ -152,22 +152,22 @@ class Nemesis:
     async def _stand_still(self, shortest_s: float, longest_s: float) -> None:
         process = self._any()
         process.pause()
-        await self._last(shortest_s, longest_s)
+        await self._wait(shortest_s, longest_s)
         process.resume()
 
     async def _cut(self) -> None:
         name = self._any().connection_name
         self._world.hub.cut(name)
-        await self._last(0.02, 5.0)
+        await self._wait(0.02, 5.0)
         self._world.hub.mend(name)
 
     async def _silence(self) -> None:
         """The connection is dead, and both ends find out later."""
         name = self._any().connection_name
         self._world.hub.silence(name)
-        await self._last(0.5, 6.0)
+        await self._wait(0.5, 6.0)
         self._world.hub.cut(name)
-        await self._last(0.02, 1.0)
+        await self._wait(0.02, 1.0)
         self._world.hub.mend(name)
 
     async def _sever(self) -> None:
@@ -177,27 +177,27 @@ class Nemesis:
         world.hub.severed.pairs |= {(min(server, other), max(server, other)) for other in range(SERVERS)} - {
             (server, server)
         }
-        world.note(f"severed {server}")
+        world.record(f"severed {server}")
         if world.journal_server() == server:
             world.journal.set_available(False)
-            await self._last(0.2, 4.0)
+            await self._wait(0.2, 4.0)
             world.move_journal((server + self._dice.randint(1, SERVERS - 1)) % SERVERS)
             world.journal.set_available(True)
-        await self._last(0.1, 3.0)
+        await self._wait(0.1, 3.0)
         world.hub.severed.is_noticed = True
-        await self._last(0.1, 5.0)
+        await self._wait(0.1, 5.0)
         world.hub.severed.pairs.clear()
         world.hub.severed.is_noticed = False
 
     async def _stall_journal(self) -> None:
         self._world.journal.set_available(False)
-        await self._last(0.1, 5.0)
+        await self._wait(0.1, 5.0)
         self._world.journal.set_available(True)
 
     async def _fill_journal(self) -> None:
         """Its servers' disks are full: it can be read, and takes nothing."""
         self._world.journal.is_full = True
-        await self._last(0.1, 5.0)
+        await self._wait(0.1, 5.0)
         self._world.journal.is_full = False
 
     async def _break_store(self) -> None:
@@ -206,19 +206,19 @@ class Nemesis:
             unacknowledged_share=self._dice.choice((0.3, 1)),
             throttled_share=self._dice.choice((0, 0.5)),
         )
-        await self._last(0.2, 5.0)
+        await self._wait(0.2, 5.0)
         self._set_store_faults()
 
     async def _slow_store(self) -> None:
         self._world.store.writes = Latency(self._dice.choice((0.3, 1.0)), 8.0, 0.1)
-        await self._last(0.5, 5.0)
+        await self._wait(0.5, 5.0)
         self._set_store_faults()
 
     async def _part_clients(self) -> None:
         """Nothing passes between clients and a gateway."""
         process = self._dice.choice(self._world.role("gateway"))
         self._world.network.block(process.name)
-        await self._last(0.5, 8.0)
+        await self._wait(0.5, 8.0)
         self._world.network.unblock()
 
     async def _jump_clock(self) -> None:
@@ -231,9 +231,9 @@ class Nemesis:
         keys = self._world.store.keys(f"{CLUSTER}/snapshots/")
         if len(keys) > 1 and not self._has_damaged:
             self._has_damaged = True
-            self._world.note(f"damaged {keys[-1]}")
+            self._world.record(f"damaged {keys[-1]}")
             self._world.store.damage(keys[-1], self._dice)
 
 
-async def _as_coroutine(trouble: Trouble) -> None:
-    await trouble()
+async def _as_coroutine(fault: Fault) -> None:
+    await fault()

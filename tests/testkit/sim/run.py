@@ -4,20 +4,26 @@ import functools
 import gc
 from dataclasses import dataclass
 
-from tests.testkit.sim.judges.judge import are_replicas_level, is_group_done, judge_group, judge_records, judge_replicas
+from tests.testkit.sim.checkers.final_checks import (
+    are_replicas_level,
+    check_group,
+    check_records,
+    check_replicas,
+    is_group_done,
+)
 from tests.testkit.sim.length import Length, length_of, name_of, seed_and_length
+from tests.testkit.sim.long_pause import LOOK_S, delete_all_topics, old_orphans, pause_with_flushers_last
 from tests.testkit.sim.nemesis import Nemesis
-from tests.testkit.sim.newest import SIMULATED_LEVEL
-from tests.testkit.sim.night import LOOK_S, empty, old_orphans, oversleep
+from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
 LONG_SHARE = 0.08  # of runs that last longer, for what takes its time: leases, snapshots, purges
 LONG_FACTOR = 3
-HURRY_PACE_S = 0.05  # once nothing fails any more
-NIGHT_SHARE = 0.2  # of runs with janitors
-EVENING_S = 1.0  # before a night
-EMPTY_SHARE = 0.3  # of runs with janitors
+FINISH_PACE_S = 0.05  # once nothing fails any more
+LONG_PAUSE_SHARE = 0.2  # of runs with janitors
+CALM_S = 1.0  # before a night
+DELETE_ALL_SHARE = 0.3  # of runs with janitors
 SETTLE_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
 
@@ -51,7 +57,7 @@ def run_named(name: str, *, keep_trace: bool = False) -> Outcome:
 
 def run_seed(seed: int, *, length: Length | None = None, keep_trace: bool = False, faults: bool = True) -> Outcome:
     """One run; of the length that the seed has, unless another is given."""
-    _look_past_what_is_imported()
+    _exclude_imports_from_collection()
     world = World(seed, length or length_of(seed), keep_trace=keep_trace)
     was_collecting = gc.isenabled()
     gc.disable()
@@ -71,27 +77,27 @@ def run_seed(seed: int, *, length: Length | None = None, keep_trace: bool = Fals
         world.timeline.callbacks,
         sum(producer.acknowledged for producer in world.producers),
         world.journal.last_sequence,
-        _happened(world),
+        _counts(world),
     )
 
 
 @functools.cache
-def _look_past_what_is_imported() -> None:
+def _exclude_imports_from_collection() -> None:
     """So that collecting what a run leaves behind takes no longer than that deserves."""
     gc.collect()
     gc.freeze()
 
 
-def _happened(world: World) -> dict[str, int]:
+def _counts(world: World) -> dict[str, int]:
     return (
         {
             "runs compacted": sum(compactor.replaced for compactor in world.compactors),
-            "log starts moved": world.warden.trimmed,
-            "objects deleted": world.warden.deleted,
-            "segments forgotten": world.warden.removed,
-            "nights": world.nights,
-            "topics come and gone": world.passing.lives,
-            "topics faded": world.fading.lives,
+            "log starts moved": world.deletion_checker.trimmed,
+            "objects deleted": world.deletion_checker.deleted,
+            "segments forgotten": world.deletion_checker.removed,
+            "nights": world.long_pauses,
+            "topics come and gone": world.recreated_topic.lives,
+            "topics faded": world.expiring_topic.lives,
         }
         | world.transactions.happened()
         | world.shares.happened()
@@ -111,46 +117,46 @@ def _run(world: World, faults: bool) -> None:
     if faults:
         nemesis.begin()
     load_s = length.load_s * factor
-    if world.janitors and faults and world.dice.random() < NIGHT_SHARE:
+    if world.janitors and faults and world.dice.random() < LONG_PAUSE_SHARE:
         world.run_for(load_s / 2)
         nemesis.heal()
-        world.run_for(EVENING_S)
-        if not oversleep(world):
+        world.run_for(CALM_S)
+        if not pause_with_flushers_last(world):
             return
         nemesis.begin()
         load_s /= 2
     world.run_for(load_s)
     nemesis.heal()
-    _hurry(world)
+    _finish_soon(world)
     if not world.failures and _settle(world):
         _stop(world)
 
 
-def _hurry(world: World) -> None:
+def _finish_soon(world: World) -> None:
     """Have clients come to an end."""
-    world.passing.end()
-    world.fading.end()
+    world.recreated_topic.finish()
+    world.expiring_topic.finish()
     for producer in world.producers:
-        producer.hurry(HURRY_PACE_S)
-    world.transactions.hurry()
-    world.shares.hurry()
+        producer.finish_soon(FINISH_PACE_S)
+    world.transactions.finish_soon()
+    world.shares.finish_soon()
     if world.length.is_short:
-        world.fading.cut_short()
+        world.expiring_topic.skip_remaining()
         for producer in world.producers:
-            producer.cut_short()
-        world.transactions.cut_short()
+            producer.skip_remaining()
+        world.transactions.skip_remaining()
 
 
 def _settle(world: World) -> bool:
     """Everything that was begun comes to its end, and is judged; whether that went well."""
     if not world.until("producers", lambda: all(each.is_done for each in world.producers), SETTLE_TIMEOUT_S):
         return False
-    judge_records(world)
-    if not world.until("the topic that comes and goes", lambda: world.passing.is_done, SETTLE_TIMEOUT_S):
+    check_records(world)
+    if not world.until("the topic that comes and goes", lambda: world.recreated_topic.is_done, SETTLE_TIMEOUT_S):
         return False
-    if not world.until("the topic that fades", lambda: world.fading.is_done, SETTLE_TIMEOUT_S):
+    if not world.until("the topic that fades", lambda: world.expiring_topic.is_done, SETTLE_TIMEOUT_S):
         return False
-    world.add_reader("auditor", hurries=world.length.is_short)
+    world.add_reader("auditor", reads_much=world.length.is_short)
     if not world.until("readers", lambda: all(each.is_at_end for each in world.readers), SETTLE_TIMEOUT_S):
         return False
     if world.transactions.is_wanted and not _settle_transactions(world):
@@ -158,22 +164,22 @@ def _settle(world: World) -> bool:
     if not world.until("the share group", lambda: world.shares.is_done, SETTLE_TIMEOUT_S):
         world.shares.explain()
         return False
-    world.shares.book.close()
+    world.shares.checker.close()
     for member in world.members:
         member.may_leave = False
     if not world.until("the group", lambda: is_group_done(world), SETTLE_TIMEOUT_S):
         return False
-    judge_group(world)
+    check_group(world)
     if not world.until("the level", lambda: world.oracle.state.level == SIMULATED_LEVEL, SETTLE_TIMEOUT_S):
         return False
     if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):
         return False
-    judge_replicas(world)
+    check_replicas(world)
     if not world.janitors or world.failures:
         return not world.failures
     if not world.until("orphans to go", lambda: not old_orphans(world), SETTLE_TIMEOUT_S, LOOK_S):
         return False
-    return world.dice.random() >= EMPTY_SHARE or empty(world)
+    return world.dice.random() >= DELETE_ALL_SHARE or delete_all_topics(world)
 
 
 def _settle_transactions(world: World) -> bool:
@@ -182,13 +188,13 @@ def _settle_transactions(world: World) -> bool:
     world.transactions.add_auditors()
     if not world.until("readers of transactions", lambda: world.transactions.is_read, SETTLE_TIMEOUT_S):
         return False
-    world.transactions.judge()
+    world.transactions.check()
     return not world.failures
 
 
 def _stop(world: World) -> None:
     """Clients go, then services stop, and nothing of them is left."""
-    world.note("stop")
+    world.record("stop")
     world.client_loop.kill()
     for role in ("janitor", "gateway", "flusher", "cacher", "sequencer"):
         for process in world.role(role):

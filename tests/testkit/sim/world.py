@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from penstock.contracts.commands import RaiseLevel
+from penstock.contracts.commands import Command, RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -25,34 +25,34 @@ from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.core.state.cluster import State
 from tests.testkit.fakes.memory_bus import MESSAGE_BYTES_MAX
-from tests.testkit.sim.clients.asker import Asker
+from tests.testkit.sim.checkers.deletion_checker import ORPHAN_AGE_MS, DeletionChecker
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.compactor import Compactor
 from tests.testkit.sim.clients.consumer import Reader
-from tests.testkit.sim.clients.consumer_member import ConsumerMember, OwnershipClaims, opening
-from tests.testkit.sim.clients.fading import Fading
+from tests.testkit.sim.clients.consumer_member import ConsumerMember, OwnershipClaims, group_configs
+from tests.testkit.sim.clients.expiring_topic import ExpiringTopic
 from tests.testkit.sim.clients.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.clients.member import GroupLedger, Member
 from tests.testkit.sim.clients.merger import Merger
-from tests.testkit.sim.clients.passing import Passing
 from tests.testkit.sim.clients.producer import Producer
-from tests.testkit.sim.clients.shares import Shares
-from tests.testkit.sim.clients.transactions import Transactions
+from tests.testkit.sim.clients.recreated_topic import RecreatedTopic
+from tests.testkit.sim.clients.share_workload import ShareWorkload
+from tests.testkit.sim.clients.timestamp_lookup import TimestampLookups
+from tests.testkit.sim.clients.transaction_workload import TransactionWorkload
 from tests.testkit.sim.environment.host import SimClock
 from tests.testkit.sim.environment.loop import SimLoop
 from tests.testkit.sim.environment.process import Process
-from tests.testkit.sim.environment.services import CLUSTER, gateway_address, makers
+from tests.testkit.sim.environment.services import CLUSTER, app_factories, gateway_address
+from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.environment.store import SimStore
-from tests.testkit.sim.environment.surroundings import Surroundings
 from tests.testkit.sim.environment.wire import START_MS
-from tests.testkit.sim.judges.oracle import Oracle
-from tests.testkit.sim.judges.warden import ORPHAN_AGE_MS, Warden
 from tests.testkit.sim.length import Length
-from tests.testkit.sim.newest import PATCHED_LEVELS, SIMULATED_LEVEL
+from tests.testkit.sim.simulated_level import PATCHED_LEVELS, SIMULATED_LEVEL
 
 TOPIC = "events"
-PASSING_TOPIC = "passing"
-FADING_TOPIC = "fading"
-MUCH_BYTES = (2_000, 1_000_000)  # of what is asked for at once by who hurries
+RECREATED_TOPIC = "passing"
+EXPIRING_TOPIC = "fading"
+MUCH_BYTES = (2_000, 1_000_000)  # of what is asked for at once by who reads_much
 EXTRA_SHARE = 0.3  # of runs in which there is a certain client more
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
@@ -67,7 +67,7 @@ UPGRADE_PAUSE_S = (0.2, 4.0)  # between one replica and the next
 JANITORS_SHARE = 0.5  # of runs
 GRACES_MS = (1_500, 4_000)
 ORPHANS = 6  # left behind by others
-ALMOST_MS = 120_000  # before some of them may go
+ALMOST_ORPHAN_MS = 120_000  # before some of them may go
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
 # What is smaller than in life, so that everything there is happens in a run.
 SHARDS = 8
@@ -109,7 +109,7 @@ class _Reply(msgspec.Struct, array_like=True):
 _decode_reply = msgspec.msgpack.Decoder(_Reply).decode
 
 
-class World(Surroundings):
+class World(SharedEnvironment):
     """Everything of one run."""
 
     def __init__(self, seed: int, length: Length, *, keep_trace: bool = False) -> None:
@@ -119,15 +119,15 @@ class World(Surroundings):
         self.partitions = self.dice.randint(1, 4)
         self.hub.message_bytes_max = self.dice.choice((MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX))
         self._state_digests: dict[int, bytes] = {}
-        self.oracle = Oracle(CLUSTER, self.store, self.fail, self.note)
+        self.oracle = Oracle(CLUSTER, self.store, self.fail, self.record)
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
         housekeeping = self.stream("housekeeping")
         self.janitors = housekeeping.randint(1, 2) if housekeeping.random() < JANITORS_SHARE else 0
         grace_ms = housekeeping.choice(GRACES_MS)
         now_s = lambda: self.timeline.now_s  # noqa: E731
-        self.warden = Warden(CLUSTER, self.oracle, self.store, self.fail, now_s, grace_ms / 1000)
-        make = makers(self.network, store_url, self.dice, self._known_level, grace_ms, length)
+        self.deletion_checker = DeletionChecker(CLUSTER, self.oracle, self.store, self.fail, now_s, grace_ms / 1000)
+        make = app_factories(self.network, store_url, self.dice, self._known_level, grace_ms, length)
         keeps_names = self.dice.random() < 0.3
         self.processes = [
             Process(self, role, number, make[role], keeps_name=keeps_names)
@@ -142,19 +142,19 @@ class World(Surroundings):
         self.readers: list[Reader] = []
         self.members: list[Member] = []
         self.compactors: list[Compactor] = []
-        self.passing = Passing(self.client("passing"), self.oracle, PASSING_TOPIC, START_MS)
+        self.recreated_topic = RecreatedTopic(self.client("passing"), self.oracle, RECREATED_TOPIC, START_MS)
         bus = self.hub.connect("fading")
         sequencer = SequencerClient(bus, CLUSTER, SimClock(self.timeline))
-        self.fading = Fading(self.client("fading"), self.oracle, FADING_TOPIC, START_MS, sequencer)
+        self.expiring_topic = ExpiringTopic(self.client("fading"), self.oracle, EXPIRING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
-        self.leases = OwnershipClaims(GROUP, TOPIC, self.oracle)
-        self.journal.observers.append(self.leases.observe)
+        self.claims = OwnershipClaims(GROUP, TOPIC, self.oracle)
+        self.journal.observers.append(self.claims.observe)
         is_new = self.stream(CONSUMER_PROTOCOL_STREAM).random() < CONSUMER_PROTOCOL_SHARE
         self.has_consumer_group = is_new and not self.old_replicas
-        self.transactions = Transactions(self)
-        self.shares = Shares(self, TOPIC)
+        self.transactions = TransactionWorkload(self)
+        self.shares = ShareWorkload(self, TOPIC)
         self.topic_exists = False
-        self.nights = 0
+        self.long_pauses = 0
 
     def role(self, role: str) -> list[Process]:
         """The processes of a role."""
@@ -167,9 +167,13 @@ class World(Surroundings):
 
     def raise_level(self) -> None:
         """Be at the newest level from now on, as most clusters are, rather than some seconds later."""
-        commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *(opening(START_MS) if self.has_consumer_group else ())]
-        raised = Entry("operator", "operator", 0, GENESIS_HASH, [commands + self.shares.opening(START_MS)])
+        commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *self._group_opening()]
+        raised = Entry("operator", "operator", 0, GENESIS_HASH, [commands + self.shares.group_configs(START_MS)])
         self.journal.inject(encode_entry(raised))
+
+    def _group_opening(self) -> list[Command]:
+        session_timeout_ms = self.length.clients.consumer_member.session_timeout_ms
+        return group_configs(START_MS, session_timeout_ms) if self.has_consumer_group else []
 
     def _known_level(self, process: Process) -> int:
         """What a sequencer's release knows that starts now; an old one is not started again once it cannot follow."""
@@ -234,25 +238,26 @@ class World(Surroundings):
         self._begin_extras(self.length.requests)
 
     def _member(self, client: KafkaClient) -> Member:
+        settings = self.length.clients
         if self.has_consumer_group:
-            return ConsumerMember(client, self.oracle, self.group, self.leases, TOPIC, self.partitions)
-        return Member(client, self.oracle, self.group, TOPIC, self.partitions)
+            return ConsumerMember(client, self.oracle, self.group, self.claims, TOPIC, self.partitions, settings)
+        return Member(client, self.oracle, self.group, TOPIC, self.partitions, settings)
 
     def _begin_extras(self, requests: int) -> None:
         dice = self.stream("extras")
         if dice.random() < EXTRA_SHARE:
-            self.spawn(self.passing.run())
+            self.spawn(self.recreated_topic.run())
         else:
-            self.passing.is_done = True
+            self.recreated_topic.is_done = True
         if self.janitors or dice.random() < EXTRA_SHARE:
-            self.spawn(self.fading.run())
+            self.spawn(self.expiring_topic.run())
         else:
-            self.fading.is_done = True
+            self.expiring_topic.is_done = True
         if self.janitors:
-            self._leave_orphans()
+            self._add_orphans()
         if dice.random() < EXTRA_SHARE:
             last_ms = START_MS + requests
-            asker = Asker(self.client("asker"), self.oracle, TOPIC, self.partitions, START_MS, last_ms)
+            asker = TimestampLookups(self.client("asker"), self.oracle, TOPIC, self.partitions, START_MS, last_ms)
             self.spawn(asker.run())
 
         if self.transactions.is_wanted:
@@ -264,30 +269,37 @@ class World(Surroundings):
         if self.transactions.is_merged:
             self._add_compactor("merger", Merger)
 
-    def _leave_orphans(self) -> None:
+    def _add_orphans(self) -> None:
         """Objects that somebody stored and never committed, some of them long ago."""
         dice = self.stream("orphans")
         for _ in range(ORPHANS):
-            age_ms = dice.choice((dice.randint(0, ORPHAN_AGE_MS), ORPHAN_AGE_MS - ALMOST_MS, 2 * ORPHAN_AGE_MS))
+            age_ms = dice.choice((dice.randint(0, ORPHAN_AGE_MS), ORPHAN_AGE_MS - ALMOST_ORPHAN_MS, 2 * ORPHAN_AGE_MS))
             born_ms = START_MS - age_ms
             key = segment_key("", CLUSTER, dice.randint(0, 2), new_segment_id(born_ms, dice.randbytes(ENTROPY_BYTES)))
-            self.store.leave(key, b"nobody's")
+            self.store.add_object(key, b"nobody's")
 
     def _add_compactor(self, name: str, kind: type[Compactor]) -> None:
         clock, stream = SimClock(self.timeline), self.stream(name)
         sequencer = SequencerClient(self.hub.connect(name), CLUSTER, clock)
         store = RetryingStore(SimStore(self.store, name), jitter=stream.random, monotonic_s=clock.monotonic_s)
-        topics = (TOPIC, TOPIC, FADING_TOPIC)
+        topics = (TOPIC, TOPIC, EXPIRING_TOPIC)
         compactor = kind(
-            sequencer, store, clock, stream, cluster=CLUSTER, topics=topics, state=lambda: self.oracle.state
+            sequencer,
+            store,
+            clock,
+            stream,
+            cluster=CLUSTER,
+            topics=topics,
+            state=lambda: self.oracle.state,
+            settings=self.length.clients.compactor,
         )
         self.compactors.append(compactor)
         self.spawn(compactor.run())
 
-    def add_reader(self, name: str, *, hurries: bool = False) -> None:
-        """One more that reads everything from the beginning; much at once if it hurries."""
+    def add_reader(self, name: str, *, reads_much: bool = False) -> None:
+        """One more that reads everything from the beginning; much at once if it reads_much."""
         reader = Reader(self.client(name), self.oracle, TOPIC, self.partitions)
-        if hurries:
+        if reads_much:
             reader.reading.partition_bytes_max, reader.reading.bytes_max = MUCH_BYTES, MUCH_BYTES
         self.readers.append(reader)
         self.spawn(reader.run())
@@ -370,15 +382,13 @@ class World(Surroundings):
                 ):
                     patches.enter_context(mock.patch.object(metric, verb, _count_nothing))
                 patches.enter_context(mock.patch.object(MetricWrapperBase, "labels", _same_metric))
-                # Of all tasks only debuggers ask.
-                patches.enter_context(mock.patch.object(asyncio.tasks._all_tasks, "add", bool))  # type: ignore[attr-defined]
                 yield
         finally:
             structlog.configure(**before)
 
     def _take_log(self, _logger: Any, level: str, event: Any) -> Any:
         name = event["event"]
-        self.note(f"log {level} {name} {event.get('error', '')}")
+        self.record(f"log {level} {name} {event.get('error', '')}")
         if name in BUGS:
             self.fail(f"a service logged {name}: {dict(event)}")
         raise structlog.DropEvent

@@ -70,6 +70,11 @@ class SequencerApp:
         self._sequencer: Sequencer | None = None
         self._identity_watch: IdentityWatch | None = None
 
+    @property
+    def sequencer(self) -> Sequencer | None:
+        """The sequencer itself, None until `open` has found the journal."""
+        return self._sequencer
+
     async def open(self) -> None:
         """Listen for health checks, connect, and find this cluster's journal."""
         config, guard = self._config, self._limits.journal_guard

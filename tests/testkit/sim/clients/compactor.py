@@ -21,10 +21,9 @@ from penstock.runtime.clock import Clock
 from penstock.segment.keys import segment_key
 from penstock_sequencer.core.state.cluster import State, Topic
 from tests.testkit.loads.compaction import EVERYTHING, Compacted, Input, compacted
+from tests.testkit.sim.clients.settings import CompactorSettings
 
-PAUSE_S_MAX = 1.5  # between jobs
 PLACE_BYTES = 500  # so that the maps of short runs have several places
-JOB_S_MAX = 2.0  # from plan to commit, besides the store's and the sequencers' time
 COMMIT_DEADLINE_S = 10.0
 RUN_EXTENTS_MAX = 12
 LEVEL_MAX = 2
@@ -43,6 +42,7 @@ class Compactor:
         cluster: str,
         topics: Sequence[str],
         state: Callable[[], State],  # the true one, to know when to begin
+        settings: CompactorSettings,
     ) -> None:
         self._sequencer = sequencer
         self._store = store
@@ -51,13 +51,14 @@ class Compactor:
         self._cluster = cluster
         self._topics = topics
         self._state = state
+        self._settings = settings
         self.replaced = 0  # runs
         self.rejected = 0
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            await asyncio.sleep(self._stream.uniform(0, PAUSE_S_MAX))
+            await asyncio.sleep(self._stream.uniform(0, self._settings.pause_s_max))
             found = self._state().topics.get(self._stream.choice(self._topics))
             if found is None or self._state().level < COMMAND_LEVELS[ReplaceExtents]:
                 continue
@@ -75,7 +76,7 @@ class Compactor:
         if not inputs:
             return
         made = await self._make(inputs)
-        await asyncio.sleep(self._stream.uniform(0, JOB_S_MAX))
+        await asyncio.sleep(self._stream.uniform(0, self._settings.job_s_max))
         (outcome,) = await self._sequencer.command([made.command], deadline_s=COMMIT_DEADLINE_S)
         if isinstance(outcome, PerItem):
             self.replaced += outcome.rejections.count(Rejection.NONE)

@@ -5,6 +5,7 @@ import asyncio
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.kafka import (
     FETCH,
     LIST_OFFSETS,
@@ -13,7 +14,6 @@ from tests.testkit.sim.clients.kafka import (
     KafkaClient,
     KafkaConnection as Connection,
 )
-from tests.testkit.sim.judges.oracle import Oracle
 
 WAIT_MS = 500
 ASK_END_SHARE = 0.1  # of fetches before which a reader asks for the partitions' ends; always where it has just come

@@ -17,6 +17,7 @@ from penstock.kafkawire.api.consumer_group_heartbeat import (
 )
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -25,21 +26,19 @@ from tests.testkit.sim.clients.kafka import (
     KafkaConnection as Connection,
 )
 from tests.testkit.sim.clients.member import LEAVE_SHARE, READ_WAIT_MS, GroupLedger, Member, Rejoin
-from tests.testkit.sim.judges.oracle import Oracle
+from tests.testkit.sim.clients.settings import ClientSettings
 
 HEARTBEAT_MS = 1_000  # instead of Kafka's five seconds
-SESSION_TIMEOUT_MS = 6_000  # instead of 45 s
 REBALANCE_TIMEOUT_MS = 4_000
 STALL_SHARE = 0.004  # of rounds after which a member stands still, perhaps for longer than its session
-STALL_S = (2.0, 12.0)
 LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND))
 MEMBER_ID_BYTES = 16
 JOINS, LEAVES = 0, -1
 
 
-def opening(now_ms: int) -> list[Command]:
+def group_configs(now_ms: int, session_timeout_ms: int) -> list[Command]:
     """What is journaled before such members come: the times in which they live."""
-    times = {CONSUMER_HEARTBEAT_INTERVAL: HEARTBEAT_MS, CONSUMER_SESSION_TIMEOUT: SESSION_TIMEOUT_MS}
+    times = {CONSUMER_HEARTBEAT_INTERVAL: HEARTBEAT_MS, CONSUMER_SESSION_TIMEOUT: session_timeout_ms}
     changes = [ConfigChange(name, ConfigOperation.SET, str(value)) for name, value in times.items()]
     return [AlterConfigs(now_ms, "", changes)]
 
@@ -94,67 +93,68 @@ class ConsumerMember(Member):
         client: KafkaClient,
         oracle: Oracle,
         ledger: GroupLedger,
-        leases: OwnershipClaims,
+        claims: OwnershipClaims,
         topic: str,
         partitions: int,
+        settings: ClientSettings,
     ) -> None:
-        super().__init__(client, oracle, ledger, topic, partitions)
+        super().__init__(client, oracle, ledger, topic, partitions, settings)
         self._instance_id = None
         self._member_id = base64.urlsafe_b64encode(self._stream.randbytes(MEMBER_ID_BYTES)).decode().rstrip("=")
-        self._leases = leases
-        self._beat_s = 0.0
-        self._is_unsure = True  # an answer may be lost: then it says all about itself once more
-        self._has_news = False  # what it has is not what it said last
+        self._claims = claims
+        self._heartbeat_due_s = 0.0
+        self._must_send_all = True  # an answer may be lost: then it says all about itself once more
+        self._has_changes = False  # what it has is not what it said last
         self.generation = JOINS
 
     async def _take_part(self, connection: Connection) -> None:
         """From one heartbeat to the next."""
         try:
-            await self._beat(connection)
-            await self._begin(connection)
+            await self._send_heartbeats(connection)
+            await self._start_new_partitions(connection)
             await self._consume(connection)
         except StaleEpoch:
             pass
         except Rejoin:
-            self._lose()
+            self._reset()
 
-    def _lose(self) -> None:
+    def _reset(self) -> None:
         self.generation, self.assigned, self._reading = JOINS, None, None
         self._committed = {}
-        self._leases.lose(self._member_id)
+        self._claims.lose(self._member_id)
 
-    async def _beat(self, connection: Connection) -> None:
+    async def _send_heartbeats(self, connection: Connection) -> None:
         """Heartbeats, until there is nothing to say any more."""
         while True:
-            answer = await self._say(connection)
-            news = self._partitions_of(answer)
+            answer = await self._send_heartbeat(connection)
+            assigned = self._partitions_of(answer)
             before, self.generation = self.assigned or [], answer.member_epoch
-            if news is not None and news != self.assigned:
-                await self._give_up(connection, [each for each in before if each not in news])
-                self.assigned, self._has_news = news, True
-                self._oracle.heard(self.name, f"epoch {self.generation}: {news}")
-            self._leases.hold(self._member_id, self.assigned or [])
-            if not self._has_news:
-                self._beat_s = asyncio.get_running_loop().time() + answer.heartbeat_interval_ms / 1000
+            if assigned is not None and assigned != self.assigned:
+                await self._revoke(connection, [each for each in before if each not in assigned])
+                self.assigned, self._has_changes = assigned, True
+                self._oracle.observed(self.name, f"epoch {self.generation}: {assigned}")
+            self._claims.hold(self._member_id, self.assigned or [])
+            if not self._has_changes:
+                self._heartbeat_due_s = asyncio.get_running_loop().time() + answer.heartbeat_interval_ms / 1000
                 return
 
-    async def _say(self, connection: Connection) -> ConsumerGroupHeartbeatResponse:
-        says_all = self._is_unsure or self.generation == JOINS
+    async def _send_heartbeat(self, connection: Connection) -> ConsumerGroupHeartbeatResponse:
+        sends_all = self._must_send_all or self.generation == JOINS
         owned = None
-        if says_all or self._has_news:
+        if sends_all or self._has_changes:
             owned = [TopicPartitions(self._topic_id, self.assigned)] if self.assigned else []
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._ledger.group_id,
             member_id=self._member_id,
             member_epoch=self.generation,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if says_all else -1,
-            subscribed_topic_names=[self._topic] if says_all else None,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if sends_all else -1,
+            subscribed_topic_names=[self._topic] if sends_all else None,
             topic_partitions=owned,
         )
-        self._is_unsure = True
+        self._must_send_all = True
         answer: ConsumerGroupHeartbeatResponse = await connection.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
-        self._check("a heartbeat", answer.error_code)
-        self._is_unsure, self._has_news = False, False
+        self.check_error("a heartbeat", answer.error_code)
+        self._must_send_all, self._has_changes = False, False
         return answer
 
     @property
@@ -167,7 +167,7 @@ class ConsumerMember(Member):
             return None
         return [number for topic in answer.assignment.topic_partitions for number in topic.partitions]
 
-    async def _give_up(self, connection: Connection, partitions: list[int]) -> None:
+    async def _revoke(self, connection: Connection, partitions: list[int]) -> None:
         """Read these no more; what was read of them is mostly committed before the group is told."""
         if self._reading is None or not partitions:
             return
@@ -177,13 +177,13 @@ class ConsumerMember(Member):
             self._reading.positions.pop(partition, None)
             self._committed.pop(partition, None)
 
-    async def _begin(self, connection: Connection) -> None:
+    async def _start_new_partitions(self, connection: Connection) -> None:
         """Know where to begin in what is new."""
         reading = self._reading or Reading(self._client, self._oracle, self._topic)
         new = [each for each in self.assigned or () if each not in reading.positions]
         if new:
             before = self._committed
-            reading.positions |= await self._start_offsets(connection, new)
+            reading.positions |= await self.start_offsets(connection, new)
             self._committed = before | self._committed
         self._reading = reading
 
@@ -195,27 +195,27 @@ class ConsumerMember(Member):
 
     async def _consume(self, connection: Connection) -> None:
         loop, reading = asyncio.get_running_loop(), self._reading
-        while reading is not None and loop.time() < self._beat_s:
+        while reading is not None and loop.time() < self._heartbeat_due_s:
             await self._read(connection, reading, READ_WAIT_MS)
             if self._stream.random() < 0.7:
                 await self._commit(connection, reading)
             if self.may_leave and self._stream.random() < STALL_SHARE:
-                await asyncio.sleep(self._stream.uniform(*STALL_S))
+                await asyncio.sleep(self._stream.uniform(*self._settings.consumer_member.stall_s))
             if self.may_leave and self._stream.random() < LEAVE_SHARE:
                 await self._leave(connection)
 
     async def _leave(self, connection: Connection) -> None:
         request = ConsumerGroupHeartbeatRequest(self._ledger.group_id, self._member_id, LEAVES)
-        self._lose()
+        self._reset()
         answer = await connection.ask(CONSUMER_GROUP_HEARTBEAT, 1, request)
-        self._check("a leave", answer.error_code)
+        self.check_error("a leave", answer.error_code)
         raise Rejoin
 
-    def _check(self, what: str, code: int) -> None:
+    def check_error(self, what: str, code: int) -> None:
         """Raise what a client does about an error."""
         error = ErrorCode(code)
         if error == ErrorCode.STALE_MEMBER_EPOCH:
             raise StaleEpoch
         if error in LOST:
             raise Rejoin
-        super()._check(what, code)
+        super().check_error(what, code)

@@ -17,6 +17,7 @@ from penstock.kafkawire.api.offset_commit import (
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import (
     HEARTBEAT,
@@ -29,12 +30,9 @@ from tests.testkit.sim.clients.kafka import (
     KafkaClient,
     KafkaConnection as Connection,
 )
-from tests.testkit.sim.judges.oracle import Oracle
+from tests.testkit.sim.clients.settings import ClientSettings
 
-SESSION_TIMEOUT_MS = 6_000
-REBALANCE_TIMEOUT_MS = 6_000
 REBALANCE_WAIT_S = 20.0  # a join is answered when the slowest member has joined or is given up
-HEARTBEAT_S = 1.0
 READ_WAIT_MS = 300
 STATIC_RETURN_SHARE = 0.8
 STATIC_SHARE = 0.3  # of members have an instance id (KIP-345), and mostly come back without having left
@@ -50,7 +48,7 @@ class Rejoin(Exception):
 
 
 class GroupLedger:
-    """What a group's members were told: offsets that were acknowledged must never be unsaid."""
+    """What a group's members were offsets: offsets that were acknowledged must never be unsaid."""
 
     def __init__(self, group_id: str, oracle: Oracle) -> None:
         self.group_id = group_id
@@ -62,15 +60,15 @@ class GroupLedger:
         """A commit was acknowledged."""
         self.committed[partition] = max(self.committed[partition], offset)
 
-    def told(self, who: str, partition: int, offset: int, floor: int) -> None:
+    def check_start(self, who: str, partition: int, offset: int, floor: int) -> None:
         """A member was told where to begin; `floor` was acknowledged when it asked."""
         if max(offset, 0) < floor and self._oracle.was_lowered(self.group_id, partition):
-            self._oracle.heard(who, f"of {self.group_id}-{partition}: a late commit unsaid {floor}, at level 0")
+            self._oracle.observed(who, f"of {self.group_id}-{partition}: a late commit unsaid {floor}, at level 0")
             self.committed[partition] = max(offset, 0)
         elif max(offset, 0) < floor:
             what = f"the offset of {self.group_id}-{partition}"
             self._oracle.rejected(who, what, f"it went back to {offset}, {floor} was acknowledged")
-        # What a member is told was committed, though perhaps nobody heard so, as when the answer was lost.
+        # What a member is offsets was committed, though perhaps nobody heard so, as when the answer was lost.
         self.committed[partition] = max(self.committed[partition], offset)
 
     def read(self, partition: int, start: int, end: int) -> None:
@@ -86,7 +84,15 @@ class Member:
     retriable = RETRIABLE
     commit_version = 8
 
-    def __init__(self, client: KafkaClient, oracle: Oracle, ledger: GroupLedger, topic: str, partitions: int) -> None:
+    def __init__(
+        self,
+        client: KafkaClient,
+        oracle: Oracle,
+        ledger: GroupLedger,
+        topic: str,
+        partitions: int,
+        settings: ClientSettings,
+    ) -> None:
         self.name = client.name
         self.assigned: list[int] | None = None
         self.generation = -1
@@ -100,6 +106,7 @@ class Member:
         self._ledger = ledger
         self._topic = topic
         self._partitions = partitions
+        self._settings = settings
         self._join_version = self._stream.choice((3, 5, 9) if self._instance_id is None else (5, 9))
         self._committed: dict[int, int] = {}
         self._reading: Reading | None = None  # from an assignment to the next
@@ -123,7 +130,7 @@ class Member:
                 await self._join(connection)
             if self._reading is None:
                 reading = Reading(self._client, self._oracle, self._topic)
-                reading.positions = await self._start_offsets(connection, self.assigned or [])
+                reading.positions = await self.start_offsets(connection, self.assigned or [])
                 self._reading = reading
             await self._work(connection, self._reading)
         except Rejoin:
@@ -133,8 +140,8 @@ class Member:
         version = self._join_version
         request = JoinGroupRequest(
             group_id=self._ledger.group_id,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            session_timeout_ms=self._settings.member.session_timeout_ms,
+            rebalance_timeout_ms=self._settings.member.rebalance_timeout_ms,
             member_id=self._member_id,
             group_instance_id=self._instance_id,
             protocol_type="consumer",
@@ -144,7 +151,7 @@ class Member:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = answer.member_id
             raise Rejoin
-        self._check("a join", answer.error_code)
+        self.check_error("a join", answer.error_code)
         self._member_id = answer.member_id
         self.generation = answer.generation_id
         shares: dict[str, list[int]] = {}
@@ -152,10 +159,10 @@ class Member:
             ids = [member.member_id for member in answer.members]
             shares = {each: list(range(place, self._partitions, len(ids))) for place, each in enumerate(ids)}
         if self._former_id:
-            await self._look_for_former(connection)
+            await self._check_former_member(connection)
         await self._sync(connection, shares)
 
-    async def _look_for_former(self, connection: Connection) -> None:
+    async def _check_former_member(self, connection: Connection) -> None:
         """Who had our instance id before us has no place in the group any more."""
         request = HeartbeatRequest(self._ledger.group_id, self.generation, self._former_id, self._instance_id)
         former_id, self._former_id = self._former_id, ""
@@ -178,26 +185,28 @@ class Member:
             ],
         )
         answer = await connection.ask(SYNC_GROUP, 5, request, REBALANCE_WAIT_S)
-        self._check("a sync", answer.error_code)
-        self._oracle.heard(self.name, f"generation {self.generation} {self._member_id[-4:]}")
+        self.check_error("a sync", answer.error_code)
+        self._oracle.observed(self.name, f"generation {self.generation} {self._member_id[-4:]}")
         self.assigned = msgspec.msgpack.decode(bytes(answer.assignment), type=list[int]) if answer.assignment else []
 
-    async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
+    async def start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         floors = dict(self._ledger.committed)
         answer = await self._ask_offsets(connection, partitions)
-        self._check("an offset fetch", answer.error_code)
-        self._oracle.heard(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
-        told: dict[int, int] = {}
+        self.check_error("an offset fetch", answer.error_code)
+        self._oracle.observed(self.name, f"offsets {[e.committed_offset for t in answer.topics for e in t.partitions]}")
+        offsets: dict[int, int] = {}
         for topic in answer.topics:
             for each in topic.partitions:
-                self._check("an offset fetch", each.error_code)
+                self.check_error("an offset fetch", each.error_code)
                 offset = each.committed_offset
-                self._ledger.told(self.name, each.partition_index, offset, floors.get(each.partition_index, 0))
-                told[each.partition_index] = max(offset, 0)
-        if set(told) != set(partitions):
-            self._oracle.rejected(self.name, "an offset fetch", f"{sorted(told)} came when {partitions} were asked for")
-        self._committed = dict(told)
-        return told
+                self._ledger.check_start(self.name, each.partition_index, offset, floors.get(each.partition_index, 0))
+                offsets[each.partition_index] = max(offset, 0)
+        if set(offsets) != set(partitions):
+            self._oracle.rejected(
+                self.name, "an offset fetch", f"{sorted(offsets)} came when {partitions} were asked for"
+            )
+        self._committed = dict(offsets)
+        return offsets
 
     async def _ask_offsets(self, connection: Connection, partitions: list[int]) -> Any:
         topics = [OffsetFetchRequestTopic(self._topic, partitions)]
@@ -206,13 +215,14 @@ class Member:
 
     async def _work(self, connection: Connection, reading: Reading) -> None:
         loop = asyncio.get_running_loop()
-        beat_s = loop.time() + HEARTBEAT_S
+        interval_s = self._settings.member.heartbeat_s
+        heartbeat_due_s = loop.time() + interval_s
         while True:
             await self._read(connection, reading, READ_WAIT_MS)
             if self._stream.random() < 0.7:
                 await self._commit(connection, reading)
-            if loop.time() >= beat_s:
-                beat_s = loop.time() + HEARTBEAT_S
+            if loop.time() >= heartbeat_due_s:
+                heartbeat_due_s = loop.time() + interval_s
                 await self._heartbeat(connection, reading)
             if self.may_leave and self._stream.random() < LEAVE_SHARE:
                 await self._leave(connection)
@@ -232,7 +242,7 @@ class Member:
         answer = await connection.ask(HEARTBEAT, 4, request)
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             await self._commit(connection, reading)
-        self._check("a heartbeat", answer.error_code)
+        self.check_error("a heartbeat", answer.error_code)
 
     async def _commit(self, connection: Connection, reading: Reading) -> None:
         due = {each: offset for each, offset in reading.positions.items() if offset > self._committed.get(each, 0)}
@@ -247,7 +257,9 @@ class Member:
             topics=[OffsetCommitRequestTopic(self._topic, partitions)],
         )
         answer = await connection.ask(OFFSET_COMMIT, self.commit_version, request)
-        self._oracle.heard(self.name, f"commit of {due} {[e.error_code for t in answer.topics for e in t.partitions]}")
+        self._oracle.observed(
+            self.name, f"commit of {due} {[e.error_code for t in answer.topics for e in t.partitions]}"
+        )
         for topic in answer.topics:
             for each in topic.partitions:
                 if not each.error_code:
@@ -255,7 +267,7 @@ class Member:
                     self._ledger.acknowledge(each.partition_index, due[each.partition_index])
         for topic in answer.topics:
             for each in topic.partitions:
-                self._check("a commit", each.error_code)
+                self.check_error("a commit", each.error_code)
 
     async def _leave(self, connection: Connection) -> None:
         identity = MemberIdentity(self._member_id, self._instance_id)
@@ -269,7 +281,7 @@ class Member:
             self._oracle.rejected(self.name, f"the leave of {member_id}", ErrorCode(answer.error_code).name)
         raise Rejoin
 
-    def _check(self, what: str, code: int) -> None:
+    def check_error(self, what: str, code: int) -> None:
         """Raise what a client does about an error."""
         error = ErrorCode(code)
         if not error:

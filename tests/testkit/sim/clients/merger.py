@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from penstock_compactor.merge.jobs import replacement
+
 from penstock.contracts.batches import NO_SEGMENT_ID
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import PerItem
@@ -18,13 +20,12 @@ from penstock.objectstore import streamed_put
 from penstock.segment import CompactedWriter
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import Fragment, Range, StoreRanges
-from penstock_compactor.merge.jobs import replacement
 from penstock_compactor.merge.merge_task import write_runs
 from penstock_compactor.merge.outputs import Contents, tasks_of
 from penstock_compactor.merge.tasks import Merged, MergeTask
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from penstock_sequencer.core.state.cluster import Topic
-from tests.testkit.sim.clients.compactor import COMMIT_DEADLINE_S, JOB_S_MAX, LEVEL_MAX, PLACE_BYTES, Compactor
+from tests.testkit.sim.clients.compactor import COMMIT_DEADLINE_S, LEVEL_MAX, PLACE_BYTES, Compactor
 
 SEGMENTS_MAX = 12  # of a job
 SEGMENTS_LISTED = 1_000
@@ -50,7 +51,7 @@ class Merger(Compactor):
 
     async def _merge(self, task: MergeTask) -> None:
         merged = await self._write(task)
-        await asyncio.sleep(self._stream.uniform(0, JOB_S_MAX))
+        await asyncio.sleep(self._stream.uniform(0, self._settings.job_s_max))
         command = replacement(self._clock.now_ms(), "job", [(task, merged)])
         (outcome,) = await self._sequencer.command([command], deadline_s=COMMIT_DEADLINE_S)
         if isinstance(outcome, PerItem):

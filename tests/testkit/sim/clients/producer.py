@@ -8,6 +8,7 @@ from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.kafka import (
     INIT_PRODUCER_ID,
     PRODUCE,
@@ -16,7 +17,6 @@ from tests.testkit.sim.clients.kafka import (
     KafkaClient,
     KafkaConnection as Connection,
 )
-from tests.testkit.sim.judges.oracle import Oracle
 
 IN_FLIGHT_MAX = 5
 RECORDS_MAX = 4
@@ -95,11 +95,11 @@ class Producer:
         self._sequences: dict[int, int] = {}
         self._next_s = 0.0
 
-    def hurry(self, pace_s: float) -> None:
+    def finish_soon(self, pace_s: float) -> None:
         """Make the requests that are still to be made faster."""
         self._pace_s = min(self._pace_s, pace_s)
 
-    def cut_short(self) -> None:
+    def skip_remaining(self) -> None:
         """Make one more request at the most."""
         self._count = min(self._count, len(self.ledger) + 1)
 
@@ -129,7 +129,7 @@ class Producer:
 
     def _abandon(self) -> None:
         """Begin anew with another producer id; what was on its way may be stored or not, but never twice."""
-        self._oracle.heard(self.name, f"that it died with {len(self._pending)} requests")
+        self._oracle.observed(self.name, f"that it died with {len(self._pending)} requests")
         for sending in self._pending:
             sending.is_abandoned = True
         self._pending.clear()

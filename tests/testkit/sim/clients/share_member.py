@@ -10,6 +10,8 @@ from penstock.kafkawire.api.share_group_heartbeat import ShareGroupHeartbeatRequ
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import batches, size_bytes
+from tests.testkit.sim.checkers.oracle import Oracle, is_same
+from tests.testkit.sim.checkers.share_group_checker import Key, ShareGroupChecker
 from tests.testkit.sim.clients.kafka import (
     REQUEST_TIMEOUT_S,
     SHARE_ACKNOWLEDGE,
@@ -19,8 +21,6 @@ from tests.testkit.sim.clients.kafka import (
     KafkaClient,
     KafkaConnection as Connection,
 )
-from tests.testkit.sim.judges.oracle import Oracle, is_same
-from tests.testkit.sim.judges.share_book import Key, ShareBook
 
 MEMBER_ID_BYTES = 8
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
@@ -37,7 +37,7 @@ ASIDE_SHARE = 0.3  # of verdicts that are not sent with the next fetch
 DEAD_S = (0.1, 2.0)
 STALL_S = (0.5, 4.0)  # a lock lasts a second, a session three
 LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND))
-# What may be said while some service does not know or cannot be asked.
+# What may be sent while some service does not know or cannot be asked.
 UNSURE = frozenset(
     (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -48,20 +48,22 @@ UNSURE = frozenset(
     )
 )
 
-Said = dict[int, int]  # verdicts by offset
+Acknowledgements = dict[int, int]  # verdicts by offset
 
 
 class ShareMember:
     """One member, for all its lives."""
 
-    def __init__(self, client: KafkaClient, oracle: Oracle, book: ShareBook, group_id: str, topics: list[str]) -> None:
+    def __init__(
+        self, client: KafkaClient, oracle: Oracle, checker: ShareGroupChecker, group_id: str, topics: list[str]
+    ) -> None:
         self.name = client.name
-        self.is_good = False  # then it only accepts, and stays
+        self.only_accepts = False  # then it only accepts, and stays
         self.accidents = 0  # it died, left, or stood still
         self._client = client
         self._stream = client.stream
         self._oracle = oracle
-        self._book = book
+        self._checker = checker
         self._group_id = group_id
         self._topics = topics
         self._version = self._stream.choice((1, 2))
@@ -69,23 +71,23 @@ class ShareMember:
 
     def _begin_life(self) -> None:
         self._member_id = f"{self.name}-{self._stream.randbytes(MEMBER_ID_BYTES).hex()}"
-        self._lose()
+        self._reset()
 
-    def _lose(self) -> None:
+    def _reset(self) -> None:
         self._epoch = JOINS
         self._assigned: list[Key] = []
         self._session: list[Key] = []
         self._session_epoch = OPENS
-        self._beat_s = 0.0
-        self._to_say: dict[Key, Said] = defaultdict(dict)
+        self._heartbeat_due_s = 0.0
+        self._unsent: dict[Key, Acknowledgements] = defaultdict(dict)
 
     async def run(self) -> None:
         """Be a member until cancelled."""
         while True:
             connection = await self._client.connect()
-            self._session_epoch, self._beat_s = OPENS, 0.0
+            self._session_epoch, self._heartbeat_due_s = OPENS, 0.0
             try:
-                while self.is_good or self._stream.random() >= MOVE_SHARE:
+                while self.only_accepts or self._stream.random() >= MOVE_SHARE:
                     await self._take_part(connection)
             except Disconnected:
                 await self._client.back_off()
@@ -94,24 +96,24 @@ class ShareMember:
             await asyncio.sleep(0)
 
     async def _take_part(self, connection: Connection) -> None:
-        if asyncio.get_running_loop().time() >= self._beat_s:
-            await self._beat(connection)
+        if asyncio.get_running_loop().time() >= self._heartbeat_due_s:
+            await self._heartbeat(connection)
         if not self._assigned:
-            await asyncio.sleep(max(self._beat_s - asyncio.get_running_loop().time(), 0))
+            await asyncio.sleep(max(self._heartbeat_due_s - asyncio.get_running_loop().time(), 0))
             return
         await self._fetch(connection)
-        dice = self._stream.random() if not self.is_good else 1.0
+        dice = self._stream.random() if not self.only_accepts else 1.0
         self.accidents += dice < DIE_SHARE + LEAVE_SHARE + STALL_SHARE
         if dice < DIE_SHARE:
-            await self._die(connection)
+            await self._crash(connection)
         elif dice < DIE_SHARE + LEAVE_SHARE:
             await self._leave(connection)
         elif dice < DIE_SHARE + LEAVE_SHARE + STALL_SHARE:
             await asyncio.sleep(self._stream.uniform(*STALL_S))
-        if self._to_say and (self.is_good or self._stream.random() < ASIDE_SHARE):
+        if self._unsent and (self.only_accepts or self._stream.random() < ASIDE_SHARE):
             await self._acknowledge(connection)
 
-    async def _beat(self, connection: Connection) -> None:
+    async def _heartbeat(self, connection: Connection) -> None:
         topics = self._topics if self._epoch == JOINS else None
         request = ShareGroupHeartbeatRequest(
             self._group_id, self._member_id, self._epoch, subscribed_topic_names=topics
@@ -119,42 +121,42 @@ class ShareMember:
         answer = await connection.ask(SHARE_GROUP_HEARTBEAT, 1, request)
         error = ErrorCode(answer.error_code)
         if error in LOST:
-            self._oracle.heard(self.name, f"{error.name}: it joins again")
-            self._lose()
+            self._oracle.observed(self.name, f"{error.name}: it joins again")
+            self._reset()
             return
         self._check("a heartbeat", error)
         self._epoch = answer.member_epoch
-        self._beat_s = asyncio.get_running_loop().time() + answer.heartbeat_interval_ms / 1000
+        self._heartbeat_due_s = asyncio.get_running_loop().time() + answer.heartbeat_interval_ms / 1000
         if answer.assignment is not None:
-            told = answer.assignment.topic_partitions
-            self._assigned = [(each.topic_id, number) for each in told for number in each.partitions]
-            self._oracle.heard(self.name, f"that it has {len(self._assigned)} partitions")
+            assigned = answer.assignment.topic_partitions
+            self._assigned = [(each.topic_id, number) for each in assigned for number in each.partitions]
+            self._oracle.observed(self.name, f"that it has {len(self._assigned)} partitions")
 
     async def _fetch(self, connection: Connection) -> None:
         """Take records, and mostly say what became of those before."""
-        since = self._book.sequence
+        since = self._checker.sequence
         if self._session != self._assigned:
             self._session, self._session_epoch = self._assigned, OPENS
-        said: dict[Key, Said] = {}
+        sent: dict[Key, Acknowledgements] = {}
         if self._session_epoch != OPENS:
-            said = {key: self._to_say.pop(key) for key in self._session if key in self._to_say}
+            sent = {key: self._unsent.pop(key) for key in self._session if key in self._unsent}
         records_max = self._stream.choice(RECORDS_MAX)
         is_exact = self._version >= VERSION_RENEW and self._stream.random() < 0.5
-        request = self._request(said, records_max, is_exact=is_exact)
+        request = self._request(sent, records_max, is_exact=is_exact)
         self._session_epoch += 1
         answer: ShareFetchResponse = await connection.ask(
             SHARE_FETCH, self._version, request, REQUEST_TIMEOUT_S + WAIT_MS / 1000
         )
         self._check("a fetch", ErrorCode(answer.error_code))
-        count = sum(self._take(each, part, said, since) for each in answer.responses for part in each.partitions)
+        count = sum(self._take(each, part, sent, since) for each in answer.responses for part in each.partitions)
         if is_exact and count > records_max:
             self._oracle.rejected(self.name, f"a fetch of {records_max} records", f"{count} came")
 
-    def _request(self, said: dict[Key, Said], records_max: int, *, is_exact: bool) -> ShareFetchRequest:
-        named = self._session if self._session_epoch == OPENS else list(said)
+    def _request(self, sent: dict[Key, Acknowledgements], records_max: int, *, is_exact: bool) -> ShareFetchRequest:
+        named = self._session if self._session_epoch == OPENS else list(sent)
         topics: dict[bytes, list[share_fetch.FetchPartition]] = {}
         for key in named:
-            judged = [share_fetch.AcknowledgementBatch(*each) for each in _ranges(said.get(key, {}))]
+            judged = [share_fetch.AcknowledgementBatch(*each) for each in _ranges(sent.get(key, {}))]
             topics.setdefault(key[0], []).append(share_fetch.FetchPartition(key[1], judged))
         return ShareFetchRequest(
             group_id=self._group_id,
@@ -165,7 +167,7 @@ class ShareMember:
             max_bytes=self._stream.choice(BYTES_MAX),
             max_records=records_max,
             share_acquire_mode=EXACT if is_exact else 0,
-            is_renew_ack=_renews(said) and self._version >= VERSION_RENEW,
+            is_renew_ack=_renews(sent) and self._version >= VERSION_RENEW,
             topics=[share_fetch.FetchTopic(*each) for each in topics.items()],
         )
 
@@ -173,19 +175,19 @@ class ShareMember:
         self,
         topic: share_fetch.ShareFetchableTopicResponse,
         part: share_fetch.PartitionData,
-        said: dict[Key, Said],
+        sent: dict[Key, Acknowledgements],
         since: int,
     ) -> int:
         """What an answer has of one partition; how many records."""
         key = (topic.topic_id, part.partition_index)
         if part.error_code:
-            self._check(f"a fetch of {part.partition_index}", ErrorCode(part.error_code), unsure=True)
-        self._hear(key, said.get(key, {}), ErrorCode(part.acknowledge_error_code), since)
+            self._check(f"a fetch of {part.partition_index}", ErrorCode(part.error_code), may_go_on=True)
+        self._take_result(key, sent.get(key, {}), ErrorCode(part.acknowledge_error_code), since)
         there = self._offsets(key, b"" if part.records is None else bytes(part.records))
         count = 0
         for each in part.acquired_records:
             acquired = (each.first_offset, each.last_offset, each.delivery_count)
-            self._book.told_acquired(self.name, self._member_id, key, acquired, since)
+            self._checker.check_acquired(self.name, self._member_id, key, acquired, since)
             for offset in range(each.first_offset, each.last_offset + 1):
                 if offset not in there:
                     self._oracle.rejected(
@@ -196,11 +198,11 @@ class ShareMember:
         return count
 
     def _decide(self, key: Key, offset: int) -> None:
-        verdict = ACCEPT if self.is_good else self._stream.choice(VERDICTS)
+        verdict = ACCEPT if self.only_accepts else self._stream.choice(VERDICTS)
         if verdict == RENEW and self._version < VERSION_RENEW:
             verdict = ACCEPT
         if verdict is not None:
-            self._to_say[key][offset] = verdict
+            self._unsent[key][offset] = verdict
 
     def _offsets(self, key: Key, data: bytes) -> dict[int, None]:
         """The offsets of the records that came, which are what is in the journal and the store."""
@@ -219,16 +221,16 @@ class ShareMember:
         """Say what became of records, without a wish for others."""
         if self._session_epoch == OPENS:
             return
-        since, said, self._to_say = self._book.sequence, self._to_say, defaultdict(dict)
+        since, sent, self._unsent = self._checker.sequence, self._unsent, defaultdict(dict)
         topics: dict[bytes, list[share_acknowledge.AcknowledgePartition]] = {}
-        for key, verdicts in said.items():
+        for key, verdicts in sent.items():
             judged = [share_acknowledge.AcknowledgementBatch(*each) for each in _ranges(verdicts)]
             topics.setdefault(key[0], []).append(share_acknowledge.AcknowledgePartition(key[1], judged))
         request = ShareAcknowledgeRequest(
             self._group_id,
             self._member_id,
             CLOSES if closes else self._session_epoch,
-            is_renew_ack=_renews(said) and self._version >= VERSION_RENEW,
+            is_renew_ack=_renews(sent) and self._version >= VERSION_RENEW,
             topics=[share_acknowledge.AcknowledgeTopic(*each) for each in topics.items()],
         )
         self._session_epoch = OPENS if closes else self._session_epoch + 1
@@ -237,31 +239,31 @@ class ShareMember:
         for topic in answer.responses:
             for part in topic.partitions:
                 key = (topic.topic_id, part.partition_index)
-                self._hear(key, said.get(key, {}), ErrorCode(part.error_code), since)
+                self._take_result(key, sent.get(key, {}), ErrorCode(part.error_code), since)
 
-    def _hear(self, key: Key, said: Said, error: ErrorCode, since: int) -> None:
-        """What came of what was said: its locks may have ended, and if nobody knows, nothing more is said of it."""
+    def _take_result(self, key: Key, sent: Acknowledgements, error: ErrorCode, since: int) -> None:
+        """What came of what was sent: its locks may have ended, and if nobody knows, nothing more is sent of it."""
         if error is ErrorCode.NONE:
-            self._book.told_judged(self.name, self._member_id, key, said.items(), since)
-            renewed = [offset for offset, verdict in said.items() if verdict == RENEW]
+            self._checker.check_acknowledged(self.name, self._member_id, key, sent.items(), since)
+            renewed = [offset for offset, verdict in sent.items() if verdict == RENEW]
             if renewed:
-                self._to_say[key].update(dict.fromkeys(renewed, ACCEPT))
+                self._unsent[key].update(dict.fromkeys(renewed, ACCEPT))
         elif error is not ErrorCode.INVALID_RECORD_STATE:
-            self._check(f"what became of records of {key[1]}", error, unsure=True)
+            self._check(f"what became of records of {key[1]}", error, may_go_on=True)
 
     async def _leave(self, connection: Connection) -> None:
         if self._stream.random() < 0.7:
             await self._acknowledge(connection, closes=True)
         request = ShareGroupHeartbeatRequest(self._group_id, self._member_id, LEAVES)
-        self._lose()
+        self._reset()
         answer = await connection.ask(SHARE_GROUP_HEARTBEAT, 1, request)
         error = ErrorCode(answer.error_code)
         if error not in LOST:
             self._check("a leave", error)
 
-    async def _die(self, connection: Connection) -> None:
+    async def _crash(self, connection: Connection) -> None:
         """Say nothing more, while an answer is on its way that nobody gets."""
-        self._oracle.heard(self.name, "that it died")
+        self._oracle.observed(self.name, "that it died")
         if self._session_epoch != OPENS:
             connection.send(SHARE_FETCH, self._version, self._request({}, RECORDS_MAX[-1], is_exact=False))
             await asyncio.sleep(self._stream.choice((0.0, 0.01, 0.05)))
@@ -270,27 +272,27 @@ class ShareMember:
         await asyncio.sleep(self._stream.uniform(*DEAD_S))
         raise Disconnected("dead")
 
-    def _check(self, what: str, error: ErrorCode, *, unsure: bool = False) -> None:
-        """Raise what a client does about an error; if `unsure` it may just go on."""
+    def _check(self, what: str, error: ErrorCode, *, may_go_on: bool = False) -> None:
+        """Raise what a client does about an error; if `may_go_on` it may just go on."""
         if error is ErrorCode.NONE:
             return
         if error not in UNSURE:
             self._oracle.rejected(self.name, what, error.name)
-        if not unsure:
+        if not may_go_on:
             raise Disconnected(f"to be asked again: {error.name}")
 
 
-def _renews(said: dict[Key, Said]) -> bool:
-    return any(verdict == RENEW for verdicts in said.values() for verdict in verdicts.values())
+def _renews(sent: dict[Key, Acknowledgements]) -> bool:
+    return any(verdict == RENEW for verdicts in sent.values() for verdict in verdicts.values())
 
 
-def _ranges(said: Said) -> list[tuple[int, int, list[int]]]:
+def _ranges(sent: Acknowledgements) -> list[tuple[int, int, list[int]]]:
     """Runs of offsets with one verdict for each."""
     found: list[tuple[int, int, list[int]]] = []
-    for offset in sorted(said):
+    for offset in sorted(sent):
         if found and found[-1][1] + 1 == offset:
             first, _, verdicts = found[-1]
-            found[-1] = (first, offset, [*verdicts, said[offset]])
+            found[-1] = (first, offset, [*verdicts, sent[offset]])
         else:
-            found.append((offset, offset, [said[offset]]))
+            found.append((offset, offset, [sent[offset]]))
     return found

@@ -20,7 +20,7 @@ from tests.testkit.sim.environment.wire import Wire
 FLUSH_TIMEOUT_S = 5.0  # as the real bus'
 SERVERS = 3
 
-Note = Callable[[str], None]
+Record = Callable[[str], None]
 
 
 @dataclass
@@ -57,13 +57,13 @@ class Severed:
 class SimHub(MemoryHub):
     """All servers and connections of one bus."""
 
-    def __init__(self, wire: Wire, note: Note = lambda _: None) -> None:
+    def __init__(self, wire: Wire, record: Record = lambda _: None) -> None:
         super().__init__()
         self.faults = BusFaults()
         self.severed = Severed()
         self.on_answer: Callable[[str, bytes], None] = lambda sender, data: None
         self._wire = wire
-        self._note = note
+        self._record = record
         self._links: dict[str, Link] = {}
         self._receivers: dict[str, list[list[MemorySubscription]]] = {}  # by subject; of each group one is chosen
 
@@ -145,7 +145,7 @@ class SimHub(MemoryHub):
         link = self._links[sender.name]
         if link.generation != generation or link.is_silent:
             return
-        self._note(f"bus {sender.name} > {subject} {len(data)} {crc32c.crc32c(data):08x}")
+        self._record(f"bus {sender.name} > {subject} {len(data)} {crc32c.crc32c(data):08x}")
         if subject.startswith("_INBOX."):
             self.on_answer(sender.name, data)
             self._answer(link, subject, data)
@@ -175,7 +175,7 @@ class SimHub(MemoryHub):
             member = members[0] if len(members) == 1 else stream.choice(members)
             is_lost = lost_share > 0 and stream.random() < lost_share
             if is_lost or (severed.pairs and self._is_severed(sender, member)):
-                self._note(f"bus lost {subject} to {member.bus.name}")
+                self._record(f"bus lost {subject} to {member.bus.name}")
                 continue
             link = self._links[member.bus.name]
             message = MemoryInbound(member.bus, subject, data, reply)

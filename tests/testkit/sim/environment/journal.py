@@ -67,7 +67,7 @@ class SimJournalStore(MemoryJournalStore):
         self._ids_by_time.clear()
         super().make_again(created)
 
-    def _store(self, entry_id: str, data: bytes) -> int:
+    def store_entry(self, entry_id: str, data: bytes) -> int:
         now_s = self.wire.loop.time()
         while self._ids_by_time and next(iter(self._ids_by_time.values()))[0] < now_s - DUPLICATE_WINDOW_S:
             self._ids_by_time.popitem(last=False)
@@ -76,14 +76,14 @@ class SimJournalStore(MemoryJournalStore):
         sequence = self.last_sequence + 1
         for observe in self.observers:
             observe(sequence, data)
-        stored = super()._store(f"{sequence}", data)
+        stored = super().store_entry(f"{sequence}", data)
         self._ids_by_time[entry_id] = (now_s, stored)
         return stored
 
-    def _notify(self) -> None:
-        super()._notify()
+    def notify(self) -> None:
+        super().notify()
         for reader in list(self.readers):
-            reader.tell()
+            reader.push()
 
 
 class SimJournal(MemoryJournal):
@@ -100,9 +100,9 @@ class SimJournal(MemoryJournal):
         return self._look()
 
     async def last_sequence(self) -> int:
-        told = await self._round_trip()
+        sequence = await self._round_trip()
         self._look()
-        return told
+        return sequence
 
     async def append(self, entry_id: str, data: bytes) -> int:
         if len(data) > self.entry_bytes_max:
@@ -178,17 +178,17 @@ class SimJournal(MemoryJournal):
             while True:
                 try:
                     await self._round_trip()
-                    consumer.told = self._look().last_sequence
+                    consumer.pushed_sequence = self._look().last_sequence
                     generation = self._reach.generation()
                     while generation == self._reach.generation():
-                        group = [entry for entry in self._take(expected) if entry.sequence <= consumer.told]
+                        group = [entry for entry in self._take(expected) if entry.sequence <= consumer.pushed_sequence]
                         if group:
                             group = group[:REPLAY_ENTRIES_MAX]
                             expected = group[-1].sequence + 1
                             yield group
-                            if expected <= consumer.told and self._stream.faults.replay_s:
+                            if expected <= consumer.pushed_sequence and self._stream.faults.replay_s:
                                 await asyncio.sleep(len(group) * self._stream.faults.replay_s)
-                        elif not await consumer.is_news():
+                        elif not await consumer.until_pushed():
                             break
                 except Unavailable:
                     await asyncio.sleep(RETRY_S)
@@ -200,31 +200,31 @@ class Consumer:
     """What the stream's servers push news to, for one tail; a process may have several."""
 
     def __init__(self, stream: SimJournalStore, name: str, reach: Reach) -> None:
-        self.told = 0  # the last sequence that was pushed
+        self.pushed_sequence = 0  # the last sequence that was pushed
         self._stream = stream
         self._lane = ("push", name)
         self._reach = reach
-        self._news: asyncio.Future[None] | None = None  # what the tail waits for
+        self._pushed: asyncio.Future[None] | None = None  # what the tail waits for
 
-    def tell(self) -> None:
+    def push(self) -> None:
         """There is something new."""
         stream = self._stream
         late_s = 0.0
         if stream.happens(stream.faults.stuck_tail_share):
             late_s = stream.wire.stream.uniform(0, stream.faults.stuck_tail_s_max)
-        stream.wire.carry(self._lane, self._hear, self._reach.generation(), stream.last_sequence, late_s=late_s)
+        stream.wire.carry(self._lane, self._receive, self._reach.generation(), stream.last_sequence, late_s=late_s)
 
-    def _hear(self, generation: int, last_sequence: int) -> None:
+    def _receive(self, generation: int, last_sequence: int) -> None:
         if generation == self._reach.generation() and self._reach.is_whole():
-            self.told = max(self.told, last_sequence)
-            if self._news is not None and not self._news.done():
-                self._news.set_result(None)
+            self.pushed_sequence = max(self.pushed_sequence, last_sequence)
+            if self._pushed is not None and not self._pushed.done():
+                self._pushed.set_result(None)
 
-    async def is_news(self) -> bool:
+    async def until_pushed(self) -> bool:
         """Whether something was pushed; else it is time to look whether the consumer still lives."""
-        self._news = asyncio.get_running_loop().create_future()
+        self._pushed = asyncio.get_running_loop().create_future()
         try:
-            await within(SILENCE_S_MAX, self._news)
+            await within(SILENCE_S_MAX, self._pushed)
         except TimeoutError:
             return False
         return True

@@ -7,7 +7,9 @@ callback takes any time; time passes when nobody has anything to do. A paused lo
 
 import asyncio
 import itertools
-from asyncio import events
+
+# The name looks private, but `asyncio.events.__all__` offers it to event loops; nothing else sets the running loop.
+from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context
@@ -57,22 +59,22 @@ class Timeline:
         self.now_s = 0.0
         self.callbacks = 0  # that were run
         self.ready: deque[Handle] = deque()
-        self._timers: list[Handle] = []
-        self._numbers = itertools.count()
-        self._running: SimLoop | None = None  # whose callbacks run
+        self.timers: list[Handle] = []
+        self.numbers = itertools.count()
+        self.running: SimLoop | None = None  # whose callbacks run
 
     def run(self, until: Callable[[], object], deadline_s: float, look_interval_s: float = 0.0) -> bool:
         """Let things happen until the condition holds; False: too late.
 
         The condition is looked at when all that can happen at a moment has happened, once in `look_interval_s`.
         """
-        before = events._get_running_loop()
-        self._running = None
-        timers, soon = self._timers, self.ready.append
+        before = _running_loop()
+        self.running = None
+        timers, soon = self.timers, self.ready.append
         look_s = self.now_s
         try:
             while True:
-                self._run_ready()
+                self.run_ready()
                 if self.now_s >= look_s:
                     if until():
                         return True
@@ -87,13 +89,13 @@ class Timeline:
                 while timers and timers[0][WHEN_S] <= now_s:
                     soon(heappop(timers))
         finally:
-            events._set_running_loop(before)
+            _set_running_loop(before)
 
-    def _run_ready(self) -> None:
+    def run_ready(self) -> None:
         """Run all that is ready, and what that makes ready."""
-        ready, set_running = self.ready, events._set_running_loop
+        ready, set_running = self.ready, _set_running_loop
         next_ready = ready.popleft
-        last = self._running
+        last = self.running
         count = 0
         while ready:
             handle = next_ready()
@@ -102,7 +104,7 @@ class Timeline:
                 continue
             if loop is not last:
                 set_running(loop)
-                last = self._running = loop
+                last = self.running = loop
             count += 1
             try:
                 if context is None:
@@ -118,6 +120,13 @@ class Timeline:
         self.callbacks += count
 
 
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 class SimTask(asyncio.Task[Any]):
     """A task whose place in sets is its number and not its address, so that every run is alike."""
 
@@ -126,7 +135,7 @@ class SimTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         try:
             return self.number
-        except AttributeError:  # it is being made, and asyncio notes it, where a run has not forbidden that
+        except AttributeError:  # the task is being made, and asyncio adds it to its set of all tasks
             return self.get_loop().newest_number  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
@@ -150,8 +159,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._parked: list[tuple[bool, Handle]] = []  # whether it was a timer
         self.newest_number = 0
         self._soon = timeline.ready.append
-        self._timers = timeline._timers
-        self._next_number = timeline._numbers.__next__
+        self._timers = timeline.timers
+        self._next_number = timeline.numbers.__next__
 
     def admit(self, handle: Handle) -> bool:
         """Whether the handle may run now; else it waits, or never comes."""
@@ -206,8 +215,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         own.extend(handle for handle in ready if handle[LOOP] is self)
         others = [handle for handle in ready if handle[LOOP] is not self]
         self._parked.clear()
-        before, running = events._get_running_loop(), timeline._running
-        timeline._running = None
+        before, running = _running_loop(), timeline.running
+        timeline.running = None
         ready.clear()
         ready.extend(own)  # nobody else has a turn while this process' tasks end
         try:
@@ -217,11 +226,11 @@ class SimLoop(asyncio.AbstractEventLoop):
                     break
                 for task in tasks:
                     task.cancel()
-                timeline._run_ready()
+                timeline.run_ready()
         finally:
             ready.extendleft(reversed(others))
-            timeline._running = running
-            events._set_running_loop(before)
+            timeline.running = running
+            _set_running_loop(before)
         self._is_ended = True
         self._hold()
         return self.tasks

@@ -10,8 +10,8 @@ from penstock_sequencer.replication.replica import LeftBehind
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
 from tests.testkit.sim.environment.host import BusReach, SimClock, SimConnection, SimHost, store_opener
 from tests.testkit.sim.environment.loop import NO_STEPS, SimLoop
-from tests.testkit.sim.environment.surroundings import Surroundings
-from tests.testkit.sim.newest import SIMULATED_LEVEL
+from tests.testkit.sim.environment.shared import SharedEnvironment
+from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 
 RESTART_S = (0.2, 2.0)  # how long a supervisor takes
 DRAIN_DEADLINE_S = 10.0
@@ -23,7 +23,9 @@ MakeApp = Callable[["Process", dict[str, Any]], App]
 class Process:
     """A process of one service; each life of it has a loop, a connection and memory of its own."""
 
-    def __init__(self, around: Surroundings, role: str, number: int, make: MakeApp, *, keeps_name: bool) -> None:
+    def __init__(
+        self, environment: SharedEnvironment, role: str, number: int, make: MakeApp, *, keeps_name: bool
+    ) -> None:
         self.role = role
         self.name = f"{role}-{number}"
         self.number = number
@@ -35,11 +37,11 @@ class Process:
         self.is_wanted = False  # the supervisor starts it again
         self.known_level = SIMULATED_LEVEL  # of this life's release
         self.app: App | None = None
-        self.clock = SimClock(around.timeline)
-        self._around = around
+        self.clock = SimClock(environment.timeline)
+        self._environment = environment
         self._make = make
         self._keeps_name = keeps_name
-        self._stream = around.chance.stream(f"process/{self.name}")
+        self._stream = environment.chance.stream(f"process/{self.name}")
         self._life = 0
         self._stop = asyncio.Event()
         self.loop: SimLoop
@@ -60,9 +62,9 @@ class Process:
             return
         self._life += 1
         self.is_up = self.is_wanted = True
-        self.born_at_sequence = self._around.journal.last_sequence
-        self._around.note(f"start {self.name} {self._life}")
-        self.loop = SimLoop(self._around.timeline, self.connection_name, self._exception)
+        self.born_at_sequence = self._environment.journal.last_sequence
+        self._environment.record(f"start {self.name} {self._life}")
+        self.loop = SimLoop(self._environment.timeline, self.connection_name, self._exception)
         self._stop = asyncio.Event()
         self.loop.create_task(self._live(self._life))
 
@@ -70,21 +72,21 @@ class Process:
         """End at once, in the middle of anything (SIGKILL)."""
         if not self.is_up:
             return
-        around = self._around
-        around.note(f"kill {self.name} {self._life}")
+        environment = self._environment
+        environment.record(f"kill {self.name} {self._life}")
         self.is_up = self.is_paused = False
-        around.hub.kill(self.connection_name)
-        around.network.kill(self.connection_name)
+        environment.hub.kill(self.connection_name)
+        environment.network.kill(self.connection_name)
         leaked = self.loop.kill()
         if leaked:
-            around.fail(f"{self.connection_name} has tasks that do not end: {leaked}")
+            environment.fail(f"{self.connection_name} has tasks that do not end: {leaked}")
         self.app = None
 
     def kill_at_step(self, steps: int) -> None:
         """End it after so many of its callbacks from now on, in the middle of a moment."""
         self.loop.stop_after(steps, self._kill_and_restart)
 
-    def spare(self) -> None:
+    def cancel_kill(self) -> None:
         """Do not end it at the step that was chosen."""
         if self.is_up:
             self.loop.stop_after(NO_STEPS, lambda: None)
@@ -96,44 +98,44 @@ class Process:
     def stop(self) -> None:
         """Ask it to stop (SIGTERM); it is killed if it does not in time."""
         if self.is_up:
-            self._around.note(f"stop {self.name} {self._life}")
+            self._environment.record(f"stop {self.name} {self._life}")
             self._stop.set()
 
     def pause(self) -> None:
         """Stop it where it is (SIGSTOP)."""
         if self.is_up and not self.is_paused:
-            self._around.note(f"pause {self.name} {self._life}")
+            self._environment.record(f"pause {self.name} {self._life}")
             self.is_paused = True
             self.loop.pause()
 
     def resume(self) -> None:
         """Let it go on (SIGCONT)."""
         if self.is_up and self.is_paused:
-            self._around.note(f"resume {self.name} {self._life}")
+            self._environment.record(f"resume {self.name} {self._life}")
             self.is_paused = False
             self.loop.resume(timers_first=self._stream.random() < 0.5)
 
     def restart_later(self) -> None:
         """The supervisor notices that it is gone."""
-        self._around.infrastructure.call_later(self._stream.uniform(*RESTART_S), self._restart)
+        self._environment.infrastructure.call_later(self._stream.uniform(*RESTART_S), self._restart)
 
     def _restart(self) -> None:
         if self.is_wanted:
             self.start()
 
     def _exception(self, context: dict[str, Any]) -> None:
-        self._around.fail(f"{self.connection_name}: {context.get('message')}: {context.get('exception')!r}")
+        self._environment.fail(f"{self.connection_name}: {context.get('message')}: {context.get('exception')!r}")
 
     async def _live(self, life: int) -> None:
         """A process' life as `penstock.runtime.process` leads it."""
         failure: BaseException | None = None
         try:
-            self.app = self._make(self, self._given())
+            self.app = self._make(self, self._dependencies())
             failure = await self._open_and_run(self.app)
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  judged below
             failure = error
         if life == self._life and self.is_up:
-            self._around.infrastructure.call_soon(self._ended, life, failure)
+            self._environment.infrastructure.call_soon(self._ended, life, failure)
 
     async def _open_and_run(self, app: App) -> BaseException | None:
         stopping = asyncio.create_task(self._stop.wait())
@@ -160,18 +162,18 @@ class Process:
         if life != self._life or not self.is_up:
             return
         cause = _first_cause(failure)
-        self._around.note(f"exit {self.name} {life} {type(cause).__name__}")
+        self._environment.record(f"exit {self.name} {life} {type(cause).__name__}")
         leaked = self.loop.tasks
         if leaked and failure is None:
-            self._around.fail(f"{self.connection_name} stopped and left tasks behind: {leaked}")
+            self._environment.fail(f"{self.connection_name} stopped and left tasks behind: {leaked}")
         if cause is not None and (not isinstance(cause, PenstockError | TimeoutError) or isinstance(cause, Corrupt)):
-            self._around.fail(f"{self.connection_name} died of {cause!r}")
+            self._environment.fail(f"{self.connection_name} died of {cause!r}")
         elif (
             cause is not None
             and not isinstance(cause, Unavailable | TimeoutError | LeftBehind)
             and not self._is_outdated(cause)
         ):
-            self._around.fail(f"{self.connection_name} ended: {cause}")
+            self._environment.fail(f"{self.connection_name} ended: {cause}")
         self.kill()
         if self.is_wanted:
             self.restart_later()
@@ -180,17 +182,19 @@ class Process:
         """Whether a replica of an earlier release was unseen when the level was raised, and so has to be replaced."""
         return isinstance(cause.__cause__, UnknownVersion) and self.known_level < SIMULATED_LEVEL
 
-    def _given(self) -> dict[str, Any]:
+    def _dependencies(self) -> dict[str, Any]:
         """What every app takes from outside."""
-        around, name = self._around, self.connection_name
-        bus = around.hub.connect(name, self.server)
-        reach = BusReach(around.hub, name, around.journal_server)
-        connection = SimConnection(bus, around.journal, reach)
+        environment, name = self._environment, self.connection_name
+        bus = environment.hub.connect(name, self.server)
+        reach = BusReach(environment.hub, name, environment.journal_server)
+        connection = SimConnection(bus, environment.journal, reach)
         return {
             "clock": self.clock,
-            "entropy": around.entropy(name),
+            "entropy": environment.entropy(name),
             "make_host": lambda *args, **options: SimHost(*args, connection=connection, **options),
-            "open_store": store_opener(around.store, name, around.chance.stream(f"jitter/{name}"), around.timeline),
+            "open_store": store_opener(
+                environment.store, name, environment.chance.stream(f"jitter/{name}"), environment.timeline
+            ),
         }
 
 

@@ -24,7 +24,6 @@ from tests.testkit.sim.length import Length
 CLUSTER = "sim"
 RETENTION_INTERVAL_MS = 700
 REAP_INTERVAL_MS = 600
-SWEEP_INTERVAL_MS = 4_000
 JANITOR_LEASE_MS = 3_000
 
 
@@ -37,7 +36,7 @@ def _settings(process: Process, store_url: str) -> dict[str, Any]:
     return {"cluster": CLUSTER, "zone": process.zone, "instance": process.instance, "store_url": store_url}
 
 
-def makers(
+def app_factories(
     network: Network,
     store_url: str,
     dice: random.Random,
@@ -79,7 +78,7 @@ def makers(
             grace_ms=grace_ms,
             retention_interval_ms=RETENTION_INTERVAL_MS,
             reap_interval_ms=REAP_INTERVAL_MS,
-            sweep_interval_ms=SWEEP_INTERVAL_MS,
+            sweep_interval_ms=length.sweep_interval_ms,
             lease_ms=JANITOR_LEASE_MS,
         )
         return JanitorApp(config, **given)

@@ -22,7 +22,7 @@ class Network:
         self._blocked: dict[str, None] = {}  # gateways
         self._listening: dict[Address, SimListener] = {}
         self._sockets: dict[str, dict[ClientSocket, None]] = {}
-        self._numbers = 0
+        self.attempts = 0  # to connect
 
     def listen(self, listener: "SimListener") -> None:
         """Connections to the address come here from now on."""
@@ -47,8 +47,8 @@ class Network:
     async def connect(self, client: str, address: Address, timeout_s: float) -> "ClientSocket":
         """A connection; `ConnectionError` if nobody listens, or nothing answers in time."""
         answer: asyncio.Future[ClientSocket | None] = asyncio.get_running_loop().create_future()
-        self._numbers += 1
-        self.wire.carry((client, f"connect {self._numbers}"), self._arrive, client, address, answer)
+        self.attempts += 1
+        self.wire.carry((client, f"connect {self.attempts}"), self._arrive, client, address, answer)
         try:
             socket = await within(timeout_s, answer)
         except TimeoutError as error:
@@ -101,7 +101,7 @@ class ClientSocket:
         self._network = network
         self._loop = loop
         self._other: SimTransport | None = None
-        self._lane = f"{client} {gateway} {network._numbers}"
+        self._lane = f"{client} {gateway} {network.attempts}"
 
     def meet(self, other: "SimTransport") -> None:
         """The gateway has accepted."""

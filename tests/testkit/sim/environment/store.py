@@ -13,9 +13,9 @@ from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut, Unfinished
 from tests.testkit.sim.environment.wire import START_MS, Latency, Wire
 
-DELETED_TOLD_MAX = 3  # keys of one call, in the trace
+DELETED_KEYS_SHOWN_MAX = 3  # keys of one call, in the trace
 
-Note = Callable[[str], None]
+Record = Callable[[str], None]
 
 
 @dataclass
@@ -32,9 +32,9 @@ class StoreFaults:
 class StoreServer:
     """What all handles share: the objects and the faults."""
 
-    def __init__(self, wire: Wire, note: Note = lambda _: None) -> None:
+    def __init__(self, wire: Wire, record: Record = lambda _: None) -> None:
         self.wire = wire
-        self.note = note
+        self.record = record
         self.faults = StoreFaults()
         self.writes = Latency()  # comes on top of the wire's
         self.on_delete: Callable[[str, Sequence[str]], None] = lambda name, keys: None  # whose handle, and what
@@ -64,7 +64,7 @@ class StoreServer:
         """The keys of all uploads that were begun and neither completed nor given up, as they are now."""
         return [each.key for each in _done(self.objects.unfinished(""))]
 
-    def leave(self, key: str, data: bytes) -> None:
+    def add_object(self, key: str, data: bytes) -> None:
         """An object is there."""
         _done(self.objects.put(key, [data]))
 
@@ -106,7 +106,7 @@ class SimStore:
         return listing
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self.ask(f"delete {len(keys)} {' '.join(keys[:DELETED_TOLD_MAX])}", lambda: self._delete(keys))
+        await self.ask(f"delete {len(keys)} {' '.join(keys[:DELETED_KEYS_SHOWN_MAX])}", lambda: self._delete(keys))
 
     async def _delete(self, keys: Sequence[str]) -> None:
         server, left = self._server, list[str]()
@@ -146,7 +146,7 @@ class SimStore:
     def _arrive(self, what: str, act: Callable[[], Coroutine[Any, Any, Any]], answer: asyncio.Future[Any]) -> None:
         server, faults = self._server, self._server.faults
         if server.happens(faults.hung_share):
-            server.note(f"store {self._name} {what} hangs")
+            server.record(f"store {self._name} {what} hangs")
             if server.wire.stream.random() < 0.5:
                 server.wire.later(server.wire.stream.uniform(0, faults.hung_s_max), _act_unseen, act)
             return
@@ -159,7 +159,7 @@ class SimStore:
             outcome = _outcome(act)
             if server.happens(faults.unacknowledged_share):
                 outcome = Unavailable("the connection to the store broke")
-        server.note(f"store {self._name} {what} {type(outcome).__name__}")
+        server.record(f"store {self._name} {what} {type(outcome).__name__}")
         server.wire.later(server.wire.latency.choose_s(server.wire.stream), _settle, answer, outcome)
 
 

@@ -15,7 +15,7 @@ class Trace:
         self._unhashed: list[str] = []
         self._hash = hashlib.blake2b(digest_size=16)
 
-    def note(self, now_s: float, text: str) -> None:
+    def record(self, now_s: float, text: str) -> None:
         """Add a line."""
         line = f"{now_s:10.4f} {text}"
         self.lines.append(line)

@@ -16,6 +16,7 @@ from penstock.kafkawire.records import decode_records
 from penstock.objectstore import ObjectStore, open_store
 from penstock.segment.compacted import CompactedIndex, Place
 from penstock.segment.keys import segment_key
+from penstock.segment.reader import read_compacted_index_of
 from penstock.spark.config import ClusterAddress
 from penstock.spark.source.catalog import Catalog, opened_catalog
 from penstock.spark.source.config import SourceConfig

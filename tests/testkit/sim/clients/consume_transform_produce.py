@@ -1,4 +1,4 @@
-"""Members of a group who consume, transform and produce: what they write and their offsets are one transaction."""
+"""Members that consume, transform and produce: what they write and their offsets are one transaction."""
 
 import asyncio
 import contextlib
@@ -8,25 +8,30 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.fakes.answers import within
 from tests.testkit.loads.transaction_history import History, Life, Sent, Transaction
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import REQUEST_TIMEOUT_S, Disconnected, KafkaClient, KafkaConnection as Connection
 from tests.testkit.sim.clients.member import LOST, RETRIABLE, GroupLedger, Member, Rejoin
-from tests.testkit.sim.clients.transaction_wire import NEW, OLD, Fenced, Member as Committer, Rejected, TransactionWire
-from tests.testkit.sim.judges.oracle import Oracle
+from tests.testkit.sim.clients.settings import ClientSettings
+from tests.testkit.sim.clients.transaction_client import (
+    NEW,
+    OLD,
+    Fenced,
+    Member as Committer,
+    Rejected,
+    TransactionClient,
+)
 
 TIMEOUTS_MS = (10_000, 20_000)
-# Of transactions, with offsets that are sent and not committed: whoever stands still for long is given up by the group.
+# Of transactions, with offsets that are sent and not committed.
 STALL_SHARE = 0.05
-STALL_S = (1.0, 12.0)
 LEAVE_SHARE = 0.2
-LEFT_S = (2.0, 7.0)  # from leaving the group to committing
-NEW_SHARE = 0.5  # of them speak transaction version 2
-# What the group may say to offsets of a member that it has not any more.
+# How the group may answer offsets of a member that it has removed.
 NO_MEMBER = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 
 
-class Clerk(Member):
-    """One of them, with a transactional id of its own: the group keeps others from consuming the same (KIP-447)."""
+class TransformingMember(Member):
+    """One member, with a transactional id of its own: the group keeps others from consuming the same (KIP-447)."""
 
     requires_stable = True
     retriable = RETRIABLE | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
@@ -40,54 +45,58 @@ class Clerk(Member):
         target: tuple[str, int],
         history: History,
         now_ms: int,
+        settings: ClientSettings,
     ) -> None:
-        super().__init__(client, oracle, ledger, *source)
-        protocol = NEW if self._stream.random() < NEW_SHARE else self._stream.choice(OLD[1:])
+        super().__init__(client, oracle, ledger, *source, settings)
+        self._times = settings.transforming_member
+        is_new = self._stream.random() < self._times.new_protocol_share
+        protocol = NEW if is_new else self._stream.choice(OLD[1:])
         timeout_ms = self._stream.choice(TIMEOUTS_MS)
-        self._wire = TransactionWire(client, oracle, client.name, protocol, timeout_ms)
-        self._wire.judged = NO_MEMBER
+        request_timeouts_s = settings.transactions.request_timeouts_s
+        self._transactions = TransactionClient(client, oracle, client.name, protocol, timeout_ms, request_timeouts_s)
+        self._transactions.returned_errors = NO_MEMBER
         self._target, self._target_partitions = target
         self._history = history
         self._now_ms = now_ms
         self._life: Life | None = None
         self._sequences: dict[int, int] = {}
         self._written = 0
-        self._is_hurried = False
-        self._is_resting = False
+        self._is_finishing = False
+        self._begins_no_more = False
 
-    def hurry(self) -> None:
-        """Stand still no more."""
-        self._is_hurried = True
+    def finish_soon(self) -> None:
+        """Have no more accidents."""
+        self._is_finishing = True
 
-    def rest(self) -> None:
-        """Begin no transaction any more, though a record may still come that its producer has given up."""
-        self._is_resting = True
+    def begin_no_more(self) -> None:
+        """Begin no more transactions, though a record may still arrive that its producer has given up."""
+        self._begins_no_more = True
 
-    async def _start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
+    async def start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
         asked_at = self._history.moment()
-        told = await super()._start_offsets(connection, partitions)
-        for partition, offset in told.items():
+        offsets = await super().start_offsets(connection, partitions)
+        for partition, offset in offsets.items():
             self._history.observe((self._ledger.group_id, (self._topic, partition)), offset, asked_at)
-        return told
+        return offsets
 
     async def _commit(self, connection: Connection, reading: Reading) -> None:
         due = {each: offset for each, offset in reading.positions.items() if offset > self._committed.get(each, 0)}
-        if not due or self._is_resting:
+        if not due or self._begins_no_more:
             return
         try:
             await self._transact(connection, due)
-        except Fenced as error:  # it took too long; what came of it is to be asked for
-            self._oracle.heard(self.name, f"{error} in a transaction")
+        except Fenced as error:  # it took too long; the group's offsets show how it ended
+            self._oracle.observed(self.name, f"{error} in a transaction")
             self._life = None
             raise Rejoin from error
 
     async def _transact(self, connection: Connection, due: dict[int, int]) -> None:
-        """Write something for each partition that was read of, and commit that with its offset."""
+        """Write a record for each partition that was read, and commit it with the new offset."""
         if self._life is None:
-            self._wire.producer_id = self._wire.epoch = -1
-            await self._wire.init()
+            self._transactions.producer_id = self._transactions.epoch = -1
+            await self._transactions.init()
             self._sequences.clear()
-            self._life = self._history.begin_life(self.name, (self._wire.producer_id, self._wire.epoch))
+            self._life = self._history.begin_life(self.name, (self._transactions.producer_id, self._transactions.epoch))
         transaction = self._history.begin(self._life)
         group_id = self._ledger.group_id
         for partition, offset in due.items():
@@ -95,12 +104,12 @@ class Clerk(Member):
         await self._write(transaction, len(due))
         committer = Committer(self.generation, self._member_id, self._instance_id)
         try:
-            await self._wire.commit_offsets(group_id, self._topic, due, committer)
+            await self._transactions.commit_offsets(group_id, self._topic, due, committer)
         except Rejected as rejected:
             await self._end(committed=False)
-            self._check("a transaction's offsets", rejected.error)
+            self.check_error("a transaction's offsets", rejected.error)
             raise Rejoin from rejected
-        has_left = await self._dawdle(connection)
+        has_left = await self._delay_commit(connection)
         self._history.ask(transaction)
         await self._end(committed=True)
         self._history.committed(transaction)
@@ -110,20 +119,20 @@ class Clerk(Member):
         if has_left:
             raise Rejoin
 
-    async def _dawdle(self, connection: Connection) -> bool:
-        """Take so long to commit that others have our partitions meanwhile; whether we have left the group."""
-        dice = 1.0 if self._is_hurried else self._stream.random()
+    async def _delay_commit(self, connection: Connection) -> bool:
+        """Wait so long that other members get our partitions; whether we have left the group."""
+        dice = 1.0 if self._is_finishing else self._stream.random()
         if dice < STALL_SHARE:
-            await asyncio.sleep(self._stream.uniform(*STALL_S))
+            await asyncio.sleep(self._stream.uniform(*self._times.stall_s))
         elif dice < STALL_SHARE + LEAVE_SHARE:
             with contextlib.suppress(Rejoin, Disconnected):
                 await self._leave(connection)
-            await asyncio.sleep(self._stream.uniform(*LEFT_S))
+            await asyncio.sleep(self._stream.uniform(*self._times.left_s))
             return True
         return False
 
     async def _end(self, *, committed: bool) -> None:
-        if await self._wire.end(committed=committed):
+        if await self._transactions.end(committed=committed):
             self._sequences.clear()
 
     async def _write(self, transaction: Transaction, count: int) -> None:
@@ -135,20 +144,22 @@ class Clerk(Member):
             sent = Sent((self._target, partition), value)
             transaction.sent.append(sent)
             pending.append((partition, sent, self._batch(partition, value)))
-        await self._wire.add_partitions(self._target, sorted({partition for partition, _, _ in pending}))
+        await self._transactions.add_partitions(self._target, sorted({partition for partition, _, _ in pending}))
         while pending:
-            connection = await self._wire.connected()
+            connection = await self._transactions.connected()
             partition, sent, batch = pending[0]
             try:
-                answer = await within(REQUEST_TIMEOUT_S, self._wire.send(connection, self._target, {partition: batch}))
+                answer = await within(
+                    REQUEST_TIMEOUT_S, self._transactions.send(connection, self._target, {partition: batch})
+                )
             except (Disconnected, TimeoutError):
-                await self._wire.part()
+                await self._transactions.disconnect()
                 continue
-            told = answer.responses[0].partition_responses[0]
-            if self._wire.has_to_retry(f"a batch for {partition}", [told.error_code]):
-                await self._wire.part()
+            result = answer.responses[0].partition_responses[0]
+            if self._transactions.has_to_retry(f"a batch for {partition}", [result.error_code]):
+                await self._transactions.disconnect()
                 continue
-            sent.offset = told.base_offset
+            sent.offset = result.base_offset
             pending.popleft()
 
     def _batch(self, partition: int, value: bytes) -> bytes:
@@ -156,8 +167,8 @@ class Clerk(Member):
         self._sequences[partition] = sequence + 1
         return build_batch(
             [Record(0, self._now_ms, None, value)],
-            producer_id=self._wire.producer_id,
-            producer_epoch=self._wire.epoch,
+            producer_id=self._transactions.producer_id,
+            producer_epoch=self._transactions.epoch,
             base_sequence=sequence,
             transactional=True,
         )

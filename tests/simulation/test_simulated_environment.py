@@ -13,20 +13,20 @@ from penstock.runtime.journal import JournalEntry
 from tests.testkit.sim.environment.host import BusReach
 from tests.testkit.sim.environment.journal import JournalFaults, SimJournal
 from tests.testkit.sim.environment.loop import SimLoop, Spinning
+from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.environment.store import SimStore, StoreFaults
-from tests.testkit.sim.environment.surroundings import Surroundings
 
 pytestmark = pytest.mark.simulation
 
 
 class Stage:
-    """Surroundings with a few processes of the test's own making."""
+    """SharedEnvironment with a few processes of the test's own making."""
 
     def __init__(self) -> None:
-        self.around = Surroundings(1)
+        self.environment = SharedEnvironment(1)
 
     def loop(self, name: str) -> SimLoop:
-        return SimLoop(self.around.timeline, name, lambda context: self.around.fail(str(context)))
+        return SimLoop(self.environment.timeline, name, lambda context: self.environment.fail(str(context)))
 
     def run(self, loop: SimLoop, work: Callable[[], Awaitable[Any]]) -> Any:
         """What `work` returns or raises, run as a process of its own."""
@@ -35,13 +35,13 @@ class Stage:
             return await work()
 
         task = loop.create_task(act())
-        assert self.around.timeline.run(task.done, self.around.now_s + 100), "it never ends"
+        assert self.environment.timeline.run(task.done, self.environment.now_s + 100), "it never ends"
         return task.result()
 
     def pass_time(self, duration_s: float) -> None:
-        end_s = self.around.now_s + duration_s
-        self.around.infrastructure.call_at(end_s, lambda: None)
-        self.around.timeline.run(lambda: self.around.now_s >= end_s, end_s)
+        end_s = self.environment.now_s + duration_s
+        self.environment.infrastructure.call_at(end_s, lambda: None)
+        self.environment.timeline.run(lambda: self.environment.now_s >= end_s, end_s)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_paused_process_does_nothing_and_then_all_at_once(stage: Stage) -> Non
     async def count() -> None:
         while True:
             await asyncio.sleep(1)
-            seen.append(stage.around.now_s)
+            seen.append(stage.environment.now_s)
 
     loop.create_task(count())
     stage.pass_time(2.5)
@@ -132,93 +132,93 @@ def test_who_is_busy_for_ever_is_found_out(stage: Stage) -> None:
 
 
 def test_a_request_over_a_connection_that_is_cut_is_unknown(stage: Stage) -> None:
-    asker, answerer = stage.around.hub.connect("a"), stage.around.hub.connect("b")
+    asker, answerer = stage.environment.hub.connect("a"), stage.environment.hub.connect("b")
     stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
     loop = stage.loop("a")
     assert stage.run(loop, lambda: asker.request("s", b"one", 1)) == b"one"
-    stage.around.infrastructure.call_later(0.00001, stage.around.hub.cut, "a")
+    stage.environment.infrastructure.call_later(0.00001, stage.environment.hub.cut, "a")
     with pytest.raises(Unavailable, match="broke"):
         stage.run(loop, lambda: asker.request("s", b"two", 1))
 
 
 def test_a_silent_connection_looks_whole_and_carries_nothing(stage: Stage) -> None:
-    asker, answerer = stage.around.hub.connect("a"), stage.around.hub.connect("b")
+    asker, answerer = stage.environment.hub.connect("a"), stage.environment.hub.connect("b")
     stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
-    stage.around.hub.silence("a")
+    stage.environment.hub.silence("a")
     assert asker.is_connected
     with pytest.raises(Unavailable, match="no answer"):
         stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
 
 
 def test_nothing_passes_between_severed_servers_and_in_time_they_know(stage: Stage) -> None:
-    asker, answerer = stage.around.hub.connect("a", 0), stage.around.hub.connect("b", 1)
+    asker, answerer = stage.environment.hub.connect("a", 0), stage.environment.hub.connect("b", 1)
     stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
-    stage.around.hub.severed.pairs.add((0, 1))
+    stage.environment.hub.severed.pairs.add((0, 1))
     with pytest.raises(Unavailable, match="no answer"):
         stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
-    stage.around.hub.severed.is_noticed = True
+    stage.environment.hub.severed.is_noticed = True
     with pytest.raises(Undelivered):
         stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
 
 
 def test_an_append_whose_acknowledgement_is_lost_is_stored_once_however_often_it_is_sent(stage: Stage) -> None:
-    around, loop = stage.around, stage.loop("p")
+    environment, loop = stage.environment, stage.loop("p")
     journal = stage.run(loop, lambda: _journal(stage))
-    around.journal.faults = JournalFaults(unacknowledged_share=1.0)
+    environment.journal.faults = JournalFaults(unacknowledged_share=1.0)
     for _ in range(2):
         with pytest.raises(Unavailable):
             stage.run(loop, lambda: journal.append("one", b"data"))
-    around.journal.faults = JournalFaults()
+    environment.journal.faults = JournalFaults()
     assert stage.run(loop, lambda: journal.append("one", b"data")) == 1
-    assert around.journal.last_sequence == 1
+    assert environment.journal.last_sequence == 1
 
 
 def test_a_full_journal_takes_nothing_and_is_read_all_the_same(stage: Stage) -> None:
-    around, loop = stage.around, stage.loop("p")
+    environment, loop = stage.environment, stage.loop("p")
     journal = stage.run(loop, lambda: _journal(stage))
     stage.run(loop, lambda: journal.append("one", b"data"))
-    around.journal.is_full = True
+    environment.journal.is_full = True
     with pytest.raises(Unavailable, match="insufficient"):
         stage.run(loop, lambda: journal.append("two", b"more"))
     assert stage.run(loop, lambda: anext(journal.tail(0))) == [JournalEntry(1, b"data")]
-    around.journal.is_full = False
+    environment.journal.is_full = False
     assert stage.run(loop, lambda: journal.append("two", b"more")) == 2
 
 
 def test_a_late_append_is_stored_although_its_process_is_gone(stage: Stage) -> None:
-    around, loop = stage.around, stage.loop("p")
+    environment, loop = stage.environment, stage.loop("p")
     journal = stage.run(loop, lambda: _journal(stage))
-    around.journal.faults = JournalFaults(late_share=1.0, late_s_max=2.0)
+    environment.journal.faults = JournalFaults(late_share=1.0, late_s_max=2.0)
     loop.create_task(journal.append("one", b"data"))
     stage.pass_time(0.5)
-    around.hub.kill("journal")
+    environment.hub.kill("journal")
     loop.kill()
     stage.pass_time(5)
-    assert around.journal.last_sequence == 1
+    assert environment.journal.last_sequence == 1
 
 
 def test_a_put_may_fail_before_its_effect_after_it_or_never_answer(stage: Stage) -> None:
-    around, loop = stage.around, stage.loop("p")
-    store = SimStore(around.store, "p")
-    around.store.faults = StoreFaults(failed_share=1.0)
+    environment, loop = stage.environment, stage.loop("p")
+    store = SimStore(environment.store, "p")
+    environment.store.faults = StoreFaults(failed_share=1.0)
     with pytest.raises(Unavailable):
         stage.run(loop, lambda: store.put("failed", [b"data"]))
-    around.store.faults = StoreFaults(unacknowledged_share=1.0)
+    environment.store.faults = StoreFaults(unacknowledged_share=1.0)
     with pytest.raises(Unavailable):
         stage.run(loop, lambda: store.put("unacknowledged", [b"data"]))
-    around.store.faults = StoreFaults(throttled_share=1.0)
+    environment.store.faults = StoreFaults(throttled_share=1.0)
     with pytest.raises(Throttled):
         stage.run(loop, lambda: store.put("throttled", [b"data"]))
-    around.store.faults = StoreFaults(hung_share=1.0)
+    environment.store.faults = StoreFaults(hung_share=1.0)
     hanging = [loop.create_task(store.put(f"hung-{number}", [b"data"])) for number in range(20)]
-    stage.pass_time(around.store.faults.hung_s_max + 5)
+    stage.pass_time(environment.store.faults.hung_s_max + 5)
     assert not any(task.done() for task in hanging)
-    done = around.store.keys("hung")
+    done = environment.store.keys("hung")
     assert 0 < len(done) < len(hanging)
-    assert around.store.keys("") == sorted(["unacknowledged", *done])
+    assert environment.store.keys("") == sorted(["unacknowledged", *done])
     loop.kill()
 
 
 async def _journal(stage: Stage) -> SimJournal:
-    stage.around.hub.connect("journal")
-    return SimJournal(stage.around.journal, "journal", BusReach(stage.around.hub, "journal", lambda: 0))
+    stage.environment.hub.connect("journal")
+    return SimJournal(stage.environment.journal, "journal", BusReach(stage.environment.hub, "journal", lambda: 0))

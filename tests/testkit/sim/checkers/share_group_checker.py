@@ -24,7 +24,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.ids import TopicId
 from penstock.contracts.rejections import Rejection
-from tests.testkit.sim.judges.oracle import Oracle
+from tests.testkit.sim.checkers.oracle import Oracle
 
 Key = tuple[TopicId, int]
 DONE_WITH = (Judged.GAP, Judged.ACCEPT, Judged.REJECT)
@@ -49,7 +49,7 @@ class Fate:
     judged: list[tuple[str, int, int]] = field(default_factory=list)  # member, verdict, journal sequence
 
 
-class ShareBook:
+class ShareGroupChecker:
     """The records of one group."""
 
     def __init__(
@@ -82,9 +82,9 @@ class ShareBook:
         for command, outcome in zip(commands, outcomes, strict=True):
             self._clock_ms = max(self._clock_ms, command.now_ms)
             if not self._is_closed and getattr(command, "group_id", None) == self._group_id:
-                self._note(command, outcome)
+                self._record(command, outcome)
 
-    def _note(self, command: Command, outcome: Outcome) -> None:
+    def _record(self, command: Command, outcome: Outcome) -> None:
         match command:
             case ShareRecords() if isinstance(outcome, RecordsShared):
                 self._record_records(command, outcome)

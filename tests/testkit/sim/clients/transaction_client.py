@@ -1,4 +1,4 @@
-"""What a transactional producer says and is told: its requests in either protocol, until they are answered."""
+"""The requests of a transactional producer in either protocol, each repeated until it is answered."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +17,7 @@ from penstock.kafkawire.api.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.kafka import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -30,7 +31,7 @@ from tests.testkit.sim.clients.kafka import (
     KafkaConnection,
 )
 from tests.testkit.sim.clients.producer import RETRIABLE as RETRIABLE_PRODUCE
-from tests.testkit.sim.judges.oracle import Oracle
+from tests.testkit.sim.clients.settings import Span
 
 RETRIABLE = RETRIABLE_PRODUCE | {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -38,19 +39,18 @@ RETRIABLE = RETRIABLE_PRODUCE | {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.UNSTABLE_OFFSET_COMMIT,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,  # a gateway that has not heard yet that the cluster's level rose
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,  # the gateway does not know yet that the cluster's level rose
 }
-PATIENCES_S = (0.7, REQUEST_TIMEOUT_S)  # whoever asks again soon has more requests on their way that come late
-UNHEARD_S_MAX = 0.05  # from the last request of a dying producer to its death
+DEATH_S_MAX = 0.05  # from the last request of a producer to its death
 FENCED = frozenset((ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH))
 
 
 class Fenced(Exception):
-    """Somebody else has the transactional id now, or the transaction took too long."""
+    """Another producer has the transactional id now, or the transaction took too long."""
 
 
 class Rejected(Exception):
-    """What was asked for is not done, for a reason that the life has to judge."""
+    """The request is not carried out; its sender knows what to do about the error."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -58,7 +58,7 @@ class Rejected(Exception):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Who commits a group's offsets (KIP-447); by itself nobody."""
+    """The member that commits a group's offsets (KIP-447); without fields no member."""
 
     generation: int = -1
     member_id: str = ""
@@ -79,11 +79,17 @@ OLD = (Protocol(3, 3, 0, 1, False), Protocol(4, 8, 3, 3, False), Protocol(4, 11,
 NEW = Protocol(5, 12, 5, 5, True)
 
 
-class TransactionWire:
-    """One life's way to the gateways, under the producer id and epoch that it has."""
+class TransactionClient:
+    """The requests of one producer, under its producer id and epoch."""
 
     def __init__(
-        self, client: KafkaClient, oracle: Oracle, transactional_id: str, protocol: Protocol, timeout_ms: int
+        self,
+        client: KafkaClient,
+        oracle: Oracle,
+        transactional_id: str,
+        protocol: Protocol,
+        timeout_ms: int,
+        request_timeouts_s: Span,
     ) -> None:
         self.producer_id = -1
         self.epoch = -1
@@ -92,31 +98,31 @@ class TransactionWire:
         self._id = transactional_id
         self._protocol = protocol
         self._timeout_ms = timeout_ms
-        self._patience_s = client.stream.choice(PATIENCES_S)
+        self._request_timeout_s = client.stream.choice(request_timeouts_s)
         self._connection: KafkaConnection | None = None
-        self.judged: frozenset[ErrorCode] = frozenset()  # errors that are told as `Rejected`
+        self.returned_errors: frozenset[ErrorCode] = frozenset()  # these raise `Rejected`
 
     async def init(self) -> None:
-        """Take the transactional id over, or go on with another epoch."""
+        """Take the transactional id over, or continue with another epoch."""
         request = InitProducerIdRequest(self._id, self._timeout_ms, self.producer_id, self.epoch)
-        answer = await self.told(INIT_PRODUCER_ID, self._protocol.init, request, lambda told: [told.error_code])
+        answer = await self.ask(INIT_PRODUCER_ID, self._protocol.init, request, lambda answer: [answer.error_code])
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
     async def add_partitions(self, topic: str, partitions: Iterable[int]) -> None:
-        """Say where records are going to be written to, where that has to be said."""
+        """Add partitions to the transaction, if the protocol needs that."""
         if self._protocol.is_implicit:
             return
         topics = [AddPartitionsToTxnTopic(topic, list(partitions))]
         request = AddPartitionsToTxnRequest([], self._id, self.producer_id, self.epoch, topics)
 
-        def errors(told: Any) -> list[int]:
+        def errors(answer: Any) -> list[int]:
             return [
                 each.partition_error_code
-                for one in told.results_by_topic_v3_and_below
+                for one in answer.results_by_topic_v3_and_below
                 for each in one.results_by_partition
             ]
 
-        await self.told(ADD_PARTITIONS_TO_TXN, min(self._protocol.end, 3), request, errors)
+        await self.ask(ADD_PARTITIONS_TO_TXN, min(self._protocol.end, 3), request, errors)
 
     async def commit_offsets(
         self, group_id: str, topic: str, offsets: Mapping[int, int], member: Member | None = None
@@ -125,7 +131,7 @@ class TransactionWire:
         version = self._protocol.offsets
         if not self._protocol.is_implicit:
             adding = AddOffsetsToTxnRequest(self._id, self.producer_id, self.epoch, group_id)
-            await self.told(ADD_OFFSETS_TO_TXN, version, adding, lambda told: [told.error_code])
+            await self.ask(ADD_OFFSETS_TO_TXN, version, adding, lambda answer: [answer.error_code])
         by = member or Member()
         partitions = [TxnOffsetCommitRequestPartition(*each) for each in offsets.items()]
         request = TxnOffsetCommitRequest(
@@ -138,34 +144,34 @@ class TransactionWire:
             group_instance_id=by.instance_id,
             topics=[TxnOffsetCommitRequestTopic(topic, partitions)],
         )
-        await self.told(
+        await self.ask(
             TXN_OFFSET_COMMIT,
             version,
             request,
-            lambda told: [each.error_code for one in told.topics for each in one.partitions],
+            lambda answer: [each.error_code for one in answer.topics for each in one.partitions],
         )
 
     async def end(self, *, committed: bool) -> bool:
         """Commit or abort; whether the epoch is another one now."""
 
-        def errors(told: Any) -> list[int]:
-            # Who commits what was aborted because it took too long hears that it has ended otherwise.
-            is_over = told.error_code == ErrorCode.INVALID_TXN_STATE and committed and self._protocol.is_implicit
-            return [ErrorCode.PRODUCER_FENCED if is_over else told.error_code]
+        def errors(answer: Any) -> list[int]:
+            # The coordinator answers so if it has aborted the transaction after its timeout.
+            is_over = answer.error_code == ErrorCode.INVALID_TXN_STATE and committed and self._protocol.is_implicit
+            return [ErrorCode.PRODUCER_FENCED if is_over else answer.error_code]
 
-        answer = await self.told(END_TXN, self._protocol.end, self._ending(committed=committed), errors)
+        answer = await self.ask(END_TXN, self._protocol.end, self._end_request(committed=committed), errors)
         if not self._protocol.is_implicit:
             return False
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         return True
 
-    async def send_end(self) -> None:
-        """Ask for the commit, and never hear what came of it."""
+    async def send_commit(self) -> None:
+        """Send the commit, and do not wait for the answer."""
         connection = await self.connected()
-        connection.send(END_TXN, self._protocol.end, self._ending(committed=True))
-        await asyncio.sleep(self._client.stream.uniform(0, UNHEARD_S_MAX))
+        connection.send(END_TXN, self._protocol.end, self._end_request(committed=True))
+        await asyncio.sleep(self._client.stream.uniform(0, DEATH_S_MAX))
 
-    def _ending(self, *, committed: bool) -> EndTxnRequest:
+    def _end_request(self, *, committed: bool) -> EndTxnRequest:
         return EndTxnRequest(self._id, self.producer_id, self.epoch, committed)
 
     def send(self, connection: KafkaConnection, topic: str, parts: Mapping[int, bytes]) -> "asyncio.Future[Any]":
@@ -177,44 +183,44 @@ class TransactionWire:
         return connection.send(PRODUCE, self._protocol.produce, request)
 
     async def connected(self) -> KafkaConnection:
-        """The connection, or another one."""
+        """The connection, or a new one."""
         if self._connection is None or not self._connection.is_open:
             self._connection = await self._client.connect()
         return self._connection
 
-    async def part(self) -> None:
-        """Go elsewhere after a while."""
+    async def disconnect(self) -> None:
+        """Close the connection; the next one comes after a while, and may be to another gateway."""
         self.close()
         await self._client.back_off()
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    async def told(
+    async def ask(
         self, api_key: int, version: int, request: msgspec.Struct, errors_of: Callable[[Any], Iterable[int]]
     ) -> Any:
-        """The answer without an error, however often it has to be asked for; `Fenced` if there will be none."""
+        """The first answer without an error; the request is repeated until then. `Fenced` if there will be none."""
         while True:
             connection = await self.connected()
             try:
-                answer = await connection.ask(api_key, version, request, self._patience_s)
+                answer = await connection.ask(api_key, version, request, self._request_timeout_s)
             except Disconnected:
-                await self.part()
+                await self.disconnect()
                 continue
             if not self.has_to_retry(type(request).__name__, errors_of(answer)):
                 return answer
-            await self.part()
+            await self.disconnect()
 
     def has_to_retry(self, what: str, codes: Iterable[int]) -> bool:
-        """Whether these errors pass; `Fenced` if they do not, and a failure where nobody should hear them."""
+        """Whether these errors are temporary; `Fenced` if not, and a failure if no client may get them."""
         errors = dict.fromkeys(ErrorCode(code) for code in codes if code)
         for error in errors:
             if error in FENCED:
                 raise Fenced(error.name)
-            if error in self.judged:
+            if error in self.returned_errors:
                 raise Rejected(error)
             if error not in RETRIABLE:
                 self._oracle.rejected(self._client.name, f"{what} of {self._id}", error.name)

@@ -13,9 +13,9 @@ from penstock.contracts.configs.groups import (
     SHARE_LOCK_DURATION,
     SHARE_SESSION_TIMEOUT,
 )
-from tests.testkit.sim.clients import transactions
+from tests.testkit.sim.checkers.share_group_checker import ShareGroupChecker
+from tests.testkit.sim.clients import transaction_workload
 from tests.testkit.sim.clients.share_member import ShareMember
-from tests.testkit.sim.judges.share_book import ShareBook
 
 if TYPE_CHECKING:
     from tests.testkit.sim.world import World
@@ -30,7 +30,7 @@ HEARTBEAT_MS = 1_000
 DELIVERY_LIMITS = (2, 5, 5)
 
 
-class Shares:
+class ShareWorkload:
     """Everything that a run has of share groups; in most runs nothing."""
 
     def __init__(self, world: "World", topic: str) -> None:
@@ -40,13 +40,13 @@ class Shares:
         self._world = world
         self._topics = {topic: world.partitions}
         if world.transactions.is_wanted:
-            self._topics[transactions.TOPIC] = world.transactions.partitions
+            self._topics[transaction_workload.TOPIC] = world.transactions.partitions
         self._count = dice.choice(MEMBERS)
         self._delivery_limit = dice.choice(DELIVERY_LIMITS)
         self._is_committed = dice.random() < 0.5
-        self.book = ShareBook(GROUP, world.oracle, LOCK_MS, self._delivery_limit, world.fail)
+        self.checker = ShareGroupChecker(GROUP, world.oracle, LOCK_MS, self._delivery_limit, world.fail)
         if self.is_wanted:
-            world.oracle.on_applied.append(self.book.applied)
+            world.oracle.on_applied.append(self.checker.applied)
 
     def opening(self, now_ms: int) -> list[Command]:
         """What is journaled before the group comes: its rules."""
@@ -65,14 +65,14 @@ class Shares:
         world = self._world
         for number in range(self._count if self.is_wanted else 0):
             client = world.client(f"sharer-{number}")
-            member = ShareMember(client, world.oracle, self.book, GROUP, list(self._topics))
+            member = ShareMember(client, world.oracle, self.checker, GROUP, list(self._topics))
             self.members.append(member)
             world.spawn(member.run())
 
-    def hurry(self) -> None:
+    def finish_soon(self) -> None:
         """Nothing fails any more, nor do members."""
         for member in self.members:
-            member.is_good = True
+            member.only_accepts = True
 
     @property
     def is_done(self) -> bool:
@@ -81,7 +81,7 @@ class Shares:
 
     def _unsettled(self) -> dict[str, int]:
         return {
-            f"{topic}-{number}": self.book.first_unsettled(topic, number, is_committed=self._is_committed)
+            f"{topic}-{number}": self.checker.first_unsettled(topic, number, is_committed=self._is_committed)
             for topic, count in self._topics.items()
             for number in range(count if self.is_wanted else 0)
         }
@@ -92,10 +92,10 @@ class Shares:
             if offset >= 0:
                 self._world.fail(f"nobody of {GROUP} is done with {name} at {offset}")
 
-    def happened(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """How often what not every run has."""
         return {
-            "records judged by a share group": self.book.judged,
-            "records shared once more": self.book.redelivered,
+            "records judged by a share group": self.checker.judged,
+            "records shared once more": self.checker.redelivered,
             "members of a share group that died, left or stood still": sum(each.accidents for each in self.members),
         }

@@ -30,16 +30,16 @@ from penstock.segment.keys import (
 )
 from penstock_sequencer.core.state.cluster import Partition
 from penstock_sequencer.core.state.segments import NO_SLOT
+from tests.testkit.sim.checkers.oracle import Fail, Oracle
+from tests.testkit.sim.checkers.partition_log import PartitionLog
 from tests.testkit.sim.environment.store import StoreServer
-from tests.testkit.sim.judges.oracle import Fail, Oracle
-from tests.testkit.sim.judges.partition_log import PartitionLog
 
 ORPHAN_AGE_MS = 3_600_000
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 RETENTION_MS_DEFAULT = 604_800_000  # Kafka's
 JANITOR = "janitor"
-SNAPSHOTS_THAT_TELL = 2  # either may turn out to be damaged when the journal is to be made anew
+SNAPSHOTS_WITH_DEATH_MIN = 2  # either may turn out to be damaged when the journal is to be made anew
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class DeadSegments:
     key: str
 
 
-class Warden:
+class DeletionChecker:
     """Beside the oracle, whose state it looks at after each entry."""
 
     def __init__(
@@ -146,14 +146,12 @@ class Warden:
     def _check_deletion(self, name: str, keys: Sequence[str]) -> None:
         """The store deletes, in this moment."""
         for key in keys:
-            validation_error = (
-                self._validation_error(key) if name.startswith(JANITOR) else _validation_error_to_others(key)
-            )
-            if validation_error and self._store.size_of(key) is not None:
-                self._fail(f"{name} deleted {key}: {validation_error}")
+            objection = self._objection(key) if name.startswith(JANITOR) else _objection_to_others(key)
+            if objection and self._store.size_of(key) is not None:
+                self._fail(f"{name} deleted {key}: {objection}")
             self._gone[key] = None
 
-    def _validation_error(self, key: str) -> str:
+    def _objection(self, key: str) -> str:
         try:
             level, segment_id = parse_segment_key(key)
         except Invalid:
@@ -162,7 +160,7 @@ class Warden:
         state = self._oracle.state
         dead = self._dead.get(segment_id)
         if dead is not None and dead.key == key:
-            return "" if segment_id in self._removed else self._validation_error_to_dead(dead)
+            return "" if segment_id in self._removed else self._objection_to_dead(dead)
         if (
             state.segments.find(segment_id) != NO_SLOT
             and state.segments.ref(state.segments.find(segment_id)).level == level
@@ -171,22 +169,22 @@ class Warden:
         age_ms = state.clock_ms - segment_born_ms(segment_id)
         return "" if age_ms >= ORPHAN_AGE_MS else f"nobody knows it, and it is {age_ms} ms old"
 
-    def _validation_error_to_dead(self, dead: DeadSegments) -> str:
+    def _objection_to_dead(self, dead: DeadSegments) -> str:
         dead_s = self._now_s() - dead.since_s
         if dead_s < self._grace_s:
             return f"it is dead for {dead_s:.3f} s, the grace is {self._grace_s:g} s"
         snapshots = [parse_snapshot_key(key) for key in self._store.keys(f"{self._cluster}/snapshots/")]
-        if sum(each >= dead.sequence for each in snapshots) < SNAPSHOTS_THAT_TELL:
+        if sum(each >= dead.sequence for each in snapshots) < SNAPSHOTS_WITH_DEATH_MIN:
             return f"entry {dead.sequence} condemned it, the snapshots are of {snapshots}"
         return ""
 
 
-def is_the_journals(key: str) -> bool:
+def belongs_to_journal(key: str) -> bool:
     """Whether an object is one of the journal's own that may be there when all topics are gone."""
-    return not _validation_error_to_others(key) or key.endswith("/journal-identity")
+    return not _objection_to_others(key) or key.endswith("/journal-identity")
 
 
-def _validation_error_to_others(key: str) -> str:
+def _objection_to_others(key: str) -> str:
     """What services other than janitors may delete."""
     for parse in (parse_snapshot_key, parse_journal_archive_key):
         try:

@@ -1,4 +1,4 @@
-"""A topic that only transactions write to, and one producer without: who writes it, who reads it, and the judgement."""
+"""The transactions of a run: producers and members that write in transactions, readers, and the final checks."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -8,148 +8,148 @@ from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsReq
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.testkit.loads.transaction_checker import check
 from tests.testkit.loads.transaction_history import GroupPlace, History, Isolation, Outcome
-from tests.testkit.sim.clients.clerk import Clerk
+from tests.testkit.sim.clients.consume_transform_produce import TransformingMember
 from tests.testkit.sim.clients.consumer import Reader
-from tests.testkit.sim.clients.isolated import IsolatedReading
+from tests.testkit.sim.clients.isolated_reading import IsolatedReading
 from tests.testkit.sim.clients.kafka import CREATE_TOPICS, Disconnected
 from tests.testkit.sim.clients.member import GroupLedger
 from tests.testkit.sim.clients.producer import Producer
-from tests.testkit.sim.clients.transaction_wire import NEW, TransactionWire
-from tests.testkit.sim.clients.transactor import Transactor, committed_offset
+from tests.testkit.sim.clients.transaction_client import NEW, TransactionClient
+from tests.testkit.sim.clients.transactional_producer import TransactionalProducer, committed_offset
 from tests.testkit.sim.environment.wire import START_MS
 
 if TYPE_CHECKING:
     from tests.testkit.sim.world import World
 
 TOPIC = "accounts"
-CLERKS_SOURCE = "events"  # what all others work with
-SOURCE = "orders"  # consumed by all, written by nobody: its offsets are numbers like others
+EVENTS = "events"  # the topic of all other clients
+SOURCE = "orders"  # has no records: only offsets of it are committed
 GROUP = "clerks"
-PREFIX = b"trans"  # of all names, and so of all values, of those who write in transactions
-CLERKS_GROUP = "transforming clerks"
-CLERKS = 2
-CLERKS_SHARE = 0.4  # of runs with transactions
-SHARE = 0.4  # of runs
+PREFIX = b"trans"  # of the names of all transactional clients, and so of the values that they write
+TRANSFORMERS_GROUP = "transforming clerks"
+TRANSFORMERS = 2
+TRANSFORMERS_SHARE = 0.4  # of runs with transactions
 PARTITIONS_MAX = 3
-TRANSACTORS = (1, 3)
+PRODUCERS = (1, 3)
 PLAIN_REQUESTS = 10
 PLAIN_SHARE = 0.5
 PLAIN_PACE_S = 0.6
 LEVEL_LOOK_S = 0.3
-MERGED_SHARE = 0.5  # of runs with transactions in which a compactor merges as the service does
+MERGED_SHARE = 0.5  # of runs with transactions: a compactor merges as the service does
 READERS = (Isolation.COMMITTED, Isolation.COMMITTED, Isolation.UNCOMMITTED)
 
 
-class Transactions:
-    """Everything that a run has of transactions; in some runs nothing."""
+class TransactionWorkload:
+    """All that a run has of transactions; in some runs nothing."""
 
     def __init__(self, world: "World") -> None:
         self.history = History()
-        self.transactors: list[Transactor] = []
+        self.producers: list[TransactionalProducer] = []
         self.readers: list[Reader] = []
-        self.clerks: list[Clerk] = []
-        self.clerks_ledger = GroupLedger(CLERKS_GROUP, world.oracle)
+        self.transformers: list[TransformingMember] = []
+        self.transformers_ledger = GroupLedger(TRANSFORMERS_GROUP, world.oracle)
         self.plain: Producer | None = None
         self._world = world
-        self._is_cut_short = False
+        self._skips_remaining = False
         self._dice = world.stream("transactions")
-        self.is_wanted = self._dice.random() < SHARE
+        self.is_wanted = self._dice.random() < world.length.clients.transactions.runs_share
         self.partitions = self._dice.randint(1, PARTITIONS_MAX)
-        self.is_merged = self.is_wanted and self._dice.random() < MERGED_SHARE
+        self.has_merger = self.is_wanted and self._dice.random() < MERGED_SHARE
         self.has_begun = not self.is_wanted
 
     async def run(self) -> None:
-        """Begin, as soon as the cluster can have transactions."""
+        """Begin as soon as the cluster's level allows transactions."""
         world, dice = self._world, self._dice
         while world.oracle.state.level < TRANSACTIONS_LEVEL:
             await asyncio.sleep(LEVEL_LOOK_S)
-        count = dice.randint(*TRANSACTORS)
+        count = dice.randint(*PRODUCERS)
         await self._make_topics(count)
         for number in range(count):
-            transactor = Transactor(
+            producer = TransactionalProducer(
                 world.client(f"transactor-{number}"),
                 world.oracle,
                 self.history,
                 TOPIC,
                 self.partitions,
                 (GROUP, (SOURCE, number)),
-                count=1 if self._is_cut_short else dice.randint(*world.length.transactions),
+                count=1 if self._skips_remaining else dice.randint(*world.length.transactions),
                 spawn=world.spawn,
                 now_ms=START_MS,
+                settings=world.length.clients.transactions,
             )
-            self.transactors.append(transactor)
-            world.spawn(transactor.run())
+            self.producers.append(producer)
+            world.spawn(producer.run())
         if dice.random() < PLAIN_SHARE:
             self._begin_plain()
-        if dice.random() < CLERKS_SHARE:
-            self._begin_clerks()
+        if dice.random() < TRANSFORMERS_SHARE:
+            self._begin_transformers()
         for number, isolation in enumerate(READERS):
             self._add_reader(f"isolated-{number}", isolation)
         self.has_begun = True
 
-    def hurry(self) -> None:
-        """Nothing fails any more."""
-        for each in (*self.transactors, *self.clerks):
-            each.hurry()
+    def finish_soon(self) -> None:
+        """Have no accidents any more: there are no faults, and the run ends."""
+        for each in (*self.producers, *self.transformers):
+            each.finish_soon()
 
-    def cut_short(self) -> None:
-        """One more transaction under each id at the most."""
-        self._is_cut_short = True
-        for transactor in self.transactors:
-            transactor.left = min(transactor.left, 1)
+    def skip_remaining(self) -> None:
+        """Make one more transaction under each id at most."""
+        self._skips_remaining = True
+        for producer in self.producers:
+            producer.left = min(producer.left, 1)
         if self.plain is not None:
-            self.plain.cut_short()
+            self.plain.skip_remaining()
 
     @property
     def is_done(self) -> bool:
-        """Whether all who write have written everything."""
+        """Whether all transactions have been made, and all input is consumed."""
         is_plain_done = self.plain is None or self.plain.is_done
-        is_written = self.has_begun and is_plain_done and all(each.is_done for each in self.transactors)
-        return is_written and all(self._consumed(each) for each in self._clerks_places())
+        is_written = self.has_begun and is_plain_done and all(each.is_done for each in self.producers)
+        return is_written and all(self._consumed(each) for each in self._transformers_places())
 
-    def _clerks_places(self) -> list[GroupPlace]:
-        partitions = range(self._world.partitions) if self.clerks else ()
-        return [(CLERKS_GROUP, (CLERKS_SOURCE, each)) for each in partitions]
+    def _transformers_places(self) -> list[GroupPlace]:
+        partitions = range(self._world.partitions) if self.transformers else ()
+        return [(TRANSFORMERS_GROUP, (EVENTS, each)) for each in partitions]
 
     def _consumed(self, group_place: GroupPlace) -> bool:
-        """Whether clerks have consumed all there is of one of their partitions."""
+        """Whether the transforming members have consumed one partition to its end."""
         topic, partition = group_place[1]
-        return self.clerks_ledger.committed[partition] == self._world.oracle.log(topic, partition).end
+        return self.transformers_ledger.committed[partition] == self._world.oracle.log(topic, partition).end
 
     def add_auditors(self) -> None:
-        """Somebody reads everything once more, and the groups' offsets."""
-        for clerk in self.clerks:
-            clerk.rest()
+        """Read everything once more, and the groups' offsets."""
+        for transformer in self.transformers:
+            transformer.begin_no_more()
         for isolation in Isolation:
             self._add_reader(f"auditor, {isolation.value}", isolation)
-        self._world.spawn(self._look_at_offsets())
+        self._world.spawn(self._fetch_offsets())
 
     @property
     def is_read(self) -> bool:
-        """Whether everybody has read everything, and all offsets were asked for."""
-        places = len(self.transactors) + len(self._clerks_places())
+        """Whether each reader has read everything, and all offsets were fetched."""
+        places = len(self.producers) + len(self._transformers_places())
         is_known = sum(each.is_last for each in self.history.observed) == places
         return is_known and all(each.is_at_end for each in self.readers)
 
-    def judge(self) -> None:
-        """Hold what was read against what was promised."""
+    def check(self) -> None:
+        """Compare what was read with what was committed."""
         for reader in self.readers:
             assert isinstance(reader.reading, IsolatedReading)
-            reader.reading.noted.is_complete = True
+            reader.reading.history_reading.is_complete = True
         for violation in check(self.history, aborted_may_go=bool(self._world.compactors)):
             self._world.fail(violation)
 
-    def happened(self) -> dict[str, int]:
-        """How often what not every run has."""
+    def counts(self) -> dict[str, int]:
+        """How often each event happened that not every run has."""
         outcomes = [each.outcome for each in self.history.transactions]
         counts = {f"transactions {each.value}": outcomes.count(each) for each in Outcome}
         return counts | {
             "transactions of members": sum(
-                each.outcome is Outcome.COMMITTED and any(group == CLERKS_GROUP for group, _ in each.consumed)
+                each.outcome is Outcome.COMMITTED and any(group == TRANSFORMERS_GROUP for group, _ in each.consumed)
                 for each in self.history.transactions
             ),
-            "producers fenced": sum(each.fenced for each in self.transactors),
-            "producers that stood still while another came": sum(each.zombies for each in self.transactors),
+            "producers fenced": sum(each.fenced for each in self.producers),
+            "producers that stood still while another came": sum(each.zombies for each in self.producers),
         }
 
     async def _make_topics(self, sources: int) -> None:
@@ -168,14 +168,17 @@ class Transactions:
                 connection.close()
             await client.back_off()
 
-    def _begin_clerks(self) -> None:
+    def _begin_transformers(self) -> None:
         world = self._world
-        source, target = (CLERKS_SOURCE, world.partitions), (TOPIC, self.partitions)
-        for number in range(CLERKS):
+        source, target = (EVENTS, world.partitions), (TOPIC, self.partitions)
+        for number in range(TRANSFORMERS):
             client = world.client(f"transformer-{number}")
-            clerk = Clerk(client, world.oracle, self.clerks_ledger, source, target, self.history, START_MS)
-            self.clerks.append(clerk)
-            world.spawn(clerk.run())
+            settings = world.length.clients
+            transformer = TransformingMember(
+                client, world.oracle, self.transformers_ledger, source, target, self.history, START_MS, settings
+            )
+            self.transformers.append(transformer)
+            world.spawn(transformer.run())
 
     def _begin_plain(self) -> None:
         world = self._world
@@ -199,9 +202,10 @@ class Transactions:
         self.readers.append(Reader(client, world.oracle, TOPIC, self.partitions, reading))
         world.spawn(self.readers[-1].run())
 
-    async def _look_at_offsets(self) -> None:
+    async def _fetch_offsets(self) -> None:
         client = self._world.client("transactions-auditor")
-        wire = TransactionWire(client, self._world.oracle, "", NEW, 1)
-        for group_place in [each.group_place for each in self.transactors] + self._clerks_places():
-            await committed_offset(wire, self.history, group_place, is_last=True)
-        wire.close()
+        request_timeouts_s = self._world.length.clients.transactions.request_timeouts_s
+        requests = TransactionClient(client, self._world.oracle, "", NEW, 1, request_timeouts_s)
+        for group_place in [each.group_place for each in self.producers] + self._transformers_places():
+            await committed_offset(requests, self.history, group_place, is_last=True)
+        requests.close()

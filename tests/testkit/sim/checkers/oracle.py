@@ -17,9 +17,9 @@ from penstock.segment.keys import segment_key
 from penstock_sequencer.core import machine
 from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.state.segments import MARKERS
+from tests.testkit.sim.checkers.marker_checker import LogKey, MarkerChecker
+from tests.testkit.sim.checkers.partition_log import LogBatch, PartitionLog
 from tests.testkit.sim.environment.store import StoreServer
-from tests.testkit.sim.judges.partition_log import LogBatch, PartitionLog
-from tests.testkit.sim.judges.transaction_book import LogKey, TransactionBook
 
 SEQUENCE_MASK = 2**31 - 1
 PLACED_BYTES = 16  # base offset, length and leader epoch: all that a reader's copy of a batch may differ in
@@ -31,14 +31,14 @@ Applied = Callable[[list[Command], list[Outcome]], None]  # an entry's commands 
 class Oracle:
     """The truth, and the judge."""
 
-    def __init__(self, cluster: str, store: StoreServer, fail: Fail, note: Fail) -> None:
+    def __init__(self, cluster: str, store: StoreServer, fail: Fail, record: Fail) -> None:
         self.state: State = new_state()
-        self.book = TransactionBook(self.state, fail)
+        self.markers = MarkerChecker(self.state, fail)
         self.logs: dict[tuple[TopicId, int], PartitionLog] = {}
         self._cluster = cluster
         self._store = store
         self._fail = fail
-        self._note = note
+        self._record = record
         self._offsets: dict[tuple[str, int], tuple[int, int]] = {}  # group and partition -> offset, and the level then
         self._lowered: dict[tuple[str, int], None] = {}
         self._committed: dict[SegmentId, list[list[BatchResult]]] = {}
@@ -48,7 +48,7 @@ class Oracle:
         """The journal stores an entry."""
         entry = decode_entry(data)
         requests = entry.requests
-        self._note(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
+        self._record(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
         level_before = self.state.level
         outcomes, _ = machine.apply_entry(self.state, sequence, requests)
         for request, answers in zip(requests, outcomes, strict=True):
@@ -58,8 +58,8 @@ class Oracle:
                 elif isinstance(command, CommitOffsets) and isinstance(outcome, PerItem):
                     self._record_offsets(command, outcome, level_before)
                 else:
-                    self.book.applied(command, outcome)
-        self.book.settle()
+                    self.markers.applied(command, outcome)
+        self.markers.settle()
         commands = [command for request in requests for command in request]
         for applied in self.on_applied:
             applied(commands, [outcome for answers in outcomes for outcome in answers])
@@ -85,9 +85,9 @@ class Oracle:
         elif found.data != batch:
             self._fail(f"{where} was acknowledged and holds another batch")
 
-    def heard(self, who: str, what: str) -> None:
+    def observed(self, who: str, what: str) -> None:
         """A client was told something that is worth a line."""
-        self._note(f"{who} heard {what}")
+        self._record(f"{who} heard {what}")
 
     def rejected(self, who: str, what: str, error: str) -> None:
         """A client was told something that it should never have to hear."""
@@ -200,7 +200,7 @@ class Oracle:
 
     def _accept(self, key: LogKey, log: PartitionLog, batch: LogBatch) -> None:
         meta = batch.meta
-        self.book.take_markers(key, log, batch.base_offset)
+        self.markers.take_markers(key, log, batch.base_offset)
         if batch.base_offset < log.end:
             first = log.at(batch.base_offset)
             if first is None or _sequence_of(first.meta) != _sequence_of(meta) or meta.producer_id == NO_PRODUCER:
@@ -217,7 +217,7 @@ class Oracle:
                 self._fail(f"producer {meta.producer_id}'s sequence {meta.base_sequence} was accepted {what}")
             following = (meta.base_sequence + meta.record_count) & SEQUENCE_MASK
             log.next_sequences[meta.producer_id] = (meta.producer_epoch, following)
-        self.book.accepted(key, log, batch)
+        self.markers.accepted(key, log, batch)
         log.append(batch)
 
 
@@ -230,10 +230,10 @@ def is_same(truth: LogBatch, header: BatchHeader, data: bytes) -> bool:
 
 
 def _summary(requests: list[list[Command]]) -> str:
-    return " ".join(_told_of(command) for request in requests for command in request)
+    return " ".join(_description(command) for request in requests for command in request)
 
 
-def _told_of(command: Command) -> str:
+def _description(command: Command) -> str:
     name = type(command).__name__
     if isinstance(command, CommitSegment):
         return f"{name}({command.segment_id.hex()})"

@@ -1,4 +1,4 @@
-"""Readers of what transactions write, who do what the Java client does with what they are given."""
+"""Readers of transactional records, which use isolation levels and aborted transactions as the Java client does."""
 
 from collections.abc import Iterator
 
@@ -14,15 +14,15 @@ from penstock.kafkawire.records import (
     size_bytes,
 )
 from tests.testkit.loads.transaction_history import History, Isolation
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import READ_COMMITTED, READ_UNCOMMITTED, Reading
 from tests.testkit.sim.clients.kafka import KafkaClient
-from tests.testkit.sim.judges.oracle import Oracle
 
 LEVELS = {Isolation.COMMITTED: READ_COMMITTED, Isolation.UNCOMMITTED: READ_UNCOMMITTED}
 
 
 class IsolatedReading(Reading):
-    """Notes the records that a client gives to its user; `prefix` is that of the values that are noted."""
+    """Records in the history what a client gives to its user; values without the `prefix` are left out."""
 
     def __init__(
         self,
@@ -37,18 +37,18 @@ class IsolatedReading(Reading):
         super().__init__(client, oracle, topic)
         self.isolation_level = LEVELS[isolation]
         places = [(topic, partition) for partition in range(partitions)]
-        self.noted = history.read(f"{client.name}, {isolation.value}", isolation, places)
+        self.history_reading = history.read(f"{client.name}, {isolation.value}", isolation, places)
         self._history = history
         self._prefix = prefix
 
     def taken(self, partition: PartitionData, offset: int) -> None:
-        """Give on what may be read; what is undecided must not have come, and what is hidden must be aborted."""
+        """Pass on what the isolation level allows. Undecided records must not have come, hidden ones must be aborted."""
         number = partition.partition_index
         log = self._oracle.log(self._topic, number)
         where = f"the end of what is decided in {self._topic}-{number}"
         if not 0 <= partition.last_stable_offset <= min(log.stable, partition.high_watermark):
-            told = f"{partition.last_stable_offset} of {partition.high_watermark}"
-            self._oracle.rejected(self._client.name, where, f"it is said to be {told}, it is {log.stable}")
+            reported = f"{partition.last_stable_offset} of {partition.high_watermark}"
+            self._oracle.rejected(self._client.name, where, f"it is said to be {reported}, it is {log.stable}")
         is_committed = self.isolation_level == READ_COMMITTED
         if is_committed and self.positions[number] > log.stable:
             self._oracle.rejected(self._client.name, where, f"{self.positions[number]} was reached, it is {log.stable}")
@@ -62,7 +62,7 @@ class IsolatedReading(Reading):
             for record in records if not is_hidden else ():
                 at = header.base_offset + record.offset_delta
                 if at >= offset and record.value is not None and record.value.startswith(self._prefix):
-                    self._history.see(self.noted, (self._topic, number), at, record.value)
+                    self._history.see(self.history_reading, (self._topic, number), at, record.value)
 
 
 def _batches(data: bytes, aborted: list[AbortedTransaction]) -> Iterator[tuple[BatchHeader, list[Record], bool]]:

@@ -2,25 +2,28 @@
 
 from collections import Counter
 
+from penstock_sequencer.app import SequencerApp
 from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.service import Sequencer
 from tests.testkit.sim.clients.producer import Producer
 from tests.testkit.sim.environment.process import Process
 from tests.testkit.sim.world import TOPIC, World
 
 
-def judge_records(world: World) -> None:
+def check_records(world: World) -> None:
     """Nothing acknowledged is lost, nothing idempotent is there twice, requests are whole, nothing is invented."""
     world.oracle.check_objects()
     stored = {partition: Counter(world.oracle.content(TOPIC, partition)) for partition in range(world.partitions)}
     known = 0
     for producer in world.producers:
-        known += sum(_judge_producer(world, producer, stored))
+        known += sum(_check_producer(world, producer, stored))
     everything = sum(count for counts in stored.values() for count in counts.values())
     if known != everything:
         world.fail(f"{everything} batches are stored, {known} of them were sent")
 
 
-def _judge_producer(world: World, producer: Producer, stored: dict[int, Counter[bytes]]) -> list[int]:
+def _check_producer(world: World, producer: Producer, stored: dict[int, Counter[bytes]]) -> list[int]:
     """How often the batches of a producer's requests are stored."""
     found = []
     gaps: set[int] = set()  # partitions where a dead producer's batch is missing: those behind it are refused
@@ -43,7 +46,7 @@ def _judge_producer(world: World, producer: Producer, stored: dict[int, Counter[
     return found
 
 
-def judge_replicas(world: World) -> None:
+def check_replicas(world: World) -> None:
     """All replicas have the state that the journal means."""
     truth = encode_state(world.oracle.state)
     for process in world.role("sequencer"):
@@ -54,7 +57,7 @@ def judge_replicas(world: World) -> None:
             world.fail(f"{process.name} has another state at {state.sequence}")
 
 
-def judge_group(world: World) -> None:
+def check_group(world: World) -> None:
     """The group has read everything without a gap."""
     for partition in range(world.partitions):
         end, done = world.oracle.log(TOPIC, partition).end, world.group.done[partition]
@@ -70,7 +73,7 @@ def are_replicas_level(world: World) -> bool:
 
 def is_serving(process: Process) -> bool:
     """Whether a sequencer has got as far as having a state."""
-    return process.is_up and getattr(process.app, "_sequencer", None) is not None
+    return process.is_up and _sequencer(process) is not None
 
 
 def is_group_done(world: World) -> bool:
@@ -85,6 +88,13 @@ def is_group_done(world: World) -> bool:
     )
 
 
-def state_of(process: Process):  # type: ignore[no-untyped-def]
+def state_of(process: Process) -> State:
     """The state of a sequencer."""
-    return process.app._sequencer.replica.state  # type: ignore[union-attr]
+    sequencer = _sequencer(process)
+    assert sequencer is not None, f"{process.name} has no state yet"
+    return sequencer.replica.state
+
+
+def _sequencer(process: Process) -> Sequencer | None:
+    assert process.app is None or isinstance(process.app, SequencerApp), f"{process.name} is no sequencer"
+    return None if process.app is None else process.app.sequencer

@@ -22,13 +22,13 @@ from penstock.kafkawire.records import CONTROL
 from penstock.segment.transactions import marker_batch
 from penstock_sequencer.core.log.control_markers import is_marker, marker_at
 from penstock_sequencer.core.state.cluster import Partition, State
-from tests.testkit.sim.judges.partition_log import LogBatch, PartitionLog
+from tests.testkit.sim.checkers.partition_log import LogBatch, PartitionLog
 
 LogKey = tuple[TopicId, int]
 Owner = tuple[int, int]  # producer id and epoch
 
 
-class TransactionBook:
+class MarkerChecker:
     """Beside the oracle, which tells it what it sees."""
 
     def __init__(self, state: State, fail: Callable[[str], None]) -> None:

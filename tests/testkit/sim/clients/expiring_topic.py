@@ -1,6 +1,6 @@
-"""A topic whose records go: by retention, by DeleteRecords, with the topic, which may come back.
+"""A topic whose records are deleted: by retention, by DeleteRecords, or with the topic, which may be undeleted.
 
-One client writes and reads it, and lets go of what it holds; what may go when is the warden's to judge.
+One client writes, reads and deletes. The deletion checker decides whether records may be deleted at that moment.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffset
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
 from penstock.runtime.bus.sequencer_client import SequencerClient
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import (
     CREATE_TOPICS,
@@ -24,20 +25,19 @@ from tests.testkit.sim.clients.kafka import (
     KafkaClient,
     KafkaConnection as Connection,
 )
-from tests.testkit.sim.clients.passing import TIMEOUT_MS, Passing
 from tests.testkit.sim.clients.producer import RETRIABLE
-from tests.testkit.sim.judges.oracle import Oracle
+from tests.testkit.sim.clients.recreated_topic import TIMEOUT_MS, RecreatedTopic
 
-STEPS = (3, 12)  # in each life of the topic
+STEPS = (3, 12)  # in each incarnation of the topic
 STEP_REST_S = (0.05, 0.7)
 LEVEL_LOOK_S = 0.3
-DELETE_SHARE = 0.5  # of lives
+DELETE_SHARE = 0.5  # of incarnations
 EARLIEST = -2
 COMMAND_DEADLINE_S = 6.0
 
 
-class Fading(Passing):
-    """Leads the topic's lives; after `end` there is no further one, and the last may leave the topic there."""
+class ExpiringTopic(RecreatedTopic):
+    """One incarnation of the topic after the other, until `finish`; the last one may leave the topic there."""
 
     def __init__(
         self, client: KafkaClient, oracle: Oracle, topic: str, now_ms: int, sequencer: SequencerClient
@@ -46,19 +46,19 @@ class Fading(Passing):
         self._sequencer = sequencer
         self._configs: dict[str, str] = {}
         self._written = 0
-        self._is_cut_short = False
+        self._skips_remaining = False
 
-    def cut_short(self) -> None:
-        """Take no further step in the last life, and let the topic be there or not."""
-        self._is_cut_short = True
+    def skip_remaining(self) -> None:
+        """Take no further step in the last incarnation, and leave the topic as it is."""
+        self._skips_remaining = True
 
     async def run(self) -> None:
-        """Lead lives until told to end."""
+        """Create, use and delete the topic until `finish`."""
         stream = self._client.stream
         while self._oracle.state.level < JANITOR_LEVEL:
             await asyncio.sleep(LEVEL_LOOK_S)
         while not self._is_ending:
-            self.lives += 1
+            self.incarnations += 1
             self._end, self._is_in_doubt = 0, False
             self._configs = {
                 "retention.ms": stream.choice(("300", "1500", "600000")),
@@ -66,13 +66,13 @@ class Fading(Passing):
                 "penstock.undelete.window.ms": stream.choice(("0", "0", "3000")),
             }
             await self._until_done(self._make)
-            await self._live()
-            if not self._is_cut_short and stream.random() < DELETE_SHARE and await self._go_and_come_back():
-                await self._live()
+            await self._run_steps()
+            if not self._skips_remaining and stream.random() < DELETE_SHARE and await self._delete_and_undelete():
+                await self._run_steps()
         self.is_done = True
 
-    async def _live(self) -> None:
-        """Some steps of a life."""
+    async def _run_steps(self) -> None:
+        """Some steps of one incarnation."""
         stream = self._client.stream
         reading = Reading(self._client, self._oracle, self._topic)
         reading.positions = {0: 0}
@@ -85,10 +85,10 @@ class Fading(Passing):
                 await self._until_done(lambda connection: self._look(connection, reading))
             else:
                 offset = stream.randint(0, self._end)
-                await self._until_done(lambda connection, offset=offset: self._let_go(connection, offset))
+                await self._until_done(lambda connection, offset=offset: self._delete_records(connection, offset))
             if (
-                self._is_cut_short or self._topic not in self._oracle.state.topics
-            ):  # a deletion of an earlier life came late
+                self._skips_remaining or self._topic not in self._oracle.state.topics
+            ):  # a deletion of an earlier incarnation came late
                 return
             await asyncio.sleep(stream.uniform(*STEP_REST_S))
 
@@ -107,36 +107,36 @@ class Fading(Passing):
             raise Disconnected(error.name)
 
     async def _look(self, connection: Connection, reading: Reading) -> None:
-        """Read on, or go to where the log starts if that has moved on."""
+        """Read on; from the log's start if the log starts later by now."""
         if not reading.is_out_of_range:
             await reading.fetch(connection, 100)
             return
         asked = ListOffsetsTopic(self._topic, [ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)])
         answer = await connection.ask(LIST_OFFSETS, 5, ListOffsetsRequest(replica_id=-1, topics=[asked]))
-        told = answer.topics[0].partitions[0]
-        if told.error_code in RETRIABLE:
-            raise Disconnected(ErrorCode(told.error_code).name)
+        result = answer.topics[0].partitions[0]
+        if result.error_code in RETRIABLE:
+            raise Disconnected(ErrorCode(result.error_code).name)
         start = self._oracle.log(self._topic, 0).start
-        if told.error_code or told.offset > start:
-            why = f"{ErrorCode(told.error_code).name}: {told.offset}, it is {start}"
+        if result.error_code or result.offset > start:
+            why = f"{ErrorCode(result.error_code).name}: {result.offset}, it is {start}"
             self._oracle.rejected(self._client.name, f"the start of {self._topic}", why)
-        reading.positions[0] = max(reading.positions[0], told.offset)
+        reading.positions[0] = max(reading.positions[0], result.offset)
         reading.is_out_of_range = False
 
-    async def _let_go(self, connection: Connection, offset: int) -> None:
+    async def _delete_records(self, connection: Connection, offset: int) -> None:
         partition = DeleteRecordsPartition(0, offset)
         request = DeleteRecordsRequest([DeleteRecordsTopic(self._topic, [partition])], TIMEOUT_MS)
         answer = await connection.ask(DELETE_RECORDS, 2, request)
-        told = answer.topics[0].partitions[0]
-        if told.error_code in RETRIABLE:
-            raise Disconnected(ErrorCode(told.error_code).name)
+        result = answer.topics[0].partitions[0]
+        if result.error_code in RETRIABLE:
+            raise Disconnected(ErrorCode(result.error_code).name)
         start = self._oracle.log(self._topic, 0).start
-        if told.error_code or not offset <= told.low_watermark <= start:
-            why = f"{ErrorCode(told.error_code).name}: {told.low_watermark}, its start is {start}"
+        if result.error_code or not offset <= result.low_watermark <= start:
+            why = f"{ErrorCode(result.error_code).name}: {result.low_watermark}, its start is {start}"
             self._oracle.rejected(self._client.name, f"the deletion of {self._topic} up to {offset}", why)
 
-    async def _go_and_come_back(self) -> bool:
-        """Delete the topic; whether it is there again."""
+    async def _delete_and_undelete(self) -> bool:
+        """Delete the topic; whether it was undeleted."""
         topic = self._oracle.state.topics.get(self._topic)
         await self._until_done(self._delete)
         if topic is None or self._configs["penstock.undelete.window.ms"] == "0":

@@ -1,4 +1,4 @@
-"""Transactional producers in all their lives: they write, consume, commit, abort, stall, die, and haunt successors."""
+"""Transactional producers: they write, consume, commit, abort, stall, die, and go on as zombies."""
 
 import asyncio
 from collections import deque
@@ -9,34 +9,30 @@ from typing import Any
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.fakes.answers import within
-from tests.testkit.loads.transaction_history import GroupPlace, History, Life as HistoryLife, Sent, Transaction
+from tests.testkit.loads.transaction_history import GroupPlace, History, Life, Sent, Transaction
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.kafka import OFFSET_FETCH, REQUEST_TIMEOUT_S, Disconnected, KafkaClient
-from tests.testkit.sim.clients.transaction_wire import NEW, OLD, Fenced, TransactionWire
-from tests.testkit.sim.judges.oracle import Oracle
+from tests.testkit.sim.clients.settings import TransactionSettings
+from tests.testkit.sim.clients.transaction_client import NEW, OLD, Fenced, TransactionClient
 
 RECORDS_MAX = 3
 REQUESTS_MAX = 3  # of a transaction
 CONSUMED_MAX = 9
-NEW_SHARE = 0.5  # of transactional ids whose clients speak transaction version 2
-TIMEOUTS_MS = (2_000, 5_000, 60_000)
 COMMIT_SHARE = 0.75
 CONSUMER_SHARE = 0.6  # of transactions
 ABANDON_SHARE = 0.05  # are given up without waiting for answers
 NOTHING_SHARE = 0.03  # end without having begun, which only the new protocol allows
 # What may happen before each step of a transaction.
-DIE_SHARE = 0.02
 FREEZE_SHARE = 0.02
 STALL_SHARE = 0.04
 DIE_ENDING_SHARE = 0.05  # with the commit on its way
-STALL_S = (0.2, 6.0)
 ZOMBIES_MAX = 3
-REST_S = (0.0, 0.4)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Died(Exception):
-    """The producer's process is gone, in the middle of something."""
+    """The producer process has ended, in the middle of something."""
 
 
 @dataclass
@@ -47,8 +43,8 @@ class Sending:
     sent: dict[int, list[Sent]] = field(default_factory=dict)
 
 
-class Transactor:
-    """All who ever have one transactional id; `count` transactions, and then it is done."""
+class TransactionalProducer:
+    """All producers under one transactional id, one after the other; done after `count` transactions."""
 
     def __init__(
         self,
@@ -62,6 +58,7 @@ class Transactor:
         count: int,
         spawn: Spawn,
         now_ms: int,
+        settings: TransactionSettings,
     ) -> None:
         stream = client.stream
         self.name = client.name
@@ -71,74 +68,78 @@ class Transactor:
         self.topic = topic
         self.partitions = partitions
         self.group_place = group_place
-        self.protocol = NEW if stream.random() < NEW_SHARE else stream.choice(OLD)
-        self.timeout_ms = stream.choice(TIMEOUTS_MS)
+        self.settings = settings
+        self.protocol = NEW if stream.random() < settings.new_protocol_share else stream.choice(OLD)
+        self.timeout_ms = stream.choice(settings.timeouts_ms)
         self.left = count
         self.zombies = 0
         self.fenced = 0
         self.now_ms = now_ms
-        self.is_hurried = False
+        self.is_finishing = False
         self._spawn = spawn
         self._active = 1
 
     @property
     def is_done(self) -> bool:
-        """Whether all transactions were made, and nobody is left of those who made them."""
+        """Whether all transactions were made, and no producer is left."""
         return not self._active
 
-    def hurry(self) -> None:
-        """No rest and no accidents from now on."""
-        self.is_hurried = True
+    def finish_soon(self) -> None:
+        """Neither pause nor have accidents any more."""
+        self.is_finishing = True
 
     async def run(self) -> None:
-        """One life after the other."""
+        """One process after the other."""
         while True:
-            life = Life(self)
-            ended_well = await life.lead()
-            if life.is_zombie or (ended_well and not self.left):
+            process = ProducerProcess(self)
+            ended_well = await process.run()
+            if process.is_zombie or (ended_well and not self.left):
                 break
             await self.client.back_off()
         self._active -= 1
 
-    def succeed(self) -> None:
-        """Another takes the id, while the one who has it stands still."""
+    def start_successor(self) -> None:
+        """A second process takes the id, while the first one stands still."""
         self.zombies += 1
         self._active += 1
         self._spawn(self.run())
 
 
-class Life:
-    """One process under the transactional id."""
+class ProducerProcess:
+    """One producer process under the transactional id."""
 
-    def __init__(self, owner: Transactor) -> None:
+    def __init__(self, owner: TransactionalProducer) -> None:
         self.is_zombie = False
         self._owner = owner
         self._stream = owner.client.stream
-        self._wire = TransactionWire(owner.client, owner.oracle, owner.name, owner.protocol, owner.timeout_ms)
+        request_timeouts_s = owner.settings.request_timeouts_s
+        self._client = TransactionClient(
+            owner.client, owner.oracle, owner.name, owner.protocol, owner.timeout_ms, request_timeouts_s
+        )
         self._sequences: dict[int, int] = {}
         self._history = owner.history
         self._consumed = 0  # the group's offset
-        self._noted: HistoryLife
+        self._life: Life
 
-    async def lead(self) -> bool:
-        """Make transactions until there is none left to make; whether it came to that."""
+    async def run(self) -> bool:
+        """Make transactions until all are made; whether it came to that."""
         owner = self._owner
         try:
-            await self._wire.init()
-            self._noted = self._history.begin_life(owner.name, (self._wire.producer_id, self._wire.epoch))
+            await self._client.init()
+            self._life = self._history.begin_life(owner.name, (self._client.producer_id, self._client.epoch))
             self._consumed = await self._committed_offset()
             while owner.left and not self.is_zombie:
-                if not owner.is_hurried:
-                    await asyncio.sleep(self._stream.uniform(*REST_S))
+                if not owner.is_finishing:
+                    await asyncio.sleep(self._stream.uniform(*owner.settings.rest_s))
                 await self._transact()
             return True
         except Died:
-            owner.oracle.heard(owner.name, "that it died")
+            owner.oracle.observed(owner.name, "that it died")
         except Fenced as error:
             owner.fenced += 1
-            owner.oracle.heard(owner.name, f"{error} as a {'zombie' if self.is_zombie else 'producer'}")
+            owner.oracle.observed(owner.name, f"{error} as a {'zombie' if self.is_zombie else 'producer'}")
         finally:
-            self._wire.close()
+            self._client.close()
         return False
 
     async def _transact(self) -> None:
@@ -146,7 +147,7 @@ class Life:
         self._owner.left -= 1
         if self._owner.protocol.is_implicit and stream.random() < NOTHING_SHARE:
             await self._end(committed=False)
-        transaction = self._history.begin(self._noted)
+        transaction = self._history.begin(self._life)
         sendings = [self._make(transaction) for _ in range(stream.randint(1, REQUESTS_MAX))]
         if stream.random() < ABANDON_SHARE:
             await self._abandon(sendings)
@@ -169,8 +170,8 @@ class Life:
         is_commit = stream.random() < COMMIT_SHARE
         if is_commit:
             self._history.ask(transaction)
-            if stream.random() < DIE_ENDING_SHARE and not self._owner.is_hurried:
-                await self._wire.send_end()
+            if stream.random() < DIE_ENDING_SHARE and not self._owner.is_finishing:
+                await self._client.send_commit()
                 raise Died
         await self._end(committed=is_commit)
         if is_commit:
@@ -178,18 +179,18 @@ class Life:
             self._consumed = consumed if is_consumer else self._consumed
 
     async def _accident(self) -> None:
-        """Die, stand still, or stand still while another takes over."""
-        if self._owner.is_hurried:
+        """Die, stand still, or stand still while another process takes over."""
+        if self._owner.is_finishing:
             return
-        dice = self._stream.random()
-        if dice < DIE_SHARE:
+        settings, dice = self._owner.settings, self._stream.random()
+        if dice < settings.die_share:
             raise Died
-        if dice < DIE_SHARE + FREEZE_SHARE and not self.is_zombie and self._owner.zombies < ZOMBIES_MAX:
+        if dice < settings.die_share + FREEZE_SHARE and not self.is_zombie and self._owner.zombies < ZOMBIES_MAX:
             self.is_zombie = True
-            self._owner.succeed()
-            await asyncio.sleep(self._stream.uniform(*STALL_S))
-        elif dice < DIE_SHARE + FREEZE_SHARE + STALL_SHARE:
-            await asyncio.sleep(self._stream.uniform(*STALL_S))
+            self._owner.start_successor()
+            await asyncio.sleep(self._stream.uniform(*settings.stall_s))
+        elif dice < settings.die_share + FREEZE_SHARE + STALL_SHARE:
+            await asyncio.sleep(self._stream.uniform(*settings.stall_s))
 
     def _make(self, transaction: Transaction) -> Sending:
         """A request of batches for some partitions."""
@@ -199,7 +200,7 @@ class Life:
         for partition in chosen:
             records, sent = [], []
             for index in range(stream.randint(1, RECORDS_MAX)):
-                value = f"{owner.name}/{self._wire.producer_id}.{self._wire.epoch}/{len(transaction.sent)}"
+                value = f"{owner.name}/{self._client.producer_id}.{self._client.epoch}/{len(transaction.sent)}"
                 value += f"/{transaction.number}"
                 records.append(Record(index, owner.now_ms, None, value.encode()))
                 sent.append(Sent((owner.topic, partition), value.encode()))
@@ -213,8 +214,8 @@ class Life:
         self._sequences[partition] = sequence + len(records)
         return build_batch(
             records,
-            producer_id=self._wire.producer_id,
-            producer_epoch=self._wire.epoch,
+            producer_id=self._client.producer_id,
+            producer_epoch=self._client.epoch,
             base_sequence=sequence,
             transactional=True,
         )
@@ -222,23 +223,23 @@ class Life:
     async def _deliver(self, pending: deque[Sending]) -> None:
         """Send all at once, and again what is not acknowledged, in order."""
         partitions = sorted({partition for sending in pending for partition in sending.parts})
-        await self._wire.add_partitions(self._owner.topic, partitions)
+        await self._client.add_partitions(self._owner.topic, partitions)
         while pending:
-            connection = await self._wire.connected()
-            answers = [self._wire.send(connection, self._owner.topic, sending.parts) for sending in pending]
+            connection = await self._client.connected()
+            answers = [self._client.send(connection, self._owner.topic, sending.parts) for sending in pending]
             try:
                 for answer in answers:
                     self._settle(pending[0], await within(REQUEST_TIMEOUT_S, answer))
                     pending.popleft()
             except (Disconnected, TimeoutError):
-                await self._wire.part()
+                await self._client.disconnect()
 
     def _settle(self, sending: Sending, response: Any) -> None:
         """Take an answer; `Disconnected` where something has to be sent again."""
         owner, has_to_retry = self._owner, False
         for topic in response.responses:
             for each in topic.partition_responses:
-                if self._wire.has_to_retry(f"a batch for {each.index}", [each.error_code]):
+                if self._client.has_to_retry(f"a batch for {each.index}", [each.error_code]):
                     has_to_retry = True
                     continue
                 owner.oracle.acknowledged(
@@ -250,44 +251,44 @@ class Life:
             raise Disconnected("to be sent again")
 
     async def _abandon(self, sendings: list[Sending]) -> None:
-        """Send, do not wait, and go on with another epoch: what is on its way may be stored, and is aborted."""
+        """Send, do not wait, and continue with another epoch: what is under way may be stored, and is aborted."""
         partitions = sorted({partition for sending in sendings for partition in sending.parts})
-        await self._wire.add_partitions(self._owner.topic, partitions)
-        connection = await self._wire.connected()
+        await self._client.add_partitions(self._owner.topic, partitions)
+        connection = await self._client.connected()
         for sending in sendings:
-            self._wire.send(connection, self._owner.topic, sending.parts)
+            self._client.send(connection, self._owner.topic, sending.parts)
         if self._owner.protocol.is_implicit:
             await self._end(committed=False)
         else:
-            await self._wire.init()  # KIP-360
+            await self._client.init()  # KIP-360
             self._sequences.clear()
 
     async def _end(self, *, committed: bool) -> None:
-        if await self._wire.end(committed=committed):
+        if await self._client.end(committed=committed):
             self._sequences.clear()
 
     async def _commit_offset(self, offset: int) -> None:
         await self._accident()
         group_id, (topic, partition) = self._owner.group_place
-        await self._wire.commit_offsets(group_id, topic, {partition: offset})
+        await self._client.commit_offsets(group_id, topic, {partition: offset})
 
     async def _committed_offset(self) -> int:
-        """What our predecessors have consumed; nothing of theirs is undecided any more."""
-        return await committed_offset(self._wire, self._history, self._owner.group_place)
+        """What earlier processes have consumed; none of their transactions is open any more."""
+        return await committed_offset(self._client, self._history, self._owner.group_place)
 
 
 async def committed_offset(
-    wire: TransactionWire, history: History, group_place: GroupPlace, *, is_last: bool = False
+    client: TransactionClient, history: History, group_place: GroupPlace, *, is_last: bool = False
 ) -> int:
     """The group's offset, once no transaction is open that may change it."""
     group_id, (topic, partition) = group_place
     request = OffsetFetchRequest(group_id, [OffsetFetchRequestTopic(topic, [partition])], require_stable=True)
 
-    def errors(told: Any) -> list[int]:
-        return [told.error_code] + [each.error_code for one in told.topics for each in one.partitions]
+    def errors(answer: Any) -> list[int]:
+        return [answer.error_code] + [each.error_code for one in answer.topics for each in one.partitions]
 
     asked_at = history.moment()
-    answer = await wire.told(OFFSET_FETCH, 7, request, errors)
+    answer = await client.ask(OFFSET_FETCH, 7, request, errors)
     offset = max(answer.topics[0].partitions[0].committed_offset, 0)
     history.observe(group_place, offset, asked_at, is_last=is_last)
     return offset

@@ -17,7 +17,7 @@ STORE_LATENCY = Latency(0.005, 0.2, 0.05)
 SOCKET_LATENCY = Latency(0.0005, 0.05, 0.02)
 
 
-class Surroundings:
+class SharedEnvironment:
     """One simulated world without its processes."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
@@ -26,9 +26,9 @@ class Surroundings:
         self.timeline = Timeline()
         self.failures: list[str] = []
         self.infrastructure = SimLoop(self.timeline, "infrastructure", self._exception)
-        self.hub = SimHub(self._wire("bus", BUS_LATENCY), self.note)
+        self.hub = SimHub(self._wire("bus", BUS_LATENCY), self.record)
         self.journal = SimJournalStore(self._wire("journal", BUS_LATENCY))
-        self.store = StoreServer(self._wire("store", STORE_LATENCY), self.note)
+        self.store = StoreServer(self._wire("store", STORE_LATENCY), self.record)
         self.network = Network(self._wire("sockets", SOCKET_LATENCY))
         self._journal_server = 0
 
@@ -40,13 +40,13 @@ class Surroundings:
         """Since the beginning."""
         return self.timeline.now_s
 
-    def note(self, text: str) -> None:
+    def record(self, text: str) -> None:
         """Write into the trace."""
-        self.trace.note(self.timeline.now_s, text)
+        self.trace.record(self.timeline.now_s, text)
 
     def fail(self, text: str) -> None:
         """A promise was broken."""
-        self.note(f"FAILED {text}")
+        self.record(f"FAILED {text}")
         self.failures.append(text)
 
     def entropy(self, name: str) -> SimEntropy:

@@ -1,18 +1,18 @@
-"""A client that asks for the first offset at or after a time, over whichever gateway answers."""
+"""A client that looks up the first offset at or after a time, through any gateway."""
 
 import asyncio
 
 from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.error_codes import ErrorCode
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import RETRIABLE
 from tests.testkit.sim.clients.kafka import LIST_OFFSETS, Disconnected, KafkaClient, KafkaConnection as Connection
-from tests.testkit.sim.judges.oracle import Oracle
 
 PAUSE_S = (0.2, 1.5)
 
 
-class Asker:
-    """Asks about all partitions of a topic, for ever; records' times are from `first_ms` to `last_ms`."""
+class TimestampLookups:
+    """Looks times up in all partitions of a topic; records' times are from `first_ms` to `last_ms`."""
 
     def __init__(
         self, client: KafkaClient, oracle: Oracle, topic: str, partitions: int, first_ms: int, last_ms: int
@@ -24,7 +24,7 @@ class Asker:
         self._span_ms = (first_ms - 1, last_ms + 1)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Look times up until cancelled."""
         while True:
             connection = await self._client.connect()
             try:
@@ -37,7 +37,7 @@ class Asker:
                 connection.close()
 
     async def _ask(self, connection: Connection, time_ms: int) -> None:
-        """What was there when we asked must be found; what came meanwhile may be."""
+        """The answer is the first offset as of the request, or as of the answer."""
         before = [self._oracle.first_at(self._topic, each, time_ms) for each in range(self._partitions)]
         asked = [ListOffsetsPartition(partition_index=each, timestamp=time_ms) for each in range(self._partitions)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(self._topic, asked)])

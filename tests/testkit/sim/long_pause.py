@@ -10,30 +10,30 @@ from penstock.contracts.ids import segment_born_ms
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest
 from penstock.segment.keys import parse_segment_key, segments_prefix
 from penstock_sequencer.core.state.segments import NO_SLOT
+from tests.testkit.sim.checkers.deletion_checker import ORPHAN_AGE_MS, belongs_to_journal
 from tests.testkit.sim.clients.kafka import DELETE_TOPICS, Disconnected
 from tests.testkit.sim.environment.loop import SimLoop
 from tests.testkit.sim.environment.services import CLUSTER
 from tests.testkit.sim.environment.wire import START_MS
-from tests.testkit.sim.judges.warden import ORPHAN_AGE_MS, is_the_journals
 from tests.testkit.sim.world import World
 
-NIGHT_S = 4_500.0  # an orphan is an hour old, by a clock that may be ten minutes behind
-STALL_S = 0.6  # before it: what is uploaded meanwhile is not committed
-STILL_AFTER_S = 5.0  # by then whoever was about to start is there, to stand still as well
+LONG_PAUSE_S = 4_500.0  # an orphan is an hour old, by a clock that may be ten minutes behind
+JOURNAL_STALL_S = 0.6  # before it: what is uploaded meanwhile is not committed
+PAUSE_AGAIN_AFTER_S = 5.0  # by then whoever was about to start is there, to stand still as well
 SWEEP_TIMEOUT_S = 90.0
 LOOK_S = 0.1  # between two looks at the bucket
 
 
-def oversleep(world: World) -> bool:
+def pause_with_flushers_last(world: World) -> bool:
     """A night from which flushers wake last; whether it went well."""
-    _pass_night(world)
+    _pause_all(world)
     flushers = world.role("flusher")
     for process in world.processes:
         if process not in flushers:
             process.resume()
     world.client_loop.resume(timers_first=True)
     uncommitted = _uncommitted(world, START_MS + int(world.now_s * 1000))
-    world.note(f"nobody has committed {uncommitted}")
+    world.record(f"nobody has committed {uncommitted}")
     went_well = world.until(
         "the morning's sweep", lambda: not any(map(world.store.size_of, uncommitted)), SWEEP_TIMEOUT_S, LOOK_S
     )
@@ -42,9 +42,9 @@ def oversleep(world: World) -> bool:
     return went_well
 
 
-def empty(world: World) -> bool:
+def delete_all_topics(world: World) -> bool:
     """All topics are deleted, and after a night nothing is left but what is the journal's own; whether that is so."""
-    world.note("empty")
+    world.record("empty")
     world.client_loop.kill()
     admin = SimLoop(world.timeline, "admin", lambda context: world.fail(f"the admin: {context}"))
     admin.create_task(_delete_topics(world))
@@ -52,7 +52,7 @@ def empty(world: World) -> bool:
     admin.kill()
     if not went_well:
         return False
-    _pass_night(world)
+    _pause_all(world)
     for process in world.processes:
         process.resume()
     went_well = world.until("an empty bucket", lambda: not _leftovers(world), SWEEP_TIMEOUT_S, LOOK_S)
@@ -78,19 +78,19 @@ def _uncommitted(world: World, clock_ms: int) -> list[str]:
     return found
 
 
-def _pass_night(world: World) -> None:
-    world.note("night")
-    world.nights += 1
+def _pause_all(world: World) -> None:
+    world.record("night")
+    world.long_pauses += 1
     world.journal.set_available(False)
-    world.run_for(STALL_S)
+    world.run_for(JOURNAL_STALL_S)
     for _ in range(2):
         world.client_loop.pause()
         for process in world.processes:
             process.pause()
-        world.run_for(STILL_AFTER_S)
-    world.run_for(NIGHT_S)
+        world.run_for(PAUSE_AGAIN_AFTER_S)
+    world.run_for(LONG_PAUSE_S)
     world.journal.set_available(True)
-    world.note("morning")
+    world.record("morning")
 
 
 async def _delete_topics(world: World) -> None:
@@ -105,4 +105,4 @@ async def _delete_topics(world: World) -> None:
 
 def _leftovers(world: World) -> list[str]:
     """What is neither a snapshot nor a part of the archive nor the marker, and what was begun and not completed."""
-    return [key for key in world.store.keys("") if not is_the_journals(key)] + world.store.unfinished()
+    return [key for key in world.store.keys("") if not belongs_to_journal(key)] + world.store.unfinished()

@@ -1,4 +1,4 @@
-"""A topic that is made, written, read and deleted, again and again under one name, while all else goes on."""
+"""A topic that is created, written, read and deleted again and again under one name."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,7 @@ from penstock.kafkawire.api.metadata import MetadataRequest, MetadataRequestTopi
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
+from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import (
     CREATE_TOPICS,
@@ -20,9 +21,8 @@ from tests.testkit.sim.clients.kafka import (
     KafkaConnection as Connection,
 )
 from tests.testkit.sim.clients.producer import RETRIABLE
-from tests.testkit.sim.judges.oracle import Oracle
 
-BATCHES_MAX = 3  # in each life of the topic
+BATCHES_MAX = 3  # in each incarnation of the topic
 REST_S = (0.1, 1.5)
 TIMEOUT_MS = 4_000
 METADATA_TIMEOUT_S = 12.0  # longer than a gateway asks the sequencers
@@ -30,34 +30,34 @@ METADATA_TIMEOUT_S = 12.0  # longer than a gateway asks the sequencers
 Step = Callable[[Connection], Awaitable[None]]
 
 
-class Passing:
-    """Leads the topic's lives one after the other; after `end` there is no further one."""
+class RecreatedTopic:
+    """One incarnation of the topic after the other, until `finish`."""
 
     def __init__(self, client: KafkaClient, oracle: Oracle, topic: str, now_ms: int) -> None:
         self.is_done = False
-        self.lives = 0
+        self.incarnations = 0
         self._is_ending = False
         self._client = client
         self._oracle = oracle
         self._topic = topic
         self._now_ms = now_ms
-        self._end = 0  # behind the last offset that was acknowledged in this life
-        self._is_in_doubt = False  # a step of this life had to be tried again: its copies may have effects late
+        self._end = 0  # after the last offset that was acknowledged in this incarnation
+        self._is_in_doubt = False  # a step was sent again: its first copy may still take effect, late
 
-    def end(self) -> None:
-        """Let the topic's present life be its last."""
+    def finish(self) -> None:
+        """Create the topic no more."""
         self._is_ending = True
 
     async def run(self) -> None:
-        """Lead lives until told to end."""
+        """Create and delete the topic until `finish`."""
         stream = self._client.stream
         while not self._is_ending:
-            self.lives += 1
+            self.incarnations += 1
             self._end, self._is_in_doubt = 0, False
             await self._until_done(self._make)
             await self._until_done(self._look_up)
             for number in range(stream.randint(1, BATCHES_MAX)):
-                batch = build_batch([Record(0, self._now_ms, None, f"{self.lives}/{number}".encode())])
+                batch = build_batch([Record(0, self._now_ms, None, f"{self.incarnations}/{number}".encode())])
                 await self._until_done(lambda connection, batch=batch: self._write(connection, batch))
             reading = Reading(self._client, self._oracle, self._topic)
             reading.positions = {0: 0}
@@ -86,7 +86,7 @@ class Passing:
             raise Disconnected(error.name)
 
     async def _look_up(self, connection: Connection) -> None:
-        """No gateway denies, or calls without a leader, what somebody was told that it is there."""
+        """A created topic exists on every gateway, with a leader."""
         asked = MetadataRequest([MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False)
         (topic,) = (await connection.ask(METADATA, 12, asked, METADATA_TIMEOUT_S)).topics
         errors = [topic.error_code, *(each.error_code for each in topic.partitions)]
@@ -96,18 +96,18 @@ class Passing:
     async def _write(self, connection: Connection, batch: bytes) -> None:
         data = TopicProduceData(self._topic, partition_data=[PartitionProduceData(0, batch)])
         answer = await connection.ask(PRODUCE, 9, ProduceRequest(None, -1, TIMEOUT_MS, [data]))
-        told = answer.responses[0].partition_responses[0]
-        error = ErrorCode(told.error_code)
+        result = answer.responses[0].partition_responses[0]
+        error = ErrorCode(result.error_code)
         if error in RETRIABLE:
             raise Disconnected(error.name)
         if error:
             self._oracle.rejected(self._client.name, f"a batch for {self._topic}", error.name)
         else:
-            self._oracle.acknowledged(self._client.name, self._topic, 0, told.base_offset, batch)
-            self._end = max(self._end, told.base_offset + 1)
+            self._oracle.acknowledged(self._client.name, self._topic, 0, result.base_offset, batch)
+            self._end = max(self._end, result.base_offset + 1)
 
     async def _read(self, connection: Connection, reading: Reading) -> None:
-        """Everything of this life is there, from its own beginning on, and nothing of earlier ones."""
+        """All records of this incarnation are there, from offset 0 on, and none of earlier ones."""
         while reading.positions[0] < self._end:
             await reading.fetch(connection)
 
@@ -124,7 +124,7 @@ class Passing:
             self._oracle.rejected(self._client.name, f"the deletion of {self._topic}", "it is still there")
 
     async def _write_to_nothing(self) -> None:
-        """The oracle finds out if this is acknowledged although there is no topic."""
+        """The oracle reports a failure if this is acknowledged, as there is no topic."""
         connection = await self._client.connect()
         try:
             await self._write(connection, build_batch([Record(0, self._now_ms, None, b"for nobody")]))

@@ -1,0 +1,15 @@
+"""What the simulations' tests share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testkit.mutants.simulations import MutantSimulations
+
+
+@pytest.fixture(scope="session")
+def mutant_simulations() -> Iterator[MutantSimulations]:
+    """A fork server that runs seeds under mutants."""
+    simulations = MutantSimulations()
+    yield simulations
+    simulations.close()

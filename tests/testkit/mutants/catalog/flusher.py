@@ -1,0 +1,47 @@
+"""Faults of flushers: when and in which order segments are committed."""
+
+from tests.testkit.mutants.mutant import Change, Mutant
+
+FLUSH = "penstock_flusher.flush"
+
+MUTANTS = [
+    Mutant(
+        "commit_segments_before_upload",
+        "The flusher commits a segment before it is stored: acknowledged records can be lost with the upload.",
+        [
+            Change(
+                FLUSH,
+                "        built = self._build(flush)\n",
+                "        built = self._build(flush)\n        flush.uploaded.set()\n",
+            )
+        ],
+    ),
+    Mutant(
+        "commit_segments_out_of_order",
+        "The flusher commits segments in the order of their uploads: a later batch of a producer overtakes an earlier.",
+        [
+            Change(
+                FLUSH,
+                """\
+            await self._upload(flush)
+""",
+                """\
+            await self._upload(flush)
+            uploaded = sum(each.uploaded.is_set() for each in self._to_commit)
+            self._to_commit.remove(flush)
+            self._to_commit.insert(uploaded, flush)
+""",
+            ),
+            Change(
+                FLUSH,
+                """\
+            await self._to_commit[0].uploaded.wait()
+""",
+                """\
+            while not self._to_commit[0].uploaded.is_set():
+                await asyncio.sleep(0.01)
+""",
+            ),
+        ],
+    ),
+]

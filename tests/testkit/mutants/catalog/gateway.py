@@ -1,0 +1,27 @@
+"""Faults of gateways: what they answer about topics and times."""
+
+from tests.testkit.mutants.mutant import Change, Mutant
+
+TOPIC_CACHE = "penstock_gateway.kafka.topic_cache"
+
+MUTANTS = [
+    Mutant(
+        "keep_deleted_topics_in_cache",
+        "The gateway keeps a topic in its cache after the topic is deleted: clients get the deleted topic's id.",
+        [
+            Change(TOPIC_CACHE, "            view = self._by_name.pop(name, None)\n", "            view = None\n"),
+            Change(TOPIC_CACHE, "        self._by_name.clear()\n        self._by_id.clear()\n", ""),
+        ],
+    ),
+    Mutant(
+        "find_timestamps_one_offset_late",
+        "The gateway answers a lookup by time with the offset after the record: a reader misses that record.",
+        [
+            Change(
+                "penstock_gateway.fetch.timestamp_search",
+                "each.found = (placed.base_offset + found[0], found[1])",
+                "each.found = (placed.base_offset + found[0] + 1, found[1])",
+            )
+        ],
+    ),
+]

@@ -1,0 +1,117 @@
+"""Faults of share groups: locks, acknowledgements, delivery counts."""
+
+from tests.testkit.mutants.mutant import Change, Mutant
+
+PARTITION = "penstock_sequencer.core.share.partition"
+
+MUTANTS = [
+    Mutant(
+        "share_acknowledge_before_commit",
+        "The gateway confirms acknowledgements before the journal holds them: accepted records are delivered again.",
+        [
+            Change(
+                "penstock_gateway.handlers.share.share_acknowledge",
+                """\
+    lock_ms = await acknowledge(
+""",
+                """\
+    import asyncio
+    import copy
+
+    async def acknowledge_later(gateway, group_id, member_id, acknowledged, *, ended):
+        copies = [copy.copy(each) for each in acknowledged]
+        task = asyncio.create_task(acknowledge(gateway, group_id, member_id, copies, ended=ended))
+        task.add_done_callback(asyncio.Task.result)
+        return 0
+
+    lock_ms = await acknowledge_later(
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "share_redeliver_accepted_records",
+        "The machine makes accepted records available again: other members process them a second time.",
+        [
+            Change(
+                PARTITION,
+                "_DONE_WITH = (Verdict.GAP, Verdict.ACCEPT, Verdict.REJECT)",
+                "_DONE_WITH = (Verdict.GAP, Verdict.REJECT)",
+            )
+        ],
+    ),
+    Mutant(
+        "share_release_locks_of_all_members",
+        "The machine releases all members' locks when one member leaves: records are delivered while they are locked.",
+        [
+            Change(
+                "penstock_sequencer.core.share.group",
+                """\
+    release(state, group, member.member_id, changes, unread=unread)
+""",
+                """\
+    for each in (member.member_id, *group.members):
+        release(state, group, each, changes, unread=unread)
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "share_acquire_locked_records",
+        "The machine lets a member acquire records that are another's: two members process them at once.",
+        [
+            Change(
+                PARTITION,
+                """\
+        if hold.status != AVAILABLE:
+""",
+                """\
+        if hold.status == ACQUIRED and hold.member_id != self._acquisition.member_id:
+            hold = available(hold.first, hold.last, hold.deliveries)
+        if hold.status != AVAILABLE:
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "share_acknowledge_without_lock",
+        "The machine accepts acknowledgements of records whose lock has ended: another member's delivery is decided.",
+        [
+            Change(
+                PARTITION,
+                """\
+    if not all(_has(share, member_id, each) for each in judged):
+        return Rejection.INVALID_RECORD_STATE
+""",
+                "",
+            )
+        ],
+    ),
+    Mutant(
+        "share_deliver_without_limit",
+        "The machine ignores the delivery limit: a record that no member can process is delivered for ever.",
+        [
+            Change(
+                "penstock_sequencer.core.share.acquire_ack",
+                "    rules = rules_of(state, group.group_id)\n",
+                "    rules = msgspec.structs.replace(rules_of(state, group.group_id), delivery_limit=1_000)\n",
+            )
+        ],
+    ),
+    Mutant(
+        "share_drop_released_records",
+        "The machine drops records that are released or whose lock has ended: no member processes them.",
+        [Change(PARTITION, "    if hold.deliveries >= rules.delivery_limit:\n", "    if hold.deliveries >= 0:\n")],
+    ),
+    Mutant(
+        "share_skip_transactional_records",
+        "The gateway passes over all records of transactions, committed ones too: no member processes them.",
+        [
+            Change(
+                "penstock_gateway.share.batch_scan",
+                "        has_records = _has_records(header, aborted_by_producer.get(header.producer_id, ()))\n",
+                "        has_records = _has_records(header, ()) and not is_transactional(header)\n",
+            )
+        ],
+    ),
+]
