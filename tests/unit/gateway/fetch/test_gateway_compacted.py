@@ -34,7 +34,7 @@ SCAN_BYTES, PLACE_BYTES = 400, 150  # a few batches are a long run
 async def world() -> AsyncIterator[World]:
     made = World()
     yield made
-    assert made.reads.budget.used_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
     await made.close()
 
 
@@ -207,7 +207,7 @@ def huge_world() -> tuple[World, HugeRun]:
 async def test_a_place_in_a_run_of_a_gibibyte_takes_one_read_once_its_index_is_known(number: int) -> None:
     world, huge = huge_world()
     for offset in (number * RECORDS_EACH, number * RECORDS_EACH + 5):
-        cursor = await world.reads.maps.place(huge.extent, offset)
+        cursor = await world.log_reader.indexes.place(huge.extent, offset)
         assert (cursor.base_offset, cursor.position) == (
             number * RECORDS_EACH,
             huge.extent.position + number * BATCH_BYTES,
@@ -222,7 +222,7 @@ async def test_a_time_in_a_run_of_a_gibibyte_is_found_without_reading_it() -> No
     for number in (0, 1, 2_345, BATCHES - 1):
         huge.reads.clear()
         wanted = timestamp_search.TimeSearch(huge.extent, START_MS + number)
-        await timestamp_search.search(world.reads, [wanted])
+        await timestamp_search.search(world.log_reader, [wanted])
         assert wanted.found == (number * RECORDS_EACH, START_MS + number)
         assert sum(length for _, length in huge.reads) <= 2 * batch_assembly.SCAN_BYTES
     await world.close()

@@ -31,7 +31,7 @@ async def world() -> AsyncIterator[World]:
     made = World()
     yield made
     assert made.tail.watched_partitions == 0, "a fetch left a waiter behind"
-    assert made.reads.budget.used_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
     await made.close()
 
 
@@ -472,10 +472,10 @@ async def test_damaged_bytes_are_an_error_and_never_records(world: World) -> Non
 async def test_while_clients_leave_too_many_answers_a_fetch_waits_for_room(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
-    world.gateway.unsent.change(UNSENT_BYTES_MAX)
+    world.gateway.response_memory.change(UNSENT_BYTES_MAX)
     fetching = asyncio.create_task(world.fetch(asking({0: 0})))
-    await until(lambda: world.reads.budget.used_bytes == 0 and not fetching.done())
-    world.gateway.unsent.change(-1)
+    await until(lambda: world.log_reader.held_bytes == 0 and not fetching.done())
+    world.gateway.response_memory.change(-1)
     assert values_of(partitions_of(await fetching)[0]) == {0: b"a"}
 
 
@@ -485,6 +485,6 @@ async def test_without_room_in_time_a_fetch_gets_no_records_and_no_error(
     monkeypatch.setattr("penstock_gateway.handlers.data.fetch.ROOM_WAIT_S", 0.01)
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
-    world.gateway.unsent.change(UNSENT_BYTES_MAX)
+    world.gateway.response_memory.change(UNSENT_BYTES_MAX)
     answer = partitions_of(await world.fetch(asking({0: 0})))[0]
     assert (answer.error_code, answer.high_watermark, values_of(answer)) == (0, 1, {})

@@ -27,7 +27,7 @@ NOT_FOUND = (0, -1, -1)
 async def world() -> AsyncIterator[World]:
     made = World()
     yield made
-    assert made.reads.budget.used_bytes == 0, "a search kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a search kept bytes of the budget"
     await made.close()
 
 

@@ -26,7 +26,7 @@ async def world() -> AsyncIterator[World]:
     world = new_world()
     world.sequencer.add_topic("compacted", 2, **{"cleanup.policy": "delete,compact"})
     world.sequencer.add_topic("plain", 1)
-    running = asyncio.create_task(world.flushes.run())
+    running = asyncio.create_task(world.flush_router.run())
     await turns()
     yield world
     running.cancel()

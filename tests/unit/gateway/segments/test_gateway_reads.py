@@ -283,9 +283,11 @@ async def test_what_will_be_wanted_is_told_to_its_owner_once_and_not_waited_for(
 async def test_those_who_replay_wait_for_each_other_and_nobody_waits_for_them(zone: Zone) -> None:
     replaying = [contextlib.AsyncExitStack() for _ in range(3)]
     size_bytes = segment_reader.FETCHED_BYTES_MAX // segment_reader.HISTORY_SHARE
-    await replaying[0].enter_async_context(zone.reads.room(size_bytes, is_history=True))
-    waiting = asyncio.create_task(replaying[1].enter_async_context(zone.reads.room(size_bytes, is_history=True)))
-    async with zone.reads.room(size_bytes, is_history=False):
+    await replaying[0].enter_async_context(zone.log_reader.reserve(size_bytes, is_catch_up=True))
+    waiting = asyncio.create_task(
+        replaying[1].enter_async_context(zone.log_reader.reserve(size_bytes, is_catch_up=True))
+    )
+    async with zone.log_reader.reserve(size_bytes, is_catch_up=False):
         assert not waiting.done()
     await replaying[0].aclose()
     await waiting
@@ -295,11 +297,11 @@ async def test_those_who_replay_wait_for_each_other_and_nobody_waits_for_them(zo
 async def test_who_stood_in_line_to_replay_when_news_came_reads_nothing_and_goes_by_the_pace(zone: Zone) -> None:
     size_bytes = segment_reader.FETCHED_BYTES_MAX // segment_reader.HISTORY_SHARE
     async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
-        assert await first.enter_async_context(zone.reads.room(size_bytes, is_history=True))
-        waiting = asyncio.create_task(second.enter_async_context(zone.reads.room(size_bytes, is_history=True)))
+        assert await first.enter_async_context(zone.log_reader.reserve(size_bytes, is_catch_up=True))
+        waiting = asyncio.create_task(second.enter_async_context(zone.log_reader.reserve(size_bytes, is_catch_up=True)))
         await asyncio.sleep(0)
-        zone.reads.pace.record_followed()
+        zone.throttle.record_tailing_read()
         await first.aclose()
         assert not await waiting
-    async with zone.reads.room(size_bytes, is_history=True) as may_read:
+    async with zone.log_reader.reserve(size_bytes, is_catch_up=True) as may_read:
         assert may_read

@@ -40,7 +40,7 @@ class Kafka:
         self._clients: list[RawClient] = []
 
     async def __aenter__(self) -> "Kafka":
-        self._tasks = [asyncio.create_task(self.world.flushes.run()), asyncio.create_task(self.connections.run())]
+        self._tasks = [asyncio.create_task(self.world.flush_router.run()), asyncio.create_task(self.connections.run())]
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -193,7 +193,7 @@ async def test_what_was_sent_with_acks_0_is_stored_though_the_client_has_gone(ka
     sequencer = kafka.world.sequencer
     sequencer.hold = asyncio.Event()  # the topic is not known here yet
     client = await kafka.connect()
-    count = kafka.world.gateway.config.requests_in_flight_max + 3
+    count = kafka.world.config.requests_in_flight_max + 3
     for number in range(count):
         client.produce(number, batch(), acks=0)
     await client.writer.drain()
@@ -486,10 +486,10 @@ async def test_answers_that_clients_do_not_take_are_counted_and_given_up_when_th
         greedy = await kafka.connect()
         for number in range(20):
             greedy.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), number)
-        await until(lambda: kafka.connections.unsent.is_spent)
+        await until(lambda: kafka.connections.response_memory.is_spent)
         kafka.connections.sweep()
         assert len(kafka.connections._connections) == 1, "it may be slow for a while"
         kafka.world.clock.now_s += STUCK_S_MAX + 1
         kafka.connections.sweep()
-        await until(lambda: not kafka.connections.unsent.held_bytes)
+        await until(lambda: not kafka.connections.response_memory.held_bytes)
         assert not kafka.connections._connections
