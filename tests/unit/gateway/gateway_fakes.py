@@ -261,6 +261,11 @@ class World:
         self.directory.put(flusher.presence)
         return flusher
 
+    def replace(self, **parts: Any) -> None:
+        """Give the gateway other parts; handlers see them from now on."""
+        self.gateway = dataclasses.replace(self.gateway, **parts)
+        self.dispatcher = Dispatcher(self.gateway, self.handlers)
+
     def metric(self, name: str, **labels: str) -> float:
         return self.gateway.metrics.registry.get_sample_value(name, labels) or 0.0
 
@@ -279,6 +284,7 @@ def settings_of(config: GatewayConfig, **others: Any) -> BrokerSettings:
 def new_world(
     message_bytes_max: int = 8 * 1024 * 1024,
     *,
+    hub: MemoryHub | None = None,
     nodes: Mapping[str, Node] | None = None,
     proxied_listeners: frozenset[str] = frozenset(),
     limits: GatewayLimits | None = None,
@@ -286,7 +292,7 @@ def new_world(
 ) -> World:
     """A gateway that knows no other process; its flush router is not running. `nodes` are its own place by listener."""
     limits = limits or GatewayLimits()
-    hub = MemoryHub(message_bytes_max)
+    hub = hub or MemoryHub(message_bytes_max)
     clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
     bus = hub.connect("gateway")
     metrics = GatewayMetrics(CollectorRegistry())

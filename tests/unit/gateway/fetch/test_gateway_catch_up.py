@@ -211,7 +211,9 @@ async def test_between_two_answers_of_old_data_all_else_runs(world: World) -> No
     assert all(pair != ("old", "old") for pair in itertools.pairwise(happened))
 
 
-async def test_a_sequential_reader_of_short_runs_has_the_next_ones_loaded_beyond_the_plan_of_its_answer() -> None:
+@contextlib.asynccontextmanager
+async def recorded_loads() -> AsyncIterator[tuple[World, list[SegmentRef], list[SegmentRead]]]:
+    """A partition of twelve old segments with a batch each, and the ranges that cachers are asked to load."""
     recording: list[LoadRecorder] = []
 
     def record(segments: Segments) -> Segments:
@@ -223,11 +225,27 @@ async def test_a_sequential_reader_of_short_runs_has_the_next_ones_loaded_beyond
         refs = [await world.produce(topic_id, {0: [batch_of(bytes(BATCH_BYTES))]}) for _ in range(12)]
         world.tail.remove((topic_id, 0))  # so there are plans
         let_it_be_old(world)
+        yield world, refs, recording[0].loads
+
+
+async def read_one_batch(world: World, offset: int) -> None:
+    answer = partitions_of(await world.fetch(asking({0: offset}, partition_max_bytes=BATCH_BYTES)))[0]
+    assert list(values_of(answer)) == [offset]
+
+
+async def test_a_sequential_reader_of_short_runs_has_the_next_ones_loaded_beyond_the_plan_of_its_answer() -> None:
+    async with recorded_loads() as (world, refs, loads):
         for offset in range(2):
-            answer = partitions_of(await world.fetch(asking({0: offset}, partition_max_bytes=BATCH_BYTES)))[0]
-            assert list(values_of(answer)) == [offset]
+            await read_one_batch(world, offset)
     # The rest of a part that was begun comes with its reads; an answer's own plan has nothing beyond that.
-    assert [read.segment for read in recording[0].loads] == refs[2 : 2 + PARTS_MAX]
+    assert [read.segment for read in loads] == refs[2 : 2 + PARTS_MAX]
+
+
+async def test_what_several_sequential_readers_are_going_to_ask_for_is_loaded_once() -> None:
+    async with recorded_loads() as (world, refs, loads):
+        for offset in (0, 1, 1):
+            await read_one_batch(world, offset)
+    assert [read.segment for read in loads] == refs[2 : 2 + PARTS_MAX]
 
 
 async def test_plans_beyond_an_answer_have_a_bounded_number_of_short_runs() -> None:

@@ -1,4 +1,4 @@
-"""Whoever replays is held back while others follow the end of the log, the more so the sooner those have their news."""
+"""Catch-up reads are throttled while other clients tail, the more so the sooner those have new data."""
 
 import asyncio
 from collections import Counter
@@ -7,117 +7,111 @@ import pytest
 
 from penstock.contracts.errors import Invalid
 from penstock_gateway.config import GatewayConfig
-from penstock_gateway.fetch.catch_up_throttle import (
-    BYTES_PER_SECOND_MIN,
-    BYTES_PER_SECOND_PER_AGE_S,
-    FOLLOWED_S,
-    MIB,
-    RATE_MIN,
-    CatchUpSlot,
-    CatchUpThrottle,
-)
+from penstock_gateway.fetch.catch_up_throttle import RATE_MIN, CatchUpSlot, CatchUpThrottle
+from penstock_gateway.fetch.limits import MIB, ThrottleLimits
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 
+LIMITS = ThrottleLimits()
 READS = 40
-PATIENCE_S = 1.0
+TIMEOUT_S = 1.0
 
 
-def paced(bytes_per_second: int) -> CatchUpThrottle:
-    """A pace that somebody is followed by."""
-    pace = CatchUpThrottle(bytes_per_second, VirtualClock())
-    pace.record_followed()
-    return pace
+def active(bytes_per_second: int) -> CatchUpThrottle:
+    """A throttle while a client tails."""
+    throttle = CatchUpThrottle(bytes_per_second, VirtualClock(), LIMITS)
+    throttle.record_tailing_read()
+    return throttle
 
 
-async def seconds_for(pace: CatchUpThrottle, size_bytes: int) -> float:
+async def seconds_for(throttle: CatchUpThrottle, size_bytes: int) -> float:
     """How long so many bytes take that one connection reads MiB by MiB."""
     began_s = asyncio.get_running_loop().time()
-    turn = CatchUpSlot()
+    slot = CatchUpSlot()
     for _ in range(size_bytes // MIB):
-        assert await pace.until_due(turn, MIB, PATIENCE_S)
-    assert await pace.until_due(turn, 0, PATIENCE_S)
+        assert await throttle.wait(slot, MIB, TIMEOUT_S)
+    assert await throttle.wait(slot, 0, TIMEOUT_S)
     return asyncio.get_running_loop().time() - began_s
 
 
 @in_virtual_time
 async def test_while_nobody_follows_the_end_history_waits_for_nothing() -> None:
-    pace = CatchUpThrottle(MIB, VirtualClock())
-    assert not pace.is_held
-    assert await seconds_for(pace, READS * MIB) == 0
+    throttle = CatchUpThrottle(MIB, VirtualClock(), LIMITS)
+    assert not throttle.is_active
+    assert await seconds_for(throttle, READS * MIB) == 0
 
 
 @in_virtual_time
 async def test_while_somebody_follows_the_end_history_has_the_rate_that_was_set() -> None:
-    pace = paced(8 * MIB)
-    assert pace.is_held
-    assert await seconds_for(pace, READS * MIB) == pytest.approx(READS / 8)
+    throttle = active(8 * MIB)
+    assert throttle.is_active
+    assert await seconds_for(throttle, READS * MIB) == pytest.approx(READS / 8)
 
 
 @in_virtual_time
 async def test_the_older_the_news_is_when_it_comes_the_faster_is_history() -> None:
-    pace = paced(0)
-    assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
-    pace.record_news(0.25, 1)
-    assert pace.bytes_per_second == pytest.approx(0.25 * BYTES_PER_SECOND_PER_AGE_S)
+    throttle = active(0)
+    assert throttle.bytes_per_second == LIMITS.bytes_per_second_min
+    throttle.record_new_data(0.25, 1)
+    assert throttle.bytes_per_second == pytest.approx(0.25 * LIMITS.bytes_per_second_per_age_s)
     for _ in range(200):
-        pace.record_news(0.0, 1)
-    assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
+        throttle.record_new_data(0.0, 1)
+    assert throttle.bytes_per_second == LIMITS.bytes_per_second_min
 
 
 @in_virtual_time
 async def test_who_fell_behind_what_is_written_can_catch_up() -> None:
-    pace = paced(0)
+    throttle = active(0)
     written = 40 * MIB
     for _ in range(60):
         await asyncio.sleep(1)
-        pace.record_news(0.001, written)
-    assert 1.5 * written < pace.bytes_per_second < 2.5 * written
+        throttle.record_new_data(0.001, written)
+    assert 1.5 * written < throttle.bytes_per_second < 2.5 * written
     await asyncio.sleep(60)
-    assert pace.bytes_per_second == BYTES_PER_SECOND_MIN
+    assert throttle.bytes_per_second == LIMITS.bytes_per_second_min
 
 
 @in_virtual_time
 async def test_who_gave_up_following_holds_nobody_back_after_a_while_whatever_was_promised_before() -> None:
-    pace, turn = paced(RATE_MIN), CatchUpSlot()
-    assert await pace.until_due(turn, 100 * MIB, PATIENCE_S)
-    assert not await pace.until_due(turn, MIB, PATIENCE_S)
-    await asyncio.sleep(FOLLOWED_S)
-    assert not pace.is_held
-    assert await pace.until_due(turn, MIB, 0)
-    pace.record_followed()
-    assert await pace.until_due(turn, MIB, 0)
+    throttle, slot = active(RATE_MIN), CatchUpSlot()
+    assert await throttle.wait(slot, 100 * MIB, TIMEOUT_S)
+    assert not await throttle.wait(slot, MIB, TIMEOUT_S)
+    await asyncio.sleep(LIMITS.tailed_s)
+    assert not throttle.is_active
+    assert await throttle.wait(slot, MIB, 0)
+    throttle.record_tailing_read()
+    assert await throttle.wait(slot, MIB, 0)
 
 
 @in_virtual_time
 async def test_nobody_waits_longer_than_he_has_patience_and_all_have_the_same() -> None:
-    pace = paced(8 * MIB)
+    throttle = active(8 * MIB)
     loop = asyncio.get_running_loop()
     end_s = loop.time() + 60
     got: Counter[int] = Counter()
 
-    async def replay(number: int) -> None:
-        turn = CatchUpSlot()
+    async def catch_up(number: int) -> None:
+        slot = CatchUpSlot()
         while loop.time() < end_s:
             asked_s = loop.time()
-            got[number] += await pace.until_due(turn, MIB, PATIENCE_S)
-            assert loop.time() - asked_s <= PATIENCE_S + 1e-6
-            pace.record_followed()
+            got[number] += await throttle.wait(slot, MIB, TIMEOUT_S)
+            assert loop.time() - asked_s <= TIMEOUT_S + 1e-6
+            throttle.record_tailing_read()
             await asyncio.sleep(0.005)
 
-    await asyncio.gather(*(replay(number) for number in range(READS)))
+    await asyncio.gather(*(catch_up(number) for number in range(READS)))
     assert sum(got.values()) == pytest.approx(60 * 8, rel=0.05)
     assert max(got.values()) - min(got.values()) <= 2
 
 
 @in_virtual_time
 async def test_who_has_no_patience_has_a_turn_all_the_same() -> None:
-    pace, eager, other = paced(MIB), CatchUpSlot(), CatchUpSlot()
-    assert await pace.until_due(other, MIB, PATIENCE_S)
+    throttle, eager, other = active(MIB), CatchUpSlot(), CatchUpSlot()
+    assert await throttle.wait(other, MIB, TIMEOUT_S)
     got = 0
     for _ in range(100):
-        got += await pace.until_due(eager, MIB, 0)
-        await pace.until_due(other, MIB, 0.1)
-        pace.record_followed()
+        got += await throttle.wait(eager, MIB, 0)
+        await throttle.wait(other, MIB, 0.1)
+        throttle.record_tailing_read()
     assert got == pytest.approx(5, abs=1)
 
 

@@ -1,6 +1,7 @@
 """FlushRouter: one connection sticks to one flusher in order, windows hold, and no outcome is guessed."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,10 +9,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import encode
-from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import FlushBatch, FlushReply, Presence
 from penstock.contracts.rejections import Rejection
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
+from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub, Nothing
 from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
 
 TIMEOUT_S = 30.0
@@ -19,7 +20,13 @@ TIMEOUT_S = 30.0
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    world = new_world()
+    async with opened() as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(hub: MemoryHub | None = None) -> AsyncIterator[World]:
+    world = new_world(hub=hub)
     running = asyncio.create_task(world.flush_router.run())
     await turns()
     yield world
@@ -139,20 +146,25 @@ async def test_a_flusher_that_vanishes_leaves_unknown_outcomes_that_nothing_over
     assert rejections_of(await submit(open_route(world))) == [0]
 
 
+class RestartHub(MemoryHub):
+    """The first request comes before the flusher has subscribed again; later ones reach it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_first = True
+
+    def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
+        if reply and self._is_first:
+            self._is_first = False
+            sender.take_answer(reply, Nothing.NOBODY_LISTENS)
+        else:
+            super().send(sender, subject, data, reply)
+
+
 @pytest.fixture
-def first_finds_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next message comes before the flusher has subscribed again; later ones reach it."""
-    request = world.bus.request
-    found: list[str] = []
-
-    async def request_after_a_restart(subject: str, data: bytes, timeout_s: float) -> bytes:
-        found.append(subject)
-        if len(found) == 1:
-            await asyncio.sleep(0)
-            raise Undelivered("nobody listens")
-        return await request(subject, data, timeout_s)
-
-    monkeypatch.setattr(world.bus, "request", request_after_a_restart)
+async def restarted() -> AsyncIterator[World]:
+    async with opened(RestartHub()) as made:
+        yield made
 
 
 async def retried(world: World, *futures: "asyncio.Future[Flushed]") -> list[Flushed]:
@@ -162,20 +174,18 @@ async def retried(world: World, *futures: "asyncio.Future[Flushed]") -> list[Flu
     return await asyncio.gather(*futures)
 
 
-async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(
-    world: World, first_finds_nobody: None
-) -> None:
-    flusher = await world.add_flusher("f1", budget_bytes=1_000)
-    route = open_route(world)
-    answers = await retried(world, *[submit(route, 5_000) for _ in range(3)])
+async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(restarted: World) -> None:
+    flusher = await restarted.add_flusher("f1", budget_bytes=1_000)
+    route = open_route(restarted)
+    answers = await retried(restarted, *[submit(route, 5_000) for _ in range(3)])
     assert [rejections_of(answer) for answer in answers] == [[0]] * 3
     assert flusher.numbers == [1, 2, 3]
 
 
-async def test_a_request_that_was_overtaken_on_its_way_ends_the_route(world: World, first_finds_nobody: None) -> None:
-    flusher = await world.add_flusher("f1")
-    route = open_route(world)
-    overtaken, *_ = await retried(world, *[submit(route, 5_000_000) for _ in range(3)])
+async def test_a_request_that_was_overtaken_on_its_way_ends_the_route(restarted: World) -> None:
+    flusher = await restarted.add_flusher("f1")
+    route = open_route(restarted)
+    overtaken, *_ = await retried(restarted, *[submit(route, 5_000_000) for _ in range(3)])
     assert is_undecided(overtaken.results)
     assert flusher.numbers == [2, 3]
     assert is_undecided((await submit(route)).results)

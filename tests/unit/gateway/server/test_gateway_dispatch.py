@@ -193,16 +193,17 @@ async def test_stray_bytes_behind_a_request_are_ignored() -> None:
     assert await ask_raw(new_world(), request_frame(3, 9, body + b"\0\0\0"))
 
 
-async def test_a_bug_in_a_handler_costs_its_connection_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_a_handler_costs_its_connection_and_nothing_else() -> None:
     async def broken(*arguments: Any) -> None:
         raise ZeroDivisionError("a bug")
 
+    world = new_world()
     world.handlers[18] = broken
     with pytest.raises(CloseConnection, match="ZeroDivisionError in a handler"):
-        await ask(new_world(), 18, 0, API_TABLE[18].request())
+        await ask(world, 18, 0, API_TABLE[18].request())
 
 
-async def test_requests_of_one_connection_run_one_at_a_time_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_of_one_connection_run_one_at_a_time_in_order() -> None:
     events: list[str] = []
     gate = asyncio.Event()
 
@@ -212,8 +213,8 @@ async def test_requests_of_one_connection_run_one_at_a_time_in_order(monkeypatch
         events.append(f"end {version}")
         return API_TABLE[18].response()
 
-    world.handlers[18] = slow
     world, client = new_world(), new_client()
+    world.handlers[18] = slow
     tasks = [asyncio.create_task(ask(world, 18, version, API_TABLE[18].request(), client)) for version in (0, 1, 2)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)

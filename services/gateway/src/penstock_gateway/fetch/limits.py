@@ -29,6 +29,10 @@ class ReadLimits(msgspec.Struct, frozen=True, kw_only=True):
     rounds_max: int = 16
     searches_max: int = 16  # timestamp searches side by side, each with `scan_bytes` in memory
     scan_bytes: int = MIB  # read at once while looking for the batch that holds an offset or a time
+    # Of one batch that a timestamp search decodes. A batch may be made so that it expands to any size. A search answers
+    # a larger batch with its first record.
+    searched_records_max: int = 100_000
+    searched_bytes_max: int = 64 * MIB  # decompressed
     # Extents of compacted segments above this length are searched by their offset index; shorter ones are read as a
     # whole, in one read.
     indexed_bytes_min: int = MIB

@@ -6,6 +6,7 @@ Only topics that are compacted by key, or that limit timestamps, need it; all ot
 import asyncio
 import itertools
 from collections.abc import Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -41,11 +42,36 @@ class RecordValidationError(msgspec.Struct, frozen=True):
     record_errors: list[BatchIndexAndErrorMessage]
 
 
+class Check(Protocol):
+    """Validates the records of one batch; it may take milliseconds."""
+
+    def __call__(
+        self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
+    ) -> RecordValidationError | None: ...
+
+
+def check_records(
+    place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
+) -> RecordValidationError | None:
+    """Why the batch cannot be stored in a topic with these rules, None if it can."""
+    if header.record_count > limits.records_max:
+        return _invalid(f"The batch has {header.record_count} records; {limits.records_max} are allowed")
+    try:
+        plain = plain_records(batch, header, limits.decompressed_bytes_max)
+        found = _time_error(plain, header, rules.window, limits) if rules.window is not None else None
+        if found is None and rules.need_keys:
+            found = _key_error(place, keyless_records(plain, header), limits)
+    except DecodeError as error:
+        return _invalid(f"The records cannot be read: {error}")
+    return found
+
+
 class RecordValidator:
     """Decodes batches, one large one at a time: so the memory it takes is that of one decompressed batch."""
 
-    def __init__(self, limits: RecordLimits | None = None) -> None:
+    def __init__(self, limits: RecordLimits | None = None, *, check: Check = check_records) -> None:
         self._limits = limits or RecordLimits()
+        self._check = check
         self._decoding = asyncio.Lock()
 
     async def validation_error(
@@ -53,24 +79,9 @@ class RecordValidator:
     ) -> RecordValidationError | None:
         """Why the batch cannot be stored in a topic with these rules, None if it can; `place` is "topic-partition"."""
         if codec(header) == NONE and header.record_count <= self._limits.records_at_once_max:
-            return self._check(place, batch, header, rules)
+            return self._check(place, batch, header, rules, self._limits)
         async with self._decoding:
-            return await asyncio.to_thread(self._check, place, batch, header, rules)
-
-    def _check(
-        self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules
-    ) -> RecordValidationError | None:
-        limits = self._limits
-        if header.record_count > limits.records_max:
-            return _invalid(f"The batch has {header.record_count} records; {limits.records_max} are allowed")
-        try:
-            plain = plain_records(batch, header, limits.decompressed_bytes_max)
-            found = _time_error(plain, header, rules.window, limits) if rules.window is not None else None
-            if found is None and rules.need_keys:
-                found = _key_error(place, keyless_records(plain, header), limits)
-        except DecodeError as error:
-            return _invalid(f"The records cannot be read: {error}")
-        return found
+            return await asyncio.to_thread(self._check, place, batch, header, rules, self._limits)
 
 
 def _invalid(message: str) -> RecordValidationError:

@@ -51,6 +51,11 @@ class ConnectionManager:
         self._empty = asyncio.Event()
         self._empty.set()
 
+    @property
+    def open_connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
     async def run(self) -> None:
         """Accept and serve until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
