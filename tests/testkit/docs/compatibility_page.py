@@ -16,7 +16,7 @@ from penstock.contracts.configs.quotas import QUOTAS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
 from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS
 from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS
-from penstock_gateway.server.dispatch import HANDLERS
+from penstock_gateway.handlers import Handler, all_handlers
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "kafka-compatibility.md"
@@ -57,15 +57,17 @@ def _row(cells: list[str]) -> str:
 
 
 def _apis() -> list[str]:
+    handlers = all_handlers()
     rows = [
-        [str(key), api.name, f"{api.min_version}-{api.max_version}", _purpose(key)] for key, api in API_TABLE.items()
+        [str(key), api.name, f"{api.min_version}-{api.max_version}", _purpose(key, handlers[key])]
+        for key, api in API_TABLE.items()
     ]
     return _table(["key", "API", "versions", "here"], sorted(rows, key=lambda row: int(row[0])))
 
 
-def _purpose(key: int) -> str:
+def _purpose(key: int, handler: Handler) -> str:
     """What the module that answers the API says of it in its first sentence."""
-    documentation = sys.modules[HANDLERS[key].__module__].__doc__ or ""
+    documentation = sys.modules[handler.__module__].__doc__ or ""
     first = " ".join(documentation.split("\n\n")[0].split())
     said = first.partition(": ")[2]
     condition = " Only with `share_groups`." if key in SHARE_GROUP_APIS else ""

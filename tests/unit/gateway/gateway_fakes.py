@@ -14,22 +14,29 @@ from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.commands import Command, Outcome, QuotaPart
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
-from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence
+from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence, SegmentRead
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
 from penstock.contracts.queries.quotas import ClientQuotasView, QuotaEntry
 from penstock.contracts.queries.topics import ClusterConfigsView, MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus.bus import Inbound
 from penstock_gateway.config import GatewayConfig
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
+from penstock_gateway.fetch.log_reader import LogReader
+from penstock_gateway.handlers import Handler, all_handlers
 from penstock_gateway.kafka.broker_view import Node, node_of, zone_of
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.command_batcher import CommandBatcher
+from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.parts import GatewayLimits, GatewayParts
 from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.segments.segment_reader import Data
+from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
-from tests.testkit.fakes.memory_bus import MemoryHub
+from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 
 CLUSTER = "test"
 ZONE = "z1"
@@ -237,15 +244,16 @@ class FakeFlusher:
 class World:
     """A gateway among fakes."""
 
-    gateway: Gateway
+    gateway: GatewayParts
+    config: GatewayConfig
+    bus: MemoryBus
     hub: MemoryHub
     clock: ManualClock
     directory: FakeDirectory
     sequencer: FakeSequencer
-
-    @property
-    def flushes(self) -> FlushRouter:
-        return self.gateway.flushes
+    flush_router: FlushRouter
+    handlers: dict[int, Handler]
+    dispatcher: Dispatcher
 
     async def add_flusher(self, instance: str, **options: Any) -> FakeFlusher:
         flusher = FakeFlusher(self.hub, instance, **options)
@@ -253,21 +261,44 @@ class World:
         self.directory.put(flusher.presence)
         return flusher
 
+    def replace(self, **parts: Any) -> None:
+        """Give the gateway other parts; handlers see them from now on."""
+        self.gateway = dataclasses.replace(self.gateway, **parts)
+        self.dispatcher = Dispatcher(self.gateway, self.handlers)
+
     def metric(self, name: str, **labels: str) -> float:
         return self.gateway.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
+def settings_of(config: GatewayConfig, **others: Any) -> BrokerSettings:
+    return BrokerSettings(
+        cluster=config.cluster,
+        zone=config.zone,
+        default_partitions=config.default_partitions,
+        auto_create_topics=config.auto_create_topics,
+        share_groups=config.share_groups,
+        **others,
+    )
+
+
 def new_world(
-    message_bytes_max: int = 8 * 1024 * 1024, *, nodes: Mapping[str, Node] | None = None, **settings: Any
+    message_bytes_max: int = 8 * 1024 * 1024,
+    *,
+    hub: MemoryHub | None = None,
+    nodes: Mapping[str, Node] | None = None,
+    proxied_listeners: frozenset[str] = frozenset(),
+    limits: GatewayLimits | None = None,
+    **settings: Any,
 ) -> World:
-    """A gateway that knows nobody; its flushes are not running. `nodes` are its own place by listener."""
-    hub = MemoryHub(message_bytes_max)
+    """A gateway that knows no other process; its flush router is not running. `nodes` are its own place by listener."""
+    limits = limits or GatewayLimits()
+    hub = hub or MemoryHub(message_bytes_max)
     clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
     bus = hub.connect("gateway")
     metrics = GatewayMetrics(CollectorRegistry())
     config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance="g1", **settings)
-    parts: dict[str, Any] = {"bus": bus, "directory": directory, "sequencer": sequencer, "clock": clock}
-    flushes = FlushRouter(**parts, metrics=metrics, cluster=CLUSTER, zone=ZONE, instance="g1")
+    parts: dict[str, Any] = {"directory": directory, "sequencer": sequencer, "clock": clock, "metrics": metrics}
+    flush_router = FlushRouter(bus=bus, cluster=CLUSTER, zone=ZONE, instance="g1", limits=limits.produce, **parts)
     topics = TopicCache(sequencer)  # type: ignore[arg-type]
     tail = TailSubscriber(
         bus=bus,
@@ -277,21 +308,36 @@ def new_world(
         topics=topics,
         registry=metrics.registry,
     )
-    gateway = Gateway(
-        config=config,
+    response_memory = ResponseMemory(config.unsent_bytes_max)
+    gateway = GatewayParts.build(
+        settings=settings_of(config, proxied_listeners=proxied_listeners),
         nodes=nodes or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
         entropy=CountingEntropy(),
         transaction_commands=CommandBatcher(sequencer),  # type: ignore[arg-type]
         topics=topics,
-        flushes=flushes,
+        flush_router=flush_router,
         tail=tail,
-        reads=None,  # type: ignore[arg-type]
-        unsent=ResponseMemory(config.unsent_bytes_max),
-        metrics=metrics,
+        log_reader=LogReader(
+            segments=NoSegments(), clock=clock, response_memory=response_memory, throttle=CatchUpThrottle(0, clock)
+        ),
+        response_memory=response_memory,
         quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
+        limits=limits,
         **parts,
     )
-    return World(gateway, hub, clock, directory, sequencer)
+    handlers = all_handlers()
+    dispatcher = Dispatcher(gateway, handlers)
+    return World(gateway, config, bus, hub, clock, directory, sequencer, flush_router, handlers, dispatcher)
+
+
+class NoSegments:
+    """Segments of which none is read."""
+
+    async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
+        raise AssertionError("no segment was to be read")
+
+    async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:
+        raise AssertionError("no segment was to be loaded")
 
 
 def new_client(client_id: str = "test-client", listener: str = LISTENER) -> Client:

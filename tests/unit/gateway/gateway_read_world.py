@@ -27,18 +27,22 @@ from penstock.contracts.messages import Advanced, Presence
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.kafkawire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from penstock.kafkawire.records import Record, batches, build_batch, decode_records, is_transactional, read_batch_header
+from penstock.objectstore import ObjectStore
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.bus.bus import Bus
 from penstock.segment.keys import segment_key
 from penstock.segment.writer import build_segment
-from penstock_gateway.config import GatewayConfig
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
+from penstock_gateway.fetch.log_reader import LogReader, Segments
 from penstock_gateway.handlers.data import fetch, list_offsets
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.parts import GatewayLimits, GatewayParts
 from penstock_gateway.segments.segment_reader import SegmentReader
+from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
@@ -53,10 +57,13 @@ START_MS = 1_700_000_000_000
 
 
 class LoopClock:
-    """The event loop's own time."""
+    """The event loop's own time; the wall clock stands at START_MS, or so much later."""
+
+    def __init__(self) -> None:
+        self.later_ms = 0
 
     def now_ms(self) -> int:
-        return START_MS
+        return START_MS + self.later_ms
 
     def monotonic_s(self) -> float:
         return asyncio.get_running_loop().time()
@@ -145,11 +152,22 @@ class CoreSequencer:
 class World:
     """A gateway's read path with everything it needs."""
 
-    def __init__(self, bus: Bus | None = None, publisher: Bus | None = None) -> None:
+    def __init__(
+        self,
+        bus: Bus | None = None,
+        publisher: Bus | None = None,
+        *,
+        limits: GatewayLimits | None = None,
+        store: ObjectStore | None = None,
+        wrap_segments: Callable[[Segments], Segments] = lambda segments: segments,
+        bytes_per_second: int = 0,
+        unsent_bytes_max: int = UNSENT_BYTES_MAX,
+    ) -> None:
+        limits = limits or GatewayLimits()
         hub = MemoryHub()
         self.bus = bus or hub.connect("gateway")
         self.publisher = publisher or hub.connect("sequencer")
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         self.sequencer = CoreSequencer()
         self.directory = FixedDirectory()
         self.clock = LoopClock()
@@ -163,9 +181,10 @@ class World:
             sequencer=self.sequencer,
             topics=self.topics,
             registry=self.registry,
+            index=TailIndex(limits.tail, monotonic_s=self.clock.monotonic_s),
         )
-        self.unsent = ResponseMemory(UNSENT_BYTES_MAX)
-        self.reads = SegmentReader(
+        self.response_memory = ResponseMemory(unsent_bytes_max)
+        self.segment_reader = SegmentReader(
             bus=self.bus,
             cluster=CLUSTER,
             zone=ZONE,
@@ -173,28 +192,35 @@ class World:
             store=self.store,
             clock=self.clock,
             registry=self.registry,
-            unsent=self.unsent,
-            pace=CatchUpThrottle(0, self.clock),
+            limits=limits.segments,
+        )
+        self.throttle = CatchUpThrottle(bytes_per_second, self.clock, limits.read.throttle)
+        self.log_reader = LogReader(
+            segments=wrap_segments(self.segment_reader),
+            clock=self.clock,
+            response_memory=self.response_memory,
+            throttle=self.throttle,
+            limits=limits.read,
         )
         self.client = Client(host="127.0.0.1", zone=ZONE)
         self.segments = 0
         none = cast(Any, None)
-        self.gateway = Gateway(
-            config=GatewayConfig(share_groups=True),
+        self.gateway = GatewayParts.build(
+            settings=BrokerSettings(cluster=CLUSTER, zone=ZONE, share_groups=True),
             nodes=none,
             clock=self.clock,
             entropy=self.entropy,
-            bus=self.bus,
             directory=cast(Any, self.directory),
             sequencer=cast(Any, self.sequencer),
             transaction_commands=none,
             topics=self.topics,
-            flushes=none,
+            flush_router=none,
             tail=self.tail,
-            reads=self.reads,
-            unsent=self.unsent,
+            log_reader=self.log_reader,
+            response_memory=self.response_memory,
             metrics=GatewayMetrics(self.registry),
             quotas=none,
+            limits=limits,
         )
 
     async def open(self, *, partitions: int = 3, name: str = "t") -> TopicId:
@@ -235,17 +261,18 @@ class World:
     ) -> SegmentRef:
         """Commit one segment with these batches per partition."""
         self.segments += 1
-        segment_id = new_segment_id(START_MS, self.segments.to_bytes(10))
+        now_ms = self.clock.now_ms()
+        segment_id = new_segment_id(now_ms, self.segments.to_bytes(10))
         placed = [
             (topic_id, partition, meta_of(batch), cast(Buffer, batch))
             for partition, its_batches in produced.items()
             for batch in its_batches
         ]
-        built = build_segment(segment_id, writer="f", created_ms=START_MS, level=0, batches=placed)
+        built = build_segment(segment_id, writer="f", created_ms=now_ms, level=0, batches=placed)
         if stored:
             await self.store.put(segment_key("", CLUSTER, 0, segment_id), built.buffers)
         await self.commit(
-            [CommitSegment(START_MS, segment_id, built.size_bytes, "f", ZONE, built.runs)], announce=announce
+            [CommitSegment(now_ms, segment_id, built.size_bytes, "f", ZONE, built.runs)], announce=announce
         )
         return SegmentRef(segment_id, 0, built.size_bytes, "f", ZONE)
 

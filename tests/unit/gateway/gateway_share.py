@@ -28,8 +28,8 @@ from penstock.kafkawire.api.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from penstock_gateway.context import Client
 from penstock_gateway.handlers.share import share_acknowledge, share_fetch
+from penstock_gateway.kafka.client import Client
 from tests.unit.gateway.gateway_read_world import START_MS, World, values_of
 
 GROUP = "g"

@@ -7,8 +7,7 @@ import msgspec
 
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible, serves
 from penstock.kafkawire.records import Record, build_batch
-from penstock_gateway.context import Client
-from penstock_gateway.server.dispatch import answer
+from penstock_gateway.kafka.client import Client
 from tests.unit.gateway.gateway_fakes import World, joined, new_client
 
 CORRELATION_ID = 77
@@ -24,7 +23,7 @@ def request_frame(api_key: int, version: int, body: bytes, client_id: str | None
 
 async def ask_raw(world: World, frame: bytes, client: Client | None = None) -> bytes:
     """The whole answer with length and header, empty if there is none."""
-    return joined(await answer(world.gateway, client or new_client(), memoryview(frame)))
+    return joined(await world.dispatcher.answer(client or new_client(), memoryview(frame)))
 
 
 async def ask(world: World, api_key: int, version: int, request: msgspec.Struct, client: Client | None = None) -> Any:

@@ -13,8 +13,10 @@ from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.bus.bus import Inbound
 from penstock.segment.keys import segment_key
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
+from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.kafka.response_memory import ResponseMemory
-from penstock_gateway.segments import segment_reader
+from penstock_gateway.segments.limits import SegmentLimits
+from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES
 from penstock_gateway.segments.segment_reader import SegmentReader
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.unit.gateway.gateway_read_world import CLUSTER, ZONE, FixedDirectory
@@ -76,16 +78,20 @@ class Zone:
     """A gateway's reads, the cachers of its zone, and a store that counts."""
 
     def __init__(self) -> None:
-        self.hub = MemoryHub(message_bytes_max=REPLY_BYTES_MAX + segment_reader.REPLY_HEAD_BYTES)
+        self.hub = MemoryHub(message_bytes_max=REPLY_BYTES_MAX + REPLY_HEAD_BYTES)
         self.bus = self.hub.connect("gateway")
         self.store = CountingStore()
         self.directory = FixedDirectory()
         self.clock = Clock()
         self.registry = CollectorRegistry()
         self.cachers: dict[str, Cacher] = {}
+        self.throttle = CatchUpThrottle(0, self.clock)
         self.reads = self.make()
+        self.log_reader = LogReader(
+            segments=self.reads, clock=self.clock, response_memory=ResponseMemory(2**30), throttle=self.throttle
+        )
 
-    def make(self, window_bytes: int = segment_reader.WINDOW_BYTES) -> SegmentReader:
+    def make(self, limits: SegmentLimits | None = None) -> SegmentReader:
         self.registry = CollectorRegistry()
         return SegmentReader(
             bus=self.bus,
@@ -95,9 +101,7 @@ class Zone:
             store=self.store,
             clock=self.clock,
             registry=self.registry,
-            unsent=ResponseMemory(2**30),
-            pace=CatchUpThrottle(0, self.clock),
-            window_bytes=window_bytes,
+            limits=limits,
         )
 
     async def add_cacher(self, name: str) -> Cacher:

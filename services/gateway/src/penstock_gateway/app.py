@@ -15,19 +15,24 @@ from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.own_address import LOOPBACK, own_address
 from penstock_gateway.config import GatewayConfig
-from penstock_gateway.context import Gateway
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
+from penstock_gateway.fetch.log_reader import LogReader
+from penstock_gateway.handlers import all_handlers
 from penstock_gateway.kafka.broker_view import Node, node_of
 from penstock_gateway.kafka.command_batcher import CommandBatcher
+from penstock_gateway.kafka.listener_config import ListenerSpec, host_and_port, parse_listeners, told_address
+from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.parts import GatewayLimits, GatewayParts
 from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.segments.segment_reader import SegmentReader
 from penstock_gateway.server.connection_manager import ConnectionManager
+from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.server.listener import Listener, open_socket
-from penstock_gateway.server.listener_config import ListenerSpec, host_and_port, parse_listeners, told_address
+from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
 # The drain ends by itself before the process would be cut short: who has not been answered by then is cut off.
@@ -51,7 +56,9 @@ class GatewayApp:
         make_host: Callable[..., ServiceHost] = ServiceHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         make_listener: Callable[[ListenerSpec], Listener] = _make_listener,
+        limits: GatewayLimits | None = None,
     ) -> None:
+        self._limits = limits or GatewayLimits()
         self._config = config
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -62,8 +69,9 @@ class GatewayApp:
         self._nodes: dict[str, Node] = {}  # by listener
         self._store: ObjectStore | None = None
         self._tail: TailSubscriber | None = None
-        self._reads: SegmentReader | None = None
-        self._flushes: FlushRouter
+        self._segment_reader: SegmentReader | None = None
+        self._log_reader: LogReader | None = None
+        self._flush_router: FlushRouter
         self._transaction_commands: CommandBatcher | None = None
         self._quotas: QuotaCache
         self._proxied: frozenset[str] = frozenset()
@@ -80,7 +88,13 @@ class GatewayApp:
         self._nodes = await self._own_nodes(specs)
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
-        self._connections = ConnectionManager(gateway, self._listeners)
+        self._connections = ConnectionManager(
+            gateway=gateway,
+            config=config,
+            listeners=self._listeners,
+            dispatcher=Dispatcher(gateway, all_handlers()),
+            limits=self._limits.connections,
+        )
         await self._host.listen()
         self._host.health.require(self._missing)
         await gateway.tail.open()
@@ -89,7 +103,7 @@ class GatewayApp:
         assert self._connections is not None, "opened before it runs"
         async with asyncio.TaskGroup() as tasks:
             self._host.start(tasks)
-            tasks.create_task(self._flushes.run())
+            tasks.create_task(self._flush_router.run())
             tasks.create_task(self._quotas.run())
             tasks.create_task(self._connections.run())
             self._host.health.set_ready(True)
@@ -111,30 +125,35 @@ class GatewayApp:
             await self._host.directory.close()
         if self._transaction_commands is not None:
             await self._transaction_commands.close()
-        if self._reads is not None:
-            await self._reads.close()
+        if self._log_reader is not None:
+            await self._log_reader.close()
+        if self._segment_reader is not None:
+            await self._segment_reader.close()
         if self._store is not None:
             await self._store.close()
         await self._host.close_http()
 
-    def _wire(self, bus: Bus, store: ObjectStore) -> Gateway:
-        config, clock, registry, directory = self._config, self._clock, self._host.registry, self._host.directory
+    def _wire(self, bus: Bus, store: ObjectStore) -> GatewayParts:
+        config, clock, limits = self._config, self._clock, self._limits
+        registry, directory = self._host.registry, self._host.directory
         metrics = GatewayMetrics(registry)
         sequencer = SequencerClient(bus, config.cluster, clock)
         self._transaction_commands = CommandBatcher(sequencer)
         topics = TopicCache(sequencer)
-        self._flushes = FlushRouter(
-            bus,
-            directory,
-            sequencer,
-            clock,
-            metrics,
+        response_memory = ResponseMemory(config.unsent_bytes_max)
+        self._flush_router = FlushRouter(
+            bus=bus,
+            directory=directory,
+            sequencer=sequencer,
+            clock=clock,
+            metrics=metrics,
             cluster=config.cluster,
             zone=config.zone,
             instance=config.instance,
+            limits=limits.produce,
         )
         self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
-        pace = CatchUpThrottle(config.history_bytes_per_second, clock)
+        throttle = CatchUpThrottle(config.history_bytes_per_second, clock, limits.read.throttle)
         self._tail = TailSubscriber(
             bus=bus,
             cluster=config.cluster,
@@ -142,11 +161,11 @@ class GatewayApp:
             sequencer=sequencer,
             topics=topics,
             registry=registry,
-            record_quotas=self._quotas.note,
-            record_news=pace.record_news,
+            index=TailIndex(limits.tail, monotonic_s=clock.monotonic_s),
+            record_quotas=self._quotas.record,
+            record_new_data=throttle.record_new_data,
         )
-        unsent = ResponseMemory(config.unsent_bytes_max)
-        self._reads = SegmentReader(
+        self._segment_reader = SegmentReader(
             bus=bus,
             cluster=config.cluster,
             zone=config.zone,
@@ -154,26 +173,45 @@ class GatewayApp:
             store=store,
             clock=clock,
             registry=registry,
-            unsent=unsent,
-            pace=pace,
+            limits=limits.segments,
         )
-        return Gateway(
-            config=config,
+        self._log_reader = LogReader(
+            segments=self._segment_reader,
+            clock=clock,
+            response_memory=response_memory,
+            throttle=throttle,
+            limits=limits.read,
+        )
+        return GatewayParts.build(
+            settings=self._settings(),
             nodes=self._nodes,
             clock=clock,
             entropy=self._entropy,
-            bus=bus,
             directory=directory,
             sequencer=sequencer,
             transaction_commands=self._transaction_commands,
             topics=topics,
-            flushes=self._flushes,
+            flush_router=self._flush_router,
             tail=self._tail,
-            reads=self._reads,
-            unsent=unsent,
+            log_reader=self._log_reader,
+            response_memory=response_memory,
             metrics=metrics,
             quotas=self._quotas,
-            proxied=self._proxied,
+            limits=limits,
+        )
+
+    def _settings(self) -> BrokerSettings:
+        config = self._config
+        return BrokerSettings(
+            cluster=config.cluster,
+            zone=config.zone,
+            default_partitions=config.default_partitions,
+            auto_create_topics=config.auto_create_topics,
+            share_groups=config.share_groups,
+            idle_timeout_ms=config.idle_timeout_ms,
+            connections_max=config.connections_max,
+            frame_bytes_max=config.frame_bytes_max,
+            proxied_listeners=self._proxied,
         )
 
     def _complete_presence(self, said: Presence) -> Presence:
@@ -181,8 +219,8 @@ class GatewayApp:
         return msgspec.structs.replace(
             said,
             listeners=listeners,
-            load_bytes=self._flushes.unanswered_bytes,
-            quota_use=self._quotas.told(),
+            load_bytes=self._flush_router.unanswered_bytes,
+            quota_use=self._quotas.reported(),
         )
 
     async def _own_nodes(self, specs: Sequence[ListenerSpec]) -> dict[str, Node]:

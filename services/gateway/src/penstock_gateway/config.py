@@ -7,7 +7,7 @@ from msgspec import Meta
 from penstock.contracts.errors import Invalid
 from penstock.runtime.process.config import ServiceConfig
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
-from penstock_gateway.server.listener_config import parse_listeners
+from penstock_gateway.kafka.listener_config import parse_listeners
 
 MIB = 1024 * 1024
 

@@ -58,7 +58,7 @@ class GatewayMetrics:
         )
         self.zone_fallbacks = Counter(
             "penstock_gateway_zone_fallbacks",
-            "ConnectionManager that went to another zone's flusher because the gateway's has none.",
+            "Connections that went to another zone's flusher because the gateway's has none.",
             registry=registry,
         )
 

@@ -42,7 +42,7 @@ class IsolatedReading(Reading):
         self._prefix = prefix
 
     def taken(self, partition: PartitionData, offset: int) -> None:
-        """Pass on what the isolation level allows. Undecided records must not have come, hidden ones must be aborted."""
+        """Pass on what the isolation level allows; undecided records must not come, hidden ones must be aborted."""
         number = partition.partition_index
         log = self._oracle.log(self._topic, number)
         where = f"the end of what is decided in {self._topic}-{number}"

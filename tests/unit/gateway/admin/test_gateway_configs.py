@@ -16,8 +16,8 @@ from penstock.kafkawire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client
 from penstock_gateway.kafka.broker_view import node_of
+from penstock_gateway.kafka.client import Client
 from tests.unit.gateway.gateway_fakes import LISTENER, World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask
 

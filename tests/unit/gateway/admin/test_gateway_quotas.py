@@ -23,7 +23,6 @@ from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest,
 from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
 from penstock_gateway.quotas.rate_meter import BURST_S, WAIT_S_MAX, RateMeter, share_of
 from penstock_gateway.quotas.throttle import Timed, connection_delay_s, record_joined
-from penstock_gateway.server.dispatch import HANDLERS
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, batch, request_frame
@@ -40,7 +39,7 @@ async def world() -> AsyncIterator[World]:
     world = new_world()
     world.sequencer.add_topic("t", 4)
     await world.add_flusher("f1")
-    running = asyncio.create_task(world.flushes.run())
+    running = asyncio.create_task(world.flush_router.run())
     yield world
     running.cancel()
     await asyncio.wait([running])
@@ -92,7 +91,7 @@ async def test_a_fetch_by_who_has_to_wait_gets_nothing_but_the_time(
     async def answer(*request: Any) -> FetchResponse:
         return FetchResponse(responses=[FETCHED_TOPIC])
 
-    monkeypatch.setitem(HANDLERS, FETCH, answer)
+    world.handlers[FETCH] = answer
     await held_to(world, "consumer_byte_rate", "1000", client_id="reader")
     client = new_client("reader")
     meter = world.gateway.quotas.meter("consumer_byte_rate", client.user, "reader")
@@ -118,7 +117,7 @@ async def test_a_fetch_asks_for_no_more_than_a_second_brings_and_pays_for_what_i
         partition = msgspec.structs.replace(FETCHED_PARTITION, records=[b"x" * 5000, b"y" * 3000])
         return FetchResponse(responses=[msgspec.structs.replace(FETCHED_TOPIC, partitions=[partition])])
 
-    monkeypatch.setitem(HANDLERS, FETCH, answer)
+    world.handlers[FETCH] = answer
     answered = await ask(world, FETCH, 12, FetchRequest(max_wait_ms=0, max_bytes=asked), new_client("reader"))
     assert seen == [given]
     assert answered.throttle_time_ms == 1000
@@ -139,7 +138,7 @@ async def test_what_a_share_group_acquires_is_paid_for_and_nothing_is_kept_from_
         partition = share_fetch.PartitionData(records=[b"x" * 4000])
         return ShareFetchResponse(responses=[share_fetch.ShareFetchableTopicResponse(partitions=[partition])])
 
-    monkeypatch.setitem(HANDLERS, SHARE_FETCH, answer)
+    world.handlers[SHARE_FETCH] = answer
     answered = await ask(world, SHARE_FETCH, 2, ShareFetchRequest(group_id="g"), client)
     assert answered.throttle_time_ms == 2000
     assert len(answered.responses[0].partitions[0].records) == 4000
@@ -147,13 +146,13 @@ async def test_what_a_share_group_acquires_is_paid_for_and_nothing_is_kept_from_
 
 async def test_any_request_counts_for_the_time_that_it_took(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await held_to(world, "request_percentage", "50", user="ANONYMOUS")
-    handle = HANDLERS[METADATA]
+    handle = world.handlers[METADATA]
 
     async def work(*request: Any) -> Any:
         world.clock.now_s += 2.0  # of the event loop's time
         return await handle(*request)
 
-    monkeypatch.setitem(HANDLERS, METADATA, work)
+    world.handlers[METADATA] = work
     client = new_client()
     answered = await ask(world, METADATA, 9, MetadataRequest([]), client)
     assert answered.throttle_time_ms == 3000  # two seconds are four of this quota, one of which was saved up

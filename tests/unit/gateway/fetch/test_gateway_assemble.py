@@ -1,7 +1,6 @@
 """What a consumer gets of extents' bytes, against a model that simply has all batches in a list."""
 
-import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import hypothesis.strategies as st
 import msgspec
@@ -13,11 +12,15 @@ from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.messages import SegmentRead
 from penstock.kafkawire.records import BATCH_OVERHEAD, batches, place_batch
 from penstock_gateway.fetch.batch_assembly import Cursor, Fragment, assemble, fragments_from, read_of, start_of, walk
-from penstock_gateway.fetch.partition_reader import PartitionRead, read_partition_reads
+from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
+from penstock_gateway.fetch.limits import ReadLimits
+from penstock_gateway.fetch.log_reader import LogReader
+from penstock_gateway.fetch.partition_read import PartitionRead
 from penstock_gateway.fetch.position_cache import PositionCache
-from penstock_gateway.fetch.prefetch import Prefetcher
+from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.segments.segment_reader import Data
 from tests.unit.gateway.gateway_read_world import above_level_0, batch_of
+from tests.unit.gateway.gateway_zone import Clock
 
 KEY = (bytes(16), 0)
 EPOCH = 5
@@ -62,33 +65,31 @@ class Log:
         return b"".join(taken)
 
 
-class LogReads:
-    """Reads from a log in memory, and counts the bytes."""
+class LogSegments:
+    """The segments of a log in memory, and how many bytes of them were read."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.hints = PositionCache()
-        self.ahead = Prefetcher()
         self.read_bytes = 0
-        self.ahead_of: list[SegmentRead] = []
-
-    def is_history(self, extent: Extent) -> bool:
-        return extent.segment.level > 0
-
-    @contextlib.asynccontextmanager
-    async def room(self, size_bytes: int, *, is_history: bool) -> AsyncIterator[bool]:
-        yield True
-
-    @contextlib.asynccontextmanager
-    async def turn(self, *, is_history: bool) -> AsyncIterator[None]:
-        yield
 
     async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:
-        self.ahead_of += reads
+        pass
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
         self.read_bytes += sum(read.length for read in reads)
         return [memoryview(self.log.bytes_of(read)) for read in reads]
+
+
+def log_reader(segments: LogSegments) -> LogReader:
+    """A reader that searches without offset indexes, of which the segments here have none."""
+    clock = Clock()
+    return LogReader(
+        segments=segments,
+        clock=clock,
+        response_memory=ResponseMemory(2**30),
+        throttle=CatchUpThrottle(0, clock),
+        limits=ReadLimits(indexed_bytes_min=2**30),
+    )
 
 
 def partition_read(
@@ -109,7 +110,7 @@ def partition_read(
 
 async def read(log: Log, offset: int, **kwargs: int) -> bytes:
     wanted = partition_read(log, offset, **kwargs)
-    await read_partition_reads(LogReads(log), [wanted])  # type: ignore[arg-type]
+    await log_reader(LogSegments(log)).read([wanted])
     assert wanted.error is None
     return bytes(wanted.records or b"")
 
@@ -144,14 +145,13 @@ async def test_batches_come_whole_in_order_with_their_offsets_within_the_budget(
 @settings(max_examples=100, deadline=None)
 @given(log=logs, bytes_max=st.integers(1, 1_500))
 async def test_a_consumer_that_goes_on_where_it_stopped_gets_every_batch_once(log: Log, bytes_max: int) -> None:
-    reads = LogReads(log)
+    reader = log_reader(LogSegments(log))
     offset, got = 0, b""
     while offset < log.end:
         extent = next(each for each in log.extents if each.last_offset >= offset)
-        wanted = partition_read(
-            log, offset, bytes_max=bytes_max, cursor=reads.hints.place(KEY, offset, extent) or start_of(extent)
-        )
-        await read_partition_reads(reads, [wanted])  # type: ignore[arg-type]
+        cursor = reader.known_place(KEY, offset, extent)
+        wanted = partition_read(log, offset, bytes_max=bytes_max, cursor=cursor)
+        await reader.read([wanted])
         assert wanted.records, "a consumer that gets nothing is stuck"
         got += wanted.records
         *_, (_, header) = batches(wanted.records)
@@ -161,13 +161,13 @@ async def test_a_consumer_that_goes_on_where_it_stopped_gets_every_batch_once(lo
 
 async def test_a_consumer_in_a_large_extent_is_not_sent_to_its_start_again() -> None:
     log = Log([[(1, 1_000)] * 100])
-    reads = LogReads(log)
+    segments = LogSegments(log)
+    reader = log_reader(segments)
     for offset in range(100):
-        cursor = reads.hints.place(KEY, offset, log.extents[0]) or start_of(log.extents[0])
-        assert cursor.base_offset == offset
-        wanted = partition_read(log, offset, bytes_max=1_100, cursor=cursor)
-        await read_partition_reads(reads, [wanted])  # type: ignore[arg-type]
-    assert reads.read_bytes <= 100 * 1_100
+        cursor = reader.known_place(KEY, offset, log.extents[0])
+        assert cursor is not None and cursor.base_offset == offset
+        await reader.read([partition_read(log, offset, bytes_max=1_100, cursor=cursor)])
+    assert segments.read_bytes <= 100 * 1_100
 
 
 async def test_a_batch_above_level_0_keeps_the_offset_it_carries() -> None:
@@ -183,18 +183,19 @@ async def test_an_offset_between_compacted_batches_gives_the_next_one() -> None:
 
 async def test_a_search_that_is_cut_short_goes_on_from_where_it_got_to() -> None:
     log = Log([[(1, 1_000_000)] * 20])
-    reads = LogReads(log)
+    segments = LogSegments(log)
+    reader = log_reader(segments)
     offset, rounds = 19, 0
     while True:
         rounds += 1
-        cursor = reads.hints.place(KEY, offset, log.extents[0]) or start_of(log.extents[0])
+        cursor = reader.known_place(KEY, offset, log.extents[0])
         wanted = partition_read(log, offset, bytes_max=1_100_000, cursor=cursor)
-        await read_partition_reads(reads, [wanted])  # type: ignore[arg-type]
+        await reader.read([wanted])
         if wanted.records:
             break
     assert bytes(wanted.records) == log.batches[19][2]
     assert rounds > 1, "the extent is too short for this test"
-    assert reads.read_bytes < 2 * log.extents[0].length
+    assert segments.read_bytes < 2 * log.extents[0].length
 
 
 def damaged(log: Log, position: int, value: bytes) -> bytes:
@@ -253,7 +254,7 @@ def test_a_piece_that_could_not_be_read_ends_the_answer() -> None:
     log = Log([[(1, 5)], [(1, 5)]])
     first, second = (Fragment(start_of(extent), extent.length) for extent in log.extents)
     failure = Unavailable("no answer")
-    arguments = {"bytes_max": 1_000, "whole_first": True, "leader_epoch": EPOCH}
+    arguments = {"bytes_max": 1_000, "whole_first": True, "leader_epoch": EPOCH, "scan_bytes": 1_000}
     taken = assemble(0, 2, [(first, log.bytes_of(read_of(first))), (second, failure)], **arguments)  # type: ignore[arg-type]
     assert taken.records == log.batches[0][2]
     with pytest.raises(Unavailable, match="no answer"):
@@ -270,32 +271,32 @@ def test_pieces_go_through_the_extents_until_the_bytes_are_used_up() -> None:
 
 def test_a_hint_of_another_segment_or_place_is_not_followed() -> None:
     log = Log([[(2, 5), (2, 5)], [(2, 5), (2, 5)]])
-    hints = PositionCache()
+    positions = PositionCache(10)
     first, second = log.extents
     middle = Cursor(first, first.position + first.length // 2, 2)
-    hints.note(KEY, 2, middle)
-    assert hints.place(KEY, 2, first) == middle
-    assert hints.place(KEY, 2, msgspec.structs.replace(first, length=10)) is None
-    assert hints.place(KEY, 2, msgspec.structs.replace(first, segment=second.segment)) is None
-    assert hints.place(KEY, 3, first) is None
+    positions.record(KEY, 2, middle)
+    assert positions.place(KEY, 2, first) == middle
+    assert positions.place(KEY, 2, msgspec.structs.replace(first, length=10)) is None
+    assert positions.place(KEY, 2, msgspec.structs.replace(first, segment=second.segment)) is None
+    assert positions.place(KEY, 3, first) is None
 
 
 def test_the_hints_used_least_go_first() -> None:
     log = Log([[(1, 5)] * 5])
     extent = log.extents[0]
     size = extent.length // 5
-    hints = PositionCache(hints_max=2)
+    positions = PositionCache(2)
     cursors = {offset: Cursor(extent, extent.position + offset * size, offset) for offset in (1, 2, 3)}
-    hints.note(KEY, 1, cursors[1])
-    hints.note(KEY, 2, cursors[2])
-    assert hints.place(KEY, 1, extent) == cursors[1]
-    hints.note(KEY, 3, cursors[3])
-    assert [hints.place(KEY, offset, extent) == cursors[offset] for offset in (1, 2, 3)] == [True, False, True]
+    positions.record(KEY, 1, cursors[1])
+    positions.record(KEY, 2, cursors[2])
+    assert positions.place(KEY, 1, extent) == cursors[1]
+    positions.record(KEY, 3, cursors[3])
+    assert [positions.place(KEY, offset, extent) == cursors[offset] for offset in (1, 2, 3)] == [True, False, True]
 
 
 async def test_a_batch_too_large_for_its_share_is_not_read_for_nothing() -> None:
     log = Log([[(1, 50_000)]])
-    reads = LogReads(log)
+    segments = LogSegments(log)
     wanted = partition_read(log, 0, bytes_max=1_000, whole_first=False)
-    await read_partition_reads(reads, [wanted])  # type: ignore[arg-type]
-    assert (wanted.records, reads.read_bytes) == (None, 1_000)
+    await log_reader(segments).read([wanted])
+    assert (wanted.records, segments.read_bytes) == (None, 1_000)

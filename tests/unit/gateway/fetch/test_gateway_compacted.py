@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import cast
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
 
 import hypothesis.strategies as st
 import pytest
@@ -17,34 +17,37 @@ from penstock.contracts.messages import SegmentRead
 from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import batches
+from penstock.objectstore import ObjectStore
+from penstock.objectstore.memory import MemoryStore
 from penstock.segment import BatchFacts, CompactedWriter
-from penstock_gateway.fetch import batch_assembly, offset_index, timestamp_search
+from penstock_gateway.fetch.limits import ReadLimits
 from penstock_gateway.fetch.offset_index import OffsetIndexes
-from penstock_gateway.handlers.data import fetch
-from penstock_gateway.tail.tail_index import BELIEVED_S
+from penstock_gateway.fetch.timestamp_search import TimeSearch, search
+from penstock_gateway.parts import GatewayLimits
+from penstock_gateway.tail.tail_index import TailLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.testkit.loads.compaction import Batch, empty_batch, extents_of
 from tests.unit.gateway.gateway_compaction import all_batches, compact, key_of, remove_segment
 from tests.unit.gateway.gateway_read_world import START_MS, World, asking, batch_of, partitions_of, values_of
 
 SCAN_BYTES, PLACE_BYTES = 400, 150  # a few batches are a long run
+LIMITS = GatewayLimits(read=ReadLimits(scan_bytes=SCAN_BYTES, indexed_bytes_min=SCAN_BYTES))
+INDEXES_BYTES_MAX = 2**30
+EXTENT_AGE_S_MAX = TailLimits().extent_age_s_max
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    made = World()
+    async with opened() as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[World]:
+    made = World(**options)
     yield made
-    assert made.reads.budget.used_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
     await made.close()
-
-
-@contextlib.contextmanager
-def small_runs() -> Iterator[None]:
-    """Maps also for runs of a few hundred bytes."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (batch_assembly, offset_index, timestamp_search, fetch):
-            patch.setattr(module, "SCAN_BYTES", SCAN_BYTES)
-        yield
 
 
 async def fetched(world: World, offset: int, partition_max_bytes: int = 1_048_576) -> bytes:
@@ -77,34 +80,33 @@ def expected(model: Sequence[Batch], offset: int, bytes_max: int) -> bytes:
 async def test_a_fetch_from_any_offset_gets_what_compaction_left_from_there_on(
     sizes: list[list[tuple[int, int]]], fates: list[str], budgets: list[int], levels: list[int]
 ) -> None:
-    world = World()
+    world = World(limits=LIMITS)
     topic_id = await world.open()
-    with small_runs():
-        for segment in sizes:
-            produced = [batch_of(*([b"v" * size] * count)) for count, size in segment]
-            if produced:
-                await world.produce(topic_id, {0: produced, 1: produced[:1]})
-        if not extents_of(world.sequencer.state, topic_id, 0):
-            return
-        fate_of = dict(zip((base for base, _, _ in await all_batches(world, topic_id)), fates, strict=False))
+    for segment in sizes:
+        produced = [batch_of(*([b"v" * size] * count)) for count, size in segment]
+        if produced:
+            await world.produce(topic_id, {0: produced, 1: produced[:1]})
+    if not extents_of(world.sequencer.state, topic_id, 0):
+        return
+    fate_of = dict(zip((base for base, _, _ in await all_batches(world, topic_id)), fates, strict=False))
 
-        def change(batch: Batch) -> bytes | None:
-            fate = fate_of.get(batch[0], "kept")
-            return batch[2] if fate == "kept" else None if fate == "gone" else empty_batch(batch[0], batch[1])
+    def change(batch: Batch) -> bytes | None:
+        fate = fate_of.get(batch[0], "kept")
+        return batch[2] if fate == "kept" else None if fate == "gone" else empty_batch(batch[0], batch[1])
 
-        for level in levels:
-            await compact(world, topic_id, [0, 1], level=level, change=change, place_bytes=PLACE_BYTES)
-        await world.produce(topic_id, {0: [batch_of(b"later")]})
-        model = await all_batches(world, topic_id)
-        end = model[-1][1] + 1
-        for offset in range(end):
-            for budget in budgets:
-                answer = expected(model, offset, budget)
-                got = await fetched(world, offset, budget)
-                assert got and answer.startswith(got), (offset, budget)
-            got = await fetched(world, offset)
-            assert got == expected(model, offset, 1_048_576), offset
-        assert await read_on(world, end, budgets[0]) == b"".join(data for _, _, data in model)
+    for level in levels:
+        await compact(world, topic_id, [0, 1], level=level, change=change, place_bytes=PLACE_BYTES)
+    await world.produce(topic_id, {0: [batch_of(b"later")]})
+    model = await all_batches(world, topic_id)
+    end = model[-1][1] + 1
+    for offset in range(end):
+        for budget in budgets:
+            answer = expected(model, offset, budget)
+            got = await fetched(world, offset, budget)
+            assert got and answer.startswith(got), (offset, budget)
+        got = await fetched(world, offset)
+        assert got == expected(model, offset, 1_048_576), offset
+    assert await read_on(world, end, budgets[0]) == b"".join(data for _, _, data in model)
     await world.close()
 
 
@@ -197,16 +199,15 @@ class HugeRun:
 
 
 def huge_world() -> tuple[World, HugeRun]:
-    world, huge = World(), HugeRun()
-    world.reads._store = huge  # type: ignore[assignment]
-    return world, huge
+    huge = HugeRun()
+    return World(store=cast(ObjectStore, huge)), huge
 
 
 @pytest.mark.parametrize("number", [1, 17, BATCHES // 2, BATCHES - 1])
 async def test_a_place_in_a_run_of_a_gibibyte_takes_one_read_once_its_index_is_known(number: int) -> None:
     world, huge = huge_world()
     for offset in (number * RECORDS_EACH, number * RECORDS_EACH + 5):
-        cursor = await world.reads.maps.place(huge.extent, offset)
+        cursor = await world.log_reader.indexes.place(huge.extent, offset)
         assert (cursor.base_offset, cursor.position) == (
             number * RECORDS_EACH,
             huge.extent.position + number * BATCH_BYTES,
@@ -220,30 +221,36 @@ async def test_a_time_in_a_run_of_a_gibibyte_is_found_without_reading_it() -> No
     world, huge = huge_world()
     for number in (0, 1, 2_345, BATCHES - 1):
         huge.reads.clear()
-        wanted = timestamp_search.TimeSearch(huge.extent, START_MS + number)
-        await timestamp_search.search(world.reads, [wanted])
+        wanted = TimeSearch(huge.extent, START_MS + number)
+        await search(world.log_reader, [wanted])
         assert wanted.found == (number * RECORDS_EACH, START_MS + number)
-        assert sum(length for _, length in huge.reads) <= 2 * batch_assembly.SCAN_BYTES
+        assert sum(length for _, length in huge.reads) <= 2 * ReadLimits().scan_bytes
     await world.close()
 
 
-async def test_many_readers_of_one_segment_read_its_index_once(world: World) -> None:
-    topic_id = await world.open(partitions=20)
-    with small_runs():
+class YieldingStore(MemoryStore):
+    """A store whose reads let other tasks run first; it counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[int, int]] = []
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
+        self.reads.append((position, length))
+        await asyncio.sleep(0)
+        return await super().get_range(key, position, length)
+
+
+async def test_many_readers_of_one_segment_read_its_index_once() -> None:
+    store = YieldingStore()
+    async with opened(limits=LIMITS, store=store) as world:
+        topic_id = await world.open(partitions=20)
         await world.produce(topic_id, {number: [batch_of(bytes(300)) for _ in range(10)] for number in range(20)})
         ref = await compact(world, topic_id, list(range(20)), place_bytes=PLACE_BYTES)
-        asked: list[tuple[int, int]] = []
-        real_read = world.reads._store.get_range
-
-        async def get_range(key: str, position: int, length: int) -> bytes:
-            asked.append((position, length))
-            await asyncio.sleep(0)
-            return await real_read(key, position, length)
-
-        world.store.get_range = get_range  # type: ignore[method-assign]
+        store.reads.clear()
         answers = partitions_of(await world.fetch(asking(dict.fromkeys(range(20), 7))))
     assert all(7 in values_of(answer) for answer in answers.values())
-    tails = [position for position, length in asked if position + length == ref.size_bytes]
+    tails = [position for position, length in store.reads if position + length == ref.size_bytes]
     assert len(tails) == 1, "one index for all"
 
 
@@ -279,57 +286,59 @@ class Segments:
         ]
 
 
+def indexes_of(segments: Segments, bytes_max: int = INDEXES_BYTES_MAX) -> OffsetIndexes:
+    return OffsetIndexes(segments.read, bytes_max=bytes_max, indexed_bytes_min=SCAN_BYTES)
+
+
 async def test_indexes_are_kept_within_their_bytes_and_the_least_used_go_first() -> None:
-    with small_runs():
-        segments = Segments(5)
-        maps = OffsetIndexes(segments.read)
-        await maps.place(segments.extents[0], 5)
-        bytes_max = 3 * maps.held_bytes
-        maps = OffsetIndexes(segments.read, bytes_max=bytes_max)
-        for extent in segments.extents[:3]:
-            await maps.place(extent, 5)
-        assert maps.held_bytes == bytes_max
-        await maps.place(segments.extents[0], 9)
-        await maps.place(segments.extents[3], 5)
-        segments.reads = 0
-        await maps.place(segments.extents[0], 5)
-        assert segments.reads == 0
-        await maps.place(segments.extents[1], 5)
-        assert segments.reads == 1
-        assert maps.held_bytes == bytes_max
+    segments = Segments(5)
+    maps = indexes_of(segments)
+    await maps.place(segments.extents[0], 5)
+    bytes_max = 3 * maps.held_bytes
+    maps = indexes_of(segments, bytes_max)
+    for extent in segments.extents[:3]:
+        await maps.place(extent, 5)
+    assert maps.held_bytes == bytes_max
+    await maps.place(segments.extents[0], 9)
+    await maps.place(segments.extents[3], 5)
+    segments.reads = 0
+    await maps.place(segments.extents[0], 5)
+    assert segments.reads == 0
+    await maps.place(segments.extents[1], 5)
+    assert segments.reads == 1
+    assert maps.held_bytes == bytes_max
 
 
 async def test_an_index_that_cannot_be_read_is_read_again_next_time() -> None:
-    with small_runs():
-        segments = Segments(1)
-        maps = OffsetIndexes(segments.read)
-        segments.error = Unavailable("no answer")
-        with pytest.raises(Unavailable):
-            await maps.place(segments.extents[0], 5)
-        segments.error = None
-        assert (await maps.place(segments.extents[0], 5)).base_offset <= 5
+    segments = Segments(1)
+    maps = indexes_of(segments)
+    segments.error = Unavailable("no answer")
+    with pytest.raises(Unavailable):
+        await maps.place(segments.extents[0], 5)
+    segments.error = None
+    assert (await maps.place(segments.extents[0], 5)).base_offset <= 5
 
 
 async def test_an_index_of_another_segment_or_run_is_damage() -> None:
-    with small_runs():
-        segments = Segments(2)
-        one, other = segments.extents
-        segments.data[one.segment.segment_id] = segments.data[other.segment.segment_id]
-        with pytest.raises(Corrupt, match="index of segment"):
-            await OffsetIndexes(segments.read).place(one, 5)
-        for position, length in ((other.position + 1, other.length), (other.position, other.length - 1)):
-            extent = Extent(0, 19, other.segment, position, length, 0)
-            with pytest.raises(Corrupt, match="run"):
-                await OffsetIndexes(segments.read).place(extent, 5)
+    segments = Segments(2)
+    one, other = segments.extents
+    segments.data[one.segment.segment_id] = segments.data[other.segment.segment_id]
+    with pytest.raises(Corrupt, match="index of segment"):
+        await indexes_of(segments).place(one, 5)
+    for position, length in ((other.position + 1, other.length), (other.position, other.length - 1)):
+        extent = Extent(0, 19, other.segment, position, length, 0)
+        with pytest.raises(Corrupt, match="run"):
+            await indexes_of(segments).place(extent, 5)
 
 
 async def test_the_start_of_a_run_and_short_runs_need_no_index() -> None:
     segments = Segments(1)
-    maps = OffsetIndexes(segments.read)
-    await maps.place(segments.extents[0], 5)
-    with small_runs():
-        await maps.place(segments.extents[0], 0)
+    (extent,) = segments.extents
+    await OffsetIndexes(segments.read, bytes_max=INDEXES_BYTES_MAX, indexed_bytes_min=extent.length).place(extent, 5)
+    await indexes_of(segments).place(extent, 0)
     assert segments.reads == 0
+    await indexes_of(segments).place(extent, 5)
+    assert segments.reads > 0
 
 
 # Times.
@@ -350,23 +359,22 @@ async def found_at(world: World, timestamp: int) -> tuple[int, int, int]:
 async def test_a_time_is_found_at_the_first_record_that_compaction_left_at_or_after_it(
     times: list[int], fates: list[str]
 ) -> None:
-    world = World()
+    world = World(limits=LIMITS)
     topic_id = await world.open()
-    with small_runs():
-        await world.produce(topic_id, {0: [batch_of(bytes(60), timestamps=[time]) for time in times]})
+    await world.produce(topic_id, {0: [batch_of(bytes(60), timestamps=[time]) for time in times]})
 
-        def change(batch: Batch) -> bytes | None:
-            fate = fates[batch[0]]
-            return batch[2] if fate == "kept" else None if fate == "gone" else empty_batch(batch[0], batch[1], 1000)
+    def change(batch: Batch) -> bytes | None:
+        fate = fates[batch[0]]
+        return batch[2] if fate == "kept" else None if fate == "gone" else empty_batch(batch[0], batch[1], 1000)
 
-        await compact(world, topic_id, [0], change=change, place_bytes=PLACE_BYTES)
-        left = [(offset, time) for offset, time in enumerate(times) if fates[offset] == "kept"]
-        for timestamp in range(32):
-            offset, time = next(((offset, time) for offset, time in left if time >= timestamp), (-1, -1))
-            assert await found_at(world, timestamp) == (0, offset, time)
-        latest = max((time for _, time in left), default=-1)
-        newest = next(((offset, time) for offset, time in left if time == latest), (-1, -1))
-        assert await found_at(world, -3) == (0, *newest)
+    await compact(world, topic_id, [0], change=change, place_bytes=PLACE_BYTES)
+    left = [(offset, time) for offset, time in enumerate(times) if fates[offset] == "kept"]
+    for timestamp in range(32):
+        offset, time = next(((offset, time) for offset, time in left if time >= timestamp), (-1, -1))
+        assert await found_at(world, timestamp) == (0, offset, time)
+    latest = max((time for _, time in left), default=-1)
+    newest = next(((offset, time) for offset, time in left if time == latest), (-1, -1))
+    assert await found_at(world, -3) == (0, *newest)
     await world.close()
 
 
@@ -440,7 +448,7 @@ async def test_extents_are_believed_for_two_minutes() -> None:
     await world.fetch(asking({0: 0}))
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     asked = world.sequencer.asked.count("plan")
-    await asyncio.sleep(BELIEVED_S - 1)
+    await asyncio.sleep(EXTENT_AGE_S_MAX - 1)
     assert values_of(partitions_of(await world.fetch(asking({0: 0})))[0]) == {0: b"a"}
     assert world.sequencer.asked.count("plan") == asked
     await asyncio.sleep(2)
@@ -458,7 +466,7 @@ async def test_a_fetch_that_waits_for_more_does_not_read_by_an_old_plan() -> Non
     await asyncio.sleep(1)
     (old,) = [extent.segment for extent in extents_of(world.sequencer.state, topic_id, 0)]
     await compact(world, topic_id, [0])
-    await asyncio.sleep(BELIEVED_S + 1)
+    await asyncio.sleep(EXTENT_AGE_S_MAX + 1)
     await remove_segment(world, old)
     asked = world.sequencer.asked.count("plan")
     assert values_of(partitions_of(await waiting)[0]) == {0: b"a"}

@@ -1,7 +1,9 @@
 """Fetch answers what Kafka would: waits, budgets, whole batches, fair turns, and errors that clients retry."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,8 @@ from penstock.kafkawire.api.fetch import FetchRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import batches
 from penstock.segment.keys import segment_key
+from penstock_gateway.fetch.limits import ReadLimits
+from penstock_gateway.parts import GatewayLimits
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import (
     START_MS,
@@ -28,10 +32,16 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    made = World()
+    async with opened() as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[World]:
+    made = World(**options)
     yield made
     assert made.tail.watched_partitions == 0, "a fetch left a waiter behind"
-    assert made.reads.budget.used_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
     await made.close()
 
 
@@ -472,19 +482,17 @@ async def test_damaged_bytes_are_an_error_and_never_records(world: World) -> Non
 async def test_while_clients_leave_too_many_answers_a_fetch_waits_for_room(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
-    world.gateway.unsent.change(UNSENT_BYTES_MAX)
+    world.gateway.response_memory.change(UNSENT_BYTES_MAX)
     fetching = asyncio.create_task(world.fetch(asking({0: 0})))
-    await until(lambda: world.reads.budget.used_bytes == 0 and not fetching.done())
-    world.gateway.unsent.change(-1)
+    await until(lambda: world.log_reader.held_bytes == 0 and not fetching.done())
+    world.gateway.response_memory.change(-1)
     assert values_of(partitions_of(await fetching)[0]) == {0: b"a"}
 
 
-async def test_without_room_in_time_a_fetch_gets_no_records_and_no_error(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock_gateway.handlers.data.fetch.ROOM_WAIT_S", 0.01)
-    topic_id = await world.open()
-    await world.produce(topic_id, {0: [batch_of(b"a")]})
-    world.gateway.unsent.change(UNSENT_BYTES_MAX)
-    answer = partitions_of(await world.fetch(asking({0: 0})))[0]
-    assert (answer.error_code, answer.high_watermark, values_of(answer)) == (0, 1, {})
+async def test_without_room_in_time_a_fetch_gets_no_records_and_no_error() -> None:
+    async with opened(limits=GatewayLimits(read=ReadLimits(memory_wait_s=0.01))) as world:
+        topic_id = await world.open()
+        await world.produce(topic_id, {0: [batch_of(b"a")]})
+        world.gateway.response_memory.change(UNSENT_BYTES_MAX)
+        answer = partitions_of(await world.fetch(asking({0: 0})))[0]
+        assert (answer.error_code, answer.high_watermark, values_of(answer)) == (0, 1, {})

@@ -1,6 +1,8 @@
 """ListOffsets finds the ends of partitions, and the first record at or after a time, as Kafka would."""
 
+import contextlib
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,10 @@ from penstock.kafkawire.api.list_offsets import (
     ListOffsetsTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.fetch import timestamp_search
+from penstock.objectstore.memory import MemoryStore
+from penstock_gateway.fetch.limits import ReadLimits
 from penstock_gateway.fetch.timestamp_search import first_at
+from penstock_gateway.parts import GatewayLimits
 from tests.unit.gateway.gateway_compaction import compact
 from tests.unit.gateway.gateway_read_world import World, batch_of
 
@@ -25,9 +29,15 @@ NOT_FOUND = (0, -1, -1)
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    made = World()
+    async with opened() as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[World]:
+    made = World(**options)
     yield made
-    assert made.reads.budget.used_bytes == 0, "a search kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a search kept bytes of the budget"
     await made.close()
 
 
@@ -108,13 +118,13 @@ async def test_an_empty_partition_has_no_record_of_any_time(world: World) -> Non
     assert await find(world, 0) == NOT_FOUND
 
 
-async def test_a_search_reads_on_until_it_finds_the_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timestamp_search, "SCAN_BYTES", 100)
-    topic_id = await world.open()
-    values = [bytes(300)]
-    await world.produce(topic_id, {0: [batch_of(*values, timestamps=[number]) for number in range(40)]})
-    for timestamp in (0, 17, 39):
-        assert await find(world, timestamp) == (0, timestamp, timestamp)
+async def test_a_search_reads_on_until_it_finds_the_batch() -> None:
+    async with opened(limits=GatewayLimits(read=ReadLimits(scan_bytes=100))) as world:
+        topic_id = await world.open()
+        values = [bytes(300)]
+        await world.produce(topic_id, {0: [batch_of(*values, timestamps=[number]) for number in range(40)]})
+        for timestamp in (0, 17, 39):
+            assert await find(world, timestamp) == (0, timestamp, timestamp)
 
 
 async def test_many_partitions_are_searched_in_one_request(world: World) -> None:
@@ -162,23 +172,22 @@ async def test_a_search_does_not_read_what_was_deleted_before(world: World) -> N
     assert read_bytes is not None and read_bytes < 10 * len(large)
 
 
-def test_a_batch_that_cannot_be_taken_apart_is_answered_with_its_first_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    batch = timed(10, 20, 30)
-    assert first_at(batch, 20, 30) == (1, 20)
-    assert first_at(batch[:-1] + b"\xff", 20, 30) == (0, 30)
-    assert first_at(batch, 31, 99) == (0, 99)
-    assert first_at(batch, 10, 30, 1) == (1, 20)
-    assert first_at(batch, 31, 99, 1) is None
-    assert first_at(batch[:-1] + b"\xff", 20, 30, 2) == (2, 30)
-    monkeypatch.setattr(timestamp_search, "RECORDS_MAX", 2)
-    assert first_at(batch, 20, 30) == (0, 30)
+def test_a_batch_that_cannot_be_taken_apart_is_answered_with_its_first_record() -> None:
+    limits, batch = ReadLimits(searched_records_max=3), timed(10, 20, 30)
+    assert first_at(batch, 20, 30, limits) == (1, 20)
+    assert first_at(batch[:-1] + b"\xff", 20, 30, limits) == (0, 30)
+    assert first_at(batch, 31, 99, limits) == (0, 99)
+    assert first_at(batch, 10, 30, limits, 1) == (1, 20)
+    assert first_at(batch, 31, 99, limits, 1) is None
+    assert first_at(batch[:-1] + b"\xff", 20, 30, limits, 2) == (2, 30)
+    assert first_at(batch, 20, 30, ReadLimits(searched_records_max=2)) == (0, 30)
 
 
-def test_a_batch_made_to_burst_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timestamp_search, "DECOMPRESSED_BYTES_MAX", 1_000)
+def test_a_batch_made_to_burst_is_not_unpacked() -> None:
+    limits = ReadLimits(searched_bytes_max=1_000)
     small, large = (batch_of(bytes(size), b"", timestamps=[10, 20], codec=1) for size in (500, 1_500))
-    assert first_at(small, 15, 20) == (1, 20)
-    assert first_at(large, 15, 20) == (0, 20)
+    assert first_at(small, 15, 20, limits) == (1, 20)
+    assert first_at(large, 15, 20, limits) == (0, 20)
 
 
 @pytest.mark.parametrize(
@@ -235,15 +244,19 @@ async def test_an_object_that_is_not_there_is_an_error_to_retry(world: World) ->
     assert (answer.error_code, answer.offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
-async def test_a_store_that_is_away_is_an_error_to_retry(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(key: str, position: int, length: int) -> bytes:
+class AwayStore(MemoryStore):
+    """A store that takes objects and gives none back."""
+
+    async def get_range(self, key: str, position: int, length: int) -> bytes:
         raise Unavailable("the store is away")
 
-    topic_id = await world.open()
-    await world.produce(topic_id, {0: [timed(10)]})
-    monkeypatch.setattr(world.store, "get_range", fail)
-    (answer,) = await ask(world, (0, 5))
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+async def test_a_store_that_is_away_is_an_error_to_retry() -> None:
+    async with opened(store=AwayStore()) as world:
+        topic_id = await world.open()
+        await world.produce(topic_id, {0: [timed(10)]})
+        (answer,) = await ask(world, (0, 5))
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("version", range(1, 12))

@@ -1,9 +1,10 @@
 """Who reads what is committed gets just that, whatever of it is in the tail; markers are where everybody meets them."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +15,8 @@ from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffset
 from penstock.kafkawire.control import CONTROL_BATCH_BYTES, control_batch
 from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.records import batches, place_batch
-from penstock_gateway.tail import tail_index
+from penstock_gateway.parts import GatewayLimits
+from penstock_gateway.tail.tail_index import TailLimits
 from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
 from penstock_sequencer.core.state.limits import AnswerLimits, Limits
 from tests.testkit.waiting import until
@@ -37,10 +39,16 @@ KNOWN = pytest.mark.parametrize("is_known", [True, False], ids=["from the tail",
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    made = World()
+    async with opened() as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[World]:
+    made = World(**options)
     yield made
     assert made.tail.watched_partitions == 0, "a fetch left a waiter behind"
-    assert made.reads.budget.used_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
     await made.close()
 
 
@@ -150,20 +158,18 @@ async def test_at_the_end_of_the_log_nobody_is_asked_for_what_is_committed(world
     assert world.sequencer.asked.count("plan") == asked
 
 
-async def test_too_many_aborted_transactions_are_asked_for_each_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_too_many_aborted_transactions_are_asked_for_each_time() -> None:
     """As when there is no room for them in a plan, the tail does not hold what it would have to hold them for."""
-    monkeypatch.setattr(tail_index, "ABORTED_LEARNT_MAX", 2)
-    topic_id = await open_world(world)
-    writer = await new_writer(world)
-    for _ in range(3):
-        await write(world, topic_id, writer, b"a")
-        await end(world, writer, committed=False)
-    answer = partitions_of(await world.fetch(asking({0: 0}, isolation_level=COMMITTED)))[0]
-    assert taken(answer, 0) == ({}, 6)
-    assert world.tail.lookup((topic_id, 0), 0, 1) is None
-    assert world.tail.lookup((topic_id, 0), 6, 1) is not None
+    async with opened(limits=GatewayLimits(tail=TailLimits(aborted_max=2))) as world:
+        topic_id = await open_world(world)
+        writer = await new_writer(world)
+        for _ in range(3):
+            await write(world, topic_id, writer, b"a")
+            await end(world, writer, committed=False)
+        answer = partitions_of(await world.fetch(asking({0: 0}, isolation_level=COMMITTED)))[0]
+        assert taken(answer, 0) == ({}, 6)
+        assert world.tail.lookup((topic_id, 0), 0, 1) is None
+        assert world.tail.lookup((topic_id, 0), 6, 1) is not None
 
 
 async def test_only_transactions_with_records_in_the_answer_are_told(world: World) -> None:

@@ -2,26 +2,26 @@
 
 from hypothesis import given, strategies as st
 
-from penstock_gateway.fetch.partition_reader import fair_shares
+from penstock_gateway.fetch.partition_read import divide_bytes
 
 
 @given(st.lists(st.integers(0, 100)), st.integers(0, 1000), st.integers(0, 50))
-def test_nobody_gets_more_than_wished_and_all_together_no_more_than_there_is(
-    wishes: list[int], total: int, least: int
+def test_nobody_gets_more_than_wanted_and_all_together_no_more_than_there_is(
+    wanted: list[int], total: int, least: int
 ) -> None:
-    shares = fair_shares(wishes, total, least)
-    assert all(share <= wish for share, wish in zip(shares, wishes, strict=True))
+    shares = divide_bytes(wanted, total, least)
+    assert all(share <= size_bytes for share, size_bytes in zip(shares, wanted, strict=True))
     assert sum(shares) <= total
-    assert sum(shares) == min(total, sum(wishes)), "bytes were left although somebody wished for them"
+    assert sum(shares) == min(total, sum(wanted)), "bytes were left although a partition wanted them"
 
 
 def test_small_wishes_are_met_and_large_ones_share_what_is_left_alike() -> None:
-    assert fair_shares([100, 5, 100], 65, 1) == [30, 5, 30]
+    assert divide_bytes([100, 5, 100], 65, 1) == [30, 5, 30]
 
 
 def test_a_share_is_not_cut_below_what_a_batch_takes() -> None:
-    assert fair_shares([100, 100, 100], 60, 40) == [40, 20, 0]
+    assert divide_bytes([100, 100, 100], 60, 40) == [40, 20, 0]
 
 
 def test_who_comes_first_gets_a_useful_share_however_little_the_others_wish_for() -> None:
-    assert fair_shares([100, 30, 30, 30], 60, 40) == [40, 20, 0, 0]
+    assert divide_bytes([100, 30, 30, 30], 60, 40) == [40, 20, 0, 0]

@@ -1,6 +1,7 @@
 """FlushRouter: one connection sticks to one flusher in order, windows hold, and no outcome is guessed."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,10 +9,10 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import encode
-from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import FlushBatch, FlushReply, Presence
 from penstock.contracts.rejections import Rejection
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
+from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub, Nothing
 from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
 
 TIMEOUT_S = 30.0
@@ -19,8 +20,14 @@ TIMEOUT_S = 30.0
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    world = new_world()
-    running = asyncio.create_task(world.flushes.run())
+    async with opened() as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(hub: MemoryHub | None = None) -> AsyncIterator[World]:
+    world = new_world(hub=hub)
+    running = asyncio.create_task(world.flush_router.run())
     await turns()
     yield world
     running.cancel()
@@ -39,7 +46,7 @@ def rejections_of(flushed: Flushed) -> list[int]:
 
 
 def open_route(world: World) -> ProducerRoute:
-    return world.flushes.open_route(lambda: None)
+    return world.flush_router.open_route(lambda: None)
 
 
 async def test_produces_of_one_turn_travel_in_one_message_in_order(world: World) -> None:
@@ -72,7 +79,7 @@ async def test_connections_spread_over_the_flushers(world: World) -> None:
 async def test_a_request_larger_than_a_message_goes_in_consecutive_parts_and_is_answered_as_one() -> None:
     world = new_world(message_bytes_max=4_096)
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(world.flushes.run())
+        running = tasks.create_task(world.flush_router.run())
         await turns()
         flusher = await world.add_flusher("f1")
         route = open_route(world)
@@ -103,11 +110,11 @@ async def test_a_flusher_that_was_not_there_is_tried_again_when_there_is_no_othe
     future = submit(open_route(world))
     await turns()
     await flusher.open()
-    world.flushes.sweep()
+    world.flush_router.sweep()
     await turns()
     assert not future.done(), "it is left alone for a while"
     world.clock.now_s += 1
-    world.flushes.sweep()
+    world.flush_router.sweep()
     assert rejections_of(await future) == [0]
 
 
@@ -117,8 +124,8 @@ async def test_an_answer_that_does_not_come_is_an_unknown_outcome_and_nothing_is
     flusher.answers_at_once = other.answers_at_once = False
     future = submit(open_route(world))
     await turns()
-    world.gateway.bus.cut()
-    world.gateway.bus.mend()
+    world.bus.cut()
+    world.bus.mend()
     assert rejections_of(await future) == [Rejection.OUTCOME_UNKNOWN]
     assert len(flusher.produces) + len(other.produces) == 1
 
@@ -139,43 +146,46 @@ async def test_a_flusher_that_vanishes_leaves_unknown_outcomes_that_nothing_over
     assert rejections_of(await submit(open_route(world))) == [0]
 
 
+class RestartHub(MemoryHub):
+    """The first request comes before the flusher has subscribed again; later ones reach it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_first = True
+
+    def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
+        if reply and self._is_first:
+            self._is_first = False
+            sender.take_answer(reply, Nothing.NOBODY_LISTENS)
+        else:
+            super().send(sender, subject, data, reply)
+
+
 @pytest.fixture
-def first_finds_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next message comes before the flusher has subscribed again; later ones reach it."""
-    request = world.gateway.bus.request
-    found: list[str] = []
-
-    async def request_after_a_restart(subject: str, data: bytes, timeout_s: float) -> bytes:
-        found.append(subject)
-        if len(found) == 1:
-            await asyncio.sleep(0)
-            raise Undelivered("nobody listens")
-        return await request(subject, data, timeout_s)
-
-    monkeypatch.setattr(world.gateway.bus, "request", request_after_a_restart)
+async def restarted() -> AsyncIterator[World]:
+    async with opened(RestartHub()) as made:
+        yield made
 
 
 async def retried(world: World, *futures: "asyncio.Future[Flushed]") -> list[Flushed]:
     await turns(30)
     world.clock.now_s += 1
-    world.flushes.sweep()
+    world.flush_router.sweep()
     return await asyncio.gather(*futures)
 
 
-async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(
-    world: World, first_finds_nobody: None
-) -> None:
-    flusher = await world.add_flusher("f1", budget_bytes=1_000)
-    route = open_route(world)
-    answers = await retried(world, *[submit(route, 5_000) for _ in range(3)])
+async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(restarted: World) -> None:
+    flusher = await restarted.add_flusher("f1", budget_bytes=1_000)
+    route = open_route(restarted)
+    answers = await retried(restarted, *[submit(route, 5_000) for _ in range(3)])
     assert [rejections_of(answer) for answer in answers] == [[0]] * 3
     assert flusher.numbers == [1, 2, 3]
 
 
-async def test_a_request_that_was_overtaken_on_its_way_ends_the_route(world: World, first_finds_nobody: None) -> None:
-    flusher = await world.add_flusher("f1")
-    route = open_route(world)
-    overtaken, *_ = await retried(world, *[submit(route, 5_000_000) for _ in range(3)])
+async def test_a_request_that_was_overtaken_on_its_way_ends_the_route(restarted: World) -> None:
+    flusher = await restarted.add_flusher("f1")
+    route = open_route(restarted)
+    overtaken, *_ = await retried(restarted, *[submit(route, 5_000_000) for _ in range(3)])
     assert is_undecided(overtaken.results)
     assert flusher.numbers == [2, 3]
     assert is_undecided((await submit(route)).results)
@@ -191,7 +201,7 @@ async def test_a_flusher_that_was_silent_and_is_back_is_known_anew(world: World)
     futures = [submit(route, 5_000), submit(open_route(world)), submit(route, 5_000)]
     await turns()
     world.clock.now_s += 1_000
-    world.flushes.sweep()
+    world.flush_router.sweep()
     await turns()
     assert futures[2].done(), "its deadline has passed"
     world.directory.drop("f1")
@@ -229,7 +239,7 @@ async def test_a_request_that_found_no_flusher_in_time_was_surely_not_stored(wor
     route = open_route(world)
     short, long = submit(route, timeout_s=5), submit(route, timeout_s=50)
     world.clock.now_s += 6
-    world.flushes.sweep()
+    world.flush_router.sweep()
     assert rejections_of(await short) == [Rejection.OVERLOADED]
     assert is_undecided((await long).results), "it must not overtake the one before"
 
@@ -262,7 +272,7 @@ async def test_a_full_window_holds_requests_back_and_says_so(world: World) -> No
     flusher = await world.add_flusher("f1", budget_bytes=10_000)
     flusher.answers_at_once = False
     changes = []
-    route = world.flushes.open_route(lambda: changes.append(route.is_full))
+    route = world.flush_router.open_route(lambda: changes.append(route.is_full))
     futures = [submit(route, 2_000) for _ in range(5)]
     await turns()
     assert flusher.numbers == [1, 2, 3]
@@ -273,7 +283,7 @@ async def test_a_full_window_holds_requests_back_and_says_so(world: World) -> No
     assert changes == [True, False]
     await flusher.answer_all()
     await asyncio.gather(*futures)
-    assert world.flushes.unanswered_bytes == 0
+    assert world.flush_router.unanswered_bytes == 0
 
 
 async def test_a_request_larger_than_the_window_goes_when_nothing_else_is_unanswered(world: World) -> None:
@@ -310,7 +320,7 @@ async def test_a_request_that_waits_for_the_window_too_long_was_surely_not_store
     first, late = submit(route, 5_000), submit(route, 5_000, timeout_s=2)
     await turns()
     world.clock.now_s += 3
-    world.flushes.sweep()
+    world.flush_router.sweep()
     assert rejections_of(await late) == [Rejection.OVERLOADED]
     await flusher.answer_all()
     assert rejections_of(await first) == [0]
@@ -342,12 +352,12 @@ async def test_answers_tell_the_sequencer_client_how_far_the_journal_is(world: W
 async def test_nothing_is_sent_while_the_bus_is_away_and_the_order_stays(world: World) -> None:
     flusher = await world.add_flusher("f1")
     route = open_route(world)
-    world.gateway.bus.cut()
+    world.bus.cut()
     futures = [submit(route) for _ in range(3)]
     await turns()
     assert route.is_full
-    world.gateway.bus.mend()
-    world.flushes.sweep()
+    world.bus.mend()
+    world.flush_router.sweep()
     futures.append(submit(route))
     await asyncio.gather(*futures)
     assert flusher.numbers == [1, 2, 3, 4]
@@ -360,7 +370,7 @@ async def test_a_closed_route_answers_nobody_and_leaves_nothing_behind(world: Wo
     flusher = await world.add_flusher("f1")
     await turns()
     assert flusher.produces == [] and not future.done()
-    assert not world.flushes.stalled
+    assert not world.flush_router.stalled
 
 
 steps = st.lists(
@@ -383,7 +393,7 @@ def test_whatever_happens_to_flushers_nothing_sent_twice_arrives_twice_or_out_of
 
 async def play(script: list[tuple[str, int]]) -> None:
     world = new_world()
-    running = asyncio.create_task(world.flushes.run())
+    running = asyncio.create_task(world.flush_router.run())
     await turns()
     arrived: list[int] = []
     flushers = [await recording_flusher(world, f"f{number}", arrived) for number in range(3)]
@@ -397,7 +407,7 @@ async def play(script: list[tuple[str, int]]) -> None:
             numbers[routes[which]].append(len(futures))
         elif action == "wait":
             world.clock.now_s += 0.6
-            world.flushes.sweep()
+            world.flush_router.sweep()
         else:
             await disturb(world, flusher, action)
         await turns(8)
@@ -406,7 +416,7 @@ async def play(script: list[tuple[str, int]]) -> None:
         flusher.answers_at_once = True
     for _ in range(6):
         world.clock.now_s += 0.6
-        world.flushes.sweep()
+        world.flush_router.sweep()
         for flusher in flushers:
             await flusher.answer_all()
         await turns(30)
@@ -448,10 +458,10 @@ async def test_routes_with_one_key_take_the_same_flusher_through_any_gateway(wor
     another = new_world()
     theirs = [await another.add_flusher(f"f{number}") for number in range(5)]
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(another.flushes.run())
+        running = tasks.create_task(another.flush_router.run())
         await turns()
         for each in (world, another, world, another):
-            await submit(each.flushes.open_route(lambda: None, "producer-7\0 10.0.0.7"))
+            await submit(each.flush_router.open_route(lambda: None, "producer-7\0 10.0.0.7"))
         running.cancel()
     assert [len(one.produces) for one in flushers] == [len(one.produces) for one in theirs]
     assert sorted(len(one.produces) for one in flushers) == [0, 0, 0, 0, 2]

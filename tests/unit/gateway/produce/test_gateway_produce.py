@@ -21,7 +21,7 @@ VERSION = 9
 async def world() -> AsyncIterator[World]:
     world = new_world()
     world.sequencer.add_topic("t", 2)
-    running = asyncio.create_task(world.flushes.run())
+    running = asyncio.create_task(world.flush_router.run())
     await turns()
     yield world
     running.cancel()

@@ -21,7 +21,7 @@ NOBODYS_ID = b"nobody's topic id"[:16]
 async def world() -> AsyncIterator[World]:
     made = new_world()
     made.sequencer.add_topic("t", 2)
-    running = asyncio.create_task(made.flushes.run())
+    running = asyncio.create_task(made.flush_router.run())
     await turns()
     yield made
     running.cancel()

@@ -1,6 +1,7 @@
 """Produce to a compacted topic: records without a key are refused one by one, in Kafka's words; others pass."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,9 +10,18 @@ import pytest
 
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock.kafkawire.records import Record, build_batch
+from penstock.kafkawire.primitives import Buffer
+from penstock.kafkawire.records import BatchHeader, Record, build_batch
 from penstock_gateway.kafka.error_mapping import CloseConnection
-from penstock_gateway.produce import record_validation
+from penstock_gateway.parts import GatewayLimits
+from penstock_gateway.produce.limits import ProduceLimits, RecordLimits
+from penstock_gateway.produce.produce_service import ProduceService
+from penstock_gateway.produce.record_validation import (
+    RecordRules,
+    RecordValidationError,
+    RecordValidator,
+    check_records,
+)
 from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, turns
 from tests.unit.gateway.gateway_wire import ask
 
@@ -23,10 +33,16 @@ every_codec = pytest.mark.parametrize("codec", range(5), ids=["none", "gzip", "s
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    world = new_world()
+    async with opened(RecordLimits()) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def opened(records: RecordLimits, **options: Any) -> AsyncIterator[World]:
+    world = new_world(limits=GatewayLimits(produce=ProduceLimits(records=records)), **options)
     world.sequencer.add_topic("compacted", 2, **{"cleanup.policy": "delete,compact"})
     world.sequencer.add_topic("plain", 1)
-    running = asyncio.create_task(world.flushes.run())
+    running = asyncio.create_task(world.flush_router.run())
     await turns()
     yield world
     running.cancel()
@@ -111,25 +127,23 @@ async def test_records_that_cannot_be_read_are_refused(world: World, flusher: Fa
     assert answer.error_message.startswith("The records cannot be read")
 
 
-async def test_a_batch_that_grows_beyond_any_bound_is_refused(
-    world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(record_validation, "DECOMPRESSED_BYTES_MAX", 100_000)
-    bomb = build_batch([Record(0, 5, b"a", bytes(200_000))], codec=4)
-    assert len(bomb) < 1_000
-    (answer,) = await produce(world, bomb)
-    assert answer.error_code == ErrorCode.INVALID_RECORD
+async def test_a_batch_that_grows_beyond_any_bound_is_refused() -> None:
+    async with opened(RecordLimits(decompressed_bytes_max=100_000)) as world:
+        await world.add_flusher("f1")
+        bomb = build_batch([Record(0, 5, b"a", bytes(200_000))], codec=4)
+        assert len(bomb) < 1_000
+        (answer,) = await produce(world, bomb)
+        assert answer.error_code == ErrorCode.INVALID_RECORD
 
 
-async def test_a_batch_of_more_records_than_anybody_looks_through_is_refused(
-    world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(record_validation, "RECORDS_MAX", 2)
-    (answer,) = await produce(world, batch(b"a", b"b", b"c"))
-    assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert answer.error_message == "The batch has 3 records; 2 are allowed"
-    (answer,) = await produce(world, batch(b"a", b"b"))
-    assert answer.error_code == 0
+async def test_a_batch_of_more_records_than_anybody_looks_through_is_refused() -> None:
+    async with opened(RecordLimits(records_max=2)) as world:
+        await world.add_flusher("f1")
+        (answer,) = await produce(world, batch(b"a", b"b", b"c"))
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert answer.error_message == "The batch has 3 records; 2 are allowed"
+        (answer,) = await produce(world, batch(b"a", b"b"))
+        assert answer.error_code == 0
 
 
 async def test_no_more_than_a_thousand_records_are_named(world: World, flusher: FakeFlusher) -> None:
@@ -149,17 +163,27 @@ async def test_what_is_refused_is_counted(world: World, flusher: FakeFlusher) ->
 
 
 async def test_a_large_batch_is_looked_at_beside_the_loop_and_holds_its_connection_back(
-    world: World, flusher: FakeFlusher, monkeypatch: pytest.MonkeyPatch
+    world: World, flusher: FakeFlusher
 ) -> None:
     may_go_on = threading.Event()
-    real = record_validation.keyless_records
 
-    def slowly(plain: Any, header: Any) -> list[int]:
+    def check_slowly(
+        place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
+    ) -> RecordValidationError | None:
         if header.record_count == 1_000:
             may_go_on.wait(30)
-        return real(plain, header)
+        return check_records(place, batch, header, rules, limits)
 
-    monkeypatch.setattr(record_validation, "keyless_records", slowly)
+    gateway = world.gateway
+    service = ProduceService(
+        flush_router=world.flush_router,
+        topics=gateway.topics,
+        sequencer=gateway.sequencer,
+        clock=gateway.clock,
+        metrics=gateway.metrics,
+        validator=RecordValidator(check=check_slowly),
+    )
+    world.replace(produce_service=service)
     client = new_client()
     await produce(world, batch(b"a"))
     large = asyncio.create_task(produce(world, batch(*[b"k"] * 1_000), client=client))

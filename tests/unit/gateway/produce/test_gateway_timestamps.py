@@ -37,7 +37,7 @@ async def world() -> AsyncIterator[World]:
     made.sequencer.add_topic("created", 1, **{"message.timestamp.type": "CreateTime"})
     made.sequencer.add_topic("limited", 1, **{BEFORE: "1000", AFTER: "10"})
     made.sequencer.add_topic("keyed", 1, **{AFTER: "10", "cleanup.policy": "compact"})
-    running = asyncio.create_task(made.flushes.run())
+    running = asyncio.create_task(made.flush_router.run())
     await turns()
     yield made
     running.cancel()

@@ -6,23 +6,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.contracts.messages import SegmentRead
-from penstock_gateway.segments.cache_client import ALONE_PATIENCE_FACTOR
 from penstock_gateway.segments.cache_ring import CacheRing, part_of
-from penstock_gateway.segments.hedging import (
-    HEDGES_MAX,
-    HEDGES_PER_BYTE,
-    LOSSES_MAX,
-    PATIENCE_FACTOR,
-    PATIENCE_S_MAX,
-    PATIENCE_S_MIN,
-    SAMPLES_MIN,
-    SLOW_AVOIDED_S,
-    SLOW_AVOIDED_S_MAX,
-    HedgingPolicy,
-)
+from penstock_gateway.segments.hedging import HedgingPolicy
+from penstock_gateway.segments.limits import HedgingLimits, SegmentLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.gateway.gateway_read_world import ZONE, LoopClock
 from tests.unit.gateway.gateway_zone import Cacher, Zone, check, segment
+
+LIMITS = HedgingLimits()
 
 
 def in_a_zone(test: Callable[[Zone], Awaitable[None]]) -> Callable[[], None]:
@@ -64,7 +55,7 @@ async def test_an_owner_that_answers_while_the_other_is_asked_counts(zone: Zone)
     owner.gate.clear()
     other.gate.clear()
     reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
-    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    await asyncio.sleep(1.5 * LIMITS.timeout_s_max)
     assert other.requests
     owner.gate.set()
     await reading
@@ -75,22 +66,22 @@ async def test_an_owner_that_answers_while_the_other_is_asked_counts(zone: Zone)
 async def test_an_owner_that_is_often_slow_is_left_alone_for_a_while(zone: Zone) -> None:
     owner, _ = await two_cachers(zone)
     owner.is_silent = True
-    for _ in range(LOSSES_MAX):
+    for _ in range(LIMITS.losses_max):
         await check(zone, SegmentRead(segment(1), 0, 10))
-    assert len(owner.requests) == LOSSES_MAX
+    assert len(owner.requests) == LIMITS.losses_max
     await check(zone, SegmentRead(segment(1), 0, 10))
-    assert len(owner.requests) == LOSSES_MAX
+    assert len(owner.requests) == LIMITS.losses_max
     owner.is_silent = False
-    zone.clock.seconds += SLOW_AVOIDED_S
+    zone.clock.seconds += LIMITS.slow_avoided_s
     await check(zone, SegmentRead(segment(1), 0, 10))
-    assert len(owner.requests) == LOSSES_MAX + 1
+    assert len(owner.requests) == LIMITS.losses_max + 1
 
 
 @in_a_zone
 async def test_the_only_cacher_is_never_left_alone_for_being_slow(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     cacher.is_silent = True
-    for number in range(1, min(LOSSES_MAX + 1, round(HEDGES_MAX)) + 1):
+    for number in range(1, min(LIMITS.losses_max + 1, round(LIMITS.hedges_max)) + 1):
         await check(zone, SegmentRead(await zone.put(segment(number)), 0, 10))
         assert len(cacher.requests) == len(zone.store.gets) == number
 
@@ -113,9 +104,9 @@ async def test_a_busy_cacher_is_relieved_where_another_can_take_over(zone: Zone)
 
 async def leave_one_unanswered(zone: Zone, owner: Cacher) -> None:
     """One read of segment 1 that its owner answers, and one that it does not, with no hedge that others answer."""
+    zone.reads = zone.make(SegmentLimits(hedging=HedgingLimits(hedges_max=0.0)))
     ref = await zone.put(segment(1))
     await check(zone, SegmentRead(ref, 0, 10))
-    zone.reads.cachers._pace.take_hedges(round(HEDGES_MAX))
     owner.is_silent = True
     await check(zone, SegmentRead(ref, 0, 10))
     owner.is_silent = False
@@ -168,9 +159,9 @@ async def test_what_the_store_does_not_have_either_is_waited_for(zone: Zone) -> 
     cacher = await zone.add_cacher("c1")
     cacher.gate.clear()
     reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
-    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    await asyncio.sleep(1.5 * LIMITS.timeout_s_max)
     assert not zone.store.gets, "the store was asked as soon as another cacher would have been"
-    await asyncio.sleep((ALONE_PATIENCE_FACTOR - 1) * PATIENCE_S_MAX)
+    await asyncio.sleep((SegmentLimits().alone_timeout_factor - 1) * LIMITS.timeout_s_max)
     assert zone.store.gets
     cacher.gate.set()
     await reading
@@ -183,7 +174,7 @@ async def test_a_reader_that_goes_away_leaves_nothing_running(zone: Zone) -> Non
     other.gate.clear()
     before = len(asyncio.all_tasks())
     reading = asyncio.create_task(zone.reads.read([SegmentRead(segment(1), 0, 10)]))
-    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    await asyncio.sleep(1.5 * LIMITS.timeout_s_max)
     assert other.requests
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -191,52 +182,55 @@ async def test_a_reader_that_goes_away_leaves_nothing_running(zone: Zone) -> Non
     assert len(asyncio.all_tasks()) == before
 
 
-def test_patience_follows_what_answers_usually_take() -> None:
-    pace = HedgingPolicy()
-    assert pace.patience_s == PATIENCE_S_MAX
-    for _ in range(SAMPLES_MIN):
-        pace.record_answer("c1", 0.0, taken_s=0.05, size_bytes=1)
-    assert pace.patience_s == pytest.approx(PATIENCE_FACTOR * 0.05)
+def test_the_timeout_follows_what_answers_usually_take() -> None:
+    policy = HedgingPolicy(LIMITS)
+    assert policy.hedge_after_s == LIMITS.timeout_s_max
+    for _ in range(LIMITS.samples_min):
+        policy.record_answer("c1", 0.0, taken_s=0.05, size_bytes=1)
+    assert policy.hedge_after_s == pytest.approx(LIMITS.timeout_factor * 0.05)
     for _ in range(1_000):
-        pace.record_answer("c1", 0.0, taken_s=0.0001, size_bytes=1)
-    assert pace.patience_s == PATIENCE_S_MIN
+        policy.record_answer("c1", 0.0, taken_s=0.0001, size_bytes=1)
+    assert policy.hedge_after_s == LIMITS.timeout_s_min
     for _ in range(1_000):
-        pace.record_answer("c1", 0.0, taken_s=10.0, size_bytes=1)
-    assert pace.patience_s == PATIENCE_S_MAX
+        policy.record_answer("c1", 0.0, taken_s=10.0, size_bytes=1)
+    assert policy.hedge_after_s == LIMITS.timeout_s_max
 
 
 def test_hedges_cost_a_few_gets_per_gibibyte_whatever_is_slow() -> None:
-    pace = HedgingPolicy()
-    assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_MAX
+    policy = HedgingPolicy(LIMITS)
+    assert sum(policy.take_hedges(1) for _ in range(100)) == LIMITS.hedges_max
     for _ in range(1_024):
-        pace.record_answer("c1", 0.0, taken_s=0.01, size_bytes=2**20)
-    assert sum(pace.take_hedges(1) for _ in range(100)) == HEDGES_PER_BYTE * 2**30
-    pace.record_answer("c1", 0.0, taken_s=0.01, size_bytes=2**30)
-    assert not pace.take_hedges(3)
-    assert pace.take_hedges(2)
+        policy.record_answer("c1", 0.0, taken_s=0.01, size_bytes=2**20)
+    assert sum(policy.take_hedges(1) for _ in range(100)) == LIMITS.hedges_per_byte * 2**30
+    policy.record_answer("c1", 0.0, taken_s=0.01, size_bytes=2**30)
+    assert not policy.take_hedges(3)
+    assert policy.take_hedges(2)
 
 
 @in_a_zone
 async def test_no_hedge_is_made_that_would_cost_many_gets(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
-    refs = [await zone.put(segment(number)) for number in range(round(HEDGES_MAX) + 1)]
+    refs = [await zone.put(segment(number)) for number in range(round(LIMITS.hedges_max) + 1)]
     cacher.gate.clear()
     reading = asyncio.create_task(check(zone, *(SegmentRead(ref, 0, 10) for ref in refs)))
-    await asyncio.sleep(1.5 * PATIENCE_S_MAX)
+    await asyncio.sleep(1.5 * LIMITS.timeout_s_max)
     assert zone.store.gets == []
     cacher.gate.set()
     await reading
 
 
 def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> None:
-    pace = HedgingPolicy()
-    left_alone_s = [pace.record_lost("c1") for _ in range(10)]
-    assert left_alone_s[: LOSSES_MAX - 1] == [0.0] * (LOSSES_MAX - 1)
-    assert left_alone_s[LOSSES_MAX - 1 : LOSSES_MAX + 1] == [SLOW_AVOIDED_S, 2 * SLOW_AVOIDED_S]
-    assert max(left_alone_s) == left_alone_s[-1] == SLOW_AVOIDED_S_MAX
-    assert pace.record_lost("c2") == 0.0
-    pace.record_won("c1")
-    assert pace.record_lost("c1") == 0.0
+    policy = HedgingPolicy(LIMITS)
+    left_alone_s = [policy.record_lost("c1") for _ in range(10)]
+    assert left_alone_s[: LIMITS.losses_max - 1] == [0.0] * (LIMITS.losses_max - 1)
+    assert left_alone_s[LIMITS.losses_max - 1 : LIMITS.losses_max + 1] == [
+        LIMITS.slow_avoided_s,
+        2 * LIMITS.slow_avoided_s,
+    ]
+    assert max(left_alone_s) == left_alone_s[-1] == LIMITS.slow_avoided_s_max
+    assert policy.record_lost("c2") == 0.0
+    policy.record_won("c1")
+    assert policy.record_lost("c1") == 0.0
 
 
 def owners_among(names: list[str]) -> dict[int, str]:

@@ -12,15 +12,16 @@ from penstock.contracts.codec import encode_with_payload
 from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.messages import CacheReply, SegmentRead
 from penstock.objectstore.errors import NotFound
-from penstock_gateway.segments import (
-    cache_client,
-    full_objects,
-    segment_reader,
-)
+from penstock_gateway.fetch.limits import ReadLimits
 from penstock_gateway.segments.cache_ring import CacheRing, part_of
+from penstock_gateway.segments.full_objects import FullObjectReads
+from penstock_gateway.segments.limits import SegmentLimits
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import ZONE
 from tests.unit.gateway.gateway_zone import REPLY_BYTES_MAX, SIZE, Zone, check, expected, segment
+
+LIMITS = SegmentLimits()
+CATCH_UP_BYTES_MAX = ReadLimits().fetched_bytes_max // ReadLimits().catch_up_fraction
 
 
 @pytest.fixture
@@ -53,11 +54,11 @@ async def test_reads_of_old_data_from_the_store_never_hold_up_those_of_new_data(
     zone.store.get_range = gated  # type: ignore[method-assign]
     old = [await zone.put(segment(number, level=1)) for number in range(40)]
     replaying = [asyncio.create_task(zone.reads.read([SegmentRead(ref, 0, 10)])) for ref in old]
-    while len(running) < segment_reader.HISTORY_STORE_READS_MAX:
+    while len(running) < LIMITS.cold_store_reads_max:
         await asyncio.sleep(0)
     new = await zone.put(segment(99))
     await check(zone, SegmentRead(new, 0, 10))
-    assert len(running) == segment_reader.HISTORY_STORE_READS_MAX + 1
+    assert len(running) == LIMITS.cold_store_reads_max + 1
     gate.set()
     await asyncio.gather(*replaying)
 
@@ -77,15 +78,14 @@ async def test_without_cachers_a_new_segment_is_one_get_however_many_read_of_it(
     assert sorted(get[1:] for get in zone.store.gets) == [(0, SIZE)] * 2
 
 
-async def test_what_is_kept_of_segments_read_whole_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(full_objects, "KEPT_BYTES_MAX", 100)
+async def test_what_is_kept_of_segments_read_whole_is_bounded() -> None:
     loads: list[SegmentRef] = []
 
     async def load(ref: SegmentRef) -> bytes:
         loads.append(ref)
         return bytes(ref.size_bytes)
 
-    whole = full_objects.FullObjectReads(load)
+    whole = FullObjectReads(load, kept_bytes_max=100)
     for ref in (segment(1, size_bytes=40), segment(2, size_bytes=40), segment(3, size_bytes=40)):
         assert len(await whole.get(ref)) == 40
     assert whole.kept_bytes == 80
@@ -112,7 +112,7 @@ async def test_who_asks_for_the_same_at_the_same_time_asks_together(zone: Zone) 
     wanted = [SegmentRead(segment(number), 10, 100) for number in (1, 2, 3)]
     readings = [asyncio.create_task(check(zone, *wanted[first:], *wanted[:first])) for first in range(3)]
     other = asyncio.create_task(check(zone, *wanted[:2]))
-    await until(lambda: len(zone.reads.cachers._searches) == 2)  # the last has asked
+    await until(lambda: len(zone.hub.published) == 2)  # the last has asked
     readings[0].cancel()
     cacher.gate.set()
     await asyncio.gather(*readings[1:], other)
@@ -168,7 +168,7 @@ async def test_what_no_cacher_has_comes_from_the_store(zone: Zone) -> None:
         (await zone.add_cacher(name)).lacks = lambda read: True
     ref = await zone.put(segment(1))
     await check(zone, SegmentRead(ref, 0, 10))
-    assert sum(len(cacher.requests) for cacher in zone.cachers.values()) == cache_client.OWNERS_ASKED_MAX
+    assert sum(len(cacher.requests) for cacher in zone.cachers.values()) == LIMITS.owners_asked_max
     assert len(zone.store.gets) == 1
 
 
@@ -178,13 +178,13 @@ async def test_a_cacher_that_is_gone_is_replaced_and_left_alone_for_a_while(zone
     await check(zone, SegmentRead(ref, 0, 10))
     await check(zone, SegmentRead(ref, 0, 10))
     assert zone.sample("cacher_failures", {"cause": "gone"}) == 1
-    zone.clock.seconds += cache_client.GONE_AVOIDED_S
+    zone.clock.seconds += LIMITS.gone_avoided_s
     await check(zone, SegmentRead(ref, 0, 10))
     assert zone.sample("cacher_failures", {"cause": "gone"}) == 2
 
 
-async def test_a_silent_cacher_costs_one_time_out(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_client, "CACHER_TIMEOUT_S", 0.01)
+async def test_a_silent_cacher_costs_one_time_out(zone: Zone) -> None:
+    zone.reads = zone.make(SegmentLimits(cacher_timeout_s=0.01))
     cacher = await zone.add_cacher("c1")
     cacher.is_silent = True
     ref = await zone.put(segment(1))
@@ -258,7 +258,7 @@ async def test_a_new_cacher_is_asked_as_soon_as_it_is_known(zone: Zone) -> None:
 
 
 async def test_no_more_bytes_are_on_their_way_than_the_window_has_room_for(zone: Zone) -> None:
-    zone.reads = zone.make(window_bytes=250_000)
+    zone.reads = zone.make(SegmentLimits(window_bytes=250_000))
     cacher = await zone.add_cacher("c1")
     cacher.gate.clear()
     both = [asyncio.create_task(check(zone, SegmentRead(segment(number), 0, 150_000))) for number in (1, 2)]
@@ -273,33 +273,35 @@ async def test_what_will_be_wanted_is_told_to_its_owner_once_and_not_waited_for(
     cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
     reads = [SegmentRead(segment(number, level=1), 0, 1, ahead=50) for number in range(10)]
     await zone.reads.load_ahead(reads)
-    await zone.reads.load_ahead(reads)
     await until(lambda: sum(len(request.reads) for cacher in cachers for request in cacher.requests) == len(reads))
     assert [len(cacher.requests) for cacher in cachers] == [1, 1]
     assert all(request.loads_only for cacher in cachers for request in cacher.requests)
     assert zone.store.gets == []
 
 
+def reserve_for_catch_up(zone: Zone) -> contextlib.AbstractAsyncContextManager[bool]:
+    """All the memory that catch-up reads may have."""
+    return zone.log_reader.reserve(CATCH_UP_BYTES_MAX, is_catch_up=True)
+
+
 async def test_those_who_replay_wait_for_each_other_and_nobody_waits_for_them(zone: Zone) -> None:
-    replaying = [contextlib.AsyncExitStack() for _ in range(3)]
-    size_bytes = segment_reader.FETCHED_BYTES_MAX // segment_reader.HISTORY_SHARE
-    await replaying[0].enter_async_context(zone.reads.room(size_bytes, is_history=True))
-    waiting = asyncio.create_task(replaying[1].enter_async_context(zone.reads.room(size_bytes, is_history=True)))
-    async with zone.reads.room(size_bytes, is_history=False):
+    first, second = contextlib.AsyncExitStack(), contextlib.AsyncExitStack()
+    await first.enter_async_context(reserve_for_catch_up(zone))
+    waiting = asyncio.create_task(second.enter_async_context(reserve_for_catch_up(zone)))
+    async with zone.log_reader.reserve(CATCH_UP_BYTES_MAX, is_catch_up=False):
         assert not waiting.done()
-    await replaying[0].aclose()
+    await first.aclose()
     await waiting
-    await replaying[1].aclose()
+    await second.aclose()
 
 
 async def test_who_stood_in_line_to_replay_when_news_came_reads_nothing_and_goes_by_the_pace(zone: Zone) -> None:
-    size_bytes = segment_reader.FETCHED_BYTES_MAX // segment_reader.HISTORY_SHARE
     async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
-        assert await first.enter_async_context(zone.reads.room(size_bytes, is_history=True))
-        waiting = asyncio.create_task(second.enter_async_context(zone.reads.room(size_bytes, is_history=True)))
+        assert await first.enter_async_context(reserve_for_catch_up(zone))
+        waiting = asyncio.create_task(second.enter_async_context(reserve_for_catch_up(zone)))
         await asyncio.sleep(0)
-        zone.reads.pace.record_followed()
+        zone.throttle.record_tailing_read()
         await first.aclose()
         assert not await waiting
-    async with zone.reads.room(size_bytes, is_history=True) as may_read:
+    async with reserve_for_catch_up(zone) as may_read:
         assert may_read

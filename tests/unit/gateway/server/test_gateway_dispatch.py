@@ -30,8 +30,8 @@ from penstock.contracts.queries.transactions import TransactionsView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.handlers import all_handlers
 from penstock_gateway.kafka.error_mapping import REJECTIONS, CloseConnection, error_of
-from penstock_gateway.server.dispatch import HANDLERS, answer
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, ask_raw, request_frame
 
@@ -72,7 +72,7 @@ def reject(command: Any) -> Outcome:
 
 
 def test_every_api_has_a_handler_and_no_handler_is_without_an_api() -> None:
-    assert HANDLERS.keys() == API_TABLE.keys()
+    assert all_handlers().keys() == API_TABLE.keys()
 
 
 def test_every_refusal_has_a_kafka_error() -> None:
@@ -193,16 +193,17 @@ async def test_stray_bytes_behind_a_request_are_ignored() -> None:
     assert await ask_raw(new_world(), request_frame(3, 9, body + b"\0\0\0"))
 
 
-async def test_a_bug_in_a_handler_costs_its_connection_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_a_handler_costs_its_connection_and_nothing_else() -> None:
     async def broken(*arguments: Any) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setitem(HANDLERS, 18, broken)
+    world = new_world()
+    world.handlers[18] = broken
     with pytest.raises(CloseConnection, match="ZeroDivisionError in a handler"):
-        await ask(new_world(), 18, 0, API_TABLE[18].request())
+        await ask(world, 18, 0, API_TABLE[18].request())
 
 
-async def test_requests_of_one_connection_run_one_at_a_time_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_of_one_connection_run_one_at_a_time_in_order() -> None:
     events: list[str] = []
     gate = asyncio.Event()
 
@@ -212,8 +213,8 @@ async def test_requests_of_one_connection_run_one_at_a_time_in_order(monkeypatch
         events.append(f"end {version}")
         return API_TABLE[18].response()
 
-    monkeypatch.setitem(HANDLERS, 18, slow)
     world, client = new_world(), new_client()
+    world.handlers[18] = slow
     tasks = [asyncio.create_task(ask(world, 18, version, API_TABLE[18].request(), client)) for version in (0, 1, 2)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -249,7 +250,7 @@ def survive(frame: bytes) -> None:
         world.sequencer.add_topic("t", 2)
         try:
             async with asyncio.timeout(60):
-                await answer(world.gateway, new_client(), memoryview(frame))
+                await world.dispatcher.answer(new_client(), memoryview(frame))
         except CloseConnection as cause:
             assert "in a handler" not in str(cause), f"a handler failed: {cause}"
 

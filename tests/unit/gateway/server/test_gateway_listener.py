@@ -16,7 +16,8 @@ from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
 from penstock_gateway.kafka.broker_view import node_of
-from penstock_gateway.server.connection_manager import PARTIAL_FRAME_S_MAX, STUCK_S_MAX, ConnectionManager
+from penstock_gateway.server.connection_manager import ConnectionManager
+from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.listener import Listener, open_socket
 from tests.testkit.waiting import TIMEOUT_S, until
 from tests.unit.gateway.gateway_fakes import LISTENER, ZONE, World, new_world
@@ -24,23 +25,30 @@ from tests.unit.gateway.gateway_wire import batch
 
 HOST = "127.0.0.1"
 MIB = 1024 * 1024
+LIMITS = ConnectionLimits()
 ANSWERED = "penstock_gateway_request_seconds_count"
 
 
 class Kafka:
     """A gateway's listeners among fakes, and clients of them."""
 
-    def __init__(self, *names: str, **options: Any) -> None:
+    def __init__(self, *names: str, limits: ConnectionLimits = LIMITS, **options: Any) -> None:
         self._listeners = {name: Listener(name, open_socket(HOST, 0)) for name in names or (LISTENER,)}
         nodes = {name: node_of(HOST, listener.port, ZONE) for name, listener in self._listeners.items()}
         self.world: World = new_world(nodes=nodes, **options)
-        self.connections = ConnectionManager(self.world.gateway, list(self._listeners.values()))
+        self.connections = ConnectionManager(
+            gateway=self.world.gateway,
+            config=self.world.config,
+            listeners=list(self._listeners.values()),
+            dispatcher=self.world.dispatcher,
+            limits=limits,
+        )
         self.world.sequencer.add_topic("t", 4)
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[RawClient] = []
 
     async def __aenter__(self) -> "Kafka":
-        self._tasks = [asyncio.create_task(self.world.flushes.run()), asyncio.create_task(self.connections.run())]
+        self._tasks = [asyncio.create_task(self.world.flush_router.run()), asyncio.create_task(self.connections.run())]
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -193,7 +201,7 @@ async def test_what_was_sent_with_acks_0_is_stored_though_the_client_has_gone(ka
     sequencer = kafka.world.sequencer
     sequencer.hold = asyncio.Event()  # the topic is not known here yet
     client = await kafka.connect()
-    count = kafka.world.gateway.config.requests_in_flight_max + 3
+    count = kafka.world.config.requests_in_flight_max + 3
     for number in range(count):
         client.produce(number, batch(), acks=0)
     await client.writer.drain()
@@ -362,23 +370,21 @@ async def test_answers_that_wait_for_an_earlier_one_do_not_pile_up() -> None:
         assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
 
 
-async def test_produce_answers_that_wait_for_a_request_do_not_keep_it_from_running(
-    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("penstock_gateway.server.connection.UNSENT_BYTES_MAX", 10)
-    flusher = await kafka.world.add_flusher("f1")
-    client = await kafka.connect()
-    body = encode_request(3, 8, MetadataRequest(topics=None))
-    client.produce(2, batch())
-    assert await client.next_correlation_id() == 2
-    kafka.world.sequencer.hold = asyncio.Event()
-    client.send(3, 8, body, 3)
-    client.send(3, 8, body, 4)
-    for number in range(5, 15):
-        client.produce(number, batch())
-    await until(lambda: len(flusher.produces) == 11)
-    kafka.world.sequencer.hold.set()
-    assert [await client.next_correlation_id() for _ in range(12)] == list(range(3, 15))
+async def test_produce_answers_that_wait_for_a_request_do_not_keep_it_from_running() -> None:
+    async with Kafka(limits=ConnectionLimits(unsent_bytes_max=10)) as kafka:
+        flusher = await kafka.world.add_flusher("f1")
+        client = await kafka.connect()
+        body = encode_request(3, 8, MetadataRequest(topics=None))
+        client.produce(2, batch())
+        assert await client.next_correlation_id() == 2
+        kafka.world.sequencer.hold = asyncio.Event()
+        client.send(3, 8, body, 3)
+        client.send(3, 8, body, 4)
+        for number in range(5, 15):
+            client.produce(number, batch())
+        await until(lambda: len(flusher.produces) == 11)
+        kafka.world.sequencer.hold.set()
+        assert [await client.next_correlation_id() for _ in range(12)] == list(range(3, 15))
 
 
 async def test_when_all_together_hold_too_much_nobody_is_read_until_answers_leave() -> None:
@@ -405,7 +411,7 @@ async def test_a_budget_full_of_frames_that_do_not_end_costs_the_largest_of_them
         hog.writer.write(struct.pack(">i", 50 * MIB) + b"x" * MIB)
         await until(lambda: kafka.connections.budget.is_spent)
         other.ask_versions(1)
-        kafka.world.clock.now_s += PARTIAL_FRAME_S_MAX + 1
+        kafka.world.clock.now_s += LIMITS.partial_frame_s_max + 1
         kafka.connections.sweep()
         assert await other.next_correlation_id() == 1
         assert await hog.until_closed() == b""
@@ -486,10 +492,10 @@ async def test_answers_that_clients_do_not_take_are_counted_and_given_up_when_th
         greedy = await kafka.connect()
         for number in range(20):
             greedy.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), number)
-        await until(lambda: kafka.connections.unsent.is_spent)
+        await until(lambda: kafka.connections.response_memory.is_spent)
         kafka.connections.sweep()
-        assert len(kafka.connections._connections) == 1, "it may be slow for a while"
-        kafka.world.clock.now_s += STUCK_S_MAX + 1
+        assert kafka.connections.open_connections == 1, "it may be slow for a while"
+        kafka.world.clock.now_s += LIMITS.stuck_s_max + 1
         kafka.connections.sweep()
-        await until(lambda: not kafka.connections.unsent.held_bytes)
-        assert not kafka.connections._connections
+        await until(lambda: not kafka.connections.response_memory.held_bytes)
+        assert kafka.connections.open_connections == 0

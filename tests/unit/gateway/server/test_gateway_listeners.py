@@ -7,7 +7,7 @@ from penstock.contracts.errors import Invalid
 from penstock.contracts.messages import ListenerAddress
 from penstock.runtime.process.config import read_config
 from penstock_gateway.config import GatewayConfig
-from penstock_gateway.server.listener_config import ListenerSpec, host_and_port, parse_listeners, told_address
+from penstock_gateway.kafka.listener_config import ListenerSpec, host_and_port, parse_listeners, told_address
 
 OWN_HOST = "10.0.0.7"
 

@@ -39,7 +39,7 @@ async def world() -> AsyncIterator[World]:
     made = World()
     yield made
     assert made.tail.watched_partitions == 0, "a fetch left a waiter behind"
-    assert made.reads.budget.used_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
     await made.close()
 
 

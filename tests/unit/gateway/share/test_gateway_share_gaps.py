@@ -29,7 +29,7 @@ from tests.unit.gateway.gateway_transactions import end, new_writer, write
 async def world() -> AsyncIterator[World]:
     made = World()
     yield made
-    assert made.reads.budget.used_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
     await made.close()
 
 

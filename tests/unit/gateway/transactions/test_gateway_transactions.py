@@ -424,7 +424,7 @@ async def test_an_offset_that_a_transaction_may_replace_is_not_told_to_who_needs
 async def produce_world() -> AsyncIterator[World]:
     world = new_world()
     world.sequencer.add_topic("t", 2)
-    running = asyncio.create_task(world.flushes.run())
+    running = asyncio.create_task(world.flush_router.run())
     await turns()
     yield world
     running.cancel()

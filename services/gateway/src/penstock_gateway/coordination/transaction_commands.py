@@ -1,5 +1,7 @@
 """What the transaction APIs share: commands to the sequencers, and Kafka's words for what comes back."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -13,9 +15,9 @@ from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Gateway
 from penstock_gateway.kafka.error_mapping import TRANSACTIONS_REJECTED, error_of
-from penstock_gateway.kafka.feature_levels import may_rise
+from penstock_gateway.kafka.feature_levels import HasLevel, may_rise
+from penstock_gateway.kafka.parts import HasTransactionCommands
 
 TransactionCommand = InitTransactionalProducer | AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
 
@@ -23,7 +25,11 @@ TransactionCommand = InitTransactionalProducer | AddPartitionsToTxn | AddOffsets
 TRANSACTIONS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def transactions_error(gateway: Gateway) -> ErrorCode:
+class Needs(HasLevel, HasTransactionCommands, Protocol):
+    """What this module uses of the gateway."""
+
+
+def transactions_error(gateway: HasLevel) -> ErrorCode:
     """Why there are no transactions here: some sequencer does not know them yet. `NONE` if there are."""
     level = gateway.sequencer.seen_level
     if level is not None and level >= TRANSACTIONS_LEVEL:
@@ -31,7 +37,7 @@ def transactions_error(gateway: Gateway) -> ErrorCode:
     return TRANSACTIONS_UNAVAILABLE if level is None or may_rise(gateway) else TRANSACTIONS_REJECTED
 
 
-async def transaction_command(gateway: Gateway, command: TransactionCommand) -> Outcome | ErrorCode:
+async def transaction_command(gateway: Needs, command: TransactionCommand) -> Outcome | ErrorCode:
     """The outcome of a transaction's command, or the error if it could not be had."""
     error = transactions_error(gateway)
     if error:

@@ -17,7 +17,6 @@ from penstock.contracts.ids import ulid_text
 from penstock.contracts.messages import SegmentRead
 from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END, place_batch
 
-SCAN_BYTES = 1024 * 1024  # read at once while looking for the batch that holds an offset or a time
 FIRST_READ_BYTES_MIN = 16 * 1024  # so that a consumer with a tiny budget gets its one batch in one read, mostly
 
 # Base offset, length; last offset delta; max timestamp; record count: all that placing a batch takes.
@@ -134,13 +133,14 @@ def assemble(
     bytes_max: int,
     whole_first: bool,
     leader_epoch: int,
+    scan_bytes: int,
 ) -> Assembled:
     """Whole batches from the one that holds `offset` up to `end_offset`, within a byte budget.
 
     With `whole_first` the first batch is taken whatever its size. A piece that could not be read ends the answer; what
     kept it from being read is raised if the answer would be empty.
     """
-    taking = _Taking(offset, end_offset, bytes_max, whole_first)
+    taking = _Taking(offset, end_offset, bytes_max, whole_first, scan_bytes)
     for fragment, data in fragments:
         if isinstance(data, PenstockError):
             if not taking.spans:
@@ -155,7 +155,7 @@ def assemble(
 class _Taking:
     """What was taken so far of one partition."""
 
-    def __init__(self, offset: int, end_offset: int, bytes_max: int, whole_first: bool) -> None:
+    def __init__(self, offset: int, end_offset: int, bytes_max: int, whole_first: bool, scan_bytes: int) -> None:
         self.next_offset = offset
         self.cursor: Cursor | None = None
         self.unread_bytes = 0
@@ -163,6 +163,7 @@ class _Taking:
         self._end_offset = end_offset
         self._left_bytes = bytes_max
         self._whole_first = whole_first
+        self._scan_bytes = scan_bytes
 
     def take(self, fragment: Fragment, data: Buffer) -> bool:
         """Take what is wanted of a piece; whether the extent behind it may come next."""
@@ -196,7 +197,7 @@ class _Taking:
         if is_wanted and not self._whole_first and size > self._left_bytes:
             return 0
         rest = cursor.extent.position + cursor.extent.length - cursor.position
-        return min(rest, max(size, FIRST_READ_BYTES_MIN if is_wanted else SCAN_BYTES))
+        return min(rest, max(size, FIRST_READ_BYTES_MIN if is_wanted else self._scan_bytes))
 
     def _holds_next(self, fragment: Fragment, cursor: Cursor, data: Buffer) -> bool:
         base_offset, _, last_delta, _, count = _FACTS.unpack_from(data, cursor.position - fragment.cursor.position)

@@ -1,4 +1,4 @@
-"""One partition of a fetch: what is asked of it, what is known of it, and how much there is to read. Pure."""
+"""One partition of a fetch: what is requested of it, what is known of it, and how much there is to read. Pure."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from penstock.contracts.batches import Extent
 from penstock.contracts.errors import PenstockError
 from penstock.kafkawire.api.fetch import FetchPartition
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.fetch.partition_reader import PartitionRead
+from penstock_gateway.fetch.partition_read import PartitionRead
 from penstock_gateway.metadata.partition_lookup import TopicRef
 from penstock_gateway.tail.tail_index import PartitionKey, PartitionView
 
@@ -14,38 +14,43 @@ READ_COMMITTED = 1
 
 
 @dataclass(slots=True)
-class Wanted:
+class RequestedPartition:
     """One partition of the request, and what is known of it."""
 
     topic: TopicRef
-    asked: FetchPartition
+    request: FetchPartition
     key: PartitionKey | None = None
     leader_epoch: int = -1
     error: ErrorCode = ErrorCode.NONE
     view: PartitionView | None = None
-    partition_read: PartitionRead | None = None
+    read: PartitionRead | None = None
     read_error: PenstockError | None = None
+
+    @property
+    def bytes_max(self) -> int:
+        """What the client asks for of this partition, at least one byte."""
+        return max(self.request.partition_max_bytes, 1)
 
 
 def readable_end(view: PartitionView, isolation_level: int) -> int:
-    """The offset up to which a fetch of this level may read."""
+    """The offset up to which a fetch of this isolation level may read."""
     if isolation_level != READ_COMMITTED:
         return view.high_watermark
-    known_end = view.aborted_end_offset  # what is beyond may be aborted, and we were not told
+    known_end = view.aborted_end_offset  # transactions beyond it may be aborted, and the plan does not list them
     return view.last_stable_offset if known_end < 0 else min(view.last_stable_offset, known_end)
 
 
-def readable_extents(each: Wanted, isolation_level: int) -> list[Extent]:
+def readable_extents(each: RequestedPartition, isolation_level: int) -> list[Extent]:
     """The extents from the fetch's offset on, none if there is nothing to read."""
     view = each.view
-    if each.error or view is None or each.asked.fetch_offset >= readable_end(view, isolation_level):
+    if each.error or view is None or each.request.fetch_offset >= readable_end(view, isolation_level):
         return []
     return view.extents
 
 
-def available_bytes(each: Wanted, isolation_level: int) -> int:
+def available_bytes(each: RequestedPartition, isolation_level: int) -> int:
     """How many bytes the partition has for this fetch, by its extents' lengths; half-read ones count by offsets."""
-    extents, bytes_max = readable_extents(each, isolation_level), partition_max_bytes(each)
+    extents, bytes_max = readable_extents(each, isolation_level), each.bytes_max
     if not extents or each.view is None:
         return 0
     view = each.view
@@ -54,7 +59,7 @@ def available_bytes(each: Wanted, isolation_level: int) -> int:
         return bytes_max
     unread = sum(extent.length for extent in extents[1:-1])
     for extent in {extents[0].base_offset: extents[0], extents[-1].base_offset: extents[-1]}.values():
-        unread += _bytes_between(extent, each.asked.fetch_offset, end_offset)
+        unread += _bytes_between(extent, each.request.fetch_offset, end_offset)
     return min(bytes_max, max(unread, 1))
 
 
@@ -62,8 +67,3 @@ def _bytes_between(extent: Extent, offset: int, end_offset: int) -> int:
     """How many of the extent's bytes are likely to lie between two offsets."""
     first, end = max(extent.base_offset, offset), min(extent.last_offset + 1, end_offset)
     return extent.length * (end - first) // (extent.last_offset + 1 - extent.base_offset)
-
-
-def partition_max_bytes(each: Wanted) -> int:
-    """What the client asks for of this partition, at least something."""
-    return max(each.asked.partition_max_bytes, 1)

@@ -1,4 +1,7 @@
-"""Where to begin to read in a long run of a compacted segment: its index is read once, and kept while it is used."""
+"""Finds places in long extents of compacted segments by the offset index of the segment, read once and kept.
+
+A segment's own index holds a sparse map of each of its extents: docs/format-segment.md.
+"""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,33 +12,38 @@ from penstock.contracts.ids import SegmentId, ulid_text
 from penstock.contracts.messages import SegmentRead
 from penstock.runtime.concurrency.single_flight import SingleFlight
 from penstock.segment import CompactedIndex, Place, SparseMap, read_compacted_index_of
-from penstock_gateway.fetch.batch_assembly import SCAN_BYTES, Cursor, start_of
+from penstock_gateway.fetch.batch_assembly import Cursor, start_of
 
-MAPS_BYTES_MAX = 64 * 1024 * 1024  # of indexes kept; that of a segment of 1 GiB with 1,000 partitions takes half a MiB
 INDEX_OVERHEAD_BYTES = 1024  # of one index besides its rows
 
 ReadRanges = Callable[[Sequence[SegmentRead]], Awaitable[list[memoryview | PenstockError]]]
 
 
 class OffsetIndexes:
-    """The indexes of compacted segments, bounded; the least used go first."""
+    """The indexes of compacted segments, in bounded memory; the least recently used go first."""
 
-    def __init__(self, read: ReadRanges, bytes_max: int = MAPS_BYTES_MAX) -> None:
+    def __init__(self, read: ReadRanges, *, bytes_max: int, indexed_bytes_min: int) -> None:
+        """Keep `bytes_max` of indexes; extents of up to `indexed_bytes_min` are searched without one."""
         self._read = read
         self._bytes_max = bytes_max
+        self._indexed_bytes_min = indexed_bytes_min
         self._indexes: OrderedDict[SegmentId, CompactedIndex] = OrderedDict()
         self._loads: SingleFlight[SegmentId, CompactedIndex] = SingleFlight()
         self.held_bytes = 0
 
+    def has(self, extent: Extent) -> bool:
+        """Whether the extent is searched by its index; a shorter one is searched in one read of its own."""
+        return extent.segment.level > 0 and extent.length > self._indexed_bytes_min
+
     async def place(self, extent: Extent, offset: int) -> Cursor:
         """Where to begin to look for an offset in an extent; `PenstockError` if the index cannot be had."""
-        if offset <= extent.base_offset or not is_mapped(extent):
+        if offset <= extent.base_offset or not self.has(extent):
             return start_of(extent)
         return _cursor(extent, (await self._map(extent)).find(offset))
 
     async def place_time(self, extent: Extent, timestamp: int) -> Cursor | None:
         """Where to begin to look for the first record at or after a time; None: there is none in the extent."""
-        if not is_mapped(extent):
+        if not self.has(extent):
             return start_of(extent)
         place = (await self._map(extent)).find_timestamp(timestamp)
         return None if place is None else _cursor(extent, place)
@@ -77,11 +85,6 @@ class OffsetIndexes:
         while self.held_bytes > self._bytes_max and len(self._indexes) > 1:
             _, evicted = self._indexes.popitem(last=False)
             self.held_bytes -= _weight_bytes(evicted)
-
-
-def is_mapped(extent: Extent) -> bool:
-    """Whether the extent's map is worth a read: what is shorter is searched in one read of the extent itself."""
-    return extent.segment.level > 0 and extent.length > SCAN_BYTES
 
 
 def _cursor(extent: Extent, place: Place) -> Cursor:

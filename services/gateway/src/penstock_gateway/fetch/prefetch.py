@@ -1,7 +1,7 @@
-"""What cachers load before sequential readers of history ask for it, and how much of that. Pure.
+"""What cachers load before sequential catch-up readers ask for it, and how much of that. Pure.
 
-Who goes on where an answer ended is taken for sequential. How far ahead of him is loaded doubles with each answer, so
-somebody who looks at one place costs no more than that place.
+A reader that goes on where an answer ended counts as sequential. How far ahead of it is loaded doubles with each
+answer, so a reader that looks at one place only costs no more than that place.
 """
 
 from collections import OrderedDict
@@ -21,37 +21,37 @@ READERS_MAX = 8_192
 AHEAD_BYTES_MIN, AHEAD_BYTES_MAX = CHUNK_BYTES // 4, 2 * STRIPE_CHUNKS * CHUNK_BYTES
 PARTS_MAX = 4  # per answer: where a log is spread over many segments, each part holds little of it and much of others
 PLANNED_EXTENTS_MAX = 32  # beyond what an answer takes: where they are short, plans cost more than they are worth
-TOLD_MAX = 8_192
-TOLD_S = 5.0  # a part that was asked for is not asked for again so soon
+RECENT_PARTS_MAX = 8_192
+RECENT_S = 5.0  # a part that cachers were asked to load is not asked for again so soon
 
 
 class _Reader(msgspec.Struct, frozen=True, gc=False):
-    """How far ahead of somebody is loaded, and how far beyond his next answer is planned for that."""
+    """How far ahead of a reader is loaded, and how far beyond its next answer a plan reaches for that."""
 
     ahead_bytes: int
     plan_bytes: int
 
 
-_NOBODY = _Reader(0, 0)
+_NOT_SEQUENTIAL = _Reader(0, 0)
 
 
 class Prefetcher:
-    """Where sequential readers will go on, how far ahead of each is loaded, and what cachers were told lately."""
+    """Where sequential readers go on, how far ahead of each is loaded, and what cachers were asked to load lately."""
 
     def __init__(self) -> None:
         self._readers: OrderedDict[tuple[PartitionKey, int], _Reader] = OrderedDict()
-        self._told_s: OrderedDict[str, float] = OrderedDict()
+        self._asked_s: OrderedDict[str, float] = OrderedDict()
 
     def bytes_for(self, key: PartitionKey, offset: int) -> int:
-        """How far to read ahead of somebody who reads from an offset on; 0 if nobody has read up to there."""
-        return self._readers.get((key, offset), _NOBODY).ahead_bytes
+        """How far to read ahead of a reader that starts at an offset; 0 if no reader has ended there."""
+        return self._readers.get((key, offset), _NOT_SEQUENTIAL).ahead_bytes
 
     def plan_bytes_for(self, key: PartitionKey, offset: int) -> int:
-        """How much more than an answer takes is worth planning for somebody who reads from an offset on."""
-        return self._readers.get((key, offset), _NOBODY).plan_bytes
+        """How many bytes more than an answer takes are worth a plan, for a reader that starts at an offset."""
+        return self._readers.get((key, offset), _NOT_SEQUENTIAL).plan_bytes
 
-    def note(self, key: PartitionKey, ahead_bytes: int, next_offset: int, extents: Sequence[Extent]) -> None:
-        """Somebody ahead of whom so much was read goes on at an offset; extents like these come next, most likely."""
+    def record(self, key: PartitionKey, ahead_bytes: int, next_offset: int, extents: Sequence[Extent]) -> None:
+        """A reader goes on at an offset after so much was loaded ahead; extents like these most likely come next."""
         next_bytes = min(max(2 * ahead_bytes, AHEAD_BYTES_MIN), AHEAD_BYTES_MAX)
         usual_bytes = sum(extent.length for extent in extents) // max(len(extents), 1)
         self._readers[key, next_offset] = _Reader(next_bytes, min(next_bytes, PLANNED_EXTENTS_MAX * usual_bytes))
@@ -59,24 +59,24 @@ class Prefetcher:
         if len(self._readers) > READERS_MAX:
             self._readers.popitem(last=False)
 
-    def untold(self, reads: Sequence[SegmentRead], now_s: float) -> list[SegmentRead]:
-        """Those that no cacher was asked to load lately; they count as told."""
+    def take_new(self, reads: Sequence[SegmentRead], now_s: float) -> list[SegmentRead]:
+        """Those that no cacher was asked to load lately; from now on they count as asked for."""
         new = []
         for read in reads:
             part = part_of(read.segment, read.position)
-            if self._told_s.get(part, now_s - TOLD_S) <= now_s - TOLD_S:
-                self._told_s[part] = now_s
-                self._told_s.move_to_end(part)
+            if self._asked_s.get(part, now_s - RECENT_S) <= now_s - RECENT_S:
+                self._asked_s[part] = now_s
+                self._asked_s.move_to_end(part)
                 new.append(read)
-        while len(self._told_s) > TOLD_MAX:
-            self._told_s.popitem(last=False)
+        while len(self._asked_s) > RECENT_PARTS_MAX:
+            self._asked_s.popitem(last=False)
         return new
 
 
 def parts_ahead(cursor: Cursor, extents: Sequence[Extent], next_offset: int, ahead_bytes: int) -> list[SegmentRead]:
-    """What to load of the parts behind the one of `cursor`, for a reader who got to `next_offset`: one range of each.
+    """What to load of the parts behind that of `cursor`, for a reader that got to `next_offset`: one range of each.
 
-    What is left of the part that the reader is in comes with its own reads.
+    The rest of the part that the reader is in comes with its own reads.
     """
     reads: list[SegmentRead] = []
     parts = {part_of(cursor.extent.segment, cursor.position)}

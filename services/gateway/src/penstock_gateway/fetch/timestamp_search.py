@@ -1,6 +1,6 @@
 """Finds the first record at or after a time in an extent: by batch headers first, then in the one batch that has it.
 
-Markers have a time and are no records.
+Control batches have a time, but they hold no records.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import CONTROL, CRC_START, decode_records, read_batch_header
 from penstock.segment.compacted import NO_TIMESTAMP
 from penstock_gateway.fetch.batch_assembly import (
-    SCAN_BYTES,
     Cursor,
     Fragment,
     Placed,
@@ -23,12 +22,10 @@ from penstock_gateway.fetch.batch_assembly import (
     read_of,
     walk,
 )
-from penstock_gateway.segments.segment_reader import Data, SegmentReader
+from penstock_gateway.fetch.limits import ReadLimits
+from penstock_gateway.fetch.log_reader import LogReader
+from penstock_gateway.segments.segment_reader import Data
 
-SEARCHES_MAX = 16  # side by side, each with SCAN_BYTES in memory
-# Records are taken apart only up to these limits, which keep a batch made to burst from taking the process along.
-RECORDS_MAX = 100_000
-DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 _ATTRIBUTES_POSITION = CRC_START + 1  # of their lower byte
 
 
@@ -47,36 +44,37 @@ class TimeSearch:
     error: PenstockError | None = None
 
 
-async def search(reads: SegmentReader, searches: Sequence[TimeSearch]) -> None:
+async def search(log_reader: LogReader, searches: Sequence[TimeSearch]) -> None:
     """Bring all searches to their end."""
-    for start in range(0, len(searches), SEARCHES_MAX):
-        some = searches[start : start + SEARCHES_MAX]
-        async with reads.room(len(some) * SCAN_BYTES, is_history=True):
-            await _search_some(reads, some)
+    limits = log_reader.limits
+    for start in range(0, len(searches), limits.searches_max):
+        some = searches[start : start + limits.searches_max]
+        async with log_reader.reserve(len(some) * limits.scan_bytes, is_catch_up=True):
+            await _search_some(log_reader, some)
 
 
-async def _search_some(reads: SegmentReader, searches: Sequence[TimeSearch]) -> None:
-    starts = await asyncio.gather(*(_start(reads, each) for each in searches))
+async def _search_some(log_reader: LogReader, searches: Sequence[TimeSearch]) -> None:
+    starts = await asyncio.gather(*(_start(log_reader, each) for each in searches))
     pending = [(each, fragment) for each, fragment in zip(searches, starts, strict=True) if fragment is not None]
     while pending:
-        data = await reads.read([read_of(fragment) for _, fragment in pending])
+        data = await log_reader.read_ranges([read_of(fragment) for _, fragment in pending])
         following = []
         for (each, fragment), its_data in zip(pending, data, strict=True):
-            next_fragment = await _look(each, fragment, its_data)
+            next_fragment = await _look(each, fragment, its_data, log_reader.limits)
             if next_fragment is not None:
                 following.append((each, next_fragment))
         pending = following
 
 
-async def _start(reads: SegmentReader, each: TimeSearch) -> Fragment | None:
+async def _start(log_reader: LogReader, each: TimeSearch) -> Fragment | None:
     """What to read first, None if there is nothing to find."""
     try:
-        cursor = await reads.maps.place_time(each.extent, each.timestamp)
+        cursor = await log_reader.indexes.place_time(each.extent, each.timestamp)
         if cursor is not None:
             if each.start_offset > cursor.base_offset:
-                start = await reads.maps.place(each.extent, each.start_offset)
+                start = await log_reader.indexes.place(each.extent, each.start_offset)
                 cursor = max(cursor, start, key=lambda place: place.position)
-            return _fragment(cursor, SCAN_BYTES)
+            return _fragment(cursor, log_reader.limits.scan_bytes)
         _check_empty(each)
     except PenstockError as error:
         each.error = error
@@ -87,25 +85,26 @@ def _fragment(cursor: Cursor, read_bytes: int) -> Fragment:
     return Fragment(cursor, min(read_bytes, cursor.extent.position + cursor.extent.length - cursor.position))
 
 
-async def _look(each: TimeSearch, fragment: Fragment, data: Data) -> Fragment | None:
+async def _look(each: TimeSearch, fragment: Fragment, data: Data, limits: ReadLimits) -> Fragment | None:
     """Look into these bytes; what to read next if the search goes on."""
     try:
         if isinstance(data, PenstockError):
             raise data
-        return await _look_into(each, fragment, data)
+        return await _look_into(each, fragment, data, limits)
     except PenstockError as error:
         each.error = error
         return None
 
 
-async def _look_into(each: TimeSearch, fragment: Fragment, data: memoryview) -> Fragment | None:
+async def _look_into(each: TimeSearch, fragment: Fragment, data: memoryview, limits: ReadLimits) -> Fragment | None:
     cursor: Cursor | None = fragment.cursor
     for placed in walk(fragment, data):
         first_delta = max(each.start_offset - placed.base_offset, 0)
         is_left = placed.last_offset >= each.start_offset and _has_records(placed, data)
         if is_left and placed.max_timestamp >= each.timestamp:
             batch = data[placed.start : placed.end]
-            found = await asyncio.to_thread(first_at, batch, each.timestamp, placed.max_timestamp, first_delta)
+            arguments = batch, each.timestamp, placed.max_timestamp, limits, first_delta
+            found = await asyncio.to_thread(first_at, *arguments)
             if found is not None:
                 each.found = (placed.base_offset + found[0], found[1])
                 return None
@@ -113,7 +112,7 @@ async def _look_into(each: TimeSearch, fragment: Fragment, data: memoryview) -> 
     if cursor is None:
         _check_empty(each)
         return None
-    return _fragment(cursor, max(SCAN_BYTES, batch_bytes(fragment, cursor, data)))
+    return _fragment(cursor, max(limits.scan_bytes, batch_bytes(fragment, cursor, data)))
 
 
 def _has_records(placed: Placed, data: memoryview) -> bool:
@@ -128,17 +127,19 @@ def _check_empty(each: TimeSearch) -> None:
         raise Corrupt(f"no batch at or after {each.timestamp} in an extent up to {extent.max_timestamp}")
 
 
-def first_at(batch: Buffer, timestamp: int, max_timestamp: int, first_delta: int = 0) -> tuple[int, int] | None:
+def first_at(
+    batch: Buffer, timestamp: int, max_timestamp: int, limits: ReadLimits, first_delta: int = 0
+) -> tuple[int, int] | None:
     """The first record of a batch at or after a time: its distance from the base offset, and its timestamp.
 
-    Nobody looked into the batch before. If it cannot be taken apart or has no such record, whatever its header says,
-    the answer is its first record: a reader from there on misses nothing. Records before `first_delta` are passed over;
-    then having no such record is nothing strange, and None.
+    The batch may be damaged, because no service has decoded it before. If it cannot be decoded, or has no such record
+    although its header promises one, the answer is its first record: a reader from there on misses nothing. Records
+    before `first_delta` are skipped; then the answer may be None.
     """
-    if read_batch_header(batch).record_count > RECORDS_MAX:
+    if read_batch_header(batch).record_count > limits.searched_records_max:
         return first_delta, max_timestamp
     try:
-        records = decode_records(batch, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+        records = decode_records(batch, decompressed_bytes_max=limits.searched_bytes_max)
     except DecodeError:
         return first_delta, max_timestamp
     for record in records:

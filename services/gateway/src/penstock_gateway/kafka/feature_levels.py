@@ -1,24 +1,47 @@
-"""What to do about a level that the cluster has not reached yet (ADR 0008): in a moment it may have."""
+"""Whether the cluster has reached the level of a feature (ADR 0008), and waits for a level that it may reach soon."""
 
 import asyncio
+from typing import Protocol
 
-from penstock_gateway.context import Gateway
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
 
-# A cluster that is new, or whose last old sequencer has just gone, has its level seconds later. Until then clients wait
-# or are told to ask again: what says that there is no such thing is final for them.
-LEVEL_PATIENCE_S = 10.0
+# A cluster that is new, or whose last old sequencer has just gone, reaches its level seconds later. Until then clients
+# wait or are asked to retry: an answer that the feature does not exist is final for them.
+LEVEL_TIMEOUT_S = 10.0
 POLL_S = 0.05
+NO_SHARE_GROUPS = "share groups are off here, or not all sequencers know them yet"
 
 
-def may_rise(gateway: Gateway) -> bool:
-    """Whether the level that was seen may be about to rise: it was told first a short while ago."""
-    return gateway.clock.monotonic_s() - gateway.sequencer.level_told_s < LEVEL_PATIENCE_S
+class HasLevel(HasClock, HasSequencer, Protocol):
+    """What it takes to know the cluster's level."""
 
 
-async def until_level(gateway: Gateway, level: int) -> None:
-    """Return when the cluster has reached a level, or is not about to; at once if nothing was heard of its level."""
-    for _ in range(round(LEVEL_PATIENCE_S / POLL_S)):
+def may_rise(gateway: HasLevel) -> bool:
+    """Whether the level that was seen may be about to rise: it was first reported a short while ago."""
+    return gateway.clock.monotonic_s() - gateway.sequencer.level_told_s < LEVEL_TIMEOUT_S
+
+
+async def until_level(gateway: HasLevel, level: int) -> None:
+    """Return when the cluster has reached a level, or is not about to; at once if its level is unknown."""
+    for _ in range(round(LEVEL_TIMEOUT_S / POLL_S)):
         seen = gateway.sequencer.seen_level
         if seen is None or seen >= level or not may_rise(gateway):
             return
         await asyncio.sleep(POLL_S)
+
+
+class HasShareGroupLevel(HasLevel, HasSettings, Protocol):
+    """What it takes to know whether there are share groups."""
+
+
+def share_groups_error(gateway: HasShareGroupLevel) -> ErrorCode:
+    """The error where share groups are off, or some sequencer does not know them; the latter may end soon."""
+    if not gateway.settings.share_groups:
+        return ErrorCode.UNSUPPORTED_VERSION
+    level = gateway.sequencer.seen_level
+    if level is not None and level >= SHARE_GROUPS_LEVEL:
+        return ErrorCode.NONE
+    return GROUPS_UNAVAILABLE if level is None or may_rise(gateway) else ErrorCode.UNSUPPORTED_VERSION

@@ -1,8 +1,9 @@
-"""Answers that clients have not taken yet, over all connections, so that slow readers cannot fill the memory."""
+"""Memory of answers that clients have not taken yet, over all connections, so that slow readers cannot fill it."""
 
 import asyncio
 
-HISTORY_SHARE = 2  # while one part in so many is used up, whoever replays reads nothing more; who follows the end does
+# Catch-up reads stop while one part in so many is used up; tailing reads go on.
+CATCH_UP_FRACTION = 2
 
 
 class ResponseMemory:
@@ -10,28 +11,28 @@ class ResponseMemory:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._room = _open_gate()
-        self._history_room = _open_gate()
+        self._tailing_gate = _open_gate()
+        self._catch_up_gate = _open_gate()
         self.held_bytes = 0
 
     @property
     def is_spent(self) -> bool:
-        """Whether no more may be read for now."""
+        """Whether nothing more may be read for now."""
         return self.held_bytes >= self._bytes_max
 
-    def has_room(self, *, is_history: bool) -> bool:
+    def has_room(self, *, is_catch_up: bool) -> bool:
         """Whether more may be read."""
-        return self._gate(is_history=is_history).is_set()
+        return self._gate(is_catch_up=is_catch_up).is_set()
 
     def change(self, delta_bytes: int) -> None:
-        """A connection holds so many bytes more, or less, than it said before."""
+        """A connection holds so many bytes more, or less, than it reported before."""
         self.held_bytes += delta_bytes
-        _turn(self._room, is_open=not self.is_spent)
-        _turn(self._history_room, is_open=self.held_bytes * HISTORY_SHARE < self._bytes_max)
+        _set_gate(self._tailing_gate, is_open=not self.is_spent)
+        _set_gate(self._catch_up_gate, is_open=self.held_bytes * CATCH_UP_FRACTION < self._bytes_max)
 
-    async def until_room(self, timeout_s: float, *, is_history: bool = False) -> bool:
-        """Wait until more may be read; false if that is not so within the time."""
-        gate = self._gate(is_history=is_history)
+    async def wait(self, timeout_s: float, *, is_catch_up: bool = False) -> bool:
+        """Wait until more may be read; false if the time ends before."""
+        gate = self._gate(is_catch_up=is_catch_up)
         if not gate.is_set():
             try:
                 async with asyncio.timeout(timeout_s):
@@ -40,8 +41,8 @@ class ResponseMemory:
                 return False
         return True
 
-    def _gate(self, *, is_history: bool) -> asyncio.Event:
-        return self._history_room if is_history else self._room
+    def _gate(self, *, is_catch_up: bool) -> asyncio.Event:
+        return self._catch_up_gate if is_catch_up else self._tailing_gate
 
 
 def _open_gate() -> asyncio.Event:
@@ -50,7 +51,7 @@ def _open_gate() -> asyncio.Event:
     return gate
 
 
-def _turn(gate: asyncio.Event, *, is_open: bool) -> None:
+def _set_gate(gate: asyncio.Event, *, is_open: bool) -> None:
     if is_open:
         gate.set()
     else:

@@ -11,8 +11,8 @@ from penstock.contracts.levels import level_of_configs
 from penstock.contracts.queries.topics import ValidateQuery, ValidateView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Gateway
 from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.parts import HasSequencer
 
 COMMANDS_PER_ENTRY_MAX = 100  # a hundred topics with every configuration set stay far below an entry's limit
 DEADLINE_S_MIN = 1.0
@@ -29,7 +29,7 @@ def duplicates(names: Iterable[Name]) -> set[Name]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
-def level_validation_errors(gateway: Gateway, configs: dict[str, str]) -> list[str]:
+def level_validation_errors(gateway: HasSequencer, configs: dict[str, str]) -> list[str]:
     """Why a topic cannot have these configurations yet: while releases are mixed, sequencers would wait in vain."""
     level = gateway.sequencer.seen_level
     if level is None or level_of_configs(configs) <= level:
@@ -53,7 +53,7 @@ def topic_name_validation_error(name: str) -> str:
 
 
 async def run_commands(
-    gateway: Gateway, commands: Sequence[Command], timeout_ms: int, *, validate_only: bool = False
+    gateway: HasSequencer, commands: Sequence[Command], timeout_ms: int, *, validate_only: bool = False
 ) -> list[Outcome]:
     """One outcome per command; refused as OUTCOME_UNKNOWN where no sequencer answered in time."""
     deadline_s = min(max(timeout_ms / 1000, DEADLINE_S_MIN), DEADLINE_S_MAX)

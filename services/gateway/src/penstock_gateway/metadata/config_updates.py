@@ -1,6 +1,7 @@
 """What the two APIs that alter configurations share: whose those are, what is refused at once, and the verdicts."""
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -17,9 +18,9 @@ from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Gateway
 from penstock_gateway.kafka.error_mapping import error_of
-from penstock_gateway.kafka.feature_levels import until_level
+from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, until_level
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
     Verdict,
@@ -29,7 +30,6 @@ from penstock_gateway.metadata.admin_commands import (
     verdict_of,
 )
 from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC
-from penstock_gateway.share.commands import NOT_YET
 
 TIMEOUT_MS = 30_000  # neither API has one of its own
 # Of which all but the first are for those who did not know of a change made elsewhere: by the refusal they have learnt.
@@ -64,7 +64,11 @@ class Alteration(msgspec.Struct, frozen=True):
     replace: bool = False
 
 
-async def alter(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
+class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def alter(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
     """A verdict for each resource, in the order in which they were named first."""
     if any(kind == GROUP for kind, _ in (each.resource for each in asked)):
         await until_level(gateway, SHARE_GROUPS_LEVEL)
@@ -77,7 +81,7 @@ async def alter(gateway: Gateway, asked: Sequence[Alteration], *, validate_only:
     return verdicts
 
 
-async def _run(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
+async def _run(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
     commands = [_command(gateway, each) for each in asked]
     outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=validate_only)
     if not validate_only:
@@ -85,7 +89,7 @@ async def _run(gateway: Gateway, asked: Sequence[Alteration], *, validate_only: 
     return {each.resource: verdict_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
 
 
-def _command(gateway: Gateway, asked: Alteration) -> AlterConfigs | AlterGroupConfigs:
+def _command(gateway: Needs, asked: Alteration) -> AlterConfigs | AlterGroupConfigs:
     kind, name = asked.resource
     changes = [ConfigChange(each.name, ConfigOperation(each.operation), each.value or "") for each in asked.changes]
     if kind == GROUP:
@@ -105,15 +109,15 @@ def _command(gateway: Gateway, asked: Alteration) -> AlterConfigs | AlterGroupCo
     )
 
 
-def _validation_error(gateway: Gateway, asked: Alteration, is_repeated: bool) -> Verdict:
+def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> Verdict:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
     kind, name = asked.resource
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the resource occurs more than once in the request"
-    if kind == GROUP and gateway.config.share_groups:
+    if kind == GROUP and gateway.settings.share_groups:
         level = gateway.sequencer.seen_level
         if level is not None and level < SHARE_GROUPS_LEVEL:  # nobody would journal it, as long as an upgrade lasts
-            return ErrorCode.UNSUPPORTED_VERSION, NOT_YET
+            return ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS
         if not name:
             return ErrorCode.INVALID_REQUEST, "an empty name is no group"
     elif kind not in (TOPIC, BROKER):

@@ -8,7 +8,7 @@ from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView
 from penstock.contracts.queries.topics import ClusterConfigsQuery, ClusterConfigsView
-from penstock_gateway.context import Gateway
+from penstock_gateway.kafka.parts import HasSequencer
 
 TOPIC, BROKER, GROUP = 2, 4, 32  # types of resources that have configurations
 CONFIGS_DEADLINE_S = 5.0  # an earlier release's sequencers do not know the question, and nobody answers
@@ -73,7 +73,7 @@ class Setting(msgspec.Struct, frozen=True):
         return self.synonyms[0].source
 
 
-async def cluster_configs(gateway: Gateway, deadline_s: float = CONFIGS_DEADLINE_S) -> dict[str, str]:
+async def cluster_configs(gateway: HasSequencer, deadline_s: float = CONFIGS_DEADLINE_S) -> dict[str, str]:
     """The defaults of all topics that were set, by brokers' names; `Unavailable` if no sequencer says."""
     view = await gateway.sequencer.query(
         "cluster_configs", ClusterConfigsQuery(0, fresh=True), ClusterConfigsView, deadline_s=deadline_s
@@ -81,7 +81,7 @@ async def cluster_configs(gateway: Gateway, deadline_s: float = CONFIGS_DEADLINE
     return view.configs
 
 
-async def group_configs(gateway: Gateway, group_ids: list[str]) -> dict[str, dict[str, str]]:
+async def group_configs(gateway: HasSequencer, group_ids: list[str]) -> dict[str, dict[str, str]]:
     """What was set for each of these groups; `Unavailable` if no sequencer says."""
     view = await gateway.sequencer.query(
         "group_configs", GroupConfigsQuery(0, group_ids, fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
@@ -89,7 +89,7 @@ async def group_configs(gateway: Gateway, group_ids: list[str]) -> dict[str, dic
     return dict(zip(group_ids, view.configs, strict=True))
 
 
-async def groups_with_configs(gateway: Gateway) -> list[str]:
+async def groups_with_configs(gateway: HasSequencer) -> list[str]:
     """The groups for which something was set, also if there is none such; `Unavailable` if no sequencer says."""
     view = await gateway.sequencer.query(
         "group_configs", GroupConfigsQuery(0, [], fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S

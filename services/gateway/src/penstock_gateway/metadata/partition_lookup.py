@@ -9,8 +9,8 @@ from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Gateway
 from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.topic_cache import TopicCache
 
 # What readers are told while the sequencers or the store cannot be reached: every client refreshes its metadata and
 # tries again, without a word to its user.
@@ -40,18 +40,18 @@ class Located(msgspec.Struct, frozen=True):
         return topic
 
 
-async def locate(gateway: Gateway, refs: Iterable[TopicRef], *, unavailable: ErrorCode = READ_UNAVAILABLE) -> Located:
+async def locate(topics: TopicCache, refs: Iterable[TopicRef], *, unavailable: ErrorCode = READ_UNAVAILABLE) -> Located:
     """These topics, as far as they exist and that can be found out; `unavailable` is what to say where it cannot."""
     wanted = list(dict.fromkeys(refs))
     if not wanted:
         return Located({}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
-        return Located(await find_topics(gateway, wanted), absence(wanted[0]))
+        return Located(await find_topics(topics, wanted), absence(wanted[0]))
     except Unavailable:
-        return Located({ref: view for ref in wanted if (view := cached_topic(gateway, ref))}, unavailable)
+        return Located({ref: view for ref in wanted if (view := cached_topic(topics, ref))}, unavailable)
 
 
-async def find_topics(gateway: Gateway, refs: Iterable[TopicRef]) -> dict[TopicRef, TopicView]:
+async def find_topics(topics: TopicCache, refs: Iterable[TopicRef]) -> dict[TopicRef, TopicView]:
     """Those of the topics that exist; `Unavailable` if a missing one could not be asked for."""
     names, ids = [], []
     for ref in refs:
@@ -61,15 +61,15 @@ async def find_topics(gateway: Gateway, refs: Iterable[TopicRef]) -> dict[TopicR
             ids.append(ref)
     found: dict[TopicRef, TopicView] = {}
     if names:
-        found.update((await gateway.topics.find(names)).items())
+        found.update((await topics.find(names)).items())
     if ids:
-        found.update((await gateway.topics.find_ids(ids)).items())
+        found.update((await topics.find_ids(ids)).items())
     return found
 
 
-def cached_topic(gateway: Gateway, ref: TopicRef) -> TopicView | None:
+def cached_topic(topics: TopicCache, ref: TopicRef) -> TopicView | None:
     """The topic, if it is known here."""
-    return gateway.topics.cached(ref) if isinstance(ref, str) else gateway.topics.cached_id(ref)
+    return topics.cached(ref) if isinstance(ref, str) else topics.cached_id(ref)
 
 
 def absence(ref: TopicRef) -> ErrorCode:

@@ -18,14 +18,8 @@ from penstock.runtime.clock import Clock
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.produce.flush_packing import Message, batch_bytes_max, fits, head_of, payload_of
 from penstock_gateway.produce.flusher_window import FlusherWindow
+from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.producer_route import ProducerRoute, QueuedProduce
-
-# A window however large the flusher's budget: what one burst may pile up at the server for one slow subscriber.
-WINDOW_BYTES_MAX = 64 * 1024 * 1024
-WINDOW_BYTES_DEFAULT = 8 * 1024 * 1024  # for a flusher that announces no budget
-UNREACHABLE_S = 0.5  # how long a flusher that nobody answered for is left alone
-SWEEP_INTERVAL_S = 0.1  # how late an expired request may be noticed
-ANSWER_TIMEOUT_S_MIN = 1.0  # a message whose requests are about to expire gets this long all the same
 
 
 class FlushRouter:
@@ -33,16 +27,18 @@ class FlushRouter:
 
     def __init__(
         self,
+        *,
         bus: Bus,
         directory: Directory,
         sequencer: SequencerClient,
         clock: Clock,
         metrics: GatewayMetrics,
-        *,
         cluster: str,
         zone: str,
         instance: str,
+        limits: ProduceLimits | None = None,
     ) -> None:
+        self._limits = limits or ProduceLimits()
         self._bus = bus
         self._directory = directory
         self._sequencer = sequencer
@@ -52,7 +48,7 @@ class FlushRouter:
         self._zone = zone
         self._instance = instance
         self.stalled: dict[ProducerRoute, None] = {}  # routes with something that no flusher can be given now
-        self._links: dict[str, FlusherWindow] = {}
+        self._windows: dict[str, FlusherWindow] = {}
         self._candidates: dict[str, Presence] | None = None  # until the directory changes
         self._unreachable: dict[str, float] = {}  # instance -> until when, monotonic
         self._numbers = itertools.count(1)
@@ -79,7 +75,7 @@ class FlushRouter:
     @property
     def unanswered_bytes(self) -> int:
         """What all flushers together have not answered yet, per-batch overhead included."""
-        return sum(link.unanswered_bytes for link in self._links.values())
+        return sum(window.unanswered_bytes for window in self._windows.values())
 
     def open_route(self, on_change: Callable[[], None], key: str = "") -> ProducerRoute:
         """A way to a flusher for one connection, to be closed with it; routes with one key choose the same flusher."""
@@ -89,7 +85,7 @@ class FlushRouter:
         """Send and expire until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             while True:
-                await asyncio.sleep(SWEEP_INTERVAL_S)
+                await asyncio.sleep(self._limits.sweep_interval_s)
                 self.sweep()
 
     def sweep(self) -> None:
@@ -101,9 +97,9 @@ class FlushRouter:
         for route in list(self.stalled):
             route.expire(now_s)
             route.advance()
-        for link in list(self._links.values()):
-            if link.outbox:
-                link.expire(now_s)
+        for window in list(self._windows.values()):
+            if window.outbox:
+                window.expire(now_s)
 
     def take(
         self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float, route: ProducerRoute
@@ -123,20 +119,20 @@ class FlushRouter:
             self._candidates = {presence.instance: presence for presence in near or live}
         return self._candidates
 
-    def link_to(self, presence: Presence) -> FlusherWindow:
-        """The link to a flusher for a connection, made when first needed."""
+    def window_of(self, presence: Presence) -> FlusherWindow:
+        """The window of a flusher for a connection, made when first needed."""
         if presence.zone != self._zone:
             self._metrics.zone_fallbacks.inc()
-        link = self._links.get(presence.instance)
-        if link is None:
-            link = self._links[presence.instance] = FlusherWindow(self, presence)
-        return link
+        window = self._windows.get(presence.instance)
+        if window is None:
+            window = self._windows[presence.instance] = FlusherWindow(self, presence)
+        return window
 
     def window_bytes(self, instance: str) -> int:
         """How many unanswered bytes this gateway may leave at a flusher: its share of the budget."""
         presence = self._directory.get(instance)
         budget = presence.budget_bytes // self._gateway_count if presence else 0
-        return min(budget or WINDOW_BYTES_DEFAULT, WINDOW_BYTES_MAX)
+        return min(budget or self._limits.window_bytes_default, self._limits.window_bytes_max)
 
     def start(self, sending: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         """Run a request in this object's task group."""
@@ -146,7 +142,7 @@ class FlushRouter:
     async def request(self, subject: str, zone: str, message: Message) -> FlushReply:
         """Send one message to a flusher of `zone`; wait for the reply until the last of its requests has expired."""
         last_s = max(part.produce.deadline_s for part in message)
-        timeout_s = max(ANSWER_TIMEOUT_S_MIN, last_s - self._clock.monotonic_s())
+        timeout_s = max(self._limits.answer_timeout_s_min, last_s - self._clock.monotonic_s())
         data = encode_with_payload(head_of(message, self._instance), payload_of(message))
         self._metrics.flush_messages.inc()
         self._metrics.flush_bytes.labels(zone).inc(len(data))
@@ -158,13 +154,13 @@ class FlushRouter:
 
     def record_unreachable(self, instance: str) -> None:
         """Nobody was there to take a message: leave the flusher alone for a while."""
-        self._unreachable[instance] = self._clock.monotonic_s() + UNREACHABLE_S
+        self._unreachable[instance] = self._clock.monotonic_s() + self._limits.unreachable_s
         self._candidates = None
 
     def _directory_changed(self) -> None:
         self._candidates = None
         self._gateway_count = max(1, len(self._directory.live("gateway")))
-        for instance in [name for name in self._links if self._directory.get(name) is None]:
-            self._links.pop(instance).lose()
+        for instance in [name for name in self._windows if self._directory.get(name) is None]:
+            self._windows.pop(instance).lose()
         for route in list(self.stalled):
             route.advance()

@@ -1,10 +1,9 @@
 """One flusher as this gateway uses it: what waits for room in its window, and what it has not answered yet."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import Protocol
 
 import structlog
 
@@ -16,20 +15,37 @@ from penstock.contracts.rejections import Rejection
 from penstock_gateway.produce.flush_packing import Message, pack, record_delivered, record_finished, record_reply
 from penstock_gateway.produce.producer_route import ProducerRoute, QueuedProduce
 
-if TYPE_CHECKING:
-    from penstock_gateway.produce.flush_router import FlushRouter
-
 log = structlog.get_logger()
+
+
+class Sender(Protocol):
+    """The part of the flush router that windows need."""
+
+    cluster: str
+
+    @property
+    def is_connected(self) -> bool: ...
+
+    @property
+    def message_bytes_max(self) -> int: ...
+
+    def window_bytes(self, instance: str) -> int: ...
+
+    def start(self, sending: Coroutine[None, None, None]) -> "asyncio.Task[None]": ...
+
+    async def request(self, subject: str, zone: str, message: Message) -> FlushReply: ...
+
+    def record_unreachable(self, instance: str) -> None: ...
 
 
 class FlusherWindow:
     """One flusher: what waits for room in its window, and what it was sent and has not answered."""
 
-    def __init__(self, flushes: FlushRouter, presence: Presence) -> None:
-        self._flushes = flushes
+    def __init__(self, sender: Sender, presence: Presence) -> None:
+        self._sender = sender
         self.instance = presence.instance
         self._zone = presence.zone
-        self._subject = subjects.flush(flushes.cluster, presence.zone, presence.instance)
+        self._subject = subjects.flush(sender.cluster, presence.zone, presence.instance)
         self.routes: dict[ProducerRoute, None] = {}
         self.outbox: deque[QueuedProduce] = deque()
         self.unanswered_bytes = 0
@@ -72,7 +88,7 @@ class FlusherWindow:
 
     def _pump(self) -> None:
         self._pump_is_due = False
-        window = self._flushes.window_bytes(self.instance)
+        window = self._sender.window_bytes(self.instance)
         taken = []
         while self._may_send and (not self.unanswered_bytes or self._fits(self.outbox[0], window)):
             produce = self.outbox.popleft()
@@ -81,26 +97,26 @@ class FlusherWindow:
                 continue
             self.unanswered_bytes += produce.cost_bytes
             taken.append(produce)
-        for message in pack(taken, self._flushes.message_bytes_max):
-            task = self._flushes.start(self._send(message))
+        for message in pack(taken, self._sender.message_bytes_max):
+            task = self._sender.start(self._send(message))
             self._messages[id(message)] = (task, message)
         self._set_full(bool(self.outbox))
 
     @property
     def _may_send(self) -> bool:
-        return bool(self.outbox) and self._flushes.is_connected
+        return bool(self.outbox) and self._sender.is_connected
 
     def _fits(self, produce: QueuedProduce, window_bytes: int) -> bool:
         return self.unanswered_bytes + produce.cost_bytes <= window_bytes
 
     async def _send(self, message: Message) -> None:
         try:
-            reply = await self._flushes.request(self._subject, self._zone, message)
+            reply = await self._sender.request(self._subject, self._zone, message)
             record_delivered(message)
             record_reply(reply, message)
             _record_throttle(reply, message)
         except Undelivered:
-            self._flushes.record_unreachable(self.instance)
+            self._sender.record_unreachable(self.instance)
         except PenstockError as error:
             record_delivered(message)
             log.warning("flush_outcome_unknown", flusher=self.instance, produces=len(message), reason=str(error))

@@ -6,26 +6,19 @@ would begin a new epoch and send again, as new records, what is in the journal a
 connection is closed, and the client does as after a broker's crash: it sends all that is unanswered again, in order.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import Buffer
-from penstock.contracts.messages import FlushBatch
+from penstock.contracts.messages import FlushBatch, Presence
 from penstock.contracts.rejections import Rejection
 from penstock_gateway.kafka.broker_view import rendezvous_weight
 from penstock_gateway.produce.flush_packing import Produce
-
-if TYPE_CHECKING:
-    from penstock_gateway.produce.flush_router import FlushRouter
-    from penstock_gateway.produce.flusher_window import FlusherWindow
-
 
 # What no state machine decided for good: what comes behind it must not overtake it.
 _UNDECIDED = frozenset((Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED))
@@ -54,7 +47,7 @@ class QueuedProduce(Produce):
         batches: Sequence[FlushBatch],
         payload: Sequence[Buffer],
         deadline_s: float,
-        route: ProducerRoute,
+        route: "ProducerRoute",
     ) -> None:
         super().__init__(number, batches, payload, deadline_s)
         self.route = route
@@ -70,14 +63,38 @@ class QueuedProduce(Produce):
         self.settle()
 
 
+class Window(Protocol):
+    """The part of a flusher's window that routes need."""
+
+    instance: str
+    is_full: bool
+    routes: "dict[ProducerRoute, None]"
+
+    def offer(self, produce: QueuedProduce) -> None: ...
+
+
+class Router(Protocol):
+    """The part of the flush router that routes need."""
+
+    stalled: "dict[ProducerRoute, None]"
+
+    def take(
+        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float, route: "ProducerRoute"
+    ) -> QueuedProduce: ...
+
+    def candidates(self) -> dict[str, Presence]: ...
+
+    def window_of(self, presence: Presence) -> Window: ...
+
+
 class ProducerRoute:
     """One connection's way to its flusher; `on_change` is called when `is_full` may have changed."""
 
-    def __init__(self, flushes: FlushRouter, key: str, on_change: Callable[[], None]) -> None:
-        self._flushes = flushes
+    def __init__(self, router: Router, key: str, on_change: Callable[[], None]) -> None:
+        self._router = router
         self._key = key
         self.on_change = on_change
-        self._link: FlusherWindow | None = None
+        self._window: Window | None = None
         self._unanswered = 0
         self._undelivered: list[QueuedProduce] = []  # to be sent again once nothing is unanswered
         self._latest_delivered = 0  # number of the latest request that reached a flusher
@@ -87,13 +104,13 @@ class ProducerRoute:
     @property
     def is_full(self) -> bool:
         """Whether to stop reading from the client."""
-        return bool(self._waiting) or (self._link is not None and self._link.is_full)
+        return bool(self._waiting) or (self._window is not None and self._window.is_full)
 
     def submit(
         self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float
-    ) -> asyncio.Future[Flushed]:
+    ) -> "asyncio.Future[Flushed]":
         """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls."""
-        produce = self._flushes.take(batches, payload, timeout_s, self)
+        produce = self._router.take(batches, payload, timeout_s, self)
         if self.is_over:
             produce.settle_unsent()
         else:
@@ -104,14 +121,14 @@ class ProducerRoute:
     def advance(self) -> None:
         """Pass on what can be passed on."""
         while self._waiting:
-            link = self._current_link()
-            if link is None:
+            window = self._current_window()
+            if window is None:
                 self._stall()
                 return
             self._unanswered += 1
-            link.offer(self._waiting.popleft())
-        if self in self._flushes.stalled:
-            del self._flushes.stalled[self]
+            window.offer(self._waiting.popleft())
+        if self in self._router.stalled:
+            del self._router.stalled[self]
             self.on_change()
 
     def finished(self, produce: QueuedProduce) -> None:
@@ -158,33 +175,33 @@ class ProducerRoute:
             produce.settle_unsent()
         self._undelivered.clear()
         self._waiting.clear()
-        self._flushes.stalled.pop(self, None)
+        self._router.stalled.pop(self, None)
         self.leave()
 
     def _stall(self) -> None:
-        if self not in self._flushes.stalled:
-            self._flushes.stalled[self] = None
+        if self not in self._router.stalled:
+            self._router.stalled[self] = None
             self.on_change()
 
-    def _current_link(self) -> FlusherWindow | None:
+    def _current_window(self) -> Window | None:
         if self._undelivered:
             return None
-        candidates = self._flushes.candidates()
-        if self._link is not None and self._link.instance in candidates:
-            return self._link
+        candidates = self._router.candidates()
+        if self._window is not None and self._window.instance in candidates:
+            return self._window
         if self._unanswered or not candidates:
             return None
         self.leave()
         chosen = max(candidates, key=lambda instance: rendezvous_weight(self._key, instance))
-        self._link = self._flushes.link_to(candidates[chosen])
-        self._link.routes[self] = None
-        return self._link
+        self._window = self._router.window_of(candidates[chosen])
+        self._window.routes[self] = None
+        return self._window
 
     def leave(self) -> None:
         """Forget the link; the next request finds another."""
-        if self._link is not None:
-            self._link.routes.pop(self, None)
-            self._link = None
+        if self._window is not None:
+            self._window.routes.pop(self, None)
+            self._window = None
 
 
 def _ignore() -> None:

@@ -1,11 +1,12 @@
-"""What is looked for inside of batches: records without a key or out of their time, refused in Kafka's words.
+"""Validates records inside of batches: keys and timestamps, with Kafka's error messages.
 
-Only topics that are compacted by key, or limit their records' timestamps, need it; all other batches stay opaque.
+Only topics that are compacted by key, or that limit timestamps, need it; all other batches stay opaque.
 """
 
 import asyncio
 import itertools
 from collections.abc import Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -16,16 +17,7 @@ from penstock.kafkawire.compression import NONE
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import BatchHeader, codec
-
-# Up to so many records, not compressed, are looked at right here; more take milliseconds, in which other connections
-# should go on.
-RECORDS_AT_ONCE_MAX = 200
-# Of one batch: what no client sends in earnest, and would take seconds.
-DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-RECORDS_MAX = 1_000_000
-# Named one by one in an answer; a batch has room for a million of them.
-ERRORS_MAX = 1_000
-ERRORS_SHOWN = 3  # in the message for the whole batch
+from penstock_gateway.produce.limits import RecordLimits
 
 
 class TimeWindow(msgspec.Struct, frozen=True):
@@ -50,54 +42,70 @@ class RecordValidationError(msgspec.Struct, frozen=True):
     record_errors: list[BatchIndexAndErrorMessage]
 
 
-class RecordValidator:
-    """Looks into batches, one large one at a time: so the memory it takes is that of one decompressed batch."""
+class Check(Protocol):
+    """Validates the records of one batch; it may take milliseconds."""
 
-    def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+    def __call__(
+        self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
+    ) -> RecordValidationError | None: ...
+
+
+def check_records(
+    place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
+) -> RecordValidationError | None:
+    """Why the batch cannot be stored in a topic with these rules, None if it can."""
+    if header.record_count > limits.records_max:
+        return _invalid(f"The batch has {header.record_count} records; {limits.records_max} are allowed")
+    try:
+        plain = plain_records(batch, header, limits.decompressed_bytes_max)
+        found = _time_error(plain, header, rules.window, limits) if rules.window is not None else None
+        if found is None and rules.need_keys:
+            found = _key_error(place, keyless_records(plain, header), limits)
+    except DecodeError as error:
+        return _invalid(f"The records cannot be read: {error}")
+    return found
+
+
+class RecordValidator:
+    """Decodes batches, one large one at a time: so the memory it takes is that of one decompressed batch."""
+
+    def __init__(self, limits: RecordLimits | None = None, *, check: Check = check_records) -> None:
+        self._limits = limits or RecordLimits()
+        self._check = check
+        self._decoding = asyncio.Lock()
 
     async def validation_error(
         self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules
     ) -> RecordValidationError | None:
         """Why the batch cannot be stored in a topic with these rules, None if it can; `place` is "topic-partition"."""
-        if codec(header) == NONE and header.record_count <= RECORDS_AT_ONCE_MAX:
-            return _validation_error(place, batch, header, rules)
-        async with self._turn:
-            return await asyncio.to_thread(_validation_error, place, batch, header, rules)
-
-
-def _validation_error(
-    place: str, batch: Buffer, header: BatchHeader, rules: RecordRules
-) -> RecordValidationError | None:
-    if header.record_count > RECORDS_MAX:
-        return _invalid(f"The batch has {header.record_count} records; {RECORDS_MAX} are allowed")
-    try:
-        plain = plain_records(batch, header, DECOMPRESSED_BYTES_MAX)
-        found = _time_validation_error(plain, header, rules.window) if rules.window is not None else None
-        if found is None and rules.need_keys:
-            found = _key_validation_error(place, keyless_records(plain, header))
-    except DecodeError as error:
-        return _invalid(f"The records cannot be read: {error}")
-    return found
+        if codec(header) == NONE and header.record_count <= self._limits.records_at_once_max:
+            return self._check(place, batch, header, rules, self._limits)
+        async with self._decoding:
+            return await asyncio.to_thread(self._check, place, batch, header, rules, self._limits)
 
 
 def _invalid(message: str) -> RecordValidationError:
     return RecordValidationError(ErrorCode.INVALID_RECORD, message, [])
 
 
-def _key_validation_error(place: str, keyless: list[int]) -> RecordValidationError | None:
+def _key_error(place: str, keyless: list[int], limits: RecordLimits) -> RecordValidationError | None:
     if not keyless:
         return None
     reason = f"Compacted topic cannot accept message without key in topic partition {place}"
-    shown = ", ".join(f"RecordError(batchIndex={index}, message='{reason}')" for index in keyless[:ERRORS_SHOWN])
+    shown = ", ".join(
+        f"RecordError(batchIndex={index}, message='{reason}')" for index in keyless[: limits.errors_shown]
+    )
     message = (
         f"One or more records have been rejected due to {len(keyless)} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]"
     )
-    return RecordValidationError(ErrorCode.INVALID_RECORD, message, _errors((index, reason) for index in keyless))
+    errors = _errors(((index, reason) for index in keyless), limits)
+    return RecordValidationError(ErrorCode.INVALID_RECORD, message, errors)
 
 
-def _time_validation_error(plain: Buffer, header: BatchHeader, window: TimeWindow) -> RecordValidationError | None:
+def _time_error(
+    plain: Buffer, header: BatchHeader, window: TimeWindow, limits: RecordLimits
+) -> RecordValidationError | None:
     first_ms, last_ms = window.first_ms, window.last_ms
     wrong = records_out_of_time(plain, header, first_ms, last_ms)
     if not wrong:
@@ -111,8 +119,8 @@ def _time_validation_error(plain: Buffer, header: BatchHeader, window: TimeWindo
         for index, time_ms in wrong
     )
     message = "One or more records have been rejected due to invalid timestamp"
-    return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, message, _errors(reasons))
+    return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, message, _errors(reasons, limits))
 
 
-def _errors(reasons: Iterable[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:
-    return [BatchIndexAndErrorMessage(index, reason) for index, reason in itertools.islice(reasons, ERRORS_MAX)]
+def _errors(reasons: Iterable[tuple[int, str]], limits: RecordLimits) -> list[BatchIndexAndErrorMessage]:
+    return [BatchIndexAndErrorMessage(*each) for each in itertools.islice(reasons, limits.errors_max)]

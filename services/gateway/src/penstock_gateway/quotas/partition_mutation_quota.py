@@ -4,15 +4,23 @@ Newer versions of the APIs are told of each topic for which nothing was left, an
 answer, so theirs are done all the same, and paid for by waiting.
 """
 
+from typing import Protocol
+
 from penstock.contracts.configs.quotas import MUTATION_RATE
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock
 from penstock_gateway.metadata.admin_commands import Verdict
+from penstock_gateway.quotas.quota_cache import HasQuotas
 
 EXCEEDED: Verdict = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 
-def admits(gateway: Gateway, client: Client, partitions: int, *, is_strict: bool) -> bool:
+class Needs(HasClock, HasQuotas, Protocol):
+    """What this module uses of the gateway."""
+
+
+def admits(gateway: Needs, client: Client, partitions: int, *, is_strict: bool) -> bool:
     """Whether so many partitions may be made or deleted now; if they may, they are counted."""
     if gateway.quotas.is_empty:
         return True

@@ -60,7 +60,7 @@ class QuotaCache:
         """Whether nobody is held to anything."""
         return not self._quotas
 
-    def note(self, sequence: int) -> None:
+    def record(self, sequence: int) -> None:
         """Somebody says that this entry changed quotas last."""
         if sequence > max(self._wanted, self._sequence):
             self._wanted = sequence
@@ -120,7 +120,7 @@ class QuotaCache:
                 del self._meters[next(iter(self._meters))]
         return meter
 
-    def told(self) -> tuple[QuotaUse, ...]:
+    def reported(self) -> tuple[QuotaUse, ...]:
         """What is used here, the most of it, for the other gateways; with that, look how much they use."""
         now_s = self._clock.monotonic_s()
         if self._meters and now_s - self._measured_s >= MEASURE_INTERVAL_S:
@@ -158,3 +158,8 @@ class QuotaCache:
 def _is_shared(key: str) -> bool:
     """Each gateway's time is its own; all else is counted over all of them."""
     return key != REQUEST_TIME
+
+
+class HasQuotas(Protocol):
+    @property
+    def quotas(self) -> QuotaCache: ...

@@ -5,7 +5,7 @@ does not wait by itself has to. A Fetch of somebody who has to wait gets no reco
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -14,7 +14,9 @@ from penstock.kafkawire.api.fetch import FetchRequest, FetchResponse
 from penstock.kafkawire.api.share_fetch import ShareFetchResponse
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import RequestHeader, read_request_header
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasMetrics
+from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.rate_meter import BURST_S
 
 PRODUCE, FETCH = 0, 1
@@ -26,12 +28,16 @@ PER_CENT = 100.0
 Response = msgspec.Struct | None
 
 
+class Needs(HasClock, HasMetrics, HasQuotas, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle_within_quotas(
-    gateway: Gateway,
+    gateway: Needs,
     client: Client,
     header: RequestHeader,
     request: Any,
-    handle: Callable[[Gateway, Client, RequestHeader, Any], Coroutine[Any, Any, Response]],
+    handle: Callable[[Client, RequestHeader, Any], Coroutine[Any, Any, Response]],
 ) -> Response:
     """What `handle` answers, with the time to wait in it, which begins now for the connection."""
     now_s = gateway.clock.monotonic_s
@@ -42,7 +48,7 @@ async def handle_within_quotas(
         if waits_s:
             return _throttled(gateway, client, FetchResponse(), FETCH_RATE, waits_s)
         request = _bounded(request, int(fetched.rate * BURST_S))
-    timed = Timed(handle(gateway, client, header, request), now_s)
+    timed = Timed(handle(client, header, request), now_s)
     response = await timed
     waits: dict[str, float] = {}  # in seconds, by quota
     if header.api_key == PRODUCE:
@@ -64,7 +70,7 @@ async def handle_within_quotas(
     return _throttled(gateway, client, response, longest, waits[longest]) if waits.get(longest) else response
 
 
-def record_joined(gateway: Gateway, client: Client, frame: memoryview) -> None:
+def count_produce(gateway: Needs, client: Client, frame: memoryview) -> None:
     """Count what is produced as it comes: a client may have sent many requests before the first one is answered.
 
     Nothing is begun of what comes behind this one, if the client has to wait from now on.
@@ -81,7 +87,7 @@ def record_joined(gateway: Gateway, client: Client, frame: memoryview) -> None:
         client.muted_until_s = max(client.muted_until_s, now_s + waits_s)
 
 
-def connection_delay_s(gateway: Gateway, address: str) -> float:
+def connection_delay_s(gateway: Needs, address: str) -> float:
     """How long to keep a connection waiting, and then to end it, because its address has opened too many; 0 if not."""
     if gateway.quotas.is_empty:
         return 0.0
@@ -105,7 +111,7 @@ def _bounded(request: FetchRequest, bytes_max: int) -> FetchRequest:
     return msgspec.structs.replace(request, max_bytes=max(min(request.max_bytes, bytes_max), 1))
 
 
-def _throttled(gateway: Gateway, client: Client, response: Response, quota: str, waits_s: float) -> Response:
+def _throttled(gateway: Needs, client: Client, response: Response, quota: str, waits_s: float) -> Response:
     gateway.metrics.throttled.labels(quota).inc()
     client.muted_until_s = max(client.muted_until_s, gateway.clock.monotonic_s() + waits_s)
     told_ms = getattr(response, "throttle_time_ms", None)

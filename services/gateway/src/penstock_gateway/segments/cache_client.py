@@ -18,16 +18,10 @@ from penstock.runtime.concurrency.byte_budget import ByteBudget
 from penstock.runtime.concurrency.single_flight import SingleFlight
 from penstock_gateway.segments.cache_ring import CacheRing, Instances, part_of
 from penstock_gateway.segments.hedging import HedgingPolicy
+from penstock_gateway.segments.limits import SegmentLimits
 from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragment, gets_of, requests_of
 
 log = structlog.get_logger()
-
-OWNERS_ASKED_MAX = 2  # the owner and the next in the ring; then the store, which always knows
-CACHER_TIMEOUT_S = 2.0  # a cacher may have to load from the store first
-ALONE_PATIENCE_FACTOR = 2  # where the store would have to help, which always costs a GET
-GONE_AVOIDED_S = 1.0  # nobody listened there: the directory will notice within three seconds
-BUSY_S = CACHER_TIMEOUT_S  # who has answered anything in the time in which one answer did not come is not stuck
-SILENT_AVOIDED_S = 5.0  # somebody listens and does not answer: each further try would cost a time-out
 
 Found = dict[int, memoryview]
 # Gets what it can of the pieces with these numbers from where all can be had, and says nothing of what it cannot.
@@ -62,14 +56,16 @@ class CacheClient:
         registry: CollectorRegistry,
         window: ByteBudget,
         read_bytes: Counter,
+        limits: SegmentLimits,
     ) -> None:
         self._bus = bus
+        self._limits = limits
         self._cluster = cluster
         self._zone = zone
         self._clock = clock
         self._window = window
         self._ring = CacheRing(directory, zone, clock)
-        self._pace = HedgingPolicy()
+        self._hedging = HedgingPolicy(limits.hedging)
         self._read_bytes = read_bytes
         self._searches: SingleFlight[tuple[str, tuple[SegmentRead, ...]], Found] = SingleFlight()
         self._hedges = Counter(
@@ -102,7 +98,7 @@ class CacheClient:
         await self._ask_or_hedge(search, owner, range(len(search.fragments)))
         # Who was asked first may not have it, or be gone.
         missing = [number for number in range(len(search.fragments)) if number not in search.found]
-        for attempt in range(1, OWNERS_ASKED_MAX):
+        for attempt in range(1, self._limits.owners_asked_max):
             await run_all([self._ask(search, *request) for request in self._requests(search, missing, attempt)])
         return search.found
 
@@ -122,7 +118,7 @@ class CacheClient:
         for fragment in fragments:
             part = part_of(fragment.read.segment, fragment.read.position)
             if part not in by_part:
-                by_part[part] = self._ring.owners(part, OWNERS_ASKED_MAX)
+                by_part[part] = self._ring.owners(part, self._limits.owners_asked_max)
             owners.append(by_part[part])
         return owners
 
@@ -144,8 +140,9 @@ class CacheClient:
         tasks = [asking]
         try:
             is_alone = any(len(search.owners[number]) == 1 for number in numbers)
-            await asyncio.wait(tasks, timeout=self._pace.patience_s * (ALONE_PATIENCE_FACTOR if is_alone else 1))
-            if not asking.done() and self._pace.take_hedges(self._gets_of_hedge(search, numbers)):
+            factor = self._limits.alone_timeout_factor if is_alone else 1
+            await asyncio.wait(tasks, timeout=self._hedging.hedge_after_s * factor)
+            if not asking.done() and self._hedging.take_hedges(self._gets_of_hedge(search, numbers)):
                 tasks.append(asyncio.create_task(self._hedge(search, numbers)))
                 await _until(tasks, lambda: all(number in search.found for number in numbers))
                 self._record_race(owner, has_won=asking.done())
@@ -171,9 +168,9 @@ class CacheClient:
     def _record_race(self, owner: str, *, has_won: bool) -> None:
         self._hedges.labels("owner" if has_won else "other").inc()
         if has_won:
-            self._pace.record_won(owner)
+            self._hedging.record_won(owner)
             return
-        avoided_s = self._pace.record_lost(owner)
+        avoided_s = self._hedging.record_lost(owner)
         # The only cacher is never left alone: without one each reader would pay for its own GETs.
         if avoided_s and self._ring.has_others(owner):
             self._ring.avoid(owner, avoided_s)
@@ -184,9 +181,11 @@ class CacheClient:
         try:
             async with self._window.hold(sum(read.length for read in reads)):
                 started_s = self._clock.monotonic_s()
-                answer = await self._bus.request(self._subject(owner), encode(CacheRequest(reads)), CACHER_TIMEOUT_S)
+                answer = await self._bus.request(
+                    self._subject(owner), encode(CacheRequest(reads)), self._limits.cacher_timeout_s
+                )
                 now_s = self._clock.monotonic_s()
-                self._pace.record_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=len(answer))
+                self._hedging.record_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=len(answer))
             views = _split(answer, reads)
         except (Unavailable, Corrupt) as error:
             self._record_failure(owner, error)
@@ -201,9 +200,12 @@ class CacheClient:
         self._failures.labels(cause).inc()
         # Who answers others just has too much to do. Where nobody can take that over, the store would have to: with a
         # GET for each reader.
-        is_busy = cause == "silent" and self._pace.has_answered_since(owner, self._clock.monotonic_s() - BUSY_S)
+        is_busy = cause == "silent" and self._hedging.has_answered_since(
+            owner, self._clock.monotonic_s() - self._limits.busy_s
+        )
         if not is_busy or self._ring.has_others(owner):
-            self._ring.avoid(owner, GONE_AVOIDED_S if cause == "gone" else SILENT_AVOIDED_S)
+            limits = self._limits
+            self._ring.avoid(owner, limits.gone_avoided_s if cause == "gone" else limits.silent_avoided_s)
         log.warning("cacher_failed", instance=owner, cause=cause, error=str(error))
 
     def _subject(self, owner: str) -> str:

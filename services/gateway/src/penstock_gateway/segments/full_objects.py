@@ -1,25 +1,22 @@
-"""Segments just flushed, read whole from the store where no cacher has helped: one GET, however many readers there are.
+"""Full-object reads of segments just flushed, where no cacher helped: one GET, however many readers there are.
 
-Without this each fetch of each consumer would be a GET just when cachers are gone or cannot keep up.
+Without them each fetch of each consumer would be a GET, just when cachers are gone or cannot keep up.
 """
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from penstock.contracts.batches import SegmentRef
-from penstock.contracts.chunks import CHUNK_BYTES, SPILL_BYTES_MAX
 from penstock.contracts.ids import SegmentId
 from penstock.runtime.concurrency.single_flight import SingleFlight
 
-WHOLE_BYTES_MAX = 2 * CHUNK_BYTES + SPILL_BYTES_MAX  # a full segment as flushers make them
-KEPT_BYTES_MAX = 32 * 1024 * 1024
-
 
 class FullObjectReads:
-    """The few that were read last; each is loaded once however many ask."""
+    """The few segments that were read last; each is loaded once, however many reads wait for it."""
 
-    def __init__(self, load: Callable[[SegmentRef], Awaitable[bytes]]) -> None:
+    def __init__(self, load: Callable[[SegmentRef], Awaitable[bytes]], *, kept_bytes_max: int) -> None:
         self._load = load
+        self._kept_bytes_max = kept_bytes_max
         self._kept: OrderedDict[SegmentId, bytes] = OrderedDict()
         self._loads: SingleFlight[SegmentId, bytes] = SingleFlight()
         self.kept_bytes = 0
@@ -39,13 +36,8 @@ class FullObjectReads:
         data = await self._load(segment)
         self._kept[segment.segment_id] = data
         self.kept_bytes += len(data)
-        while self.kept_bytes > KEPT_BYTES_MAX:
+        while self.kept_bytes > self._kept_bytes_max:
             # The oldest goes: readers of the tail have read it, and go on to the next.
             _, oldest = self._kept.popitem(last=False)
             self.kept_bytes -= len(oldest)
         return data
-
-
-def is_full_read_cheaper(segment: SegmentRef) -> bool:
-    """Whether a segment that is no history is read whole."""
-    return segment.level == 0 and segment.size_bytes <= WHOLE_BYTES_MAX

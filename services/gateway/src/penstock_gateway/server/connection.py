@@ -14,14 +14,12 @@ import structlog
 
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer
-from penstock_gateway.context import Client
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.server.dispatch import runs_in_turn
+from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
-
-WRITE_BUFFER_BYTES_MAX = 256 * 1024  # answers that the kernel did not take yet; beyond it no request goes on
-UNSENT_BYTES_MAX = 8 * 1024 * 1024  # answers that wait for earlier ones; beyond it no request goes on but Produce
 
 log = structlog.get_logger()
 
@@ -30,9 +28,10 @@ class Owner(Protocol):
     """What a connection needs of who keeps all connections."""
 
     budget: ReceiveBudget
-    unsent: ResponseMemory
+    response_memory: ResponseMemory
+    limits: ConnectionLimits
 
-    def new_session(self) -> Pipeline: ...
+    def new_pipeline(self) -> Pipeline: ...
 
     def new_client(self, host: str, listener: str) -> Client: ...
 
@@ -55,7 +54,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, owner: Owner, listener: str) -> None:
         self._owner = owner
         self._listener = listener  # the name of the listener that accepted it
-        self._session = owner.new_session()
+        self._pipeline = owner.new_pipeline()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_reading = True
         self._is_writing_paused = False
@@ -69,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self.partial_since_s = 0.0  # when the frame that is not complete began
         self._transport: asyncio.Transport
         self._client: Client
-        self.get_buffer: Callable[[int], memoryview] = self._session.get_buffer  # type: ignore[assignment]  # bound once
+        self.get_buffer: Callable[[int], memoryview] = self._pipeline.get_buffer  # type: ignore[assignment]  # bound once
 
     @property
     def client(self) -> Client:
@@ -79,19 +78,19 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unanswered(self) -> int:
         """How many requests have not been answered."""
-        return self._session.unanswered
+        return self._pipeline.unanswered
 
     @property
     def partial_bytes(self) -> int:
         """How many bytes wait for the rest of their frame."""
-        return self._session.partial_bytes
+        return self._pipeline.partial_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        self._transport.set_write_buffer_limits(high=self._owner.limits.write_buffer_bytes_max)
         peer = transport.get_extra_info("peername")
         self._client = self._owner.new_client(peer[0] if peer else "", self._listener)
-        self._client.on_route_change = self._advance
+        self._client.on_flusher_change = self._advance
         if not self._owner.opened(self):
             self.end("too_many_connections")
             return
@@ -101,9 +100,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_s = self._owner.monotonic_s()
-        if not self._session.partial_bytes:
+        if not self._pipeline.partial_bytes:
             self.partial_since_s = self.active_s
-        self._session.received(nbytes)
+        self._pipeline.received(nbytes)
         self._advance()
 
     def eof_received(self) -> bool:
@@ -131,14 +130,13 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         for task in self._tasks:
             task.cancel()
-        self._session.close()
+        self._pipeline.close()
         self._owner.budget.remove(self)
         self._count_unsent(0)
-        if self._client.route is not None:
-            self._client.route.close()
+        for close in self._client.on_close:
+            close()
         if self._alarm is not None:
             self._alarm.cancel()
-        self._client.on_route_change = _ignore
         self._owner.closed(self, self._cause)
 
     def drain(self) -> None:
@@ -160,10 +158,10 @@ class Connection(asyncio.BufferedProtocol):
     async def serve(self, slot: Slot, frame: memoryview) -> None:
         """Answer one request."""
         try:
-            self._session.answer(slot, await self._owner.answer(self._client, frame))
+            self._pipeline.answer(slot, await self._owner.answer(self._client, frame))
         except CloseConnection as cause:
             self._log_rejection(str(cause))
-            self._session.reject(slot)
+            self._pipeline.reject(slot)
         self._send()
         self._advance()
         if self._is_at_eof:
@@ -185,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
             self._begin_requests()
         except DecodeError as error:
             self._log_rejection(str(error))
-            self._session.reject_rest()
+            self._pipeline.reject_rest()
             self._send()
         if self._is_at_eof:
             return
@@ -199,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_requests(self) -> None:
         while self._may_begin():
-            begun = self._session.next_frame()
+            begun = self._pipeline.next_frame()
             if begun is None:
                 return
             slot, frame = begun
@@ -209,10 +207,9 @@ class Connection(asyncio.BufferedProtocol):
             task.add_done_callback(self._tasks.discard)
 
     def _may_begin(self) -> bool:
-        if self._is_writing_paused or self._is_draining or not self._session.has_room or self._is_muted():
+        if self._is_writing_paused or self._is_draining or not self._pipeline.has_room or self._is_muted():
             return False
-        route = self._client.route
-        return route is None or not route.is_full
+        return not self._client.is_flusher_full()
 
     def _is_muted(self) -> bool:
         """Whether the client has to wait; if so, `_advance` is called when it is over."""
@@ -234,33 +231,29 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def _send(self) -> None:
-        output = self._session.take_output()
+        output = self._pipeline.take_output()
         if output and not self._transport.is_closing():
             self._transport.writelines(output)
         self._record_answers()
-        if self._session.is_finished:
+        if self._pipeline.is_finished:
             self.end("refused")
-        elif self._is_draining and not self._session.unanswered:
+        elif self._is_draining and not self._pipeline.unanswered:
             self.end("draining")
 
     def _record_answers(self) -> None:
         buffered = self._transport.get_write_buffer_size() if self._is_writing_paused else 0
-        self._count_unsent(buffered + self._session.unsent_bytes)
-        if self._is_writing_paused or self._session.unsent_bytes > UNSENT_BYTES_MAX:
+        self._count_unsent(buffered + self._pipeline.unsent_bytes)
+        if self._is_writing_paused or self._pipeline.unsent_bytes > self._owner.limits.unsent_bytes_max:
             self._client.takes_answers.clear()
         else:
             self._client.takes_answers.set()
 
     def _count_unsent(self, size_bytes: int) -> None:
         if size_bytes != self._unsent_bytes:
-            self._owner.unsent.change(size_bytes - self._unsent_bytes)
+            self._owner.response_memory.change(size_bytes - self._unsent_bytes)
             self._unsent_bytes = size_bytes
 
     def _log_rejection(self, reason: str) -> None:
-        if self._session.is_rejected:  # by another request in flight, which has said why
+        if self._pipeline.is_rejected:  # by another request in flight, which has said why
             return
         log.warning("connection_refused", peer=self._client.host, client_id=self._client.client_id, reason=reason)
-
-
-def _ignore() -> None:
-    """What a closed connection does about changes."""

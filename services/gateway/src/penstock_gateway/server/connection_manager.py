@@ -2,39 +2,59 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 import structlog
 
 from penstock.kafkawire.primitives import Buffer
-from penstock_gateway.context import Client, Gateway
-from penstock_gateway.quotas.throttle import connection_delay_s, record_joined
+from penstock_gateway.config import GatewayConfig
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasResponseMemory, HasSettings
+from penstock_gateway.quotas.quota_cache import HasQuotas
+from penstock_gateway.quotas.throttle import connection_delay_s, count_produce
 from penstock_gateway.server.connection import Connection
-from penstock_gateway.server.dispatch import answer
+from penstock_gateway.server.dispatch import Dispatcher
+from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.listener import Listener
 from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
-
-SWEEP_INTERVAL_S = 5.0
-# When the budget is spent on frames that are not complete, the largest of them is given up after this time.
-PARTIAL_FRAME_S_MAX = 30.0
-# When too many answers wait for clients, those are given up that have taken nothing for this long.
-STUCK_S_MAX = 30.0
+from penstock_gateway.tail.tail_subscriber import HasTail
 
 log = structlog.get_logger()
+
+
+class Needs(HasClock, HasMetrics, HasQuotas, HasResponseMemory, HasSettings, HasTail, Protocol):
+    """What this module uses of the gateway."""
 
 
 class ConnectionManager:
     """The listeners of one gateway, and what their connections share: the byte budget, the limits, the end."""
 
-    def __init__(self, gateway: Gateway, listeners: Sequence[Listener]) -> None:
+    def __init__(
+        self,
+        *,
+        gateway: Needs,
+        config: GatewayConfig,
+        listeners: Sequence[Listener],
+        dispatcher: Dispatcher,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
         self._gateway = gateway
+        self._config = config
         self._listeners = listeners
-        self.budget = ReceiveBudget(gateway.config.held_bytes_max)
-        self.unsent = gateway.unsent
+        self._dispatcher = dispatcher
+        self.limits = limits or ConnectionLimits()
+        self.budget = ReceiveBudget(config.held_bytes_max)
+        self.response_memory = gateway.response_memory
         self._connections: dict[Connection, None] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._is_closing = False
         self._empty = asyncio.Event()
         self._empty.set()
+
+    @property
+    def open_connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
 
     async def run(self) -> None:
         """Accept and serve until cancelled."""
@@ -42,7 +62,7 @@ class ConnectionManager:
             for listener in self._listeners:
                 await listener.accept(self)
             while True:
-                await asyncio.sleep(SWEEP_INTERVAL_S)
+                await asyncio.sleep(self.limits.sweep_interval_s)
                 self.sweep()
 
     async def drain(self, deadline_s: float) -> None:
@@ -75,25 +95,25 @@ class ConnectionManager:
     def sweep(self) -> None:
         """End the connections that were idle too long, and the one that holds the others up."""
         now_s = self.monotonic_s()
-        idle_s_max = self._gateway.config.idle_timeout_ms / 1000
+        idle_s_max = self._config.idle_timeout_ms / 1000
         for connection in list(self._connections):
             if not connection.unanswered and now_s - connection.active_s > idle_s_max:
                 connection.end("idle")
         if self.budget.is_spent and not self.budget.frames and self._connections:
             largest = max(self._connections, key=lambda connection: connection.partial_bytes)
-            if now_s - largest.partial_since_s > PARTIAL_FRAME_S_MAX:
+            if now_s - largest.partial_since_s > self.limits.partial_frame_s_max:
                 log.warning("connection_refused", reason="too many bytes of a frame that does not end")
                 largest.end("partial_frame")
-        if self.unsent.is_spent:
+        if self.response_memory.is_spent:
             for connection in list(self._connections):
-                if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > STUCK_S_MAX:
+                if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > self.limits.stuck_s_max:
                     log.warning("connection_refused", reason="answers are not taken")
                     connection.abort()
-        self._gateway.metrics.unsent_bytes.set(self.unsent.held_bytes)
+        self._gateway.metrics.unsent_bytes.set(self.response_memory.held_bytes)
         self._gateway.metrics.held_bytes.set(self.budget.held_bytes)
 
-    def new_session(self) -> Pipeline:
-        config = self._gateway.config
+    def new_pipeline(self) -> Pipeline:
+        config = self._config
         return Pipeline(
             self.budget,
             frame_bytes_max=config.frame_bytes_max,
@@ -101,24 +121,24 @@ class ConnectionManager:
         )
 
     def new_client(self, host: str, listener: str) -> Client:
-        return Client(host=host, zone=self._gateway.config.zone, listener=listener)
+        return Client(host=host, zone=self._config.zone, listener=listener)
 
     def start(self, connection: Connection, slot: Slot, frame: memoryview) -> asyncio.Task[None]:
         assert self._tasks is not None, "connections are accepted by run()"
-        record_joined(self._gateway, connection.client, frame)
+        count_produce(self._gateway, connection.client, frame)
         return self._tasks.create_task(connection.serve(slot, frame))
 
     async def answer(self, client: Client, frame: memoryview) -> list[Buffer]:
-        return await answer(self._gateway, client, frame)
+        return await self._dispatcher.answer(client, frame)
 
     def opened(self, connection: Connection) -> bool:
         """Take the connection in; false if it is one too many."""
         self._connections[connection] = None
         self._empty.clear()
         self._gateway.metrics.connections.set(len(self._connections))
-        has_room = len(self._connections) <= self._gateway.config.connections_max
+        has_room = len(self._connections) <= self._config.connections_max
         if not has_room:
-            log.warning("connection_refused", reason=f"more than {self._gateway.config.connections_max} connections")
+            log.warning("connection_refused", reason=f"more than {self._config.connections_max} connections")
         return has_room and not self._is_closing
 
     def delay_s(self, host: str) -> float:

@@ -4,8 +4,8 @@ import asyncio
 import socket
 
 from penstock.contracts.errors import Invalid
+from penstock_gateway.kafka.listener_config import host_and_port
 from penstock_gateway.server.connection import Connection, Owner
-from penstock_gateway.server.listener_config import host_and_port
 
 BACKLOG = 1_024  # connections that the kernel completes before we accept them
 

@@ -1,61 +1,144 @@
-"""What the share groups' APIs have in common: whether there are any, and their members' commands (KIP-932)."""
+"""What the APIs of share groups have in common: whether there are any, and the commands of their members (KIP-932)."""
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
-from penstock.contracts.commands import NO_ACQUISITION, Outcome, SharePartition, ShareRecords
+from penstock.contracts.commands import (
+    NO_ACQUISITION,
+    SHARE_PARTITIONS_PER_COMMAND_MAX,
+    JudgedRange,
+    Outcome,
+    RecordsShared,
+    Rejected,
+    SharePartition,
+    ShareRecords,
+    Verdict,
+)
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
-from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.schema import NO_UUID
-from penstock_gateway.context import Gateway
-from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
-from penstock_gateway.kafka.feature_levels import may_rise
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock, Entropy
+from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.topic_cache import TopicCache
+from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE
+from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.share.acknowledge import Acknowledged, frees_records
+from penstock_gateway.share.limits import ShareLimits
+from penstock_gateway.share.partition_queue import PartitionQueues
 from penstock_gateway.share.sessions import ShareSession
 
-COMMAND_DEADLINE_S = 5.0
-TICKET_BYTES = 7  # positive, and none of one member's like another
-NOT_YET = "share groups are off here, or not all sequencers know them yet"
+TICKET_BYTES = 7  # positive, and different for all requests of one member
 
 
-def level_error(gateway: Gateway) -> ErrorCode:
-    """What to say where share groups are off or some sequencer knows nothing of them; the latter may end soon."""
-    if not gateway.config.share_groups:
-        return ErrorCode.UNSUPPORTED_VERSION
-    level = gateway.sequencer.seen_level
-    if level is not None and level >= SHARE_GROUPS_LEVEL:
-        return ErrorCode.NONE
-    return GROUPS_UNAVAILABLE if level is None or may_rise(gateway) else ErrorCode.UNSUPPORTED_VERSION
-
-
-async def topic_ids_by_name(gateway: Gateway, names: Iterable[str]) -> dict[str, bytes]:
-    """The topics' ids, zeros for those that are not there."""
+async def topic_ids_by_name(topics: TopicCache, names: Iterable[str]) -> dict[str, bytes]:
+    """The topics' ids, zeros for those that do not exist."""
     asked = list(dict.fromkeys(names))
-    found = await gateway.topics.find([name for name in asked if is_legal_topic_name(name)])
+    found = await topics.find([name for name in asked if is_legal_topic_name(name)])
     return {name: found[name].topic_id if name in found else NO_UUID for name in asked}
 
 
-async def share_records(
-    gateway: Gateway,
-    group_id: str,
-    member_id: str,
-    partitions: Sequence[SharePartition],
-    *,
-    records_max: int = 0,
-    ended: ShareSession | None = None,
-) -> Outcome:
-    """What came of a member's acknowledgements and wishes, in one entry; `Unavailable` if that is unknown.
+class ShareCommands:
+    """Sends the commands of share group members, and takes in what came of them."""
 
-    What it has by a session that has ended goes back, as far as it is in these partitions.
-    """
-    command = ShareRecords(
-        now_ms=gateway.clock.now_ms(),
-        group_id=group_id,
-        member_id=member_id,
-        partitions=list(partitions),
-        records_max=records_max,
-        releases_through=NO_ACQUISITION if ended is None else ended.acquisition,
-        ticket=int.from_bytes(gateway.entropy.take(TICKET_BYTES)) + 1,
-        releases_from=NO_ACQUISITION if ended is None else ended.first_acquisition,
-    )
-    (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
-    return outcome
+    def __init__(
+        self,
+        *,
+        sequencer: SequencerClient,
+        queues: PartitionQueues,
+        metrics: GatewayMetrics,
+        clock: Clock,
+        entropy: Entropy,
+        limits: ShareLimits,
+    ) -> None:
+        self._sequencer = sequencer
+        self._queues = queues
+        self._metrics = metrics
+        self._clock = clock
+        self._entropy = entropy
+        self._limits = limits
+
+    async def share_records(
+        self,
+        group_id: str,
+        member_id: str,
+        partitions: Sequence[SharePartition],
+        *,
+        records_max: int = 0,
+        ended: ShareSession | None = None,
+    ) -> Outcome:
+        """Acknowledge and acquire in one entry; `Unavailable` if the outcome is unknown.
+
+        What the member has by the session that `ended` goes back, as far as it is in these partitions.
+        """
+        command = ShareRecords(
+            now_ms=self._clock.now_ms(),
+            group_id=group_id,
+            member_id=member_id,
+            partitions=list(partitions),
+            records_max=records_max,
+            releases_through=NO_ACQUISITION if ended is None else ended.acquisition,
+            ticket=int.from_bytes(self._entropy.take(TICKET_BYTES)) + 1,
+            releases_from=NO_ACQUISITION if ended is None else ended.first_acquisition,
+        )
+        (outcome,) = await self._sequencer.command([command], deadline_s=self._limits.command_deadline_s)
+        return outcome
+
+    async def acknowledge(
+        self,
+        group_id: str,
+        member_id: str,
+        acknowledged: Sequence[Acknowledged],
+        *,
+        ended: ShareSession | None = None,
+    ) -> int:
+        """Send the valid acknowledgements; returns how long locks last from now on in ms, 0 if that is unknown.
+
+        With the end of a session all other records that the member got through it go back.
+        """
+        valid = [each for each in acknowledged if not each.error]
+        partitions = [SharePartition(*each.key, each.judged) for each in valid]
+        gives_back = ended is not None and ended.acquisition != NO_ACQUISITION
+        if ended is not None and gives_back:
+            named = {each.key for each in valid}
+            rest = [SharePartition(*key) for key in ended.partitions if key not in named]
+            partitions += rest[: SHARE_PARTITIONS_PER_COMMAND_MAX - len(partitions)]
+        if not partitions:
+            return 0
+        try:
+            outcome = await self.share_records(group_id, member_id, partitions, ended=ended)
+        except Unavailable as error:
+            for each in valid:
+                each.error, each.message = READ_UNAVAILABLE, str(error)
+            return 0
+        assert isinstance(outcome, RecordsShared | Rejected), f"an unexpected answer to acknowledgements: {outcome}"
+        for place, each in enumerate(valid):
+            self.record_result(each, outcome, place)
+        if gives_back or frees_records(valid):
+            self._queues.wake(group_id)
+        return outcome.lock_duration_ms if isinstance(outcome, RecordsShared) else 0
+
+    def record_result(self, acknowledged: Acknowledged, outcome: RecordsShared | Rejected, place: int) -> None:
+        """Take in the state machine's answer for the partition at that place of a command."""
+        rejection = outcome.rejection if isinstance(outcome, Rejected) else outcome.partitions[place].judged
+        acknowledged.error = error_of(rejection)
+        if isinstance(outcome, Rejected):
+            acknowledged.message = outcome.message or None
+        if acknowledged.error:
+            self._metrics.share_rejected.labels(acknowledged.error.name).inc()
+            return
+        for each in acknowledged.judged:
+            self._count(each)
+
+    def _count(self, judged: JudgedRange) -> None:
+        if len(judged.verdicts) == 1:
+            counts = {judged.verdicts[0]: judged.last - judged.first + 1}
+        else:
+            counts = {each: judged.verdicts.count(each) for each in set(judged.verdicts)}
+        for verdict, count in counts.items():
+            self._metrics.share_acknowledged[Verdict(verdict)].inc(count)
+
+
+class HasShareCommands(Protocol):
+    @property
+    def share_commands(self) -> ShareCommands: ...

@@ -3,8 +3,8 @@
 Two who read the same records at once could not both have them. So one member at a time fetches a partition through one
 gateway, as in Kafka. Nothing depends on it: through two gateways two may try, and the machine gives each record to one.
 
-News of a partition wakes all who wait for it. One of them has the turn, the others queue behind it, and each who leaves
-something hands the turn on to one: members look as often as there is news for them, however many they are.
+News of a partition wakes all who wait for it. One of them has the slot, the others queue behind it, and each who leaves
+something hands the slot on to one: members look as often as there is news for them, however many they are.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ Key = TypeVar("Key")
 
 
 @dataclass(slots=True)
-class Turn:
+class QueueSlot:
     """What one member may fetch now, and where it found nothing that anybody could have."""
 
     keys: list[PartitionKey] = field(default_factory=list)
@@ -38,32 +38,32 @@ class PartitionQueues:
 
     @property
     def places(self) -> int:
-        """How many partitions somebody has the turn at, or queues for, or waits for in a group."""
+        """How many partitions somebody has the slot at, or queues for, or waits for in a group."""
         return len(self._taken) + len(self._queues) + len(self._watches)
 
     @property
     def queued(self) -> int:
-        """How many queue for a turn."""
+        """How many queue for a slot."""
         return sum(len(queue) for queue in self._queues.values())
 
     @contextmanager
-    def take(self, group_id: str, keys: Iterable[PartitionKey], watch: TailWatch) -> Iterator[Turn]:
-        """Those of the partitions whose turn nobody has, for this block; `watch` queues for the others.
+    def take(self, group_id: str, keys: Iterable[PartitionKey], watch: TailWatch) -> Iterator[QueueSlot]:
+        """Those of the partitions whose slot nobody has, for this block; `watch` queues for the others.
 
-        Who has had a turn is not woken by its end: members without success would wake each other for ever.
+        Who has had a slot is not woken by its end: members without success would wake each other for ever.
         """
-        turn = Turn()
+        slot = QueueSlot()
         for key in keys:
             place = group_id, key
             if place in self._taken:
                 self._queues.setdefault(place, {})[watch] = None
             else:
                 self._taken.add(place)
-                turn.keys.append(key)
+                slot.keys.append(key)
         try:
-            yield turn
+            yield slot
         finally:
-            self._end(group_id, turn, watch)
+            self._end(group_id, slot, watch)
 
     @contextmanager
     def waiting(self, group_id: str, keys: Iterable[PartitionKey], watch: TailWatch) -> Iterator[None]:
@@ -81,11 +81,11 @@ class PartitionQueues:
         for watch in self._watches.get(group_id, ()):
             watch.wake()
 
-    def _end(self, group_id: str, turn: Turn, watch: TailWatch) -> None:
-        for key in turn.keys:
+    def _end(self, group_id: str, slot: QueueSlot, watch: TailWatch) -> None:
+        for key in slot.keys:
             self._taken.discard((group_id, key))
-        for key in turn.keys:
-            if key not in turn.bare or watch.woken_s is not None:  # what came meanwhile may be newer than what was seen
+        for key in slot.keys:
+            if key not in slot.bare or watch.woken_s is not None:  # what came meanwhile may be newer than what was seen
                 self._hand_on((group_id, key))
 
     def _hand_on(self, place: Place) -> None:

@@ -7,7 +7,10 @@ know, and its acknowledgements are good through any session. Only who closes a s
 from collections.abc import Iterable
 
 from penstock.contracts.commands import NO_ACQUISITION
+from penstock.kafkawire.api.share_acknowledge import ShareAcknowledgeRequest
+from penstock.kafkawire.api.share_fetch import ShareFetchRequest
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.tail.tail_index import PartitionKey
 
 OPENING_EPOCH, CLOSING_EPOCH = 0, -1
@@ -70,3 +73,41 @@ class ShareSessions:
     def close(self, member: Member) -> ShareSession | ErrorCode:
         """The member's session, of which nothing is known any more."""
         return self._sessions.pop(member, ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+
+def requested_session(client: Client, request: ShareFetchRequest) -> ShareSession | ErrorCode:
+    """The session of a ShareFetch: new, with its changes, or just closed; or why there is none."""
+    assert request.group_id and request.member_id, "the caller checks both"
+    sessions = client.part(ShareSessions)
+    member, epoch = (request.group_id, request.member_id), request.share_session_epoch
+    if epoch == CLOSING_EPOCH:
+        return sessions.close(member)
+    if epoch == OPENING_EPOCH:
+        if any(each.acknowledgement_batches for topic in request.topics for each in topic.partitions):
+            return ErrorCode.INVALID_REQUEST
+        session = sessions.open(member)
+    else:
+        session = sessions.go_on(member, epoch)
+    if isinstance(session, ErrorCode):
+        return session
+    session.change(
+        ((topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions),
+        ((topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions),
+    )
+    if len(session.partitions) > SESSION_PARTITIONS_MAX:
+        sessions.close(member)
+        return ErrorCode.INVALID_REQUEST
+    return session
+
+
+def acknowledging_session(client: Client, request: ShareAcknowledgeRequest) -> ShareSession | ErrorCode:
+    """The session of a ShareAcknowledge, which goes on or is closed; or why the request is not accepted."""
+    if not request.group_id or not request.member_id:
+        return ErrorCode.INVALID_REQUEST
+    sessions = client.part(ShareSessions)
+    member, epoch = (request.group_id, request.member_id), request.share_session_epoch
+    if epoch == OPENING_EPOCH:  # nothing can have been acquired yet
+        return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    if epoch == CLOSING_EPOCH:
+        return sessions.close(member)
+    return sessions.go_on(member, epoch)

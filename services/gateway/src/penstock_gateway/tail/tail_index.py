@@ -26,14 +26,20 @@ from penstock.contracts.queries.log import PartitionPlan
 from penstock.contracts.rejections import Rejection
 from penstock_gateway.tail.control_batches import aborted_by, with_markers
 
-TAIL_EXTENTS_MAX = 65_536  # about 25 MB; a partition counts as one more
-ABORTED_LEARNT_MAX = 1_000  # by one plan, about 100 KB; beyond it the extents are not worth holding
-HELD_BACK_MAX = 1_000  # announcements behind a missing one; more than come in HOLD_BACK_S, so it is surely lost
-# By the time that an extent is read it is twice as old at most: the objects of replaced segments stay for 10 minutes.
-BELIEVED_S = 120.0
-HOLD_BACK_S = 0.1  # replicas announce on their own connections, a millisecond or so apart
-
 PartitionKey = tuple[TopicId, int]
+
+
+class TailLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory and waits of the tail index."""
+
+    extents_max: int = 65_536  # about 25 MB; a partition counts as one more
+    aborted_max: int = 1_000  # learnt by one plan, about 100 KB; beyond it the extents are not worth keeping
+    # Announcements behind a missing one; more than arrive within `hold_back_s`, so the missing one is lost.
+    held_back_max: int = 1_000
+    hold_back_s: float = 0.1  # replicas announce on their own connections, a millisecond or so apart
+    # An extent is known for so long. When it is read it is twice as old at most: the objects of replaced segments stay
+    # for 10 minutes.
+    extent_age_s_max: float = 120.0
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False):
@@ -107,8 +113,8 @@ class _Partition:
 class TailIndex:
     """Partitions by key, bounded; those that nobody asked for lately go first."""
 
-    def __init__(self, extents_max: int = TAIL_EXTENTS_MAX, *, monotonic_s: Callable[[], float] = lambda: 0.0) -> None:
-        self._extents_max = extents_max
+    def __init__(self, limits: TailLimits | None = None, *, monotonic_s: Callable[[], float] = lambda: 0.0) -> None:
+        self.limits = limits or TailLimits()
         self._monotonic_s = monotonic_s
         self._partitions: OrderedDict[PartitionKey, _Partition] = OrderedDict()
         self.held_extents = 0
@@ -146,7 +152,7 @@ class TailIndex:
             self._take(partition, sequence, plan, offset if plan.aborted_end_offset >= 0 else 0)
             _learn_aborted(partition, plan)
             has_all = not plan.extents or not 0 <= plan.aborted_end_offset <= plan.extents[-1].last_offset
-            if not has_all or len(plan.aborted) > ABORTED_LEARNT_MAX:
+            if not has_all or len(plan.aborted) > self.limits.aborted_max:
                 self._drop_extents(partition)
             self._trim()
 
@@ -220,7 +226,7 @@ class TailIndex:
         partition.aborted = []
 
     def _drop_old(self, partition: _Partition) -> None:
-        oldest_s = self._monotonic_s() - BELIEVED_S
+        oldest_s = self._monotonic_s() - self.limits.extent_age_s_max
         while partition.first < len(partition.extents) and partition.told_s[partition.first] <= oldest_s:
             self._drop_first(partition)
 
@@ -233,7 +239,7 @@ class TailIndex:
             partition.first = 0
 
     def _trim(self) -> None:
-        while self.held_extents + len(self._partitions) > self._extents_max:
+        while self.held_extents + len(self._partitions) > self.limits.extents_max:
             key, partition = next(iter(self._partitions.items()))
             if len(self._partitions) > 1:
                 self.remove(key)
@@ -294,7 +300,7 @@ class Tail:
 
     def overdue_s(self, now_s: float) -> float | None:
         """How long to go on waiting for a missing announcement; None if none is missing."""
-        return self._missing_since_s + HOLD_BACK_S - now_s if self._held_back else None
+        return self._missing_since_s + self.index.limits.hold_back_s - now_s if self._held_back else None
 
     def receive(self, advanced: Advanced, now_s: float) -> Received:
         """Take an announcement in, and those that it makes good."""
@@ -326,7 +332,9 @@ class Tail:
         if not self._held_back:
             self._missing_since_s = now_s
         self._held_back[advanced.sequence] = advanced
-        return self._lose(max(self._held_back)) if len(self._held_back) > HELD_BACK_MAX else Received()
+        return (
+            self._lose(max(self._held_back)) if len(self._held_back) > self.index.limits.held_back_max else Received()
+        )
 
     def _lose(self, sequence: int) -> Received:
         """Forget everything: what comes after this sequence is known again."""

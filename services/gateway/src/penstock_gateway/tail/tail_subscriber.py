@@ -40,11 +40,11 @@ class Sequences(Protocol):
 
 
 def _ignore(sequence: int) -> None:
-    """What somebody does about changed quotas who holds nobody to them."""
+    """The reaction to changed quotas without a quota cache."""
 
 
-def _ignore_news(age_s: float, size_bytes: int) -> None:
-    """What somebody does about news who holds nobody back for it."""
+def _ignore_new_data(age_s: float, size_bytes: int) -> None:
+    """The reaction to new data without a throttle."""
 
 
 class TailWatch:
@@ -122,7 +122,7 @@ class TailSubscriber:
         registry: CollectorRegistry,
         index: TailIndex | None = None,
         record_quotas: Callable[[int], None] = _ignore,
-        record_news: Callable[[float, int], None] = _ignore_news,
+        record_new_data: Callable[[float, int], None] = _ignore_new_data,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
@@ -130,7 +130,7 @@ class TailSubscriber:
         self._sequencer = sequencer
         self._topics = topics
         self._record_quotas = record_quotas
-        self._record_news = record_news
+        self._record_new_data = record_new_data
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: TailWatches = {}  # woken in the order in which they came
         self._subscription: Subscription | None = None
@@ -220,7 +220,7 @@ class TailSubscriber:
             age_s = max(age_ms, 0) / 1000
             self._announced_seconds.observe(age_s)
             size_bytes = sum(extent.length for change in advanced.partitions for extent in change.extents)
-            self._record_news(age_s, size_bytes)
+            self._record_new_data(age_s, size_bytes)
 
     def _arm(self) -> None:
         """Look again when a missing announcement is overdue."""
@@ -249,3 +249,8 @@ class TailSubscriber:
         for key in keys:
             for watch in self._watches.get(key, ()):
                 watch.wake()
+
+
+class HasTail(Protocol):
+    @property
+    def tail(self) -> TailSubscriber: ...

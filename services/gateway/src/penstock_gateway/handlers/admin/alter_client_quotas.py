@@ -1,5 +1,7 @@
 """AlterClientQuotas: how much clients may use from now on, each entity with its own verdict (KIP-546)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import AlterClientQuotas, QuotaChange, QuotaPart
 from penstock.contracts.configs.quotas import (
     Entity,
@@ -10,6 +12,7 @@ from penstock.contracts.configs.quotas import (
 )
 from penstock.contracts.levels import QUOTAS_LEVEL
 from penstock.kafkawire.api.alter_client_quotas import (
+    API as API,
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityData,
@@ -17,17 +20,23 @@ from penstock.kafkawire.api.alter_client_quotas import (
     EntryResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.feature_levels import until_level
+from penstock_gateway.kafka.parts import HasClock, HasSequencer
 from penstock_gateway.metadata.admin_commands import Verdict, duplicates, run_commands, verdict_of
 from penstock_gateway.metadata.config_updates import ATTEMPTS_MAX, STALE
+from penstock_gateway.quotas.quota_cache import HasQuotas
 
 TIMEOUT_MS = 30_000  # the API has none of its own
 NOT_YET: Verdict = (ErrorCode.UNSUPPORTED_VERSION, "some sequencers do not know client quotas yet")
 
 
+class Needs(HasClock, HasQuotas, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: AlterClientQuotasRequest
+    gateway: Needs, client: Client, version: int, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     entities = [_entity(entry) for entry in request.entries]
     repeated = duplicates(entities)
@@ -67,7 +76,7 @@ def _validation_error(entity: Entity, entry: EntryData, is_repeated: bool) -> Ve
     return (ErrorCode.INVALID_REQUEST, reason) if reason else (ErrorCode.NONE, None)
 
 
-def _command(gateway: Gateway, entity: Entity, entry: EntryData) -> AlterClientQuotas:
+def _command(gateway: Needs, entity: Entity, entry: EntryData) -> AlterClientQuotas:
     return AlterClientQuotas(
         now_ms=gateway.clock.now_ms(),
         entity=[QuotaPart(kind, name) for kind, name in entity],

@@ -1,16 +1,24 @@
 """AlterConfigs: the configurations of a resource anew; what a request does not name goes back to its default."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import ConfigOperation
 from penstock.kafkawire.api.alter_configs import (
+    API as API,
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.config_updates import Alteration, Change, alter
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: AlterConfigsRequest) -> AlterConfigsResponse:
+class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: AlterConfigsRequest) -> AlterConfigsResponse:
     asked = [
         Alteration(
             (resource.resource_type, resource.resource_name),

@@ -1,24 +1,33 @@
 """CreatePartitions: topics grow (KIP-195)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import CreatePartitions
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.kafkawire.api.create_partitions import (
+    API as API,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics
 from penstock_gateway.metadata.admin_commands import Verdict, duplicates, run_commands, verdict_of
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+from penstock_gateway.quotas.quota_cache import HasQuotas
 
 FIRST_VERSION_MUTATIONS = 3  # that is told of the quota on them (KIP-599)
 
 
+class Needs(HasClock, HasQuotas, HasSequencer, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: CreatePartitionsRequest
+    gateway: Needs, client: Client, version: int, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     repeated = duplicates(topic.name for topic in request.topics)
     verdicts = {topic.name: _validation_error(topic, topic.name in repeated) for topic in request.topics}
@@ -47,7 +56,7 @@ async def handle(
     )
 
 
-async def _known_partitions(gateway: Gateway, names: list[str]) -> dict[str, int]:
+async def _known_partitions(gateway: Needs, names: list[str]) -> dict[str, int]:
     """How many partitions the topics have now, for those of which that can be known; nobody needs it without quotas."""
     if gateway.quotas.is_empty:
         return {}
@@ -66,7 +75,7 @@ def _validation_error(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdic
 
 
 async def _assigned(
-    gateway: Gateway, request: CreatePartitionsRequest, verdicts: dict[str, Verdict]
+    gateway: Needs, request: CreatePartitionsRequest, verdicts: dict[str, Verdict]
 ) -> dict[str, Verdict]:
     """Replicas cannot be assigned. As in Kafka that is said only of topics that are there and would grow."""
     commands = [

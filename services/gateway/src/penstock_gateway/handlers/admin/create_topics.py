@@ -1,11 +1,14 @@
 """CreateTopics: each topic is made, or refused with its own error and reason (KIP-464, KIP-525)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
 from penstock.contracts.configs.topics import validation_errors
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
 from penstock.contracts.levels import level_of_configs
 from penstock.kafkawire.api.create_topics import (
+    API as API,
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -13,9 +16,10 @@ from penstock.kafkawire.api.create_topics import (
     CreateTopicsResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.feature_levels import until_level
+from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
     Verdict,
@@ -27,6 +31,7 @@ from penstock_gateway.metadata.admin_commands import (
 )
 from penstock_gateway.metadata.config_view import Setting, cluster_configs, settings_of
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+from penstock_gateway.quotas.quota_cache import HasQuotas
 
 DEFAULT = -1
 FIRST_VERSION_CONFIGS = 5
@@ -35,7 +40,11 @@ CONFIGS_DEADLINE_S = 1.0  # what is only to be told of topics that are made is w
 REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object store's business
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
+class Needs(HasClock, HasEntropy, HasQuotas, HasSequencer, HasSettings, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
     repeated = duplicates(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     await until_level(gateway, max((level_of_configs(_configs(topic)) for topic in request.topics), default=0))
@@ -57,7 +66,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Create
     return CreateTopicsResponse(topics=[result for result in results.values() if result is not None])
 
 
-def _rejection(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
+def _rejection(gateway: Needs, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
     error, message = _validation_error(gateway, topic, is_repeated)
     if not error:
@@ -67,7 +76,7 @@ def _rejection(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> Cr
     )
 
 
-async def _existing(gateway: Gateway, names: list[str]) -> dict[str, CreatableTopicResult]:
+async def _existing(gateway: Needs, names: list[str]) -> dict[str, CreatableTopicResult]:
     """Those that exist: Kafka says so before anything else, and many a client makes its topics at every start."""
     try:
         found = await gateway.topics.find(name for name in names if is_legal_topic_name(name))
@@ -80,7 +89,7 @@ async def _existing(gateway: Gateway, names: list[str]) -> dict[str, CreatableTo
     }
 
 
-def _validation_error(gateway: Gateway, topic: CreatableTopic, is_repeated: bool) -> Verdict:
+def _validation_error(gateway: Needs, topic: CreatableTopic, is_repeated: bool) -> Verdict:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "Duplicate topic name."
     if not is_legal_topic_name(topic.name):
@@ -107,7 +116,7 @@ def _placement_validation_error(topic: CreatableTopic) -> Verdict:
     return ErrorCode.NONE, None
 
 
-def _config_validation_error(gateway: Gateway, topic: CreatableTopic) -> Verdict:
+def _config_validation_error(gateway: Needs, topic: CreatableTopic) -> Verdict:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         return ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}"
@@ -121,18 +130,18 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
     return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
-def _command(gateway: Gateway, topic: CreatableTopic) -> CreateTopic:
+def _command(gateway: Needs, topic: CreatableTopic) -> CreateTopic:
     is_default = topic.num_partitions == DEFAULT
     return CreateTopic(
         now_ms=gateway.clock.now_ms(),
         name=topic.name,
         topic_id=new_topic_id(gateway.entropy.take(ID_BYTES)),
-        partitions=gateway.config.default_partitions if is_default else topic.num_partitions,
+        partitions=gateway.settings.default_partitions if is_default else topic.num_partitions,
         configs=_configs(topic),
     )
 
 
-async def _cluster_configs(gateway: Gateway, version: int, outcomes: list[Outcome]) -> dict[str, str] | None:
+async def _cluster_configs(gateway: Needs, version: int, outcomes: list[Outcome]) -> dict[str, str] | None:
     """What the topics take over from the cluster, None where it is not asked for or nobody says."""
     if version < FIRST_VERSION_CONFIGS or not any(isinstance(outcome, TopicCreated) for outcome in outcomes):
         return None

@@ -1,6 +1,7 @@
 """DeleteTopics: by name, or by id from version 6 on (KIP-516)."""
 
 from collections import Counter
+from typing import Protocol
 
 from penstock.contracts.commands import DeleteTopic, Rejected, Tick
 from penstock.contracts.errors import Unavailable
@@ -8,21 +9,28 @@ from penstock.contracts.ids import NO_TOPIC_ID, is_legal_topic_name
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_topics import (
+    API as API,
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics
 from penstock_gateway.metadata.admin_commands import Verdict, run_commands, verdict_of
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+from penstock_gateway.quotas.quota_cache import HasQuotas
 
 FIRST_VERSION_MUTATIONS = 5  # that is told of the quota on them (KIP-599)
 FIRST_VERSION_IDS = 6
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+class Needs(HasClock, HasQuotas, HasSequencer, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if version >= FIRST_VERSION_IDS:
         asked = Counter(request.topics)
     else:
@@ -52,7 +60,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Delete
     return DeleteTopicsResponse(responses=[_result(topic, found, *verdict) for topic, verdict in verdicts.items()])
 
 
-async def _find(gateway: Gateway, asked: list[DeleteTopicState], timeout_ms: int) -> dict[DeleteTopicState, TopicView]:
+async def _find(gateway: Needs, asked: list[DeleteTopicState], timeout_ms: int) -> dict[DeleteTopicState, TopicView]:
     """Those of the topics that exist now, as their names stand when the request came.
 
     Topics are deleted by id: a deletion by name, delayed and sent again through another sequencer meanwhile, would

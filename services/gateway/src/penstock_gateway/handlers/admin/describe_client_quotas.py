@@ -4,6 +4,7 @@ from penstock.contracts.configs.quotas import CLIENT_ID, ENTITY_TYPES, IP, USER
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView, QuotaEntry
 from penstock.kafkawire.api.describe_client_quotas import (
+    API as API,
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -12,8 +13,9 @@ from penstock.kafkawire.api.describe_client_quotas import (
     ValueData,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasSequencer
 from penstock_gateway.metadata.admin_commands import duplicates
 
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -21,7 +23,7 @@ DEADLINE_S = 5.0
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeClientQuotasRequest
+    gateway: HasSequencer, client: Client, version: int, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     error, message = _validation_error(request.components)
     if error:

@@ -1,5 +1,7 @@
 """DescribeConfigs: what is in force for topics and share groups, the cluster's defaults, and what a gateway says."""
 
+from typing import Protocol
+
 import msgspec
 
 from penstock.contracts.configs.topics import MESSAGE_BYTES_DEFAULT
@@ -7,6 +9,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.queries.topics import TopicView
 from penstock.kafkawire.api.describe_configs import (
+    API as API,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -15,8 +18,10 @@ from penstock.kafkawire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.kafka.listener_config import host_and_port
+from penstock_gateway.kafka.parts import HasNodes, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import topic_name_validation_error
 from penstock_gateway.metadata.config_updates import CLUSTER
 from penstock_gateway.metadata.config_view import (
@@ -32,7 +37,6 @@ from penstock_gateway.metadata.config_view import (
     group_settings,
     settings_of,
 )
-from penstock_gateway.server.listener_config import host_and_port
 
 Results = list[DescribeConfigsResourceResult]
 
@@ -54,8 +58,12 @@ class _Known(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
+class Needs(HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeConfigsRequest
+    gateway: Needs, client: Client, version: int, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     known = await _look_up(gateway, request.resources)
     return DescribeConfigsResponse(
@@ -63,7 +71,7 @@ async def handle(
     )
 
 
-async def _look_up(gateway: Gateway, resources: list[DescribeConfigsResource]) -> _Known:
+async def _look_up(gateway: Needs, resources: list[DescribeConfigsResource]) -> _Known:
     """As it is now: what this gateway remembers of topics may be older than what another one was just told."""
     types = {resource.resource_type for resource in resources if _is_known(gateway, resource.resource_type)}
     if not types:
@@ -82,12 +90,12 @@ async def _look_up(gateway: Gateway, resources: list[DescribeConfigsResource]) -
         return _Known(failure=str(error))
 
 
-def _is_known(gateway: Gateway, kind: int) -> bool:
-    return kind in (TOPIC, BROKER) or (kind == GROUP and gateway.config.share_groups)
+def _is_known(gateway: Needs, kind: int) -> bool:
+    return kind in (TOPIC, BROKER) or (kind == GROUP and gateway.settings.share_groups)
 
 
 def _describe(
-    gateway: Gateway,
+    gateway: Needs,
     client: Client,
     known: _Known,
     resource: DescribeConfigsResource,
@@ -107,7 +115,7 @@ def _describe(
     )
 
 
-def _configs(gateway: Gateway, client: Client, known: _Known, resource: DescribeConfigsResource) -> Results:
+def _configs(gateway: Needs, client: Client, known: _Known, resource: DescribeConfigsResource) -> Results:
     kind, name = resource.resource_type, resource.resource_name
     if not _is_known(gateway, kind):
         raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
@@ -153,8 +161,8 @@ def _told(setting: Setting) -> DescribeConfigsResourceResult:
     )
 
 
-def _broker_configs(gateway: Gateway, client: Client, name: str) -> Results:
-    own, config = gateway.nodes[client.listener], gateway.config
+def _broker_configs(gateway: Needs, client: Client, name: str) -> Results:
+    own, config = gateway.nodes[client.listener], gateway.settings
     if name != str(own.node_id):
         raise _Refused(ErrorCode.INVALID_REQUEST, f"this is broker {own.node_id}, not {name!r}")
     advertised = f"{client.listener}://{host_and_port(own.host, own.port)}"
@@ -164,7 +172,7 @@ def _broker_configs(gateway: Gateway, client: Client, name: str) -> Results:
         _broker_config("auto.create.topics.enable", auto_create, "BOOLEAN", "Topics are made on first use."),
         _broker_config("connections.max.idle.ms", config.idle_timeout_ms, "LONG", "When idle connections are closed."),
         _broker_config("delete.topic.enable", "true", "BOOLEAN", "Topics can be deleted."),
-        _broker_config("max.connections", config.connections_max, "INT", "ConnectionManager of one gateway process."),
+        _broker_config("max.connections", config.connections_max, "INT", "Connections of one gateway process."),
         _broker_config("message.max.bytes", MESSAGE_BYTES_DEFAULT, "INT", "The default of max.message.bytes."),
         _broker_config("num.partitions", config.default_partitions, "INT", "Partitions of a new topic by default."),
         _broker_config("socket.request.max.bytes", config.frame_bytes_max, "INT", "The largest request."),

@@ -1,16 +1,24 @@
 """IncrementalAlterConfigs: what a request names of a resource's configurations changes, the rest stays (KIP-339)."""
 
+from typing import Protocol
+
 from penstock.kafkawire.api.incremental_alter_configs import (
+    API as API,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.config_updates import Alteration, Change, alter
 
 
+class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: IncrementalAlterConfigsRequest
+    gateway: Needs, client: Client, version: int, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     asked = [
         Alteration(

@@ -1,15 +1,19 @@
 """ListConfigResources: topics, brokers, and groups for which something was set; nothing else has any (KIP-1142)."""
 
+from typing import Protocol
+
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.list_config_resources import (
+    API as API,
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
-from penstock_gateway.handlers.discovery.metadata import cluster_of
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasSequencer, HasSettings, HasTopics
+from penstock_gateway.metadata.cluster_view import cluster_of
 from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC, groups_with_configs
 
 CLIENT_METRICS = 16
@@ -17,11 +21,15 @@ FIRST_VERSION_TYPES = 1
 SUPPORTED = frozenset((TOPIC, BROKER, CLIENT_METRICS))
 
 
+class Needs(HasDirectory, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: ListConfigResourcesRequest
+    gateway: Needs, client: Client, version: int, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     asked = frozenset(request.resource_types) if version >= FIRST_VERSION_TYPES else {CLIENT_METRICS}
-    if not asked <= (SUPPORTED | {GROUP} if gateway.config.share_groups else SUPPORTED):
+    if not asked <= (SUPPORTED | {GROUP} if gateway.settings.share_groups else SUPPORTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
     if not asked or TOPIC in asked:
@@ -31,7 +39,7 @@ async def handle(
             return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
     if not asked or BROKER in asked:
         found += [ConfigResource(str(node.node_id), BROKER) for node in cluster_of(gateway, client).brokers]
-    if gateway.config.share_groups and (not asked or GROUP in asked):
+    if gateway.settings.share_groups and (not asked or GROUP in asked):
         try:
             found += [ConfigResource(group_id, GROUP) for group_id in await groups_with_configs(gateway)]
         except Unavailable:

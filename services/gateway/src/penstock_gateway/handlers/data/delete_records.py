@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.contracts.commands import (
     LOGS_PER_COMMAND_MAX,
@@ -17,6 +18,7 @@ from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.log import LATEST, OffsetOf, OffsetsQuery, OffsetsView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_records import (
+    API as API,
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -24,10 +26,12 @@ from penstock.kafkawire.api.delete_records import (
     DeleteRecordsTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics
 from penstock_gateway.metadata.admin_commands import run_commands
 from penstock_gateway.metadata.partition_lookup import NO_EPOCH, locate
+from penstock_gateway.tail.tail_subscriber import HasTail
 
 NO_WATERMARK = -1
 
@@ -46,9 +50,11 @@ class _Wanted:
 Found = list[tuple[_Wanted, TopicId]]
 
 
-async def handle(
-    gateway: Gateway, client: Client, version: int, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse:
+class Needs(HasClock, HasSequencer, HasTail, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     wanted = [
         _Wanted(topic.name, partition, partition.offset) for topic in request.topics for partition in topic.partitions
     ]
@@ -65,9 +71,9 @@ async def handle(
     )
 
 
-async def _locate(gateway: Gateway, wanted: list[_Wanted]) -> Found:
+async def _locate(gateway: Needs, wanted: list[_Wanted]) -> Found:
     """Those whose partition exists; the others get their error."""
-    located = await locate(gateway, (each.topic for each in wanted))
+    located = await locate(gateway.topics, (each.topic for each in wanted))
     times = Counter((each.topic, each.asked.partition_index) for each in wanted)
     found: Found = []
     for each in wanted:
@@ -81,7 +87,7 @@ async def _locate(gateway: Gateway, wanted: list[_Wanted]) -> Found:
     return found
 
 
-async def _resolve(gateway: Gateway, some: Found) -> Found:
+async def _resolve(gateway: Needs, some: Found) -> Found:
     """Those of which it is known what to delete: for all that there is, the offset at which it ends now.
 
     A command that says just "all" would, delayed and sent again through another sequencer meanwhile, delete what was
@@ -102,7 +108,7 @@ async def _resolve(gateway: Gateway, some: Found) -> Found:
     return [(each, topic_id) for each, topic_id in some if not each.error]
 
 
-async def _delete(gateway: Gateway, some: Found, timeout_ms: int) -> None:
+async def _delete(gateway: Needs, some: Found, timeout_ms: int) -> None:
     """One command, and so one entry: what it does is bounded."""
     if not some:
         return

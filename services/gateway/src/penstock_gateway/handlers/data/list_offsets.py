@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -9,6 +10,7 @@ from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.log import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetOf, OffsetsQuery, OffsetsView
 from penstock.kafkawire.api.list_offsets import (
+    API as API,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -17,9 +19,11 @@ from penstock.kafkawire.api.list_offsets import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.errors import NotFound
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.fetch.log_reader import HasLogReader
 from penstock_gateway.fetch.timestamp_search import TimeSearch, search
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.parts import HasSequencer, HasTopics
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate
 
 log = structlog.get_logger()
@@ -55,7 +59,11 @@ class _Wanted:
         return EARLIEST if self.asked.timestamp == EARLIEST_LOCAL else self.asked.timestamp
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+class Needs(HasLogReader, HasSequencer, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
     committed_only = request.isolation_level == READ_COMMITTED
     wanted = [
         _Wanted(topic.name, partition, committed_only) for topic in request.topics for partition in topic.partitions
@@ -74,8 +82,8 @@ async def handle(gateway: Gateway, client: Client, version: int, request: ListOf
     )
 
 
-async def _locate(gateway: Gateway, version: int, wanted: list[_Wanted]) -> None:
-    located = await locate(gateway, (each.topic for each in wanted))
+async def _locate(gateway: Needs, version: int, wanted: list[_Wanted]) -> None:
+    located = await locate(gateway.topics, (each.topic for each in wanted))
     times = Counter((each.topic, each.asked.partition_index) for each in wanted)
     for each in wanted:
         asked = each.asked
@@ -90,7 +98,7 @@ async def _locate(gateway: Gateway, version: int, wanted: list[_Wanted]) -> None
             each.topic_id = topic.topic_id
 
 
-async def _find(gateway: Gateway, wanted: list[_Wanted]) -> None:
+async def _find(gateway: Needs, wanted: list[_Wanted]) -> None:
     await _ask(gateway, wanted)
     await _search(gateway, wanted)
 
@@ -104,7 +112,7 @@ def _moves_on(each: _Wanted) -> bool:
     return True
 
 
-async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
+async def _ask(gateway: Needs, wanted: list[_Wanted]) -> None:
     """The sequencers' answers: the offset itself, or the extent to look into."""
     known = [(each, each.topic_id) for each in wanted if each.topic_id is not None]
     if not known:
@@ -132,8 +140,8 @@ async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
                 each.search = TimeSearch(found.extent, each.time, found.log_start_offset)
 
 
-async def _search(gateway: Gateway, wanted: list[_Wanted]) -> None:
-    await search(gateway.reads, [each.search for each in wanted if each.search is not None])
+async def _search(gateway: Needs, wanted: list[_Wanted]) -> None:
+    await search(gateway.log_reader, [each.search for each in wanted if each.search is not None])
 
 
 def _answer(each: _Wanted) -> ListOffsetsPartitionResponse:

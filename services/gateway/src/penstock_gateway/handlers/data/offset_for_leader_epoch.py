@@ -1,6 +1,7 @@
 """OffsetForLeaderEpoch: where an epoch ends. There is one for all records, so it ends where the log does (KIP-320)."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -8,6 +9,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.log import EARLIEST, LATEST, OffsetOf, OffsetsQuery, OffsetsView
 from penstock.contracts.queries.topics import TopicView
 from penstock.kafkawire.api.offset_for_leader_epoch import (
+    API as API,
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -15,8 +17,9 @@ from penstock.kafkawire.api.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.parts import HasSequencer, HasTopics
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate
 
 log = structlog.get_logger()
@@ -31,10 +34,14 @@ class _Wanted:
     answer: EpochEndOffset
 
 
+class Needs(HasSequencer, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: OffsetForLeaderEpochRequest
+    gateway: Needs, client: Client, version: int, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    located = await locate(gateway, (topic.topic for topic in request.topics))
+    located = await locate(gateway.topics, (topic.topic for topic in request.topics))
     wanted = [
         _wanted(located.partition(topic.topic, asked.partition, asked.current_leader_epoch), asked)
         for topic in request.topics
@@ -61,7 +68,7 @@ def _wanted(topic: TopicView | ErrorCode, asked: OffsetForLeaderPartition) -> _W
     return _Wanted(asked, OffsetOf(topic.topic_id, asked.partition, end), nothing)
 
 
-async def _ask(gateway: Gateway, wanted: list[_Wanted]) -> None:
+async def _ask(gateway: Needs, wanted: list[_Wanted]) -> None:
     known = [(each, each.question) for each in wanted if each.question is not None]
     if not known:
         return

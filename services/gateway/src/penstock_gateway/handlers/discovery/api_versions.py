@@ -1,8 +1,11 @@
 """ApiVersions: the APIs and versions of the codec's table (KIP-35, KIP-511), and features."""
 
+from typing import Protocol
+
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, SHARE_GROUPS_LEVEL, TRANSACTIONS_LEVEL
 from penstock.kafkawire.api import API_TABLE
 from penstock.kafkawire.api.api_versions import (
+    API as API,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -10,7 +13,8 @@ from penstock.kafkawire.api.api_versions import (
     SupportedFeatureKey,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasSequencer, HasSettings
 
 # Name, version, and the level of the cluster from which on it is so.
 FEATURES = (
@@ -23,9 +27,13 @@ UNKNOWN_EPOCH = -1
 FIRST_VERSION_MIN_ZERO = 4  # before it a client may fail over a feature that begins with level 0 (KAFKA-17011)
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: ApiVersionsRequest) -> ApiVersionsResponse:
+class Needs(HasSequencer, HasSettings, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: ApiVersionsRequest) -> ApiVersionsResponse:
     level_min = 0 if version >= FIRST_VERSION_MIN_ZERO else 1
-    features = (*FEATURES, SHARE_FEATURE) if gateway.config.share_groups else FEATURES
+    features = (*FEATURES, SHARE_FEATURE) if gateway.settings.share_groups else FEATURES
     supported = [SupportedFeatureKey(name, level_min, newest) for name, newest, _ in features]
     level = gateway.sequencer.seen_level or 0
     reached = [(name, newest) for name, newest, needed_level in features if level >= needed_level]

@@ -4,27 +4,35 @@ As in Metadata one gateway leads every partition for a client, and only that one
 counts each byte once.
 """
 
+from typing import Protocol
+
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
 from penstock.kafkawire.api.describe_log_dirs import (
+    API as API,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from penstock_gateway.context import Client, Gateway
-from penstock_gateway.handlers.discovery.metadata import cluster_of
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasSequencer
+from penstock_gateway.metadata.cluster_view import cluster_of
 
 LOG_DIR = "penstock"
 NAMES_PER_QUERY_MAX = 1_000  # names of 249 letters fit well into one message
 DEADLINE_S = 5.0
 
 
+class Needs(HasDirectory, HasNodes, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeLogDirsRequest
+    gateway: Needs, client: Client, version: int, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     if cluster_of(gateway, client).leader != gateway.nodes[client.listener]:
         return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=LOG_DIR)])
@@ -41,7 +49,7 @@ async def handle(
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=LOG_DIR, topics=found)])
 
 
-async def _sizes(gateway: Gateway, request: DescribeLogDirsRequest) -> list[LogSizes]:
+async def _sizes(gateway: Needs, request: DescribeLogDirsRequest) -> list[LogSizes]:
     if request.topics is None:
         return (await _ask(gateway, None)).topics
     names = list(dict.fromkeys(topic.topic for topic in request.topics if is_legal_topic_name(topic.topic)))
@@ -51,7 +59,7 @@ async def _sizes(gateway: Gateway, request: DescribeLogDirsRequest) -> list[LogS
     return found
 
 
-async def _ask(gateway: Gateway, names: list[str] | None) -> LogSizesView:
+async def _ask(gateway: Needs, names: list[str] | None) -> LogSizesView:
     query = LogSizesQuery(0, names, fresh=True)
     return await gateway.sequencer.query("log_sizes", query, LogSizesView, deadline_s=DEADLINE_S)
 

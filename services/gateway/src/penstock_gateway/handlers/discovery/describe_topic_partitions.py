@@ -1,12 +1,14 @@
 """DescribeTopicPartitions: topics by name, so many partitions at a time, and where to go on (KIP-966)."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 import msgspec
 
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.queries.topics import TopicView
 from penstock.kafkawire.api.describe_topic_partitions import (
+    API as API,
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -14,9 +16,10 @@ from penstock.kafkawire.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
-from penstock_gateway.handlers.discovery.metadata import cluster_of
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasTopics
 from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS
+from penstock_gateway.metadata.cluster_view import cluster_of
 
 PARTITIONS_MAX = 2_000  # of one answer, as in Kafka
 
@@ -28,8 +31,12 @@ class _Found(msgspec.Struct, frozen=True):
     views: dict[str, TopicView]
 
 
+class Needs(HasDirectory, HasNodes, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeTopicPartitionsRequest
+    gateway: Needs, client: Client, version: int, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     cursor = request.cursor or Cursor()
     asked = {topic.name for topic in request.topics}
@@ -42,7 +49,7 @@ async def handle(
     return _page(found, cursor, partitions_max, cluster_of(gateway, client).leader.node_id)
 
 
-async def _find(gateway: Gateway, asked: Iterable[str], first_name: str) -> _Found:
+async def _find(gateway: Needs, asked: Iterable[str], first_name: str) -> _Found:
     """The topics from a name on; all of them if none is asked for."""
     if not asked:
         views = {view.name: view for view in await gateway.topics.everything() if view.name >= first_name}

@@ -1,19 +1,31 @@
 """FindCoordinator: any gateway coordinates every group and every transaction, so it is the one asked, or one in the
 client's zone."""
 
-from penstock.kafkawire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from typing import Protocol
+
+from penstock.kafkawire.api.find_coordinator import (
+    API as API,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import transactions_error
-from penstock_gateway.handlers.discovery.metadata import cluster_of
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasDirectory, HasNodes, HasSequencer
+from penstock_gateway.metadata.cluster_view import cluster_of
 
 KEY_GROUP = 0
 KEY_TRANSACTION = 1
 FIRST_VERSION_BATCHED = 4  # KIP-699
 
 
+class Needs(HasClock, HasDirectory, HasNodes, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: FindCoordinatorRequest
+    gateway: Needs, client: Client, version: int, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
     if version >= FIRST_VERSION_BATCHED:
         found = [_coordinator(gateway, client, key, request.key_type) for key in request.coordinator_keys]
@@ -28,7 +40,7 @@ async def handle(
     )
 
 
-def _coordinator(gateway: Gateway, client: Client, key: str, key_type: int) -> Coordinator:
+def _coordinator(gateway: Needs, client: Client, key: str, key_type: int) -> Coordinator:
     error = transactions_error(gateway) if key_type == KEY_TRANSACTION else ErrorCode.NONE
     if error:
         return _rejected(key, error, "transactions come when all sequencers know them")

@@ -1,5 +1,7 @@
 """Metadata: the brokers that a client may use, and the topics, made on first use where that is allowed."""
 
+from typing import Protocol
+
 import msgspec
 
 from penstock.contracts.commands import Command, CreateTopic, Outcome, Rejected
@@ -7,6 +9,7 @@ from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, n
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.metadata import (
+    API as API,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -15,23 +18,30 @@ from penstock.kafkawire.api.metadata import (
     MetadataResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
-from penstock_gateway.kafka.broker_view import Node, brokers_for, leader_for
+from penstock_gateway.kafka.broker_view import Node
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.parts import (
+    HasClock,
+    HasDirectory,
+    HasEntropy,
+    HasNodes,
+    HasSequencer,
+    HasSettings,
+    HasTopics,
+)
 from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS, cluster_operations
+from penstock_gateway.metadata.cluster_view import cluster_of
 
 COMMAND_DEADLINE_S = 10.0  # clients ask again after 30 s or so
 TOPICS_PER_COMMAND_MAX = 100  # made together in one journal entry
 
 
-class _Cluster(msgspec.Struct, frozen=True):
-    """The brokers as one client sees them, and the one that leads every partition for it."""
-
-    brokers: list[Node]
-    leader: Node
+class Needs(HasClock, HasDirectory, HasEntropy, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
+    """What this module uses of the gateway."""
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: MetadataRequest) -> MetadataResponse:
+async def handle(gateway: Needs, client: Client, version: int, request: MetadataRequest) -> MetadataResponse:
     cluster = cluster_of(gateway, client)
     if request.topics is None or (version == 0 and not request.topics):
         topics = [_topic_answer(view, cluster.leader) for view in await gateway.topics.everything()]
@@ -42,7 +52,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: Metada
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.zone)
             for node in cluster.brokers
         ],
-        cluster_id=gateway.config.cluster,
+        cluster_id=gateway.settings.cluster,
         controller_id=cluster.leader.node_id,
         topics=[_with_operations(topic) for topic in topics] if request.include_topic_authorized_operations else topics,
         cluster_authorized_operations=cluster_operations(request.include_cluster_authorized_operations),
@@ -53,15 +63,8 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
     return msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
 
 
-def cluster_of(gateway: Gateway, client: Client) -> _Cluster:
-    """The brokers for this client and its leader."""
-    own = gateway.nodes[client.listener]
-    brokers = brokers_for(client.listener, client.zone, own, gateway.directory.live("gateway"))
-    return _Cluster(brokers, leader_for(f"{client.client_id}\0{client.host}", brokers))
-
-
 async def _asked_topics(
-    gateway: Gateway, leader: Node, asked: list[MetadataRequestTopic], may_create: bool
+    gateway: Needs, leader: Node, asked: list[MetadataRequestTopic], may_create: bool
 ) -> list[MetadataResponseTopic]:
     # Who asks by id sends no name or, as the Java client does, an empty one (KIP-516).
     ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.name is None or topic.topic_id != NO_TOPIC_ID))
@@ -73,7 +76,7 @@ async def _asked_topics(
     # If nobody can say whether they exist, that is `Unavailable` and ends the connection (ADR 0009): clients ask again.
     by_name = await gateway.topics.find(legal)
     missing = [name for name in legal if name not in by_name]
-    if missing and may_create and gateway.config.auto_create_topics:
+    if missing and may_create and gateway.settings.auto_create_topics:
         failed |= await _create(gateway, missing)
         by_name |= await gateway.topics.find(name for name in missing if name not in failed)
     answers = [_named_answer(name, by_name, failed, leader) for name in names]
@@ -88,7 +91,7 @@ def _named_answer(
     return MetadataResponseTopic(error_code=failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name)
 
 
-async def _asked_ids(gateway: Gateway, leader: Node, ids: list[bytes]) -> list[MetadataResponseTopic]:
+async def _asked_ids(gateway: Needs, leader: Node, ids: list[bytes]) -> list[MetadataResponseTopic]:
     found = await gateway.topics.find_ids(ids) if ids else {}
     return [
         _topic_answer(found[topic_id], leader)
@@ -98,7 +101,7 @@ async def _asked_ids(gateway: Gateway, leader: Node, ids: list[bytes]) -> list[M
     ]
 
 
-async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
+async def _create(gateway: Needs, names: list[str]) -> dict[str, ErrorCode]:
     """Make the topics; why not, for those that could not be made."""
     failed = {}
     for start in range(0, len(names), TOPICS_PER_COMMAND_MAX):
@@ -113,12 +116,12 @@ async def _create(gateway: Gateway, names: list[str]) -> dict[str, ErrorCode]:
     return failed
 
 
-def _creation(gateway: Gateway, name: str) -> CreateTopic:
+def _creation(gateway: Needs, name: str) -> CreateTopic:
     return CreateTopic(
         now_ms=gateway.clock.now_ms(),
         name=name,
         topic_id=new_topic_id(gateway.entropy.take(ID_BYTES)),
-        partitions=gateway.config.default_partitions,
+        partitions=gateway.settings.default_partitions,
         configs={},
     )
 

@@ -13,17 +13,22 @@ from penstock.contracts.queries.consumer_groups import (
     ConsumerMemberView,
 )
 from penstock.kafkawire.api import consumer_group_describe
-from penstock.kafkawire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from penstock.kafkawire.api.consumer_group_describe import (
+    API as API,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasSequencer
 from penstock_gateway.metadata.authorized_operations import GROUP_OPERATIONS
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: ConsumerGroupDescribeRequest
+    gateway: HasSequencer, client: Client, version: int, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     groups = [await _describe(gateway, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
@@ -35,7 +40,7 @@ def _with_operations(group: consumer_group_describe.DescribedGroup) -> consumer_
     return msgspec.structs.replace(group, authorized_operations=GROUP_OPERATIONS)
 
 
-async def _describe(gateway: Gateway, group_id: str) -> consumer_group_describe.DescribedGroup:
+async def _describe(gateway: HasSequencer, group_id: str) -> consumer_group_describe.DescribedGroup:
     if not group_id:
         return _rejected(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
     # One question per group: several large groups together could outgrow a message.

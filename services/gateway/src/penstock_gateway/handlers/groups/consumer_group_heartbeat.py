@@ -5,6 +5,7 @@ could refuse a member of which it has not heard, so a refusal counts when the jo
 """
 
 import base64
+from typing import Protocol
 
 from penstock.contracts.commands import (
     JOIN_EPOCH,
@@ -19,21 +20,27 @@ from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatQuery, C
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import consumer_group_heartbeat
 from penstock.kafkawire.api.consumer_group_heartbeat import (
+    API as API,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer
 
 DEADLINE_S = 5.0  # the usual time between two heartbeats
 MEMBER_ENTROPY_BYTES = 16
 FIRST_VERSION_OWN_MEMBER_ID = 1  # KIP-1082
 
 
+class Needs(HasClock, HasEntropy, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: ConsumerGroupHeartbeatRequest
+    gateway: Needs, client: Client, version: int, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     heartbeat = _heartbeat(gateway, client, version, request)
     try:
@@ -47,7 +54,7 @@ async def handle(
 
 
 def _heartbeat(
-    gateway: Gateway, client: Client, version: int, request: ConsumerGroupHeartbeatRequest
+    gateway: Needs, client: Client, version: int, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerHeartbeat:
     member_id = request.member_id
     if not member_id and version < FIRST_VERSION_OWN_MEMBER_ID and request.member_epoch == JOIN_EPOCH:
@@ -71,7 +78,7 @@ def _heartbeat(
     )
 
 
-async def _outcome(gateway: Gateway, heartbeat: ConsumerHeartbeat) -> Outcome:
+async def _outcome(gateway: Needs, heartbeat: ConsumerHeartbeat) -> Outcome:
     answer = await _preview(gateway, heartbeat, fresh=False)
     if isinstance(answer, Rejected):
         answer = await _preview(gateway, heartbeat, fresh=True)
@@ -79,7 +86,7 @@ async def _outcome(gateway: Gateway, heartbeat: ConsumerHeartbeat) -> Outcome:
 
 
 async def _preview(
-    gateway: Gateway, heartbeat: ConsumerHeartbeat, *, fresh: bool
+    gateway: Needs, heartbeat: ConsumerHeartbeat, *, fresh: bool
 ) -> ConsumerMembership | Rejected | None:
     """What is answered without a journal entry; None if there is to be one."""
     query = ConsumerHeartbeatQuery(0, heartbeat, fresh=fresh)

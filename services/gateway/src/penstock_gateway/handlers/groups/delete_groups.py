@@ -1,20 +1,32 @@
 """DeleteGroups: empty groups and their offsets go (KIP-229)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import DeleteGroup, Rejected
 from penstock.contracts.errors import Unavailable
-from penstock.kafkawire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from penstock.kafkawire.api.delete_groups import (
+    API as API,
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+class Needs(HasClock, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     results = {group_id: await _delete(gateway, group_id) for group_id in dict.fromkeys(request.groups_names)}
     return DeleteGroupsResponse(results=[DeletableGroupResult(group_id, error) for group_id, error in results.items()])
 
 
-async def _delete(gateway: Gateway, group_id: str) -> ErrorCode:
+async def _delete(gateway: Needs, group_id: str) -> ErrorCode:
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
     command = DeleteGroup(gateway.clock.now_ms(), group_id, gateway.sequencer.seen_sequence)

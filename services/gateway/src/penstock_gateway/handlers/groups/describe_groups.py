@@ -5,14 +5,16 @@ import msgspec
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import DescribeGroupsQuery, DescribeGroupsView, GroupView, MemberView
 from penstock.kafkawire.api.describe_groups import (
+    API as API,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasSequencer
 from penstock_gateway.metadata.authorized_operations import GROUP_OPERATIONS
 
 DEAD = "Dead"
@@ -20,7 +22,7 @@ FIRST_VERSION_NOT_FOUND = 6  # KIP-1043
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeGroupsRequest
+    gateway: HasSequencer, client: Client, version: int, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
     groups = [await _describe(gateway, version, group_id) for group_id in request.groups]
     if request.include_authorized_operations:
@@ -32,7 +34,7 @@ def _with_operations(group: DescribedGroup) -> DescribedGroup:
     return group if group.error_code else msgspec.structs.replace(group, authorized_operations=GROUP_OPERATIONS)
 
 
-async def _describe(gateway: Gateway, version: int, group_id: str) -> DescribedGroup:
+async def _describe(gateway: HasSequencer, version: int, group_id: str) -> DescribedGroup:
     # One question per group: several large groups together could outgrow a message.
     query = DescribeGroupsQuery(0, [group_id], fresh=True)
     try:

@@ -1,21 +1,28 @@
 """JoinGroup: a member joins a classic group and waits until the rebalance is over."""
 
+from typing import Protocol
+
 from penstock.contracts import commands
 from penstock.contracts.commands import GroupProtocol, Joined, MemberIdRequired, Outcome, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.rejections import Rejection
-from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from penstock.kafkawire.api.join_group import API as API, JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.group_commands import group_answer, group_command
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer
 
 FIRST_VERSION_KNOWN_MEMBER = 4  # KIP-394
 FIRST_VERSION_NULLABLE_PROTOCOL = 7  # KIP-559
 MEMBER_ENTROPY_BYTES = 16
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: JoinGroupRequest) -> JoinGroupResponse:
+class Needs(HasClock, HasEntropy, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: JoinGroupRequest) -> JoinGroupResponse:
     patience_ms = _rebalance_timeout_ms(request)
     try:
         outcome = await group_command(gateway, _command(gateway, client, version, request))
@@ -29,7 +36,7 @@ def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
-def _command(gateway: Gateway, client: Client, version: int, request: JoinGroupRequest) -> commands.JoinGroup:
+def _command(gateway: Needs, client: Client, version: int, request: JoinGroupRequest) -> commands.JoinGroup:
     return commands.JoinGroup(
         now_ms=gateway.clock.now_ms(),
         group_id=request.group_id,
@@ -47,7 +54,7 @@ def _command(gateway: Gateway, client: Client, version: int, request: JoinGroupR
     )
 
 
-def _new_member_id(gateway: Gateway, client: Client, request: JoinGroupRequest) -> str:
+def _new_member_id(gateway: Needs, client: Client, request: JoinGroupRequest) -> str:
     prefix = request.group_instance_id if request.group_instance_id is not None else client.client_id
     return f"{prefix}-{gateway.entropy.take(MEMBER_ENTROPY_BYTES).hex()}"
 

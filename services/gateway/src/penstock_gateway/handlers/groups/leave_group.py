@@ -1,17 +1,30 @@
 """LeaveGroup: members leave, one up to version 2, any number from 3 on (KIP-345)."""
 
+from typing import Protocol
+
 from penstock.contracts import commands
 from penstock.contracts.commands import LeavingMember, PerItem, Rejected
 from penstock.contracts.errors import Unavailable
-from penstock.kafkawire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from penstock_gateway.context import Client, Gateway
+from penstock.kafkawire.api.leave_group import (
+    API as API,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 FIRST_VERSION_BATCHED = 3
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: LeaveGroupRequest) -> LeaveGroupResponse:
+class Needs(HasClock, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: LeaveGroupRequest) -> LeaveGroupResponse:
     is_batched = version >= FIRST_VERSION_BATCHED
     members = request.members if is_batched else [MemberIdentity(request.member_id)]
     leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in members]

@@ -2,9 +2,10 @@
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import GroupsQuery, GroupSummary, GroupsView
-from penstock.kafkawire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from penstock_gateway.context import Client, Gateway
+from penstock.kafkawire.api.list_groups import API as API, ListedGroup, ListGroupsRequest, ListGroupsResponse
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasSequencer
 
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 TYPES = (CLASSIC, CONSUMER, SHARE)
@@ -14,7 +15,7 @@ STATES = {
 }
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
+async def handle(gateway: HasSequencer, client: Client, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
     types = [each.lower() for each in request.types_filter] or TYPES
     if not any(each in TYPES for each in types):
         return ListGroupsResponse()

@@ -1,24 +1,32 @@
 """OffsetCommit: a group's offsets, each with its own verdict."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import CommitOffsets, Outcome, PerItem, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.offset_commit import (
+    API as API,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.group_commands import group_command
 from penstock_gateway.coordination.offset_commits import answers_by_topic, offsets_to_commit
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 FIRST_VERSION_NO_GROUP = 9  # KIP-848; before that a group that is not there has no such generation
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
+class Needs(HasClock, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
     offsets = offsets_to_commit(request.topics)
     command = CommitOffsets(
         now_ms=gateway.clock.now_ms(),

@@ -1,23 +1,31 @@
 """OffsetDelete: committed offsets of a group go, where nobody reads what they are of (KIP-496)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.offset_delete import (
+    API as API,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import until_level
+from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+class Needs(HasClock, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     await until_level(gateway, OFFSET_EXPIRY_LEVEL)
     level = gateway.sequencer.seen_level
     if level is not None and level < OFFSET_EXPIRY_LEVEL:  # nobody would journal it, as long as an upgrade lasts

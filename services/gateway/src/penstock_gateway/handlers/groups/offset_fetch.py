@@ -7,6 +7,7 @@ import msgspec
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupOffsetsView, GroupTopicPartitions
 from penstock.kafkawire.api.offset_fetch import (
+    API as API,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -19,8 +20,9 @@ from penstock.kafkawire.api.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasSequencer
 
 FIRST_VERSION_GROUP_ERROR = 2
 FIRST_VERSION_BATCHED = 8  # KIP-709
@@ -37,7 +39,9 @@ class _Found(msgspec.Struct, frozen=True):
     topics: dict[str, list[CommittedOffset]]
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def handle(
+    gateway: HasSequencer, client: Client, version: int, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
     if version >= FIRST_VERSION_BATCHED:
         found = [
             (each.group_id, await _find(gateway, _query_of(each), request.require_stable)) for each in request.groups
@@ -60,7 +64,7 @@ def _wanted(topics: Topics) -> list[GroupTopicPartitions] | None:
     return None if topics is None else [GroupTopicPartitions(each.name, each.partition_indexes) for each in topics]
 
 
-async def _find(gateway: Gateway, query: GroupOffsetsQuery, require_stable: bool) -> _Found:
+async def _find(gateway: HasSequencer, query: GroupOffsetsQuery, require_stable: bool) -> _Found:
     try:
         view = await gateway.sequencer.query("group_offsets", query, GroupOffsetsView)
     except Unavailable:

@@ -1,20 +1,27 @@
 """SyncGroup: a member asks for its assignment; the leader brings everybody's."""
 
+from typing import Protocol
+
 from penstock.contracts import commands
 from penstock.contracts.commands import MemberAssignment, Rejected, Synced
 from penstock.contracts.errors import Unavailable
-from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.kafkawire.api.sync_group import API as API, SyncGroupRequest, SyncGroupResponse
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.group_commands import WAIT_S_MAX, group_answer, group_command
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 FIRST_VERSION_PROTOCOL = 5  # KIP-559
 # The request does not say how long the leader may take; the sequencers end the wait when it is over.
 PATIENCE_MS = int(WAIT_S_MAX * 1000)
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: SyncGroupRequest) -> SyncGroupResponse:
+class Needs(HasClock, HasSequencer, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: SyncGroupRequest) -> SyncGroupResponse:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if version >= FIRST_VERSION_PROTOCOL and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -33,7 +40,7 @@ async def handle(gateway: Gateway, client: Client, version: int, request: SyncGr
     )
 
 
-def _command(gateway: Gateway, request: SyncGroupRequest) -> commands.SyncGroup:
+def _command(gateway: Needs, request: SyncGroupRequest) -> commands.SyncGroup:
     return commands.SyncGroup(
         now_ms=gateway.clock.now_ms(),
         group_id=request.group_id,

@@ -1,25 +1,34 @@
 """AlterShareGroupOffsets: a share group without members goes on elsewhere (KIP-932)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import AlterShareOffsets, PerItem, Rejected, ShareOffset
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.alter_share_group_offsets import (
+    API as API,
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
-from penstock_gateway.share.commands import NOT_YET, level_error, topic_ids_by_name
+from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
+from penstock_gateway.share.commands import topic_ids_by_name
+
+
+class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
+    """What this module uses of the gateway."""
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: AlterShareGroupOffsetsRequest
+    gateway: Needs, client: Client, version: int, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    error = level_error(gateway)
+    error = share_groups_error(gateway)
     if error:
-        return AlterShareGroupOffsetsResponse(error_code=error, error_message=NOT_YET)
+        return AlterShareGroupOffsetsResponse(error_code=error, error_message=NO_SHARE_GROUPS)
     offsets = [
         ShareOffset(topic.topic_name, each.partition_index, each.start_offset)
         for topic in request.topics
@@ -28,7 +37,7 @@ async def handle(
     command = AlterShareOffsets(gateway.clock.now_ms(), request.group_id, offsets, gateway.sequencer.seen_sequence)
     try:
         outcome = await group_command(gateway, command)
-        ids = await topic_ids_by_name(gateway, [topic.topic_name for topic in request.topics])
+        ids = await topic_ids_by_name(gateway.topics, [topic.topic_name for topic in request.topics])
     except Unavailable as unavailable:
         return AlterShareGroupOffsetsResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))
     if isinstance(outcome, Rejected):

@@ -1,8 +1,11 @@
 """DescribeShareGroupOffsets: where share groups begin in partitions, and how many records they have to go (KIP-932)."""
 
+from typing import Protocol
+
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView, ShareOffsetTopic, ShareOffsetView
 from penstock.kafkawire.api.describe_share_group_offsets import (
+    API as API,
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
@@ -12,23 +15,28 @@ from penstock.kafkawire.api.describe_share_group_offsets import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.schema import NO_UUID
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
-from penstock_gateway.share.commands import NOT_YET, level_error
+from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
+
+
+class Needs(HasClock, HasSequencer, HasSettings, Protocol):
+    """What this module uses of the gateway."""
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeShareGroupOffsetsRequest
+    gateway: Needs, client: Client, version: int, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
     return DescribeShareGroupOffsetsResponse(groups=[await _describe(gateway, group) for group in request.groups])
 
 
 async def _describe(
-    gateway: Gateway, asked: DescribeShareGroupOffsetsRequestGroup
+    gateway: Needs, asked: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    error = level_error(gateway)
+    error = share_groups_error(gateway)
     if error:
-        return _rejected(asked.group_id, error, NOT_YET)
+        return _rejected(asked.group_id, error, NO_SHARE_GROUPS)
     topics = asked.topics
     query = ShareOffsetsQuery(
         0,

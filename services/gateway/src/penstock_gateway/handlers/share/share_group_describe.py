@@ -1,22 +1,32 @@
 """ShareGroupDescribe: share groups with their members and what these read (KIP-932)."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.share import ShareGroupsQuery, ShareGroupsView, ShareGroupView, ShareMemberView
 from penstock.kafkawire.api import share_group_describe
-from penstock.kafkawire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from penstock.kafkawire.api.share_group_describe import (
+    API as API,
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
+from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
 from penstock_gateway.metadata.authorized_operations import GROUP_OPERATIONS
-from penstock_gateway.share.commands import NOT_YET, level_error
+
+
+class Needs(HasClock, HasSequencer, HasSettings, Protocol):
+    """What this module uses of the gateway."""
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: ShareGroupDescribeRequest
+    gateway: Needs, client: Client, version: int, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
     groups = [await _describe(gateway, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
@@ -27,10 +37,10 @@ async def handle(
     return ShareGroupDescribeResponse(groups=groups)
 
 
-async def _describe(gateway: Gateway, group_id: str) -> share_group_describe.DescribedGroup:
-    error = level_error(gateway)
+async def _describe(gateway: Needs, group_id: str) -> share_group_describe.DescribedGroup:
+    error = share_groups_error(gateway)
     if error:
-        return _rejected(group_id, error, NOT_YET)
+        return _rejected(group_id, error, NO_SHARE_GROUPS)
     if not group_id:
         return _rejected(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
     # One question per group: several large groups together could outgrow a message.

@@ -3,27 +3,38 @@
 As with consumer groups most heartbeats change nothing, and are answered by a query; only the others are journaled.
 """
 
+from typing import Protocol
+
 from penstock.contracts.commands import Outcome, Rejected, ShareHeartbeat, ShareMembership
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.share import ShareHeartbeatQuery, ShareHeartbeatView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import share_group_heartbeat
-from penstock.kafkawire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from penstock.kafkawire.api.share_group_heartbeat import (
+    API as API,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
-from penstock_gateway.share.commands import NOT_YET, level_error
+from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
 
 DEADLINE_S = 5.0  # the usual time between two heartbeats
 
 
+class Needs(HasClock, HasSequencer, HasSettings, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: ShareGroupHeartbeatRequest
+    gateway: Needs, client: Client, version: int, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse:
-    error = level_error(gateway)
+    error = share_groups_error(gateway)
     if error:
-        return ShareGroupHeartbeatResponse(error_code=error, error_message=NOT_YET)
+        return ShareGroupHeartbeatResponse(error_code=error, error_message=NO_SHARE_GROUPS)
     heartbeat = ShareHeartbeat(
         now_ms=gateway.clock.now_ms(),
         group_id=request.group_id,
@@ -45,14 +56,14 @@ async def handle(
     return _response(outcome)
 
 
-async def _outcome(gateway: Gateway, heartbeat: ShareHeartbeat) -> Outcome:
+async def _outcome(gateway: Needs, heartbeat: ShareHeartbeat) -> Outcome:
     answer = await _preview(gateway, heartbeat, fresh=False)
     if isinstance(answer, Rejected):  # by somebody who may not have heard of the member yet
         answer = await _preview(gateway, heartbeat, fresh=True)
     return await group_command(gateway, heartbeat) if answer is None else answer
 
 
-async def _preview(gateway: Gateway, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareMembership | Rejected | None:
+async def _preview(gateway: Needs, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareMembership | Rejected | None:
     """What is answered without a journal entry; None if there is to be one."""
     query = ShareHeartbeatQuery(0, heartbeat, fresh=fresh)
     view = await gateway.sequencer.query("share_heartbeat", query, ShareHeartbeatView, deadline_s=DEADLINE_S)

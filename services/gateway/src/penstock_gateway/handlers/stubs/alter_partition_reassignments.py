@@ -1,6 +1,7 @@
 """AlterPartitionReassignments: refused, as partitions are on no broker; nor is there ever one to call off (KIP-455)."""
 
 from penstock.kafkawire.api.alter_partition_reassignments import (
+    API as API,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
@@ -8,16 +9,17 @@ from penstock.kafkawire.api.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasTopics
 from penstock_gateway.metadata.partition_lookup import NO_EPOCH, Located, locate
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: AlterPartitionReassignmentsRequest
+    gateway: HasTopics, client: Client, version: int, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     asked = (topic.name for topic in request.topics)
-    located = await locate(gateway, asked, unavailable=ADMINISTRATION_UNAVAILABLE)
+    located = await locate(gateway.topics, asked, unavailable=ADMINISTRATION_UNAVAILABLE)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

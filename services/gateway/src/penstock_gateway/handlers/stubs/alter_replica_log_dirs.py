@@ -4,19 +4,21 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.queries.topics import TopicView
 from penstock.kafkawire.api.alter_replica_log_dirs import (
+    API as API,
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.handlers.discovery.describe_log_dirs import LOG_DIR
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasTopics
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: AlterReplicaLogDirsRequest
+    gateway: HasTopics, client: Client, version: int, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     names = {topic.name for each in request.dirs for topic in each.topics if is_legal_topic_name(topic.name)}
     found: dict[str, TopicView] = {}

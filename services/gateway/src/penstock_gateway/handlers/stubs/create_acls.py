@@ -1,11 +1,11 @@
 """CreateAcls: refused one by one, since nobody would go by them."""
 
-from penstock.kafkawire.api.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from penstock.kafkawire.api.create_acls import API as API, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.handlers.stubs.describe_acls import NO_AUTHORIZER
+from penstock_gateway.kafka.client import Client
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: CreateAclsRequest) -> CreateAclsResponse:
+async def handle(gateway: object, client: Client, version: int, request: CreateAclsRequest) -> CreateAclsResponse:
     rejected = AclCreationResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     return CreateAclsResponse(results=[rejected] * len(request.creations))

@@ -1,11 +1,11 @@
 """DeleteAcls: refused filter by filter, since there are none."""
 
-from penstock.kafkawire.api.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+from penstock.kafkawire.api.delete_acls import API as API, DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.handlers.stubs.describe_acls import NO_AUTHORIZER
+from penstock_gateway.kafka.client import Client
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: DeleteAclsRequest) -> DeleteAclsResponse:
+async def handle(gateway: object, client: Client, version: int, request: DeleteAclsRequest) -> DeleteAclsResponse:
     rejected = DeleteAclsFilterResult(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     return DeleteAclsResponse(filter_results=[rejected] * len(request.filters))

@@ -1,17 +1,18 @@
 """DescribeUserScramCredentials: no user has any; who asks for quotas of users asks for these, too."""
 
 from penstock.kafkawire.api.describe_user_scram_credentials import (
+    API as API,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.metadata.admin_commands import duplicates
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeUserScramCredentialsRequest
+    gateway: object, client: Client, version: int, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     names = [user.name for user in request.users or []]
     repeated = duplicates(names)

@@ -1,26 +1,30 @@
 """ElectLeaders: there is never anything to elect, as every gateway leads every partition (KIP-460)."""
 
 from penstock.kafkawire.api.elect_leaders import (
+    API as API,
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
+from penstock_gateway.kafka.parts import HasTopics
 from penstock_gateway.metadata.partition_lookup import NO_EPOCH, Located, locate
 
 ELECTION_TYPES = range(2)  # the preferred leader, or any
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def handle(
+    gateway: HasTopics, client: Client, version: int, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
     if request.election_type not in ELECTION_TYPES:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     if request.topic_partitions is None:  # then Kafka leaves out those that need no election
         return ElectLeadersResponse()
     asked = (topic.topic for topic in request.topic_partitions)
-    located = await locate(gateway, asked, unavailable=ADMINISTRATION_UNAVAILABLE)
+    located = await locate(gateway.topics, asked, unavailable=ADMINISTRATION_UNAVAILABLE)
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(

@@ -1,13 +1,14 @@
 """ListPartitionReassignments: none is ever under way (KIP-455)."""
 
 from penstock.kafkawire.api.list_partition_reassignments import (
+    API as API,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: ListPartitionReassignmentsRequest
+    gateway: object, client: Client, version: int, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_message=None)

@@ -1,16 +1,23 @@
 """AddOffsetsToTxn: a group whose offsets a transaction is going to commit (KIP-98)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import AddOffsetsToTxn, Rejected
-from penstock.kafkawire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from penstock.kafkawire.api.add_offsets_to_txn import API as API, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import fenced_error, transaction_command, transaction_error
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTransactionCommands
 
 FIRST_VERSION_FENCED = 2
 
 
+class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: AddOffsetsToTxnRequest
+    gateway: Needs, client: Client, version: int, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     command = AddOffsetsToTxn(
         now_ms=gateway.clock.now_ms(),

@@ -1,28 +1,36 @@
 """AddPartitionsToTxn: partitions that a transaction is going to write to, all of them or none (KIP-98)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import AddPartitionsToTxn, PerItem, Rejected, TransactionPartition
 from penstock.kafkawire.api.add_partitions_to_txn import (
+    API as API,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import (
     TRANSACTIONS_UNAVAILABLE,
     fenced_error,
     transaction_command,
     transaction_error,
 )
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics, HasTransactionCommands
 from penstock_gateway.metadata.partition_lookup import locate
 
 FIRST_VERSION_FENCED = 2
 FIRST_VERSION_BATCHED = 4  # for brokers among themselves; who is none is told what Kafka tells him
 
 
+class Needs(HasClock, HasSequencer, HasTopics, HasTransactionCommands, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: AddPartitionsToTxnRequest
+    gateway: Needs, client: Client, version: int, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if version >= FIRST_VERSION_BATCHED:
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -35,9 +43,9 @@ async def handle(
     return _response(request, errors)
 
 
-async def _find(gateway: Gateway, request: AddPartitionsToTxnRequest) -> list[TransactionPartition | ErrorCode]:
+async def _find(gateway: Needs, request: AddPartitionsToTxnRequest) -> list[TransactionPartition | ErrorCode]:
     topics = request.v3_and_below_topics
-    located = await locate(gateway, (topic.name for topic in topics), unavailable=TRANSACTIONS_UNAVAILABLE)
+    located = await locate(gateway.topics, (topic.name for topic in topics), unavailable=TRANSACTIONS_UNAVAILABLE)
     found: list[TransactionPartition | ErrorCode] = []
     for topic in topics:
         for number in topic.partitions:
@@ -47,7 +55,7 @@ async def _find(gateway: Gateway, request: AddPartitionsToTxnRequest) -> list[Tr
 
 
 async def _add(
-    gateway: Gateway, version: int, request: AddPartitionsToTxnRequest, partitions: list[TransactionPartition]
+    gateway: Needs, version: int, request: AddPartitionsToTxnRequest, partitions: list[TransactionPartition]
 ) -> list[ErrorCode]:
     command = AddPartitionsToTxn(
         now_ms=gateway.clock.now_ms(),

@@ -1,8 +1,11 @@
 """DescribeProducers: what partitions know of their idempotent producers (KIP-664)."""
 
+from typing import Protocol
+
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.transactions import PartitionProducers, ProducersQuery, ProducersView
 from penstock.kafkawire.api.describe_producers import (
+    API as API,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -10,15 +13,20 @@ from penstock.kafkawire.api.describe_producers import (
     TopicResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasSequencer, HasTopics
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate, rejection_error
 from penstock_gateway.tail.tail_index import PartitionKey
 
 
+class Needs(HasSequencer, HasTopics, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeProducersRequest
+    gateway: Needs, client: Client, version: int, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    located = await locate(gateway, (topic.name for topic in request.topics))
+    located = await locate(gateway.topics, (topic.name for topic in request.topics))
     views = [
         located.partition(topic.name, number, -1) for topic in request.topics for number in topic.partition_indexes
     ]
@@ -38,7 +46,7 @@ async def handle(
     )
 
 
-async def _ask(gateway: Gateway, keys: list[PartitionKey]) -> list[PartitionProducers | ErrorCode]:
+async def _ask(gateway: Needs, keys: list[PartitionKey]) -> list[PartitionProducers | ErrorCode]:
     """One answer for each, in several questions where one answer does not hold them all."""
     found: list[PartitionProducers | ErrorCode] = []
     try:

@@ -5,20 +5,22 @@ from collections.abc import Sequence
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.transactions import DescribeTransactionsQuery, DescribeTransactionsView, TransactionView
 from penstock.kafkawire.api.describe_transactions import (
+    API as API,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasSequencer
 
 DEAD = "Dead"
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: DescribeTransactionsRequest
+    gateway: HasSequencer, client: Client, version: int, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     wanted = request.transactional_ids
     found: list[TransactionState] = []
@@ -30,7 +32,7 @@ async def handle(
     return DescribeTransactionsResponse(transaction_states=found)
 
 
-async def _ask(gateway: Gateway, transactional_ids: list[str]) -> Sequence[TransactionView]:
+async def _ask(gateway: HasSequencer, transactional_ids: list[str]) -> Sequence[TransactionView]:
     """The first of them, as many as an answer holds."""
     query = DescribeTransactionsQuery(0, transactional_ids, fresh=True)
     view = await gateway.sequencer.query("describe_transactions", query, DescribeTransactionsView)

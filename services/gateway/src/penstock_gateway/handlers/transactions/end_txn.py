@@ -1,16 +1,23 @@
 """EndTxn: a transaction is committed or aborted, in all its partitions and groups at once (KIP-98, KIP-890)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import EndTxn, Rejected, TransactionEnded
-from penstock.kafkawire.api.end_txn import EndTxnRequest, EndTxnResponse
+from penstock.kafkawire.api.end_txn import API as API, EndTxnRequest, EndTxnResponse
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import fenced_error, transaction_command, transaction_error
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTransactionCommands
 
 FIRST_VERSION_FENCED = 2
 FIRST_VERSION_BUMPS = 5  # from here on each transaction has an epoch of its own
 
 
-async def handle(gateway: Gateway, client: Client, version: int, request: EndTxnRequest) -> EndTxnResponse:
+class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
+    """What this module uses of the gateway."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: EndTxnRequest) -> EndTxnResponse:
     command = EndTxn(
         now_ms=gateway.clock.now_ms(),
         transactional_id=request.transactional_id,

@@ -1,6 +1,8 @@
 """InitProducerId: a producer id of its own for every idempotent producer that asks (KIP-98), and under a
 transactional id one that fences whoever had it before (KIP-360)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import (
     AllocateProducer,
     InitTransactionalProducer,
@@ -9,18 +11,23 @@ from penstock.contracts.commands import (
     Rejected,
 )
 from penstock.contracts.errors import Unavailable
-from penstock.kafkawire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from penstock.kafkawire.api.init_producer_id import API as API, InitProducerIdRequest, InitProducerIdResponse
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import fenced_error, transaction_command, transaction_error
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import PRODUCERS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTransactionCommands
 
 COMMAND_DEADLINE_S = 10.0
 FIRST_VERSION_FENCED = 4
 
 
+class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: InitProducerIdRequest
+    gateway: Needs, client: Client, version: int, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     if request.transactional_id is None:
         return await _idempotent(gateway)
@@ -29,7 +36,7 @@ async def handle(
     return await _transactional(gateway, version, request.transactional_id, request)
 
 
-async def _idempotent(gateway: Gateway) -> InitProducerIdResponse:
+async def _idempotent(gateway: Needs) -> InitProducerIdResponse:
     # A producer that lost its sequence asks with its old id (KIP-360); a new one serves it as well, with a fresh start.
     try:
         command = AllocateProducer(gateway.clock.now_ms())
@@ -40,7 +47,7 @@ async def _idempotent(gateway: Gateway) -> InitProducerIdResponse:
 
 
 async def _transactional(
-    gateway: Gateway, version: int, transactional_id: str, request: InitProducerIdRequest
+    gateway: Needs, version: int, transactional_id: str, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     command = InitTransactionalProducer(
         now_ms=gateway.clock.now_ms(),

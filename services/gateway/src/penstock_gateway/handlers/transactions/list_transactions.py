@@ -3,14 +3,16 @@
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.transactions import TransactionsQuery, TransactionsView
 from penstock.kafkawire.api.list_transactions import (
+    API as API,
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.parts import HasSequencer
 
 # Kafka's; here a transaction is never between its end and the markers of it.
 STATES = frozenset(
@@ -28,7 +30,7 @@ STATES = frozenset(
 
 
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: ListTransactionsRequest
+    gateway: HasSequencer, client: Client, version: int, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     unknown = [state for state in request.state_filters if state not in STATES]
     try:
@@ -40,7 +42,7 @@ async def handle(
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
 
 
-async def _all(gateway: Gateway, request: ListTransactionsRequest) -> list[TransactionState] | ErrorCode:
+async def _all(gateway: HasSequencer, request: ListTransactionsRequest) -> list[TransactionState] | ErrorCode:
     found: list[TransactionState] = []
     after: str | None = ""
     while after is not None:

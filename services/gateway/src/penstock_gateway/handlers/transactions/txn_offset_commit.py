@@ -1,25 +1,33 @@
 """TxnOffsetCommit: a group's offsets, which count once the transaction is committed (KIP-98, KIP-447)."""
 
+from typing import Protocol
+
 from penstock.contracts.commands import CommitTxnOffsets, Outcome, PerItem, Rejected
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.txn_offset_commit import (
+    API as API,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.offset_commits import answers_by_topic, offsets_to_commit
 from penstock_gateway.coordination.transaction_commands import transaction_command, transaction_error
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTransactionCommands
 
 FIRST_VERSION_LOADING = 2  # older clients fall over COORDINATOR_LOAD_IN_PROGRESS
 FIRST_VERSION_ABORTABLE = 4  # from here on clients know TRANSACTION_ABORTABLE (KIP-890)
 FIRST_VERSION_ADDS = 5  # from here on the group needs not be added before
 
 
+class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: TxnOffsetCommitRequest
+    gateway: Needs, client: Client, version: int, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     offsets = offsets_to_commit(request.topics)
     command = CommitTxnOffsets(

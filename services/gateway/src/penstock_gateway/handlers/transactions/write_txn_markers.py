@@ -5,6 +5,8 @@ everywhere at once, so the one that is open in the partition is aborted as a who
 time-out. Where none is open there is nothing to do.
 """
 
+from typing import Protocol
+
 from penstock.contracts.commands import EndTxn, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.transactions import (
@@ -16,6 +18,7 @@ from penstock.contracts.queries.transactions import (
 )
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.write_txn_markers import (
+    API as API,
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -24,12 +27,13 @@ from penstock.kafkawire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.context import Client, Gateway
 from penstock_gateway.coordination.transaction_commands import (
     TRANSACTIONS_UNAVAILABLE,
     transaction_command,
     transaction_error,
 )
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics, HasTransactionCommands
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, Located, locate
 
 VERSION_WITH_EPOCHS = 2  # of transactions: a marker has a later epoch than its records (KIP-890)
@@ -37,14 +41,18 @@ ONGOING, ABORTED = "Ongoing", "CompleteAbort"
 Partition = tuple[str, int]
 
 
+class Needs(HasClock, HasSequencer, HasTopics, HasTransactionCommands, Protocol):
+    """What this module uses of the gateway."""
+
+
 async def handle(
-    gateway: Gateway, client: Client, version: int, request: WriteTxnMarkersRequest
+    gateway: Needs, client: Client, version: int, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    located = await locate(gateway, (topic.name for marker in request.markers for topic in marker.topics))
+    located = await locate(gateway.topics, (topic.name for marker in request.markers for topic in marker.topics))
     return WriteTxnMarkersResponse([await _result(gateway, located, marker) for marker in request.markers])
 
 
-async def _result(gateway: Gateway, located: Located, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _result(gateway: Needs, located: Located, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
     partitions = [(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
     errors = _validation_errors(located, marker, partitions)
     left = [partition for partition in partitions if partition not in errors]
@@ -81,9 +89,7 @@ def _validation_errors(
     return validation_errors
 
 
-async def _abort(
-    gateway: Gateway, marker: WritableTxnMarker, partitions: list[Partition]
-) -> dict[Partition, ErrorCode]:
+async def _abort(gateway: Needs, marker: WritableTxnMarker, partitions: list[Partition]) -> dict[Partition, ErrorCode]:
     try:
         found = await _transaction_of(gateway, marker.producer_id)
     except Unavailable:
@@ -99,7 +105,7 @@ async def _abort(
     return {partition: error if partition in opened else ErrorCode.NONE for partition in partitions}
 
 
-async def _transaction_of(gateway: Gateway, producer_id: int) -> tuple[TransactionView, int] | None:
+async def _transaction_of(gateway: Needs, producer_id: int) -> tuple[TransactionView, int] | None:
     """The transactional id that has the producer id, if one has, and the journal sequence at which it is so."""
     query = TransactionsQuery(0, producer_ids=[producer_id], fresh=True)
     listed = await gateway.sequencer.query("transactions", query, TransactionsView)
@@ -119,7 +125,7 @@ def _is_fenced(marker: WritableTxnMarker, view: TransactionView, *, is_open: boo
     return marker.producer_epoch < view.producer_epoch and not is_repeated
 
 
-async def _end(gateway: Gateway, view: TransactionView, sequence: int) -> ErrorCode:
+async def _end(gateway: Needs, view: TransactionView, sequence: int) -> ErrorCode:
     command = EndTxn(
         now_ms=gateway.clock.now_ms(),
         transactional_id=view.transactional_id,

@@ -1,4 +1,4 @@
-"""Sequential readers of history find what they want next in the cachers; nobody else causes a load."""
+"""Sequential catch-up readers find what they want next in the cachers; no other reader causes a load."""
 
 from hypothesis import given, strategies as st
 
@@ -11,7 +11,7 @@ from penstock_gateway.fetch.prefetch import (
     AHEAD_BYTES_MIN,
     PARTS_MAX,
     READERS_MAX,
-    TOLD_S,
+    RECENT_S,
     Prefetcher,
     parts_ahead,
 )
@@ -30,7 +30,7 @@ def extent(number: int, length: int, level: int = 1, position: int = 0) -> Exten
 def test_who_looks_at_one_place_is_not_read_ahead_of() -> None:
     ahead = Prefetcher()
     assert ahead.bytes_for(KEY, 0) == 0
-    ahead.note(KEY, 0, 10, [])
+    ahead.record(KEY, 0, 10, [])
     assert ahead.bytes_for(KEY, 0) == ahead.bytes_for(KEY, 9) == ahead.bytes_for((bytes(16), 1), 10) == 0
 
 
@@ -38,7 +38,7 @@ def test_who_goes_on_is_read_ahead_of_twice_as_far_each_time() -> None:
     ahead, offset, seen = Prefetcher(), 0, []
     for _ in range(12):
         seen.append(ahead.bytes_for(KEY, offset))
-        ahead.note(KEY, seen[-1], offset + 10, [])
+        ahead.record(KEY, seen[-1], offset + 10, [])
         offset += 10
     assert seen[:3] == [0, AHEAD_BYTES_MIN, 2 * AHEAD_BYTES_MIN]
     assert seen[-1] == AHEAD_BYTES_MAX
@@ -47,7 +47,7 @@ def test_who_goes_on_is_read_ahead_of_twice_as_far_each_time() -> None:
 def test_readers_are_remembered_up_to_a_bound() -> None:
     ahead = Prefetcher()
     for number in range(READERS_MAX + 1):
-        ahead.note((bytes(16), number), 0, 10, [])
+        ahead.record((bytes(16), number), 0, 10, [])
     assert ahead.bytes_for((bytes(16), 0), 10) == 0
     assert ahead.bytes_for((bytes(16), 1), 10) == AHEAD_BYTES_MIN
 
@@ -55,9 +55,9 @@ def test_readers_are_remembered_up_to_a_bound() -> None:
 def test_a_part_is_asked_for_once_in_a_while() -> None:
     ahead = Prefetcher()
     one, other = SegmentRead(extent(1, 10).segment, 0, 1), SegmentRead(extent(2, 10).segment, 0, 1)
-    assert ahead.untold([one], 100.0) == [one]
-    assert ahead.untold([one, other], 100.0 + TOLD_S / 2) == [other]
-    assert ahead.untold([one, other], 100.0 + TOLD_S) == [one]
+    assert ahead.take_new([one], 100.0) == [one]
+    assert ahead.take_new([one, other], 100.0 + RECENT_S / 2) == [other]
+    assert ahead.take_new([one, other], 100.0 + RECENT_S) == [one]
 
 
 def test_the_next_stripes_of_a_long_run_are_loaded_as_far_as_wanted() -> None:

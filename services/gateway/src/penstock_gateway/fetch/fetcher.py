@@ -1,0 +1,329 @@
+"""The Fetch API: batches of several partitions at once, and a wait for them if the consumer asks for one (KIP-74)."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from penstock.contracts.errors import Corrupt, PenstockError
+from penstock.kafkawire.api.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.records import BATCH_OVERHEAD
+from penstock.objectstore.errors import NotFound
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock, Entropy
+from penstock_gateway.fetch.batch_assembly import Cursor
+from penstock_gateway.fetch.catch_up_throttle import CatchUpSlot
+from penstock_gateway.fetch.fetch_partition import (
+    READ_COMMITTED,
+    RequestedPartition,
+    available_bytes,
+    readable_end,
+    readable_extents,
+)
+from penstock_gateway.fetch.limits import FetchLimits
+from penstock_gateway.fetch.log_reader import LogReader
+from penstock_gateway.fetch.partition_finder import PartitionFinder
+from penstock_gateway.fetch.partition_read import PartitionRead, divide_bytes, first_read_bytes, unread_bytes
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.response_memory import ResponseMemory
+from penstock_gateway.kafka.topic_cache import TopicCache
+from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE
+from penstock_gateway.tail.tail_index import PartitionKey, PartitionView
+from penstock_gateway.tail.tail_subscriber import TailSubscriber
+
+log = structlog.get_logger()
+
+# Requests that name all their partitions, without and with the offer of a fetch session (KIP-227).
+FINAL_EPOCH, INITIAL_EPOCH = -1, 0
+UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
+ROTATION_BYTES = 4
+
+
+class Fetcher:
+    """Answers Fetch requests: finds what there is, waits if there is too little, reads, and assembles the answer."""
+
+    def __init__(
+        self,
+        *,
+        log_reader: LogReader,
+        tail: TailSubscriber,
+        topics: TopicCache,
+        sequencer: SequencerClient,
+        response_memory: ResponseMemory,
+        clock: Clock,
+        entropy: Entropy,
+        limits: FetchLimits | None = None,
+    ) -> None:
+        self.log_reader = log_reader
+        self.tail = tail
+        self.response_memory = response_memory
+        self.entropy = entropy
+        self.limits = limits or FetchLimits()
+        self.finder = PartitionFinder(
+            log_reader=log_reader, tail=tail, topics=topics, sequencer=sequencer, clock=clock, limits=self.limits
+        )
+
+    async def fetch(self, client: Client, version: int, request: FetchRequest) -> FetchResponse:
+        """The answer to one request, with errors by partition."""
+        if request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH):  # there are no sessions to continue
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return await _Fetch(self, client, version, request).answer()
+
+
+class HasFetcher(Protocol):
+    @property
+    def fetcher(self) -> Fetcher: ...
+
+
+class _Fetch:
+    """One request on its way to its answer."""
+
+    def __init__(self, parts: Fetcher, client: Client, version: int, request: FetchRequest) -> None:
+        self._parts = parts
+        self._client = client
+        self._request = request
+        self._isolation_level = request.isolation_level
+        self._limits = parts.limits
+        self._log_reader = parts.log_reader
+        self._tail = parts.tail
+        self._finder = parts.finder
+        by_id = version >= FIRST_VERSION_IDS
+        # In the order of the request, and as it is served.
+        self._partitions = [
+            RequestedPartition(topic.topic_id if by_id else topic.topic, partition)
+            for topic in request.topics
+            for partition in topic.partitions
+        ]
+        self._rotated = self._rotate()
+        self._bytes_max = max(min(request.max_bytes, self._limits.fetch_bytes_max), 1)
+
+    async def answer(self) -> FetchResponse:
+        woken_s = await self._wait()
+        if woken_s is not None:
+            self._log_reader.throttle.record_tailing_read()
+        if await self._parts.response_memory.wait(self._log_reader.limits.memory_wait_s):
+            await self._read(self._rotated, self._bytes_max, is_first=True)
+            await self._read_again()
+        if woken_s is not None:
+            self._tail.record_answered(woken_s)
+        return self._response()
+
+    def _rotate(self) -> list[RequestedPartition]:
+        """Start at a random partition, so that no partition is served last every time."""
+        if len(self._partitions) < 2:
+            return self._partitions
+        first = int.from_bytes(self._parts.entropy.take(ROTATION_BYTES)) % len(self._partitions)
+        return self._partitions[first:] + self._partitions[:first]
+
+    # Waiting
+
+    async def _wait(self) -> float | None:
+        """Wait until min_bytes are readable, an error must be reported, or max_wait_ms ends.
+
+        Return the wake-up time by the loop's clock, or None if it did not wait for new data.
+        """
+        loop = asyncio.get_running_loop()
+        woken_s: float | None = None
+        wait_ms = max(min(self._request.max_wait_ms, self._limits.wait_ms_max), 0)
+        deadline_s = loop.time() + wait_ms / 1000
+        while True:
+            await self._finder.locate(self._rotated)
+            with self._tail.watch(dict.fromkeys(each.key for each in self._rotated if each.key is not None)) as watch:
+                await self._finder.look(self._rotated, self._bytes_max, self._isolation_level)
+                if self._is_enough() or self._client.is_leaving or loop.time() >= deadline_s:
+                    return woken_s
+                # Extents are good for a limited time only (`located_s`): compaction may have replaced them.
+                soon_s = min(deadline_s, loop.time() + self._limits.located_s)
+                if not await watch.until(soon_s) and soon_s == deadline_s:
+                    return None
+                woken_s = watch.woken_s
+
+    def _is_enough(self) -> bool:
+        """Whether the answer need not wait; an error never waits."""
+        if not self._rotated or any(each.error for each in self._rotated):
+            return True
+        found = 0
+        needed = min(self._request.min_bytes, self._bytes_max)
+        for each in self._rotated:
+            if found >= needed:
+                break
+            found += available_bytes(each, self._isolation_level)
+        return found >= needed
+
+    # Reading
+
+    async def _read(self, partitions: Sequence[RequestedPartition], bytes_max: int, *, is_first: bool) -> None:
+        """Read what there is; if it `is_first` in the answer, the first batch is read whatever its size."""
+        readable = [each for each in partitions if readable_extents(each, self._isolation_level)]
+        if not readable:
+            return
+        placed = await self._place_all(readable)
+        catch_up = [pair for pair in placed if self._log_reader.is_catch_up(pair[1].extent)]
+        if catch_up:
+            tailing = [pair for pair in placed if not self._log_reader.is_catch_up(pair[1].extent)]
+            short_max = self._catch_up_bytes_max(bytes_max)
+            # Keep the random order, so that catch-up reads are not starved by tailing reads.
+            if await self._wait_for_throttle(catch_up, short_max, tailing, has_waiting=len(placed) < len(partitions)):
+                bytes_max = short_max
+            else:
+                placed = tailing
+        await self._log_reader.read(self._divide(placed, bytes_max, is_first=is_first))
+        for each, _ in placed:
+            if each.read is not None and each.read.error is not None:
+                each.read_error = each.read.error
+
+    def _catch_up_bytes_max(self, bytes_max: int) -> int:
+        limits = self._limits
+        is_throttled = self._log_reader.throttle.is_active
+        return min(bytes_max, limits.throttled_bytes_max if is_throttled else limits.catch_up_bytes_max)
+
+    async def _wait_for_throttle(
+        self,
+        catch_up: Sequence[tuple[RequestedPartition, Cursor]],
+        bytes_max: int,
+        tailing: Sequence[tuple[RequestedPartition, Cursor]],
+        *,
+        has_waiting: bool,
+    ) -> bool:
+        """Whether old data may be read now. Other partitions with new data, or that may soon have some, do not wait."""
+        timeout_s = self._limits.tailing_queue_timeout_s if has_waiting else self._limits.queue_timeout_s
+        size_bytes = min(sum(_wanted_bytes(catch_up)), bytes_max)
+        slot = self._client.part(CatchUpSlot)
+        return await self._log_reader.throttle.wait(slot, size_bytes, 0 if tailing else timeout_s)
+
+    async def _read_again(self) -> None:
+        """Read partitions once more whose segments are gone: compaction replaced them after the plan was made."""
+        gone = [each for each in self._rotated if isinstance(each.read_error, NotFound)]
+        if not gone:
+            return
+        log.info("fetch_planned_again", partitions=len(gone))
+        for each in gone:
+            each.read, each.read_error = None, None
+        await self._finder.look_again(gone, self._bytes_max, self._isolation_level)
+        taken = [len(each.read.records) for each in self._rotated if each.read is not None and each.read.records]
+        await self._read(gone, max(self._bytes_max - sum(taken), 0), is_first=not taken)
+
+    async def _place_all(self, readable: Sequence[RequestedPartition]) -> list[tuple[RequestedPartition, Cursor]]:
+        """Where to begin to look for the offset of each partition, for those of which that can be known."""
+        cursors = [self._known_place(each) for each in readable]
+        if None in cursors:
+            unknown = [each for each, cursor in zip(readable, cursors, strict=True) if cursor is None]
+            indexed = iter(await asyncio.gather(*(self._indexed_place(each) for each in unknown)))
+            cursors = [next(indexed) if cursor is None else cursor for cursor in cursors]
+        return [(each, cursor) for each, cursor in zip(readable, cursors, strict=True) if cursor is not None]
+
+    def _known_place(self, each: RequestedPartition) -> Cursor | None:
+        assert each.key is not None and each.view is not None, "only partitions that exist are readable"
+        return self._log_reader.known_place(each.key, each.request.fetch_offset, each.view.extents[0])
+
+    async def _indexed_place(self, each: RequestedPartition) -> Cursor | None:
+        assert each.key is not None and each.view is not None, "only partitions that exist are readable"
+        try:
+            return await self._log_reader.place(each.key, each.request.fetch_offset, each.view.extents[0])
+        except PenstockError as error:
+            each.read_error = error
+            return None
+
+    def _divide(
+        self, placed: Sequence[tuple[RequestedPartition, Cursor]], bytes_max: int, *, is_first: bool
+    ) -> list[PartitionRead]:
+        """What each partition gets of the answer's bytes, in their order.
+
+        The first one with data gets a batch whatever its size, and no other does: one batch per request (KIP-74).
+        """
+        reads: list[PartitionRead] = []
+        shares = divide_bytes(_wanted_bytes(placed), bytes_max, self._limits.share_bytes_min)
+        for (each, cursor), share in zip(placed, shares, strict=True):
+            whole_first = is_first and not reads
+            if share >= BATCH_OVERHEAD or whole_first:
+                each.read = self._partition_read(each, cursor, share, whole_first=whole_first)
+                reads.append(each.read)
+        return reads
+
+    def _partition_read(
+        self, each: RequestedPartition, cursor: Cursor, share: int, *, whole_first: bool
+    ) -> PartitionRead:
+        assert each.key is not None and each.view is not None, "only partitions that exist get bytes"
+        offset = each.request.fetch_offset
+        return PartitionRead(
+            key=each.key,
+            offset=offset,
+            end_offset=readable_end(each.view, self._isolation_level),
+            leader_epoch=each.leader_epoch,
+            extents=each.view.extents,
+            cursor=cursor,
+            bytes_max=share,
+            whole_first=whole_first,
+            read_bytes=first_read_bytes(
+                offset, cursor, share, self._log_reader.limits.scan_bytes, whole_first=whole_first
+            ),
+        )
+
+    # Answering
+
+    def _response(self) -> FetchResponse:
+        answers = iter([self._partition_answer(each) for each in self._partitions])
+        return FetchResponse(
+            responses=[
+                FetchableTopicResponse(topic.topic, topic.topic_id, [next(answers) for _ in topic.partitions])
+                for topic in self._request.topics
+            ]
+        )
+
+    def _partition_answer(self, each: RequestedPartition) -> PartitionData:
+        read, view = each.read, each.view
+        if each.read_error is not None and each.key is not None:
+            each.error = self._read_error(each.key, each.read_error)
+        if each.error or view is None:
+            return PartitionData(
+                partition_index=each.request.partition,
+                error_code=each.error,
+                high_watermark=-1,
+                aborted_transactions=[] if each.error in UNKNOWN_PARTITION else None,  # as Kafka answers
+                records=b"",
+            )
+        return PartitionData(
+            partition_index=each.request.partition,
+            high_watermark=view.high_watermark,
+            last_stable_offset=view.last_stable_offset,
+            log_start_offset=view.log_start_offset,
+            aborted_transactions=_aborted(read, view) if self._isolation_level == READ_COMMITTED else None,
+            records=b"" if read is None or read.records is None else read.records,
+        )
+
+    def _read_error(self, key: PartitionKey, error: PenstockError) -> ErrorCode:
+        """Kafka's code for bytes that cannot be read now. Their place may have changed, so it is looked up again."""
+        self._tail.remove(key)
+        if isinstance(error, Corrupt | NotFound):
+            log.error("records_not_readable", topic_id=key[0].hex(), partition=key[1], error=str(error))
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return READ_UNAVAILABLE
+
+
+def _wanted_bytes(placed: Sequence[tuple[RequestedPartition, Cursor]]) -> list[int]:
+    return [min(_unread(each, cursor), each.bytes_max) for each, cursor in placed]
+
+
+def _unread(each: RequestedPartition, cursor: Cursor) -> int:
+    assert each.view is not None, "a cursor points into extents"
+    return unread_bytes(each.view.extents, cursor)
+
+
+def _aborted(read: PartitionRead | None, view: PartitionView) -> list[AbortedTransaction]:
+    """The aborted transactions with records in the answer."""
+    if read is None or read.records is None:
+        return []
+    return [
+        AbortedTransaction(aborted.producer_id, aborted.first_offset)
+        for aborted in view.aborted
+        if aborted.first_offset < read.next_offset
+    ]

@@ -1,0 +1,84 @@
+"""What request handlers use of a gateway, one Protocol for each part that stands on no other package.
+
+A handler or a package combines those that it needs into one Protocol of its own, called `Needs`. `app.py` builds the
+parts; nothing else knows all of them.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from penstock.runtime.bus.presence import Directory
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock, Entropy
+from penstock_gateway.kafka.broker_view import Node
+from penstock_gateway.kafka.command_batcher import CommandBatcher
+from penstock_gateway.kafka.response_memory import ResponseMemory
+from penstock_gateway.kafka.topic_cache import TopicCache
+from penstock_gateway.metrics import GatewayMetrics
+
+
+class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The gateway's settings that requests depend on or ask for."""
+
+    cluster: str
+    zone: str
+    default_partitions: int = 1
+    auto_create_topics: bool = True
+    share_groups: bool = False
+    idle_timeout_ms: int = 600_000
+    connections_max: int = 10_000
+    frame_bytes_max: int = 100 * 1024 * 1024
+    proxied_listeners: frozenset[str] = frozenset()  # their clients are given another address than the gateway's
+
+
+class HasClock(Protocol):
+    @property
+    def clock(self) -> Clock: ...
+
+
+class HasEntropy(Protocol):
+    @property
+    def entropy(self) -> Entropy: ...
+
+
+class HasSequencer(Protocol):
+    @property
+    def sequencer(self) -> SequencerClient: ...
+
+
+class HasTopics(Protocol):
+    @property
+    def topics(self) -> TopicCache: ...
+
+
+class HasSettings(Protocol):
+    @property
+    def settings(self) -> BrokerSettings: ...
+
+
+class HasNodes(Protocol):
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """By listener: this gateway's own place among the brokers."""
+
+
+class HasDirectory(Protocol):
+    @property
+    def directory(self) -> Directory: ...
+
+
+class HasTransactionCommands(Protocol):
+    @property
+    def transaction_commands(self) -> CommandBatcher: ...
+
+
+class HasResponseMemory(Protocol):
+    @property
+    def response_memory(self) -> ResponseMemory: ...
+
+
+class HasMetrics(Protocol):
+    @property
+    def metrics(self) -> GatewayMetrics: ...

@@ -1,0 +1,34 @@
+"""The limits and waits of the write path in a gateway, each with its reason."""
+
+import msgspec
+
+MIB = 1024 * 1024
+
+
+class RecordLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of one batch is decoded, for topics whose records must be checked."""
+
+    # Up to so many uncompressed records are checked in the event loop. More take milliseconds, in which other
+    # connections should go on.
+    records_at_once_max: int = 200
+    # Of one batch: no real client sends more, and it would take seconds.
+    decompressed_bytes_max: int = 64 * MIB
+    records_max: int = 1_000_000
+    errors_max: int = 1_000  # listed one by one in an answer; a batch may have a million of them
+    errors_shown: int = 3  # in the message for the whole batch
+
+
+class ProduceLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Windows and waits between a gateway and its flushers."""
+
+    # A window, however large the flusher's budget: what one burst may queue at the server for one slow subscriber.
+    window_bytes_max: int = 64 * MIB
+    window_bytes_default: int = 8 * MIB  # for a flusher that announces no budget
+    unreachable_s: float = 0.5  # how long a flusher is avoided after a message found no process listening
+    sweep_interval_s: float = 0.1  # how late an expired request may be noticed
+    answer_timeout_s_min: float = 1.0  # for a message whose requests are about to expire
+    # The client's own time-out, within these limits: below a flush interval no request could succeed, and after a
+    # minute the client has given up.
+    request_timeout_s_min: float = 1.0
+    request_timeout_s_max: float = 60.0
+    records: RecordLimits = RecordLimits()

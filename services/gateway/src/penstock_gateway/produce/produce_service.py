@@ -1,0 +1,272 @@
+"""Produce: checks batches by their headers, hands accepted ones to a flusher, and answers after the commit."""
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+
+from penstock.contracts.batches import BatchMeta
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.messages import FlushBatch
+from penstock.contracts.queries.topics import TopicView
+from penstock.contracts.rejections import Rejection
+from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.records import BatchHeader, check_batch, is_transactional, stamp_batch
+from penstock.kafkawire.schema import Records
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock
+from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE, transactions_error
+from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.error_mapping import CloseConnection, error_of
+from penstock_gateway.kafka.topic_cache import TopicCache
+from penstock_gateway.metadata.partition_lookup import TopicRef, absence, cached_topic, find_topics
+from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.produce.flush_router import FlushRouter
+from penstock_gateway.produce.limits import ProduceLimits
+from penstock_gateway.produce.produce_response import (
+    BatchCheck,
+    Checked,
+    Refused,
+    close_on_error,
+    produce_response,
+    topic_ref,
+)
+from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
+from penstock_gateway.produce.record_validation import RecordRules, RecordValidationError, RecordValidator
+from penstock_gateway.produce.topic_rules import TopicRules, record_rules, rules_of
+
+FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 rejects, too
+FIRST_VERSION_ZSTD = 7  # KIP-110
+FIRST_VERSION_ADDS = 12  # from here on a partition joins the transaction with its first batch (KIP-890)
+# While a new gateway does not know yet whether the cluster has transactions: clients send once more.
+_UNKNOWN_LEVEL = ErrorCode.NOT_ENOUGH_REPLICAS
+ACKS_NONE = 0
+ACKS = frozenset((-1, 0, 1))
+
+
+class _RequestRules(msgspec.Struct, frozen=True):
+    """What holds for all batches of a request: its version, and whether they may be transactional."""
+
+    version: int
+    transactional: bool
+
+
+class _OpenRoute:
+    """A connection's route to its flusher, from its first produce on."""
+
+    def __init__(self) -> None:
+        self.route: ProducerRoute | None = None
+
+
+class ProduceService:
+    """Answers Produce requests."""
+
+    def __init__(
+        self,
+        *,
+        flush_router: FlushRouter,
+        topics: TopicCache,
+        sequencer: SequencerClient,
+        clock: Clock,
+        metrics: GatewayMetrics,
+        proxied_listeners: frozenset[str] = frozenset(),
+        validator: RecordValidator | None = None,
+        limits: ProduceLimits | None = None,
+    ) -> None:
+        self._flush_router = flush_router
+        self._topics = topics
+        self.sequencer = sequencer  # these two: to know the cluster's level
+        self.clock = clock
+        self._metrics = metrics
+        self._proxied_listeners = proxied_listeners
+        self._limits = limits or ProduceLimits()
+        self._validator = validator or RecordValidator(self._limits.records)
+
+    async def produce(self, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
+        """The answer to one request, None for acks=0; `CloseConnection` if it was not decided."""
+        is_unanswered = request.acks == ACKS_NONE
+        client.unanswered_produces += is_unanswered
+        try:
+            return await self._produce(client, version, request)
+        finally:
+            client.unanswered_produces -= is_unanswered
+
+    async def _produce(self, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
+        error = self._request_error(request)
+        if error:
+            rejected: list[BatchCheck] = [error] * _partition_count(request)
+            return _if_wanted(request, produce_response(version, request, Checked({}, [], [], rejected), None))
+        async with client.produce_order:  # released before the answer comes: the connection's next request follows
+            topics = await self._topics_of(client, version, request)
+            checked = await self._check(version, request, topics)
+            flushed_later = self._hand_over(client, request, checked)
+        flushed = await flushed_later if flushed_later else None
+        response = produce_response(version, request, checked, flushed)
+        self._record_failures(checked, flushed)
+        if flushed is not None and is_undecided(flushed.results):
+            raise CloseConnection("a produce request was not decided; the client has to send it again")
+        return _if_wanted(request, response)
+
+    def _request_error(self, request: ProduceRequest) -> ErrorCode:
+        """What is wrong with the request, whatever its batches are; `NONE` if nothing."""
+        if request.acks not in ACKS:
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        error = transactions_error(self) if request.transactional_id is not None else ErrorCode.NONE
+        return _UNKNOWN_LEVEL if error is TRANSACTIONS_UNAVAILABLE else error
+
+    async def _topics_of(self, client: Client, version: int, request: ProduceRequest) -> dict[TopicRef, TopicView]:
+        """The topics that exist; asks for those that are unknown here, or that may have grown."""
+        found: dict[TopicRef, TopicView] = {}
+        missing = []
+        for topic in request.topic_data:
+            ref = topic_ref(version, topic)
+            view = cached_topic(self._topics, ref)
+            if view is not None and any(data.index >= view.partitions for data in topic.partition_data):
+                self._topics.remove([view.name])
+                view = None
+            if view is None:
+                missing.append(ref)
+            else:
+                found[ref] = view
+        if missing:
+            try:
+                found |= await find_topics(self._topics, missing)
+            except Unavailable:
+                self._route(client).end()  # the requests behind this one must not overtake it
+                raise
+        return found
+
+    async def _check(self, version: int, request: ProduceRequest, topics: dict[TopicRef, TopicView]) -> Checked:
+        checked = Checked(topics, [], [], [])
+        request_rules = _RequestRules(version, request.transactional_id is not None)
+        for topic in request.topic_data:
+            ref = topic_ref(version, topic)
+            view = topics.get(ref)
+            if view is None:
+                for _ in topic.partition_data:
+                    self._reject(checked, absence(ref))
+                continue
+            rules = rules_of(view.configs)
+            inside = record_rules(rules, self.clock.now_ms())
+            bytes_max = min(self._flush_router.batch_bytes_max, rules.batch_bytes_max)
+            for data in topic.partition_data:
+                check = _check_header(request_rules, data, view, bytes_max)
+                if inside is not None and isinstance(check, BatchHeader):
+                    check = await self._check_records(f"{view.name}-{data.index}", data.records, check, inside)
+                if isinstance(check, BatchHeader):
+                    adds = version >= FIRST_VERSION_ADDS and is_transactional(check)
+                    self._accept(checked, view, rules, data, check, adds_partition=adds)
+                else:
+                    self._reject(checked, check)
+        return checked
+
+    def _reject(self, checked: Checked, check: Refused) -> None:
+        checked.checks.append(check)
+        error = check.error if isinstance(check, RecordValidationError) else check
+        self._metrics.batches_rejected.labels(error.name).inc()
+
+    async def _check_records(
+        self, place: str, records: Records, header: BatchHeader, rules: RecordRules
+    ) -> BatchHeader | Refused:
+        """The header of a batch whose records follow the topic's rules, or the error."""
+        assert records is not None and not isinstance(records, list), "a valid batch has its bytes"
+        return await self._validator.validation_error(place, records, header, rules) or header
+
+    def _accept(
+        self,
+        checked: Checked,
+        view: TopicView,
+        rules: TopicRules,
+        data: PartitionProduceData,
+        header: BatchHeader,
+        *,
+        adds_partition: bool,
+    ) -> None:
+        records = data.records
+        assert records is not None and not isinstance(records, list), "an accepted batch has its bytes"
+        if rules.append_time:
+            records, header = stamp_batch(records, header, self.clock.now_ms())
+        meta = BatchMeta(
+            len(records),
+            header.record_count,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.attributes,
+            adds_partition,
+        )
+        checked.checks.append(len(checked.batches))
+        checked.batches.append(FlushBatch(view.topic_id, data.index, meta))
+        checked.payload.append(records)
+
+    def _hand_over(self, client: Client, request: ProduceRequest, checked: Checked) -> "asyncio.Future[Flushed] | None":
+        if not checked.batches:
+            return None
+        self._metrics.produced_bytes.inc(sum(map(len, checked.payload)))
+        limits = self._limits
+        timeout_s = min(max(request.timeout_ms / 1000, limits.request_timeout_s_min), limits.request_timeout_s_max)
+        return self._route(client).submit(checked.batches, checked.payload, timeout_s)
+
+    def _route(self, client: Client) -> ProducerRoute:
+        opened = client.part(_OpenRoute)
+        if opened.route is None:
+            route = opened.route = self._flush_router.open_route(client.on_flusher_change, self._route_key(client))
+            client.is_flusher_full = lambda: route.is_full
+            client.on_close.append(route.close)
+        return opened.route
+
+    def _route_key(self, client: Client) -> str:
+        """The key that chooses the connection's flusher; "" for any.
+
+        When the client's leader moves to another gateway, a producer without idempotence may send there while the old
+        gateway still works on its requests. With one flusher behind both, the order is the order of sending. Behind a
+        proxy there is one address and no such move, and all clients look the same.
+        """
+        return "" if client.listener in self._proxied_listeners else f"{client.client_id}\0{client.host}"
+
+    def _record_failures(self, checked: Checked, flushed: Flushed | None) -> None:
+        """Count what was rejected after the flush; a topic that is gone leaves the cache."""
+        if flushed is None or not any(result.rejection for result in flushed.results):
+            return
+        for result in flushed.results:
+            if result.rejection:
+                self._metrics.batches_rejected.labels(error_of(result.rejection).name).inc()
+        if any(result.rejection == Rejection.UNKNOWN_TOPIC for result in flushed.results):
+            self._topics.remove(view.name for view in checked.topics.values())
+
+
+class HasProduceService(Protocol):
+    @property
+    def produce_service(self) -> ProduceService: ...
+
+
+def _check_header(
+    rules: _RequestRules, data: PartitionProduceData, view: TopicView, bytes_max: int
+) -> BatchHeader | Refused:
+    if not 0 <= data.index < view.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if rules.version < FIRST_VERSION_MAGIC_2:
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    if data.records is None:
+        return ErrorCode.INVALID_RECORD
+    assert not isinstance(data.records, list), "decoded records are one buffer"
+    return check_batch(
+        data.records,
+        batch_bytes_max=bytes_max,
+        zstd_allowed=rules.version >= FIRST_VERSION_ZSTD,
+        transactional_allowed=rules.transactional,
+    )
+
+
+def _if_wanted(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+    """The response if the client wants one; with acks=0 an error ends the connection."""
+    if request.acks != ACKS_NONE:
+        return response
+    close_on_error(response)
+    return None
+
+
+def _partition_count(request: ProduceRequest) -> int:
+    return sum(len(topic.partition_data) for topic in request.topic_data)

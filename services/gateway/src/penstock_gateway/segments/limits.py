@@ -1,0 +1,44 @@
+"""The limits and waits of reading segments, each with its reason."""
+
+import msgspec
+
+from penstock.contracts.chunks import CHUNK_BYTES, SPILL_BYTES_MAX
+
+MIB = 1024 * 1024
+
+
+class HedgingLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """When a second cacher is asked for the same, and how often that may cost a GET."""
+
+    samples: int = 256  # the answers looked back on
+    samples_min: int = 16  # with fewer nothing is known
+    computed_every: int = 32  # answers, because sorting them costs something
+    quantile: float = 0.95
+    timeout_factor: float = 3  # an answer that takes so much longer than nearly all others is hedged
+    timeout_s_min: float = 0.02
+    timeout_s_max: float = 0.5
+    # GETs that hedges may cost: where everything is slow they do not help. A few of them find out a slow owner. All
+    # together cost no more than reading in the writer's zone may cost: 5 for the first GiB, 2 for each that follows.
+    hedges_per_byte: float = 2 / 2**30
+    hedges_max: float = 3.0  # that may be used at once
+    owners_max: int = 1_000  # remembered
+    losses_max: int = 3  # in a row: then the owner is slow
+    slow_avoided_s: float = 5.0  # doubled with each loss that follows
+    slow_avoided_s_max: float = 60.0
+
+
+class SegmentLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory, requests and waits of one gateway's segment reader."""
+
+    window_bytes: int = 32 * MIB  # of answers on their way here; the bus cuts off a client that leaves 64 MB unread
+    store_reads_max: int = 16  # at once
+    cold_store_reads_max: int = 8  # at once, of old data: such reads wait for each other and not for hot ones
+    owners_asked_max: int = 2  # the owner and the next in the ring; then the store, which always has the segment
+    cacher_timeout_s: float = 2.0  # a cacher may have to load from the store first
+    alone_timeout_factor: float = 2  # where the store would have to help, which always costs a GET
+    gone_avoided_s: float = 1.0  # no process listened there: the directory learns it within three seconds
+    busy_s: float = 2.0  # a cacher that answered any request in this time is busy and not stuck
+    silent_avoided_s: float = 5.0  # a process listens and does not answer: each further try would cost a time-out
+    full_read_bytes_max: int = 2 * CHUNK_BYTES + SPILL_BYTES_MAX  # a full segment, as flushers write them
+    full_reads_kept_bytes_max: int = 32 * MIB
+    hedging: HedgingLimits = HedgingLimits()

@@ -1,0 +1,121 @@
+"""Catch-up reads are throttled while other clients tail, the more so the sooner those have new data."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from penstock.contracts.errors import Invalid
+from penstock_gateway.config import GatewayConfig
+from penstock_gateway.fetch.catch_up_throttle import RATE_MIN, CatchUpSlot, CatchUpThrottle
+from penstock_gateway.fetch.limits import MIB, ThrottleLimits
+from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
+
+LIMITS = ThrottleLimits()
+READS = 40
+TIMEOUT_S = 1.0
+
+
+def active(bytes_per_second: int) -> CatchUpThrottle:
+    """A throttle while a client tails."""
+    throttle = CatchUpThrottle(bytes_per_second, VirtualClock(), LIMITS)
+    throttle.record_tailing_read()
+    return throttle
+
+
+async def seconds_for(throttle: CatchUpThrottle, size_bytes: int) -> float:
+    """How long so many bytes take that one connection reads MiB by MiB."""
+    began_s = asyncio.get_running_loop().time()
+    slot = CatchUpSlot()
+    for _ in range(size_bytes // MIB):
+        assert await throttle.wait(slot, MIB, TIMEOUT_S)
+    assert await throttle.wait(slot, 0, TIMEOUT_S)
+    return asyncio.get_running_loop().time() - began_s
+
+
+@in_virtual_time
+async def test_while_nobody_follows_the_end_history_waits_for_nothing() -> None:
+    throttle = CatchUpThrottle(MIB, VirtualClock(), LIMITS)
+    assert not throttle.is_active
+    assert await seconds_for(throttle, READS * MIB) == 0
+
+
+@in_virtual_time
+async def test_while_somebody_follows_the_end_history_has_the_rate_that_was_set() -> None:
+    throttle = active(8 * MIB)
+    assert throttle.is_active
+    assert await seconds_for(throttle, READS * MIB) == pytest.approx(READS / 8)
+
+
+@in_virtual_time
+async def test_the_older_the_news_is_when_it_comes_the_faster_is_history() -> None:
+    throttle = active(0)
+    assert throttle.bytes_per_second == LIMITS.bytes_per_second_min
+    throttle.record_new_data(0.25, 1)
+    assert throttle.bytes_per_second == pytest.approx(0.25 * LIMITS.bytes_per_second_per_age_s)
+    for _ in range(200):
+        throttle.record_new_data(0.0, 1)
+    assert throttle.bytes_per_second == LIMITS.bytes_per_second_min
+
+
+@in_virtual_time
+async def test_who_fell_behind_what_is_written_can_catch_up() -> None:
+    throttle = active(0)
+    written = 40 * MIB
+    for _ in range(60):
+        await asyncio.sleep(1)
+        throttle.record_new_data(0.001, written)
+    assert 1.5 * written < throttle.bytes_per_second < 2.5 * written
+    await asyncio.sleep(60)
+    assert throttle.bytes_per_second == LIMITS.bytes_per_second_min
+
+
+@in_virtual_time
+async def test_who_gave_up_following_holds_nobody_back_after_a_while_whatever_was_promised_before() -> None:
+    throttle, slot = active(RATE_MIN), CatchUpSlot()
+    assert await throttle.wait(slot, 100 * MIB, TIMEOUT_S)
+    assert not await throttle.wait(slot, MIB, TIMEOUT_S)
+    await asyncio.sleep(LIMITS.tailed_s)
+    assert not throttle.is_active
+    assert await throttle.wait(slot, MIB, 0)
+    throttle.record_tailing_read()
+    assert await throttle.wait(slot, MIB, 0)
+
+
+@in_virtual_time
+async def test_nobody_waits_longer_than_he_has_patience_and_all_have_the_same() -> None:
+    throttle = active(8 * MIB)
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + 60
+    got: Counter[int] = Counter()
+
+    async def catch_up(number: int) -> None:
+        slot = CatchUpSlot()
+        while loop.time() < end_s:
+            asked_s = loop.time()
+            got[number] += await throttle.wait(slot, MIB, TIMEOUT_S)
+            assert loop.time() - asked_s <= TIMEOUT_S + 1e-6
+            throttle.record_tailing_read()
+            await asyncio.sleep(0.005)
+
+    await asyncio.gather(*(catch_up(number) for number in range(READS)))
+    assert sum(got.values()) == pytest.approx(60 * 8, rel=0.05)
+    assert max(got.values()) - min(got.values()) <= 2
+
+
+@in_virtual_time
+async def test_who_has_no_patience_has_a_turn_all_the_same() -> None:
+    throttle, eager, other = active(MIB), CatchUpSlot(), CatchUpSlot()
+    assert await throttle.wait(other, MIB, TIMEOUT_S)
+    got = 0
+    for _ in range(100):
+        got += await throttle.wait(eager, MIB, 0)
+        await throttle.wait(other, MIB, 0.1)
+        throttle.record_tailing_read()
+    assert got == pytest.approx(5, abs=1)
+
+
+@pytest.mark.parametrize("rate", [1, RATE_MIN - 1])
+def test_a_rate_at_which_nothing_would_ever_come_is_refused(rate: int) -> None:
+    with pytest.raises(Invalid, match=f"history bytes per second must be 0 or at least {RATE_MIN}: {rate}"):
+        GatewayConfig(history_bytes_per_second=rate)
