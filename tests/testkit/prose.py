@@ -11,6 +11,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
 from typing import NamedTuple
 
 WORD_LIMITS = {"page": 25, "code": 20}  # words in one sentence
