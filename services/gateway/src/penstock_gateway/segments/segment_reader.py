@@ -78,9 +78,14 @@ class SegmentReader:
         self.maps = OffsetIndexes(self.read)
         self._whole = FullObjectReads(self._get_whole)
         self._bytes = Counter(
-            "penstock_gateway_read_bytes", "Segment bytes read, by where they came from.", ["source"], registry=registry
+            "penstock_gateway_read_bytes",
+            "Bytes of segments read, by source: `cache`, the cachers of the zone; `store`, because no cacher had them.",
+            ["source"],
+            registry=registry,
         )
-        self._gets = Counter("penstock_gateway_store_gets", "Range GETs sent to the store.", registry=registry)
+        self._gets = Counter(
+            "penstock_gateway_store_gets", "Range GETs that the gateway sent to the store.", registry=registry
+        )
         self.cachers = CacheClient(
             bus=bus,
             cluster=cluster,

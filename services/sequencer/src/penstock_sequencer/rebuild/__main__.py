@@ -1,4 +1,4 @@
-"""Runs a rebuild: `python -m sequencer.rebuild`, which `penstock rebuild` starts."""
+"""The rebuild program: `python -m penstock_sequencer.rebuild`, which `penstock rebuild` starts."""
 
 import asyncio
 import os
@@ -19,22 +19,22 @@ from penstock_sequencer.rebuild.rebuild import Rebuild
 from penstock_sequencer.rebuild.report import as_json, as_text
 from penstock_sequencer.rebuild.stream import Streams
 
-INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C; the next run completes what this one began
+INTERRUPTED_EXIT_CODE = 130  # the shells' code for Ctrl-C; the next run completes the work
 
 
 class RebuildConfig(ServiceConfig, frozen=True, kw_only=True):
-    """Settings of a rebuild; those of the sequencers of the cluster will do."""
+    """Settings of a rebuild; a rebuild can use the settings of the cluster's sequencers."""
 
     journal_replicas: Annotated[int, Meta(ge=1, le=5, description="copies of the new journal")] = 1
     archive_age_min_s: Annotated[
-        int, Meta(ge=0, description="how long the archive must not have grown; 0 if no sequencer can be at work")
+        int, Meta(ge=0, description="age that the newest archive object must have; 0: no sequencer can be running")
     ] = ARCHIVE_AGE_MIN_MS // 1000
-    dry_run: Annotated[bool, Meta(description="only tell what would be done")] = False
-    json: Annotated[bool, Meta(description="report as JSON")] = False
+    dry_run: Annotated[bool, Meta(description="report the result, but change nothing")] = False
+    json: Annotated[bool, Meta(description="print the report as JSON")] = False
 
 
 class NatsStreams(Streams):
-    """Streams at a NATS server, and the journal over them."""
+    """Streams of a NATS server, and the journal over them."""
 
     def __init__(self, connection: NatsConnection, cluster: str, replicas: int) -> None:
         super().__init__(connection.bus, cluster)
@@ -47,7 +47,7 @@ class NatsStreams(Streams):
 
 
 def main() -> int:
-    """Rebuild, and print the report; 0 if that is done, 1 with one sentence if it cannot be."""
+    """Rebuild and print the report; 0 after success, 1 and one sentence after a failure."""
     config = read_config(RebuildConfig, sys.argv[1:], os.environ, program="rebuild")
     configure_logs("rebuild", config.instance, config.log_level, config.log_format)
     try:
