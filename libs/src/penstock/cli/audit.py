@@ -27,17 +27,17 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "audit",
         help="check every object, record and checksum of a cluster",
-        description="Read everything that a running cluster keeps, with Spark: every object in the bucket is accounted "
-        "for, every live record is there and whole, offsets have no holes. Exit code 1 if anything is found.",
+        description="Read all data of a running cluster with Spark and compare it with the journal: every object, "
+        "every live record, all offsets. The exit code is 1 if there are findings.",
     )
     add_cluster_flags(parser)
     parser.add_argument(
         "--master",
         metavar="URL",
         default="",
-        help=f"the Spark cluster to read with (local[*]) [{MASTER_VARIABLE}]",
+        help=f"Spark cluster that reads (local[*]) [{MASTER_VARIABLE}]",
     )
-    parser.add_argument("--json", action="store_true", help="report as JSON")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(run=run)
 
 

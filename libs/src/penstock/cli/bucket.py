@@ -21,8 +21,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register `penstock bucket` with the command line."""
     parser = commands.add_parser(
         "bucket",
-        help="make the store's bucket",
-        description="Make the bucket of an S3 store unless it is there, waiting for the server to answer.",
+        help="create the bucket of the store",
+        description="Create the bucket of an S3 store unless it exists. Wait until the server answers.",
     )
     parser.add_argument(
         "--store-url",
@@ -37,7 +37,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help=f"file of NAME=value lines, such as AWS_ACCESS_KEY_ID [{ENV_FILE_VARIABLE}]",
     )
     parser.add_argument(
-        "--wait-s", metavar="N", type=float, default=WAIT_S, help="how long to wait for the server (%(default)g)"
+        "--wait-s", metavar="N", type=float, default=WAIT_S, help="seconds to wait for the server (%(default)g)"
     )
     parser.set_defaults(run=run)
 

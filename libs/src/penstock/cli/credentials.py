@@ -95,22 +95,32 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register `penstock credentials` with the command line."""
     parser = commands.add_parser(
         "credentials",
-        help="make users and passwords for the services",
-        description="Make a user at NATS and a key to the S3 store for each service. What is there already is kept.",
+        help="create users and passwords for the services",
+        description="Create a NATS user and an S3 key for each service. Existing ones are kept.",
     )
-    parser.add_argument("folder", metavar="DIR", type=Path, help="gets a folder for each service, for nats and for s3")
     parser.add_argument(
-        "--owner", metavar="UID", type=int, help="who owns the services' files (whoever runs this; another needs root)"
+        "folder",
+        metavar="DIR",
+        type=Path,
+        help="folder for the results: one folder for each service, for nats and for s3",
     )
-    parser.add_argument("--s3-owner", metavar="UID", type=int, help="who owns the file of the S3 server (as --owner)")
     parser.add_argument(
-        "--bucket", metavar="NAME", default=Wanted().bucket, help="the bucket that the keys are good for (%(default)s)"
+        "--owner", metavar="UID", type=int, help="owner of the services' files (the caller; another owner needs root)"
+    )
+    parser.add_argument(
+        "--s3-owner",
+        metavar="UID",
+        type=int,
+        help="owner of the file of the S3 server (the caller; another owner needs root)",
+    )
+    parser.add_argument(
+        "--bucket", metavar="NAME", default=Wanted().bucket, help="bucket that the keys give access to (%(default)s)"
     )
     parser.add_argument(
         "--nats-nodes",
         metavar="HOST[:PORT],...",
         default=",".join(Wanted().nats_nodes),
-        help="the servers, if NATS is a cluster (%(default)s)",
+        help="servers of the NATS cluster, if there is one (%(default)s)",
     )
     parser.set_defaults(run=run)
 

@@ -26,11 +26,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "export",
         help="export a topic to Parquet or Iceberg",
-        description="Export a topic's records from the object store, each time those that are new since the last.",
+        description="Export the records of a topic from the object store; each run exports the new records only.",
     )
-    parser.add_argument("--topic", metavar="NAME", required=True, help="the topic")
-    parser.add_argument("--to", metavar="DIR", required=True, help="the folder, which every worker must see")
-    parser.add_argument("--format", choices=("parquet", "iceberg"), required=True, help="of what is written")
+    parser.add_argument("--topic", metavar="NAME", required=True, help="name of the topic")
+    parser.add_argument("--to", metavar="DIR", required=True, help="target folder, which every Spark worker must see")
+    parser.add_argument("--format", choices=("parquet", "iceberg"), required=True, help="format of the target")
     parser.add_argument(
         "--value-schema",
         metavar="FILE",
@@ -40,10 +40,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--registry-head", action="store_true", help="values begin with the five bytes of a schema registry"
     )
     parser.add_argument(
-        "--skip-lost", action="store_true", help="go on where records were removed before they were exported"
+        "--skip-lost", action="store_true", help="continue where records were removed before they were exported"
     )
-    parser.add_argument("--master", metavar="URL", default="", help=f"of Spark ({MASTER_DEFAULT}) [{MASTER_VARIABLE}]")
-    parser.add_argument("--json", action="store_true", help="report as JSON")
+    parser.add_argument(
+        "--master", metavar="URL", default="", help=f"Spark cluster that exports ({MASTER_DEFAULT}) [{MASTER_VARIABLE}]"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
     add_cluster_flags(parser)
     parser.set_defaults(run=run)
 

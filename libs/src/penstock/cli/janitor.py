@@ -23,16 +23,16 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "janitor",
         help="ask a janitor why an object stays or goes",
-        description="Ask a running janitor. Nothing is deleted.",
+        description="Ask a running janitor about an object. Nothing is deleted.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     explain = verbs.add_parser(
         "explain",
         help="why an object stays or goes",
-        description="Say why the object with this key in the store stays or goes, and what that is judged by.",
+        description="Report why the object with this key stays or goes, with the facts for it.",
     )
-    explain.add_argument("key", metavar="KEY", help="of the object, as the store lists it")
-    explain.add_argument("--json", action="store_true", help="as JSON")
+    explain.add_argument("key", metavar="KEY", help="key of the object, as the store lists it")
+    explain.add_argument("--json", action="store_true", help="print the answer as JSON")
     add_cluster_flags(explain, with_store=False)
     explain.set_defaults(run=run)
 

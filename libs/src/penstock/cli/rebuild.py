@@ -23,27 +23,27 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register `penstock rebuild` with the command line."""
     parser = commands.add_parser(
         "rebuild",
-        help="make a lost journal again from the object store",
-        description="Make a new journal from the object store alone, when the old one is gone. A journal that is there "
-        "is never replaced. Stop all services first, and look at --dry-run.",
+        help="rebuild a lost journal from the object store",
+        description="Make a new journal from the object store alone, when the old one is lost. An existing journal is "
+        "never replaced. Stop all services first, and read the report of --dry-run.",
     )
     parser.add_argument(
         "--data",
         metavar="DIR",
         default="./penstock-data",
-        help="the folder of `penstock up`, whose nats-server is run meanwhile (%(default)s)",
+        help="the folder of `penstock up`; its nats-server runs during the rebuild (%(default)s)",
     )
     parser.add_argument(
         "--nats-url",
         metavar="URL",
         default="",
-        help="nats servers that run already, in place of --data; what else is not given here is read as by a service",
+        help="running NATS servers, in place of --data; other settings come from PENSTOCK_... variables",
     )
-    parser.add_argument("--store", metavar="URL", default="", help="where records rest (the folder inside --data)")
+    parser.add_argument("--store", metavar="URL", default="", help="object store (the folder inside --data)")
     parser.add_argument("--cluster", metavar="NAME", default="", help="the virtual cluster (default)")
     parser.add_argument("--journal-replicas", metavar="N", default="", help="copies of the new journal (1)")
-    parser.add_argument("--dry-run", action="store_true", help="only tell what would be done")
-    parser.add_argument("--json", action="store_true", help="report as JSON")
+    parser.add_argument("--dry-run", action="store_true", help="report the result, but change nothing")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(run=run)
 
 

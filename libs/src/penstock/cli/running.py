@@ -22,14 +22,14 @@ _LISTEN = re.compile(r'^listen: "(?P<address>[^"]+)"$', re.MULTILINE)
 def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = True) -> None:
     """The flags that say which cluster is meant; without its store for commands that read no objects."""
     parser.add_argument(
-        "--data", metavar="DIR", default=DATA_DEFAULT, help="the folder of a `penstock up` that runs (%(default)s)"
+        "--data", metavar="DIR", default=DATA_DEFAULT, help="the folder of a running `penstock up` (%(default)s)"
     )
     parser.add_argument(
-        "--nats-url", metavar="URL", default="", help="nats servers, in place of --data [PENSTOCK_NATS_URL]"
+        "--nats-url", metavar="URL", default="", help="NATS servers, in place of --data [PENSTOCK_NATS_URL]"
     )
     if with_store:
         parser.add_argument(
-            "--store", metavar="URL", default="", help="where records rest (the folder in --data) [PENSTOCK_STORE_URL]"
+            "--store", metavar="URL", default="", help="object store (the folder inside --data) [PENSTOCK_STORE_URL]"
         )
     parser.add_argument(
         "--cluster", metavar="NAME", default="", help="the virtual cluster (default) [PENSTOCK_CLUSTER]"
@@ -38,7 +38,7 @@ def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = Tru
         "--env-file",
         metavar="FILE",
         default="",
-        help=f"file of NAME=value lines, as services take it [{ENV_FILE_VARIABLE}]",
+        help=f"file of NAME=value lines, as for a service [{ENV_FILE_VARIABLE}]",
     )
 
 

@@ -30,25 +30,28 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Register `penstock topic` with the command line."""
     parser = commands.add_parser(
         "topic",
-        help="list deleted topics, bring one back",
-        description="Topics deleted while penstock.undelete.window.ms was above 0 can come back until that is over.",
+        help="list deleted topics, and bring one back",
+        description="A topic deleted with penstock.undelete.window.ms above 0 can come back until that time is over.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     deleted = verbs.add_parser(
         "deleted",
-        help="topics that can still come back",
-        description="List the topics that were deleted and can still come back, by the journal's clock (UTC).",
+        help="list the topics that can still come back",
+        description="List the deleted topics that can still come back, with times of the journal's clock (UTC).",
     )
-    deleted.add_argument("--json", action="store_true", help="as JSON")
+    deleted.add_argument("--json", action="store_true", help="print the list as JSON")
     undelete = verbs.add_parser(
         "undelete",
         help="bring a deleted topic back",
         description="Bring a deleted topic back, with its records, configurations and groups' offsets. "
-        "Its name must be free.",
+        "The name must not be in use.",
     )
-    undelete.add_argument("name", metavar="NAME", help="the topic")
+    undelete.add_argument("name", metavar="NAME", help="name of the topic")
     undelete.add_argument(
-        "--id", metavar="ID", default="", help="which of several of that name, as --id=ID (the one deleted last)"
+        "--id",
+        metavar="ID",
+        default="",
+        help="id of the topic, if several had the name: --id=ID (the one deleted last)",
     )
     for verb, run_verb in ((deleted, _list_deleted), (undelete, _undelete)):
         add_cluster_flags(verb, with_store=False)

@@ -32,7 +32,10 @@ class MeasuredStore:
         self._inner = inner
         self._clock = clock or SystemClock()
         self._requests = Counter(
-            "penstock_store_requests", "Requests to the object store.", ["verb", "outcome"], registry=registry
+            "penstock_store_requests",
+            "Requests to the object store, by verb and outcome; they are what the store bills.",
+            ["verb", "outcome"],
+            registry=registry,
         )
         self._bytes = Counter(
             "penstock_store_bytes", "Bytes written to and read from the object store.", ["verb"], registry=registry

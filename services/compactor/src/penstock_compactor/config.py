@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.config import ADVANCED, ServiceConfig
 from penstock_compactor.keys.plan import KeyLimits
 from penstock_compactor.planning.planner import PlanLimits
 
@@ -16,29 +16,67 @@ CONF_SEPARATOR = ";"
 class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
     """Settings of one compactor process."""
 
-    spark_master: Annotated[str, Meta(description="local[*], spark://host:port, k8s://...")] = "local[*]"
-    spark_conf: Annotated[str, Meta(description="Spark's own settings, key=value, separated by semicolons")] = ""
-    spark_idle_s: Annotated[int, Meta(ge=1, description="a session without work for that long is ended")] = 600
-    jobs_max: Annotated[int, Meta(ge=1, le=64, description="jobs at the same time")] = 2
-    plan_interval_ms: Annotated[int, Meta(ge=10, description="between two looks for work")] = 5_000
+    spark_master: Annotated[
+        str, Meta(description="address of the Spark cluster: local[N], spark://host:port, k8s://...")
+    ] = "local[*]"
+    spark_conf: Annotated[
+        str,
+        Meta(
+            description="settings of Spark, spark.key=value, separated by semicolons; "
+            "they have priority over those that Penstock sets"
+        ),
+    ] = ""
+    spark_idle_s: Annotated[
+        int, Meta(ge=1, description="a Spark session without work ends after this time, and its Java process with it")
+    ] = 600
+    jobs_max: Annotated[int, Meta(ge=1, le=64, description="jobs that run at the same time")] = 2
+    plan_interval_ms: Annotated[
+        int, Meta(ge=10, description="time between two searches for merging jobs", extra=ADVANCED)
+    ] = 5_000
     merge_flushed_count: Annotated[
-        int, Meta(ge=2, description="flushed segments that are merged when so many wait")
+        int, Meta(ge=2, description="flushed segments are merged when this many wait", extra=ADVANCED)
     ] = 32
-    merge_flushed_bytes: Annotated[int, Meta(ge=1, description="or so many bytes of them")] = 256 * MIB
-    merge_flushed_age_ms: Annotated[int, Meta(ge=0, description="or two, when the oldest waited that long")] = 120_000
-    merge_class_count: Annotated[int, Meta(ge=2, description="merged segments of a size that are merged again")] = 16
-    merge_class_age_ms: Annotated[int, Meta(ge=0, description="or two and more of level 1, after that long")] = (
-        3_600_000
-    )
-    merge_topic_bytes_min: Annotated[int, Meta(ge=1, description="less of a topic gets no segment of its own")] = (
-        4 * MIB
-    )
-    keys_interval_ms: Annotated[int, Meta(ge=10, description="between two looks for key compaction")] = 30_000
+    merge_flushed_bytes: Annotated[
+        int, Meta(ge=1, description="flushed segments are also merged when they have this many bytes", extra=ADVANCED)
+    ] = 256 * MIB
+    merge_flushed_age_ms: Annotated[
+        int,
+        Meta(ge=0, description="two or more flushed segments are merged when the oldest is this old", extra=ADVANCED),
+    ] = 120_000
+    merge_class_count: Annotated[
+        int, Meta(ge=2, description="merged segments of one size class are merged again at this count", extra=ADVANCED)
+    ] = 16
+    merge_class_age_ms: Annotated[
+        int,
+        Meta(
+            ge=0, description="two or more segments of level 1 are merged when the oldest is this old", extra=ADVANCED
+        ),
+    ] = 3_600_000
+    merge_topic_bytes_min: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="a topic with fewer bytes than this in a job shares a segment with other topics",
+            extra=ADVANCED,
+        ),
+    ] = 4 * MIB
+    keys_interval_ms: Annotated[
+        int, Meta(ge=10, description="time between two searches for topics to compact by key", extra=ADVANCED)
+    ] = 30_000
     keys_flushed_age_ms: Annotated[
-        int, Meta(ge=0, description="after which key compaction takes flushed segments that nobody merged")
+        int,
+        Meta(
+            ge=0,
+            description="key compaction also takes flushed segments that are this old and not merged",
+            extra=ADVANCED,
+        ),
     ] = 600_000
-    keys_dirty_bytes_min: Annotated[int, Meta(ge=0, description="fewer new bytes of a log wait")] = MIB
-    keys_dirty_age_ms: Annotated[int, Meta(ge=0, description="but for no longer than that")] = 300_000
+    keys_dirty_bytes_min: Annotated[
+        int, Meta(ge=0, description="key compaction of a log waits for this many new bytes", extra=ADVANCED)
+    ] = MIB
+    keys_dirty_age_ms: Annotated[
+        int, Meta(ge=0, description="key compaction of a log with new bytes waits no longer than this", extra=ADVANCED)
+    ] = 300_000
 
     def __post_init__(self) -> None:
         super().__post_init__()

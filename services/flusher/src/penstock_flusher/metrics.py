@@ -1,4 +1,4 @@
-"""What a flusher counts and measures."""
+"""The metrics of a flusher."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -10,46 +10,55 @@ class FlusherMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.closed = Counter(
-            "penstock_flusher_closed_buffers", "Buffers closed, by reason.", ["reason"], registry=registry
+            "penstock_flusher_closed_buffers",
+            "Buffers closed, by reason: `size`, `timer`, `quiet` or `drain`.",
+            ["reason"],
+            registry=registry,
         )
         self.segments = Counter(
-            "penstock_flusher_segments", "Segments by what became of them.", ["outcome"], registry=registry
+            "penstock_flusher_segments",
+            "Segments, by outcome: `committed`, `upload_given_up`, or the rejection.",
+            ["outcome"],
+            registry=registry,
         )
         self.segment_bytes = Counter(
             "penstock_flusher_segment_bytes", "Bytes of committed segments.", registry=registry
         )
         self.batches = Counter(
-            "penstock_flusher_batches", "Batches answered, by outcome.", ["outcome"], registry=registry
+            "penstock_flusher_batches",
+            "Batches answered, by outcome: `accepted` or `refused`.",
+            ["outcome"],
+            registry=registry,
         )
         self.rejected_messages = Counter(
             "penstock_flusher_refused_messages",
-            "Messages refused on arrival, by reason.",
+            "Messages rejected on arrival, by reason: `overload` or `malformed`.",
             ["reason"],
             registry=registry,
         )
         self.waits = Histogram(
             "penstock_flusher_wait_seconds",
-            "What segments wait for: flush, the first byte for the buffer to close; upload, the closed buffer for its "
-            "upload to begin; turn, the stored segment for those before it.",
+            "Waits of segments. `flush`: from the first byte to the close. `upload`: to the start of the "
+            "upload. `turn`: for segments closed earlier.",
             ["for"],
             buckets=SECONDS,
             registry=registry,
         )
         self.put_seconds = Histogram(
             "penstock_flusher_put_seconds",
-            "From a segment's turn to upload until it is stored.",
+            "Time from the start of an upload until the segment is stored, retries and hedges included.",
             buckets=SECONDS,
             registry=registry,
         )
         self.put_hedges = Counter(
             "penstock_flusher_put_hedges",
-            "Segments put twice because the store was slow, by who was first: first or second.",
+            "Small segments that were put twice because the store was slow, by the faster put: `first` or `second`.",
             ["first"],
             registry=registry,
         )
         self.commit_seconds = Histogram(
             "penstock_flusher_commit_seconds",
-            "From a commit's first sending to its answer.",
+            "Time from the first attempt of a commit to its answer.",
             buckets=SECONDS,
             registry=registry,
         )
@@ -60,17 +69,17 @@ class FlusherMetrics:
             registry=registry,
         )
         self.held_bytes = Gauge(
-            "penstock_flusher_held_bytes", "Bytes held in the budget, overhead counted.", registry=registry
+            "penstock_flusher_held_bytes", "Bytes held in the byte budget, with overhead.", registry=registry
         )
         self.recent_bytes = Gauge(
-            "penstock_flusher_recent_bytes", "Bytes of segments kept in memory.", registry=registry
+            "penstock_flusher_recent_bytes", "Bytes of the newest segments kept in memory.", registry=registry
         )
         self.recent_reads = Counter(
             "penstock_flusher_recent_reads",
-            "Ranges asked for of recent segments, by result.",
+            "Ranges of the newest segments that cachers asked for, by result: `hit` or `miss`.",
             ["result"],
             registry=registry,
         )
         self.recent_read_bytes = Counter(
-            "penstock_flusher_recent_read_bytes", "Bytes of recent segments served.", registry=registry
+            "penstock_flusher_recent_read_bytes", "Bytes of the newest segments sent to cachers.", registry=registry
         )

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.config import ADVANCED, ServiceConfig
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
 
@@ -16,35 +16,57 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     """Settings of one gateway process."""
 
     listeners: Annotated[
-        str, Meta(description="where to accept Kafka clients: NAME://host:port, separated by commas; port 0: any")
+        str,
+        Meta(description="addresses for Kafka clients: NAME://host:port, separated by commas; port 0: any free port"),
     ] = "PLAINTEXT://127.0.0.1:9092"
     advertised_listeners: Annotated[
-        str, Meta(description="what clients of a listener are told instead: NAME://host:port, separated by commas")
+        str,
+        Meta(
+            description="addresses that clients of a listener get instead of its own: NAME://host:port, "
+            "separated by commas"
+        ),
     ] = ""
-    auto_create_topics: Annotated[bool, Meta(description="make a topic when a client first asks for it")] = True
-    default_partitions: Annotated[int, Meta(ge=1, description="partitions of topics made without a number")] = 1
-    share_groups: Annotated[bool, Meta(description="whether clients may use share groups (KIP-932)")] = False
-    connections_max: Annotated[int, Meta(ge=1, description="Kafka connections at once")] = 10_000
-    idle_timeout_ms: Annotated[int, Meta(ge=1, description="a connection without requests is closed after this")] = (
-        600_000
+    auto_create_topics: Annotated[bool, Meta(description="create a topic when a client first asks for it")] = True
+    default_partitions: Annotated[int, Meta(ge=1, description="partitions of a topic created without a number")] = 1
+    share_groups: Annotated[bool, Meta(description="allow share groups (KIP-932)")] = False
+    connections_max: Annotated[int, Meta(ge=1, description="Kafka connections at the same time")] = 10_000
+    idle_timeout_ms: Annotated[
+        int, Meta(ge=1, description="a connection without requests closes after this time", extra=ADVANCED)
+    ] = 600_000
+    frame_bytes_max: Annotated[int, Meta(ge=1024, description="size of the largest request", extra=ADVANCED)] = (
+        100 * MIB
     )
-    frame_bytes_max: Annotated[int, Meta(ge=1024, description="the largest request")] = 100 * MIB
     held_bytes_max: Annotated[
-        int, Meta(ge=MIB, description="bytes received and not answered, of all connections, before reading stops")
+        int,
+        Meta(
+            ge=MIB,
+            description="bytes received and not answered, over all connections; above it the gateway stops reading",
+        ),
     ] = 256 * MIB
     unsent_bytes_max: Annotated[
-        int, Meta(ge=MIB, description="bytes of answers that clients have not taken, before fetches read no more")
+        int,
+        Meta(
+            ge=MIB,
+            description="bytes of answers that clients did not take yet; above it fetches stop reading, "
+            "catch-up fetches at half",
+        ),
     ] = 128 * MIB
     history_bytes_per_second: Annotated[
         int,
         Meta(
             ge=0,
-            description="what all who read history get while others follow the end of the log; "
-            "0 chooses by how old news is when it comes",
+            description="rate of all catch-up reads while other consumers tail; "
+            "0: chosen from the age of new data when it arrives",
+            extra=ADVANCED,
         ),
     ] = 0
     requests_in_flight_max: Annotated[
-        int, Meta(ge=1, description="requests of one connection that are worked on before reading stops")
+        int,
+        Meta(
+            ge=1,
+            description="requests of one connection in work at the same time; above it the gateway stops reading",
+            extra=ADVANCED,
+        ),
     ] = 128
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a gateway counts and times for Prometheus."""
+"""The metrics of a gateway."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -9,40 +9,43 @@ REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 
 class GatewayMetrics:
-    """The gateway's own numbers; other parts register theirs in the same `registry`."""
+    """The gateway's own metrics; other parts register theirs in the same `registry`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         seconds = Histogram(
             "penstock_gateway_request_seconds",
-            "Time from a request's arrival to its answer.",
+            "Time from the arrival of a request to its answer.",
             ["api"],
             buckets=REQUEST_SECONDS_BUCKETS,
             registry=registry,
         )
         self.request_seconds = {key: seconds.labels(api.name) for key, api in API_TABLE.items()}
-        self.connections = Gauge("penstock_gateway_connections", "Kafka connections now.", registry=registry)
+        self.connections = Gauge("penstock_gateway_connections", "Open Kafka connections.", registry=registry)
         self.connections_closed = Counter(
             "penstock_gateway_connections_closed",
-            "Connections closed by the gateway.",
+            "Connections that the gateway closed, by cause.",
             ["cause"],
             registry=registry,
         )
         self.unsent_bytes = Gauge(
-            "penstock_gateway_unsent_bytes", "Bytes of answers that clients have not taken yet.", registry=registry
+            "penstock_gateway_unsent_bytes", "Bytes of answers that clients did not take yet.", registry=registry
         )
         self.held_bytes = Gauge(
-            "penstock_gateway_held_bytes", "Bytes received from clients and not answered.", registry=registry
+            "penstock_gateway_held_bytes", "Bytes received from clients and not yet answered.", registry=registry
         )
         self.produced_bytes = Counter(
             "penstock_gateway_produced_bytes", "Record bytes handed to flushers.", registry=registry
         )
         self.batches_rejected = Counter(
-            "penstock_gateway_batches_refused", "Record batches refused.", ["error"], registry=registry
+            "penstock_gateway_batches_refused",
+            "Produced record batches that were rejected, by Kafka error.",
+            ["error"],
+            registry=registry,
         )
         self.throttled = Counter(
             "penstock_gateway_throttled",
-            "Answers that told clients to wait, by their quota.",
+            "Answers that made clients wait, by the quota that they used up.",
             ["quota"],
             registry=registry,
         )
@@ -52,21 +55,21 @@ class GatewayMetrics:
         )
         self.flush_bytes = Counter(
             "penstock_gateway_flush_bytes",
-            "Bytes sent to flushers, by the flusher's zone.",
+            "Bytes sent to flushers, by the zone of the flusher; another zone than the gateway's is paid traffic.",
             ["zone"],
             registry=registry,
         )
         self.zone_fallbacks = Counter(
             "penstock_gateway_zone_fallbacks",
-            "Connections that went to another zone's flusher because the gateway's has none.",
+            "Connections that use a flusher of another zone, because the gateway's zone has none.",
             registry=registry,
         )
 
     def _add_share_groups(self, registry: CollectorRegistry) -> None:
-        """What members of share groups get, and what they say became of it."""
+        """Add the metrics of share groups."""
         acquired = Counter(
             "penstock_gateway_share_acquired_records",
-            "Records given to members of share groups, for the first time or again.",
+            "Records acquired by members of share groups, by delivery: `first` or `again`.",
             ["delivery"],
             registry=registry,
         )
@@ -75,14 +78,15 @@ class GatewayMetrics:
         }
         acknowledged = Counter(
             "penstock_gateway_share_acknowledged_records",
-            "Records of share groups of which members said what became of them.",
+            "Records that members of share groups acknowledged, by kind: `accept`, `release`, `reject`, `renew` "
+            "or `gap`.",
             ["kind"],
             registry=registry,
         )
         self.share_acknowledged = {each: acknowledged.labels(each.name.lower()) for each in Verdict}
         self.share_rejected = Counter(
             "penstock_gateway_share_refused_acknowledgements",
-            "Partitions of which a member's acknowledgements were refused, by error.",
+            "Partitions for which acknowledgements of a member were rejected, by Kafka error.",
             ["error"],
             registry=registry,
         )

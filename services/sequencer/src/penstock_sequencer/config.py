@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.config import ADVANCED, ServiceConfig
 
 SYNC_ALWAYS = "sync-always"
 
@@ -14,26 +14,38 @@ class SequencerConfig(ServiceConfig, frozen=True, kw_only=True):
     """Settings of one sequencer process."""
 
     journal_replicas: Annotated[
-        int, Meta(ge=1, le=5, description="copies of the journal when it is made; more than one needs as many servers")
+        int,
+        Meta(ge=1, le=5, description="copies of the journal at its creation; each copy needs a NATS server of its own"),
     ] = 1
     nats_monitor_url: Annotated[
-        str, Meta(description="monitoring addresses of all nats servers, http://host:port, separated by commas")
+        str, Meta(description="monitoring addresses of all NATS servers, http://host:port, separated by commas")
     ] = ""
     journal_assurance: Annotated[
-        str, Meta(description="sync-always: your word that every nats server syncs each entry; monitoring counts more")
+        str,
+        Meta(
+            description="sync-always: the operator assures that every NATS server syncs each entry; "
+            "monitoring has priority"
+        ),
     ] = ""
-    unsafe_journal: Annotated[bool, Meta(description="start on a journal that may lose what it acknowledged")] = False
+    unsafe_journal: Annotated[
+        bool, Meta(description="start on a journal that can lose entries that it acknowledged")
+    ] = False
     snapshot_entries: Annotated[
-        int, Meta(ge=1, description="a snapshot is taken this many journal entries after the newest one")
+        int, Meta(ge=1, description="a snapshot is due this many journal entries after the newest one", extra=ADVANCED)
     ] = 50_000
     snapshot_interval_ms: Annotated[
-        int, Meta(ge=1, description="and this long after the newest one, if anything happened since")
+        int,
+        Meta(
+            ge=1,
+            description="a snapshot is also due after this time, if commands came since or dead segments wait for one",
+            extra=ADVANCED,
+        ),
     ] = 600_000
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.journal_assurance not in ("", SYNC_ALWAYS):
-            raise Invalid(f"journal assurance must be {SYNC_ALWAYS} or nothing: {self.journal_assurance!r}")
+            raise Invalid(f"journal assurance must be {SYNC_ALWAYS} or empty: {self.journal_assurance!r}")
         for url in filter(None, self.nats_monitor_url.split(",")):
             if not url.strip().startswith(("http://", "https://")):
-                raise Invalid(f"nats monitor url must be http://host:port, or several with commas: {url!r}")
+                raise Invalid(f"nats monitor url must be http://host:port, or several separated by commas: {url!r}")

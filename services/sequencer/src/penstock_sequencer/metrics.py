@@ -1,4 +1,4 @@
-"""What a sequencer counts and measures."""
+"""The metrics of a sequencer."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -10,37 +10,40 @@ class SequencerMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.applied_sequence = Gauge(
-            "penstock_sequencer_applied_sequence", "Journal sequence applied last.", registry=registry
+            "penstock_sequencer_applied_sequence", "Journal sequence of the last applied entry.", registry=registry
         )
         self.level = Gauge(
-            "penstock_sequencer_level", "What all replicas understand, as this one has applied it.", registry=registry
+            "penstock_sequencer_level",
+            "Level of the cluster: the set of commands that all replicas understand.",
+            registry=registry,
         )
         self.transactional_ids = Gauge(
-            "penstock_sequencer_transactional_ids", "Transactional ids that are known.", registry=registry
+            "penstock_sequencer_transactional_ids", "Transactional ids in the state.", registry=registry
         )
         self.ongoing_transactions = Gauge(
             "penstock_sequencer_ongoing_transactions",
-            "Transactions whose end is still to come; readers of what is committed wait for them.",
+            "Transactions that are not ended yet; read_committed consumers wait for them.",
             registry=registry,
         )
         self.chain_check = Gauge(
             "penstock_sequencer_chain_check",
-            "The first bits of the running hash over the journal; equal wherever the applied sequence is.",
+            "First 48 bits of the running hash over the journal. Replicas with the same applied sequence have "
+            "the same value.",
             registry=registry,
         )
         self.halted = Gauge(
             "penstock_sequencer_halted",
-            "1 when the journal turned out to be broken, just before the end.",
+            "1 when the replica found the journal broken, just before it ends.",
             registry=registry,
         )
         self.entries = Counter("penstock_sequencer_entries", "Journal entries applied.", registry=registry)
         self.commands = Counter("penstock_sequencer_commands", "Commands applied.", registry=registry)
         self.apply_seconds = Histogram(
-            "penstock_sequencer_apply_seconds", "Applying one entry.", buckets=SECONDS, registry=registry
+            "penstock_sequencer_apply_seconds", "Time to apply one entry.", buckets=SECONDS, registry=registry
         )
         self.append_seconds = Histogram(
             "penstock_sequencer_append_seconds",
-            "From an entry's first append until the own tail has applied it.",
+            "Time from the first append of an entry until this replica applied it.",
             buckets=SECONDS,
             registry=registry,
         )
@@ -49,66 +52,71 @@ class SequencerMetrics:
         )
         self.proposal_seconds = Histogram(
             "penstock_sequencer_proposal_seconds",
-            "From the arrival of a request's commands until their outcomes.",
+            "Time from the arrival of a request's commands to their outcomes.",
             buckets=SECONDS,
             registry=registry,
         )
         self.entry_requests = Histogram(
             "penstock_sequencer_entry_requests",
-            "Requests that share an entry: group commit.",
+            "Requests that share one entry (group commit).",
             buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
             registry=registry,
         )
         self.held_bytes = Gauge(
-            "penstock_sequencer_held_bytes", "Bytes of commands not answered yet.", registry=registry
+            "penstock_sequencer_held_bytes", "Bytes of commands not yet answered.", registry=registry
         )
         self.requests = Counter(
             "penstock_sequencer_requests",
-            "Requests answered, by name and result.",
+            "Requests answered, by name and result: `answered` or `failed`.",
             ["name", "result"],
             registry=registry,
         )
         self.stalls = Counter(
             "penstock_sequencer_stalls",
-            "Times that the process stood still for so long that commands in its queues were void.",
+            "Stalls of the process that were so long that it rejected the commands in its queues.",
             registry=registry,
         )
         self.unannounced = Counter(
-            "penstock_sequencer_unannounced_entries", "Entries whose announcement fits no message.", registry=registry
+            "penstock_sequencer_unannounced_entries",
+            "Entries whose announcement was too large for one message.",
+            registry=registry,
         )
         self._add_share_groups(registry)
         self._add_housekeeping(registry)
 
     def _add_share_groups(self, registry: CollectorRegistry) -> None:
-        """What there is of share groups."""
-        self.share_groups = Gauge("penstock_sequencer_share_groups", "Share groups that are known.", registry=registry)
+        """Add the metrics of share groups."""
+        self.share_groups = Gauge("penstock_sequencer_share_groups", "Share groups in the state.", registry=registry)
         self.share_records = Gauge(
             "penstock_sequencer_share_records",
-            "Records in flight in share groups: acquired, or to come again.",
+            "Records in flight in share groups: acquired, or available again.",
             registry=registry,
         )
         self.share_locks_ended = Counter(
             "penstock_sequencer_share_locks_ended",
-            "Records of share groups whose member said nothing of them in time.",
+            "Records of share groups whose lock ended without an acknowledgement. Each replica counts all, and "
+            "again when it replays the journal.",
             registry=registry,
         )
 
     def _add_housekeeping(self, registry: CollectorRegistry) -> None:
-        """What the custodian does."""
+        """Add the metrics of the custodian's work."""
         self.custodian = Gauge(
-            "penstock_sequencer_custodian", "1 while this replica keeps the journal's house.", registry=registry
+            "penstock_sequencer_custodian",
+            "1 while this replica is custodian: it archives the journal and takes snapshots.",
+            registry=registry,
         )
         self.archived_sequence = Gauge(
             "penstock_sequencer_archived_sequence",
-            "Journal sequence up to which this replica has archived the journal.",
+            "Journal sequence up to which this replica archived the journal.",
             registry=registry,
         )
         self.archive_bytes = Counter(
-            "penstock_sequencer_archive_bytes", "Bytes stored in the journal's archive.", registry=registry
+            "penstock_sequencer_archive_bytes", "Bytes stored in the archive of the journal.", registry=registry
         )
         self.archive_failures = Counter(
             "penstock_sequencer_archive_failures",
-            "Times that archiving the journal failed, to be tried again.",
+            "Failed attempts to archive the journal; each is tried again.",
             registry=registry,
         )
         self.snapshot_sequence = Gauge(
@@ -118,7 +126,7 @@ class SequencerMetrics:
         )
         self.snapshot_age_seconds = Gauge(
             "penstock_sequencer_snapshot_age_seconds",
-            "Since the newest verified snapshot, or since there are custodians if there is none yet.",
+            "Age of the newest verified snapshot; without one, the time since the first custodian.",
             registry=registry,
         )
         self.snapshot_bytes = Gauge(
@@ -126,12 +134,12 @@ class SequencerMetrics:
         )
         self.snapshot_seconds = Histogram(
             "penstock_sequencer_snapshot_seconds",
-            "Taking, storing, verifying and noting a snapshot.",
+            "Time to take, store, verify and record a snapshot.",
             buckets=(0.01, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
             registry=registry,
         )
         self.snapshot_failures = Counter(
             "penstock_sequencer_snapshot_failures",
-            "Times that a snapshot or what follows it failed, to be tried again.",
+            "Failed snapshots and purges; each is tried again.",
             registry=registry,
         )

@@ -20,7 +20,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "up",
         help="run everything on this machine",
-        description="Run NATS and every service on this machine until Ctrl-C. All data stays in --data.",
+        description="Run NATS and every service on this machine until Ctrl-C. All data is in --data.",
     )
     add_flags(parser)
     parser.set_defaults(run=run)

@@ -31,27 +31,32 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The flags of `penstock up`."""
+    parser.add_argument("--data", metavar="DIR", default="./penstock-data", help="folder for all data (%(default)s)")
     parser.add_argument(
-        "--data", metavar="DIR", default="./penstock-data", help="where everything is kept (%(default)s)"
+        "--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="address for Kafka clients (%(default)s)"
     )
     parser.add_argument(
-        "--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="where Kafka clients connect (%(default)s)"
-    )
-    parser.add_argument(
-        "--http", metavar="HOST:PORT", default="127.0.0.1:8080", help="console, health and metrics (%(default)s)"
+        "--http",
+        metavar="HOST:PORT",
+        default="127.0.0.1:8080",
+        help="address of console, health and metrics (%(default)s)",
     )
     parser.add_argument(
         "--store",
         metavar="URL",
         default="",
-        help="where records rest: file:///DIR or s3://BUCKET/PREFIX?endpoint=URL (a folder inside --data)",
+        help="object store: file:///DIR or s3://BUCKET/PREFIX?endpoint=URL (a folder inside --data)",
     )
     parser.add_argument(
-        "--flush-ms", metavar="N", type=int, default=250, help="longest wait for a fuller segment (%(default)s)"
+        "--flush-ms",
+        metavar="N",
+        type=int,
+        default=250,
+        help="flush interval: longest time that a segment collects batches (%(default)s)",
     )
     for service in ("gateways", "flushers", "sequencers", "cachers", "compactors", "janitors"):
         parser.add_argument(
-            f"--{service}", metavar="N", type=int, default=1, help=f"how many {service} to run (%(default)s)"
+            f"--{service}", metavar="N", type=int, default=1, help=f"number of {service} to run (%(default)s)"
         )
 
 

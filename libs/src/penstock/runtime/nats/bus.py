@@ -88,12 +88,13 @@ class NatsBus:
         self._reconnect_listeners: list[Callable[[], None]] = []
         self._dropped = prometheus_client.Counter(
             "penstock_bus_dropped_messages",
-            "Messages lost: a subscription held too much, there was no connection, or the server refused them.",
+            "Messages lost, by cause: `slow`, a subscription held too much; `offline`, there was no connection; "
+            "`refused`, the server rejected them.",
             ["cause"],
             registry=registry,
         )
         self._disconnects = prometheus_client.Counter(
-            "penstock_bus_disconnects", "Times that the connection to NATS broke.", registry=registry
+            "penstock_bus_disconnects", "Breaks of the connection to NATS.", registry=registry
         )
 
     async def open(self) -> None:

@@ -1,4 +1,4 @@
-"""Settings of a service: flags, environment and a file into a frozen struct, checked, with help for people."""
+"""Settings of a service: flags, environment and a file into a frozen struct, checked, with help texts."""
 
 import argparse
 import sys
@@ -15,31 +15,38 @@ from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, ENVIRONMENT_PRE
 
 INSTANCE_ENTROPY_BYTES = 4
 BAD_SETTINGS_EXIT_CODE = 2
+ADVANCED = {"advanced": True}  # `extra` in the Meta of a setting whose default suits every deployment that we know
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 
 
 class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What every service is told; each adds its own fields."""
+    """The settings that every service has; each service adds its own fields."""
 
     cluster: Annotated[str, Meta(description="name of the virtual cluster")] = "default"
-    zone: Annotated[str, Meta(description="availability zone this process runs in")] = "z1"
-    instance: Annotated[str, Meta(description="unique name of this process; made up when empty")] = ""
-    env_file: Annotated[str, Meta(description="file of NAME=value lines; the environment counts more")] = ""
-    nats_url: Annotated[str, Meta(description="nats servers, separated by commas")] = "nats://127.0.0.1:4222"
-    nats_user: Annotated[str, Meta(description="user at the nats servers")] = ""
-    nats_password: Annotated[str, Meta(description="password at the nats servers")] = ""
+    zone: Annotated[str, Meta(description="availability zone in which this process runs")] = "z1"
+    instance: Annotated[
+        str, Meta(description="unique name of this process; empty: the process chooses one", extra=ADVANCED)
+    ] = ""
+    env_file: Annotated[str, Meta(description="file of NAME=value lines; the environment has priority over it")] = ""
+    nats_url: Annotated[
+        str, Meta(description="addresses of NATS servers, separated by commas, tried in this order")
+    ] = "nats://127.0.0.1:4222"
+    nats_user: Annotated[str, Meta(description="user name at the NATS servers")] = ""
+    nats_password: Annotated[str, Meta(description="password at the NATS servers")] = ""
     store_url: Annotated[str, Meta(description="object store: file:///dir or s3://bucket/prefix?endpoint=...")] = (
         "file://./penstock-data/objects"
     )
-    http_host: Annotated[str, Meta(description="address of health and metrics")] = "127.0.0.1"
-    http_port: Annotated[Port, Meta(description="port of health and metrics; 0 takes a free one")] = 0
+    http_host: Annotated[str, Meta(description="address on which health and metrics are served")] = "127.0.0.1"
+    http_port: Annotated[Port, Meta(description="port on which health and metrics are served; 0: any free port")] = 0
     log_level: Annotated[str, Meta(description="debug, info, warning or error")] = "info"
-    log_format: Annotated[str, Meta(description="auto (pretty on a terminal, else json), pretty or json")] = "auto"
-    drain_deadline_ms: Annotated[int, Meta(ge=0, description="how long a stop may take to finish what was begun")] = (
-        10_000
-    )
+    log_format: Annotated[
+        str, Meta(description="pretty, json, or auto: pretty on a terminal, else json", extra=ADVANCED)
+    ] = "auto"
+    drain_deadline_ms: Annotated[
+        int, Meta(ge=0, description="time that a stop may take to finish the work in progress", extra=ADVANCED)
+    ] = 10_000
 
     def __post_init__(self) -> None:
         check_token("cluster", self.cluster)
@@ -52,11 +59,40 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"log format must be auto, pretty or json: {self.log_format!r}")
 
     def __repr__(self) -> str:
-        """Without the settings: some are secret, and this may end up in a log."""
+        """Leave the settings out: some are secret, and this text can reach a log."""
         return f"{type(self).__name__}(instance={self.instance!r})"
 
 
 Config = TypeVar("Config", bound=ServiceConfig)
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting as an operator sees it."""
+
+    name: str
+    flag: str
+    variable: str
+    default: Any
+    description: str
+    is_truth: bool
+    is_advanced: bool
+
+
+def settings_of(kind: type[ServiceConfig]) -> list[Setting]:
+    """The settings of a service in the order of its fields, those of every service first."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        Setting(
+            name=field.name,
+            flag=flag(field.name),
+            variable=environment_variable(field.name),
+            default=field.default,
+            description=_description(hints[field.name]),
+            is_truth=_plain(hints[field.name]) is bool,
+            is_advanced=any((meta.extra or {}).get("advanced", False) for meta in _metas(hints[field.name])),
+        )
+        for field in msgspec.structs.fields(kind)
+    ]
 
 
 def read_config(
@@ -67,11 +103,11 @@ def read_config(
     program: str,
     entropy: Entropy | None = None,
 ) -> Config:
-    """The settings from `--field-name VALUE`, else PENSTOCK_FIELD_NAME, else that in the env file, else the default.
+    """Read each setting from its flag, else its variable, else its line in the env file, else its default.
 
-    A flag of a truth alone means that it is so.
+    A flag of a true-or-false setting means true when it has no value.
     Keys to the store that only the env file has become a part of `store_url`.
-    Ends the process with one sentence and exit code 2 if they cannot be right, with 0 after `--help`.
+    Bad settings end the process with one sentence and exit code 2; `--help` ends it with 0.
     """
     parser = _parser(kind, program)
     given = vars(parser.parse_args(argv))
@@ -96,17 +132,17 @@ def read_config(
 
 
 def flag(field: str) -> str:
-    """A field's command line flag."""
+    """The command line flag of a field."""
     return f"--{field.replace('_', '-')}"
 
 
 def environment_variable(field: str) -> str:
-    """A field's environment variable."""
+    """The environment variable of a field."""
     return f"{ENVIRONMENT_PREFIX}{field.upper()}"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains in one sentence."""
+    """A parser that reports an error in one sentence."""
 
     def error(self, message: str) -> NoReturn:
         sys.stderr.write(f"{self.prog}: {message}\n")
@@ -119,28 +155,28 @@ def _parser(kind: type[ServiceConfig], program: str) -> _Parser:
         description=f"The Penstock {program}. Every flag can also be given in the environment.",
         allow_abbrev=False,
     )
-    hints = get_type_hints(kind, include_extras=True)
-    defaults = msgspec.structs.fields(kind)
-    for field in defaults:
-        default = "" if field.required else f" (default: {field.default!r})"
-        is_truth = _plain(hints[field.name]) is bool
+    for each in settings_of(kind):
+        default = "" if each.default is msgspec.NODEFAULT else f" (default: {each.default!r})"
         parser.add_argument(
-            flag(field.name),
-            dest=field.name,
+            each.flag,
+            dest=each.name,
             metavar="VALUE",
-            nargs="?" if is_truth else None,
-            const="true" if is_truth else None,
+            nargs="?" if each.is_truth else None,
+            const="true" if each.is_truth else None,
             default=argparse.SUPPRESS,
-            help=f"{_description(hints[field.name])} [{environment_variable(field.name)}]{default}".replace("%", "%%"),
+            help=f"{each.description} [{each.variable}]{default}".replace("%", "%%"),
         )
     return parser
 
 
 def _description(hint: Any) -> str:
-    if get_origin(hint) is not Annotated:
-        return ""
-    texts = [extra.description for extra in get_args(hint)[1:] if isinstance(extra, Meta) and extra.description]
+    texts = [meta.description for meta in _metas(hint) if meta.description]
     return texts[-1] if texts else ""
+
+
+def _metas(hint: Any) -> list[Meta]:
+    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return [extra for extra in extras if isinstance(extra, Meta)]
 
 
 def _plain(hint: Any) -> Any:
@@ -153,6 +189,6 @@ def _convert(source: str, text: str, hint: Any) -> Any:
     except msgspec.ValidationError as error:
         plain = _plain(hint)
         wanted = f"must be {_KINDS.get(plain, plain)}"
-        if "got `str`" not in str(error):  # the kind is right, the value is out of its bounds
+        if "got `str`" not in str(error):  # the type is right, the value is out of its bounds
             wanted = str(error).replace("`", "").replace("Expected int", "must be").replace("Expected", "must be")
         raise Invalid(f"{source} {wanted}: {text!r}") from error

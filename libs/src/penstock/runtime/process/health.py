@@ -70,7 +70,11 @@ class _DegradedMetric(prometheus_client.registry.Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """A sample for each name."""
-        metric = GaugeMetricFamily("penstock_degraded", "1 while this is wrong though work goes on.", labels=["reason"])
+        metric = GaugeMetricFamily(
+            "penstock_degraded",
+            "1 while the service works but has this problem; `/health` has the text.",
+            labels=["reason"],
+        )
         for name in self._health.degraded:
             metric.add_metric([name], 1)
         yield metric

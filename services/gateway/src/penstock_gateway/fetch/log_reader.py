@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from penstock.runtime.bus.byte_budget import ByteBudget
-
 from penstock.contracts.batches import Extent
 from penstock.contracts.chunks import is_history
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.messages import SegmentRead
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.byte_budget import ByteBudget
 from penstock_gateway.fetch.batch_assembly import (
     Assembled,
     Cursor,

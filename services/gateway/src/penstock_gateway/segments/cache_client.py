@@ -70,12 +70,15 @@ class CacheClient:
         self._searches: SingleFlight[tuple[str, tuple[SegmentRead, ...]], Found] = SingleFlight()
         self._hedges = Counter(
             "penstock_gateway_cacher_hedges",
-            "Requests made twice because the owner was slow, by who was first: owner or other.",
+            "Cacher requests that were sent twice because the owner was slow, by the faster side: `owner` or `other`.",
             ["first"],
             registry=registry,
         )
         self._failures = Counter(
-            "penstock_gateway_cacher_failures", "Cachers' failures to answer.", ["cause"], registry=registry
+            "penstock_gateway_cacher_failures",
+            "Cacher requests without a usable answer, by cause: `gone`, `silent` or `corrupt`.",
+            ["cause"],
+            registry=registry,
         )
 
     async def fill(self, fragments: Sequence[ReadFragment], found: Found, fill_otherwise: Fill) -> None:

@@ -53,9 +53,14 @@ class SegmentReader:
         self._cold_slots = asyncio.Semaphore(limits.cold_store_reads_max)
         self._full_reads = FullObjectReads(self._get_full, kept_bytes_max=limits.full_reads_kept_bytes_max)
         self._bytes = Counter(
-            "penstock_gateway_read_bytes", "Segment bytes read, by where they came from.", ["source"], registry=registry
+            "penstock_gateway_read_bytes",
+            "Bytes of segments read, by source: `cache`, the cachers of the zone; `store`, because no cacher had them.",
+            ["source"],
+            registry=registry,
         )
-        self._gets = Counter("penstock_gateway_store_gets", "Range GETs sent to the store.", registry=registry)
+        self._gets = Counter(
+            "penstock_gateway_store_gets", "Range GETs that the gateway sent to the store.", registry=registry
+        )
         self._cachers = CacheClient(
             bus=bus,
             cluster=cluster,

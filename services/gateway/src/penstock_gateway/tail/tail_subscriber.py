@@ -137,18 +137,19 @@ class TailSubscriber:
         self._timer: asyncio.TimerHandle | None = None
         self._losses = Counter(
             "penstock_gateway_tail_losses",
-            "Times that all was forgotten about the log's end: an announcement was missing, or the first one came.",
+            "Times that the tail index was cleared: an announcement was missing, or the first one arrived.",
             registry=registry,
         )
         self._answered_seconds = Histogram(
             "penstock_gateway_tail_answer_seconds",
-            "From news of a partition until a fetch that had waited for it had its answer.",
+            "Time from new data of a partition to the answer of a fetch that waited for it, bytes included.",
             buckets=SECONDS,
             registry=registry,
         )
         self._announced_seconds = Histogram(
             "penstock_gateway_announced_seconds",
-            "From a flushed segment's birth, by its flusher's clock, until its commit was announced here, by ours.",
+            "Time from the creation of a flushed segment to its announcement, by the clocks of the flusher and "
+            "the gateway.",
             buckets=SECONDS,
             registry=registry,
         )

@@ -1,4 +1,4 @@
-"""Runs a rebuild: `python -m penstock_sequencer.rebuild`, which `penstock rebuild` starts."""
+"""The rebuild program: `python -m penstock_sequencer.rebuild`, which `penstock rebuild` starts."""
 
 import asyncio
 import os
@@ -15,11 +15,11 @@ from penstock_sequencer.rebuild.rebuild import Rebuild
 from penstock_sequencer.rebuild.report import as_json, as_text
 from penstock_sequencer.rebuild.stream import NatsStreams
 
-INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C; the next run completes what this one began
+INTERRUPTED_EXIT_CODE = 130  # the shells' code for Ctrl-C; the next run completes the work
 
 
 def main() -> int:
-    """Rebuild, and print the report; 0 if that is done, 1 with one sentence if it cannot be."""
+    """Rebuild and print the report; 0 after success, 1 and one sentence after a failure."""
     config = read_config(RebuildConfig, sys.argv[1:], os.environ, program="rebuild")
     configure_logs("rebuild", config.instance, config.log_level, config.log_format)
     try:
