@@ -1,7 +1,7 @@
 """Finds the English in the repository and measures it: sentence lengths, loose words, line lengths.
 
 English stands in Markdown pages, docstrings, comments, and the texts of errors, logs and command lines.
-`python -m tests.testkit.prose PATH...` lists the places to mend.
+`python -m tests.testkit.prose PATH...` lists the places to mend in files and folders.
 """
 
 import ast
@@ -241,7 +241,14 @@ def _literal(path: str, node: ast.expr) -> Iterator[Text]:
         yield Text(path, node.lineno, Place.MESSAGE, words)
 
 
+def files_below(path: Path) -> list[Path]:
+    """The files with English of a folder, or the file itself."""
+    return sorted([*path.rglob("*.py"), *path.rglob("*.md")]) if path.is_dir() else [path]
+
+
 if __name__ == "__main__":
-    found = [finding for path in sys.argv[1:] for finding in findings(path, Path(path).read_text())]
+    files = [file for path in sys.argv[1:] for file in files_below(Path(path))]
+    found = [finding for file in files for finding in findings(str(file), file.read_text())]
     print(*(f"{finding.path}:{finding.line}: {finding.why}" for finding in found), sep="\n")
+    print(f"{len(found)} places to mend in {len(files)} files", file=sys.stderr)
     raise SystemExit(bool(found))
