@@ -1,7 +1,7 @@
-"""Holds clients to how many partitions they may make and delete per second (KIP-599).
+"""Limits how many partitions a client may create and delete per second (KIP-599).
 
-Newer versions of the APIs are told of each topic for which nothing was left, and try it again; older ones know no such
-answer, so theirs are done all the same, and paid for by waiting.
+In newer versions of the APIs, each topic above the quota gets an error, and the client retries it. Older versions do
+not know this error: their requests are done in full, and the client is throttled afterwards.
 """
 
 from typing import Protocol
@@ -17,11 +17,14 @@ EXCEEDED: Verdict = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota 
 
 
 class Needs(HasClock, HasQuotas, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 def admits(gateway: Needs, client: Client, partitions: int, *, is_strict: bool) -> bool:
-    """Whether so many partitions may be made or deleted now; if they may, they are counted."""
+    """Whether the client may create or delete this number of partitions now; if so, count them.
+
+    Without `is_strict` the answer is always yes.
+    """
     if gateway.quotas.is_empty:
         return True
     meter = gateway.quotas.meter(MUTATION_RATE, client.user, client.client_id)

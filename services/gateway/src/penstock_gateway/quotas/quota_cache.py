@@ -1,8 +1,8 @@
-"""The client quotas that this gateway knows, and who has used how much of them (ADR 0014).
+"""The client quotas in this gateway's memory, and how much of each is used (ADR 0014).
 
-Every announcement tells which entry changed quotas last, so a gateway asks for them when it hears of another one than
-it knows; where none was ever set, nothing is asked, and nothing is measured. Gateways tell each other with their
-presence what is used of each quota, and share it by that.
+Every announcement contains the sequence of the entry that changed quotas last. A gateway queries the quotas when it
+sees a newer sequence. In a cluster without quotas it queries and measures nothing. Gateways report in their presence
+how much of each quota their clients use, and so divide the quota among them.
 """
 
 import asyncio
@@ -23,67 +23,67 @@ QUERY_DEADLINE_S = 5.0
 RETRY_S = 1.0
 MEASURE_INTERVAL_S = 0.9  # announcements come each second, and sometimes sooner
 METERS_MAX = 10_000  # about 5 MB
-KNOWN_MAX = 10_000  # clients whose quotas are remembered
-USES_TOLD_MAX = 64  # the largest; about 5 KB in each announcement
+CLIENTS_MAX = 10_000  # clients whose quotas are cached
+REPORTED_USES_MAX = 64  # the largest uses; about 5 KB in each presence
 
-_Place = tuple[str, Entity]  # a quota's key, and whose it is
+_Place = tuple[str, Entity]  # a quota's key, and the entity that it limits
 
 log = structlog.get_logger()
 
 
 class Gateways(Protocol):
-    """The part of the directory that is needed: what other gateways say."""
+    """The part of the directory that a quota cache needs: the presences of other gateways."""
 
     def live(self, role: str) -> list[Presence]: ...
 
 
 class QuotaCache:
-    """Client quotas: which of them hold, and how they are used here."""
+    """The client quotas in force, and their use through this gateway."""
 
     def __init__(self, sequencer: SequencerClient, clock: Clock, gateways: Gateways, instance: str) -> None:
         self._sequencer = sequencer
         self._clock = clock
         self._gateways = gateways
         self._instance = instance
-        self._sequence = 0  # of the entry that changed what is known here last
-        self._wanted = 0  # of the one that was heard of
+        self._sequence = 0  # of the newest change of quotas that is applied here
+        self._wanted_sequence = 0  # of the newest change that was announced
         self._changed = asyncio.Event()
         self._quotas: dict[Entity, dict[str, str]] = {}
-        self._known: dict[tuple[str, str, str], InForce | None] = {}
+        self._by_client: dict[tuple[str, str, str], InForce | None] = {}
         self._meters: dict[_Place, RateMeter] = {}
         self._measured_s = clock.monotonic_s()
-        self._others: dict[_Place, list[float]] = {}
-        self._heard_s = -math.inf
+        self._others_per_s: dict[_Place, list[float]] = {}
+        self._collected_s = -math.inf
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is held to anything."""
+        """Whether no quota is set."""
         return not self._quotas
 
     def record(self, sequence: int) -> None:
-        """Somebody says that this entry changed quotas last."""
-        if sequence > max(self._wanted, self._sequence):
-            self._wanted = sequence
+        """Record that the entry with this sequence changed quotas."""
+        if sequence > max(self._wanted_sequence, self._sequence):
+            self._wanted_sequence = sequence
             self._changed.set()
 
     async def run(self) -> None:
-        """Ask for quotas whenever they have changed, until cancelled."""
+        """Query the quotas whenever they have changed, until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             await self.refresh()
-            if self._sequence < self._wanted:  # nobody answered, or nobody who knew
+            if self._sequence < self._wanted_sequence:  # no sequencer answered, or only one that is behind
                 await asyncio.sleep(RETRY_S)
                 self._changed.set()
 
     async def refresh(self) -> None:
-        """Ask for quotas now; what is known holds on if nobody answers."""
+        """Query the quotas now; keep the cached ones if no sequencer answers."""
         try:
             view = await self._sequencer.query(
                 "client_quotas", ClientQuotasQuery(0, fresh=True), ClientQuotasView, deadline_s=QUERY_DEADLINE_S
             )
         except Unavailable as error:
-            log.warning("quotas_not_known", error=str(error))
+            log.warning("quota_query_failed", error=str(error))
             return
         if view.altered_sequence <= self._sequence:
             return
@@ -91,19 +91,19 @@ class QuotaCache:
         self._quotas = {
             entity_of([(part.kind, part.name) for part in entry.entity]): entry.values for entry in view.entries
         }
-        self._known.clear()
+        self._by_client.clear()
 
     def meter(self, key: str, user: str, client_id: str) -> RateMeter | None:
-        """What the client shares with others of this quota, None without one."""
-        place = (key, user, client_id)
-        if place not in self._known:
-            if len(self._known) >= KNOWN_MAX:
-                self._known.clear()
-            self._known[place] = client_quota(self._quotas, key, user, client_id)
-        return self._meter(key, self._known[place])
+        """The meter of the quota that limits this client, None without a quota. Several clients may share a meter."""
+        client = (key, user, client_id)
+        if client not in self._by_client:
+            if len(self._by_client) >= CLIENTS_MAX:
+                self._by_client.clear()
+            self._by_client[client] = client_quota(self._quotas, key, user, client_id)
+        return self._meter(key, self._by_client[client])
 
     def connection_meter(self, key: str, address: str) -> RateMeter | None:
-        """What the address may open, None without a quota."""
+        """The meter of connections from this address, None without a quota."""
         return self._meter(key, connection_quota(self._quotas, address))
 
     def _meter(self, key: str, quota: InForce | None) -> RateMeter | None:
@@ -113,27 +113,27 @@ class QuotaCache:
         if meter is None or meter.limit != quota.value:
             now_s = self._clock.monotonic_s()
             meter = self._meters[key, quota.who] = RateMeter(quota.value, now_s)
-            if now_s - self._heard_s >= MEASURE_INTERVAL_S:
-                self._hear(now_s)
+            if now_s - self._collected_s >= MEASURE_INTERVAL_S:
+                self._collect_uses(now_s)
             self._share((key, quota.who), meter)
             while len(self._meters) > METERS_MAX:
                 del self._meters[next(iter(self._meters))]
         return meter
 
     def reported(self) -> tuple[QuotaUse, ...]:
-        """What is used here, the most of it, for the other gateways; with that, look how much they use."""
+        """The largest uses of quotas here, for the presence; also take in the uses of other gateways."""
         now_s = self._clock.monotonic_s()
         if self._meters and now_s - self._measured_s >= MEASURE_INTERVAL_S:
             self._measured_s = now_s
             self._measure(now_s)
         shared = [(place, meter) for place, meter in self._meters.items() if _is_shared(place[0]) and meter.used_per_s]
-        if len(shared) > USES_TOLD_MAX:
-            shared = sorted(shared, key=lambda each: -each[1].used_per_s)[:USES_TOLD_MAX]
+        if len(shared) > REPORTED_USES_MAX:
+            shared = sorted(shared, key=lambda each: -each[1].used_per_s)[:REPORTED_USES_MAX]
         return tuple(QuotaUse(key, who, meter.used_per_s) for (key, who), meter in shared)
 
     def _measure(self, now_s: float) -> None:
-        # Others' uses are gone through once: there may be thousands of meters, and as many uses.
-        self._hear(now_s)
+        # One pass over the uses of all gateways: there may be thousands of meters, and as many uses.
+        self._collect_uses(now_s)
         for place, meter in list(self._meters.items()):
             meter.measure(now_s)
             if meter.is_idle(now_s):
@@ -143,20 +143,20 @@ class QuotaCache:
 
     def _share(self, place: _Place, meter: RateMeter) -> None:
         if _is_shared(place[0]):
-            meter.rate = share_of(meter.limit, self._others.get(place, ()))
+            meter.rate = share_of(meter.limit, self._others_per_s.get(place, ()))
 
-    def _hear(self, now_s: float) -> None:
-        """What other gateways say that they use a second: one number for each that uses the quota."""
-        self._heard_s = now_s
-        self._others = {}
+    def _collect_uses(self, now_s: float) -> None:
+        """Take the use per second from other gateways' presences: one number per quota and gateway."""
+        self._collected_s = now_s
+        self._others_per_s = {}
         for gateway in self._gateways.live("gateway"):
             if gateway.instance != self._instance:
                 for use in gateway.quota_use:
-                    self._others.setdefault((use.key, use.who), []).append(use.per_second)
+                    self._others_per_s.setdefault((use.key, use.who), []).append(use.per_second)
 
 
 def _is_shared(key: str) -> bool:
-    """Each gateway's time is its own; all else is counted over all of them."""
+    """Whether a quota counts over all gateways. The request time counts per gateway."""
     return key != REQUEST_TIME
 
 

@@ -1,38 +1,39 @@
-"""How much somebody has used of a quota, and how long he has to wait; pure.
+"""Measures the use of one quota, and computes how long its clients must wait; pure.
 
-Credit grows with time at the quota's rate, up to what a second brings, and may be overdrawn: what has happened cannot
-be undone, so its price is the time until the debt is paid. In the long run nobody gets more than the rate.
+Credit grows with time at the quota's rate, up to the credit of one second. It may become negative, because a request
+that was served cannot be undone: the client then waits until the credit is 0 again. Over time no client exceeds the
+rate.
 """
 
 from collections.abc import Sequence
 
-BURST_S = 1.0  # what can be saved up: Kafka allows ten times that, and its clients come in bursts then
-WAIT_S_MAX = 60.0  # who waited longer would take the gateway for dead; a larger debt is forgiven
-SMOOTHING = 0.5  # how much the last second counts in the use that others are told
-REMOVED_SHARE = 0.01  # of the quota: who uses less than that does not use it
+BURST_S = 1.0  # the largest credit, as seconds of the rate; Kafka allows 10 s, and its clients send in bursts then
+WAIT_S_MAX = 60.0  # a client that waited longer would take the gateway for dead; the rest of a larger debt is dropped
+SMOOTHING = 0.5  # the weight of the last second in the use that other gateways see
+REMOVED_SHARE = 0.01  # of the quota: a smaller use is reported as 0
 
 
 class RateMeter:
-    """What those use together who share one quota. Times are monotonic, in seconds; amounts are the quota's."""
+    """The use of all clients that share one quota. Times are monotonic, in seconds; amounts have the quota's unit."""
 
     def __init__(self, limit: float, now_s: float) -> None:
         self.limit = limit  # per second, for all gateways together
-        self.rate = limit  # per second, of which this one may give out
-        self.used_per_s = 0.0  # lately
+        self.rate = limit  # per second, for this gateway
+        self.used_per_s = 0.0  # smoothed
         self._credit = limit * BURST_S
         self._at_s = now_s
         self._used = 0.0  # since `measure`
         self._measured_s = now_s
 
     def use(self, amount: float, now_s: float) -> float:
-        """So much was used; how many seconds to wait now."""
+        """Count this use; return how many seconds to wait now."""
         self._grow(now_s)
         self._used += amount
         self._credit = max(self._credit - amount, -WAIT_S_MAX * self.rate)
         return self.wait_s(now_s)
 
     def use_if_any(self, amount: float, now_s: float) -> float:
-        """Use so much if it is there, and return 0; else use nothing: how many seconds until it is there."""
+        """Use this amount if the credit allows it, and return 0. Else use nothing, and return the seconds to wait."""
         self._grow(now_s)
         if self._credit >= min(amount, self.rate * BURST_S) and self.rate > 0:
             self._used += amount
@@ -41,14 +42,14 @@ class RateMeter:
         return min((amount - self._credit) / self.rate, WAIT_S_MAX) if self.rate > 0 else WAIT_S_MAX
 
     def wait_s(self, now_s: float) -> float:
-        """How many seconds until the debt is paid."""
+        """How many seconds until the credit is not negative."""
         self._grow(now_s)
         if self._credit >= 0:
             return 0.0
         return min(-self._credit / self.rate, WAIT_S_MAX) if self.rate > 0 else WAIT_S_MAX
 
     def measure(self, now_s: float) -> None:
-        """Work out what was used lately, to be called about once a second."""
+        """Update `used_per_s`. Call this about once a second."""
         elapsed_s = now_s - self._measured_s
         if elapsed_s <= 0:
             return
@@ -58,7 +59,7 @@ class RateMeter:
         self._used, self._measured_s = 0.0, now_s
 
     def is_idle(self, now_s: float) -> bool:
-        """Whether a new one in its place would be no different."""
+        """Whether the meter is in the same state as a new one, so that it can be removed."""
         self._grow(now_s)
         return not self._used and not self.used_per_s and self._credit >= self.rate * BURST_S
 
@@ -68,10 +69,11 @@ class RateMeter:
 
 
 def share_of(limit: float, others_per_s: Sequence[float]) -> float:
-    """What one of several gateways may give out of a quota of `limit`, when the others lately gave out so much.
+    """The rate that one gateway may use of a quota of `limit`, given the present use of the other gateways.
 
-    An equal part is its own in any case; beyond that, what the others leave. So one that is alone has all of it, all
-    together come to no more than the quota within seconds, and nothing is kept from those who want more.
+    Each active gateway may always use an equal part, and also the part that the other gateways do not use. So a
+    gateway alone has the whole quota, and no part stays unused while a gateway needs it. All gateways together come
+    down to the quota within seconds.
     """
     active = [used for used in others_per_s if used > 0]
     return max(limit / (1 + len(active)), limit - sum(active))

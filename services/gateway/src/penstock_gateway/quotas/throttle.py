@@ -1,7 +1,7 @@
-"""Holds clients to their quotas: what a request uses is counted, and its answer says how long to wait (KIP-219).
+"""Throttles clients that exceed a quota: counts each request, and puts the time to wait in its answer (KIP-219).
 
-As in Kafka the answer comes at once, and for that long nothing more is read from the connection, so that a client that
-does not wait by itself has to. A Fetch of somebody who has to wait gets no records.
+As in Kafka the gateway answers at once, and then reads nothing from the connection for that time. So a client that
+does not wait by itself must wait too. A Fetch of a client that must wait gets no records.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
@@ -21,7 +21,7 @@ from penstock_gateway.quotas.rate_meter import BURST_S
 
 PRODUCE, FETCH = 0, 1
 SHARE_FETCH = 78
-MUTATIONS = (19, 20, 37)  # CreateTopics, DeleteTopics, CreatePartitions: counted in mutation_quota.py
+MUTATIONS = (19, 20, 37)  # CreateTopics, DeleteTopics, CreatePartitions: counted in partition_mutation_quota.py
 PRODUCE_KEY = PRODUCE.to_bytes(2, "big")
 PER_CENT = 100.0
 
@@ -29,7 +29,7 @@ Response = msgspec.Struct | None
 
 
 class Needs(HasClock, HasMetrics, HasQuotas, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle_within_quotas(
@@ -39,7 +39,7 @@ async def handle_within_quotas(
     request: Any,
     handle: Callable[[Client, RequestHeader, Any], Coroutine[Any, Any, Response]],
 ) -> Response:
-    """What `handle` answers, with the time to wait in it, which begins now for the connection."""
+    """The answer of `handle`, with the time to wait in it. The connection waits from now on."""
     now_s = gateway.clock.monotonic_s
     quotas = gateway.quotas
     fetched = quotas.meter(FETCH_RATE, client.user, client.client_id) if header.api_key == FETCH else None
@@ -55,7 +55,7 @@ async def handle_within_quotas(
         produced = quotas.meter(PRODUCE_RATE, client.user, client.client_id)
         if produced is not None:
             waits[PRODUCE_RATE] = produced.wait_s(now_s())
-    if header.api_key == SHARE_FETCH:  # counted afterwards only: what it acknowledges must not wait
+    if header.api_key == SHARE_FETCH:  # counted afterwards only: its acknowledgements must not wait
         fetched = quotas.meter(FETCH_RATE, client.user, client.client_id)
     if fetched is not None and isinstance(response, FetchResponse | ShareFetchResponse):
         waits[FETCH_RATE] = fetched.use(fetched_bytes(response), now_s())
@@ -71,16 +71,16 @@ async def handle_within_quotas(
 
 
 def count_produce(gateway: Needs, client: Client, frame: memoryview) -> None:
-    """Count what is produced as it comes: a client may have sent many requests before the first one is answered.
+    """Count a produce request on arrival: a client may send many requests before the first answer.
 
-    Nothing is begun of what comes behind this one, if the client has to wait from now on.
+    If the quota is exceeded now, the requests behind this one do not start until the wait is over.
     """
     if gateway.quotas.is_empty or frame[:2] != PRODUCE_KEY:
         return
     try:
         header, _ = read_request_header(frame)
     except DecodeError:
-        return  # said where it is answered
+        return  # the dispatcher reports this error
     now_s = gateway.clock.monotonic_s()
     meter = gateway.quotas.meter(PRODUCE_RATE, client.user, header.client_id or "")
     if meter is not None and (waits_s := meter.use(len(frame), now_s)):
@@ -88,7 +88,7 @@ def count_produce(gateway: Needs, client: Client, frame: memoryview) -> None:
 
 
 def connection_delay_s(gateway: Needs, address: str) -> float:
-    """How long to keep a connection waiting, and then to end it, because its address has opened too many; 0 if not."""
+    """How long to delay a new connection before it is closed, because its address opened too many; 0: accept it."""
     if gateway.quotas.is_empty:
         return 0.0
     meter = gateway.quotas.connection_meter(CONNECTION_RATE, address)
@@ -107,22 +107,22 @@ def fetched_bytes(response: FetchResponse | ShareFetchResponse) -> int:
 
 
 def _bounded(request: FetchRequest, bytes_max: int) -> FetchRequest:
-    """No more at once than what a second brings."""
+    """The request for at most the bytes that the quota allows in one second."""
     return msgspec.structs.replace(request, max_bytes=max(min(request.max_bytes, bytes_max), 1))
 
 
 def _throttled(gateway: Needs, client: Client, response: Response, quota: str, waits_s: float) -> Response:
     gateway.metrics.throttled.labels(quota).inc()
     client.muted_until_s = max(client.muted_until_s, gateway.clock.monotonic_s() + waits_s)
-    told_ms = getattr(response, "throttle_time_ms", None)
-    if response is None or told_ms is None:
+    present_ms = getattr(response, "throttle_time_ms", None)
+    if response is None or present_ms is None:
         return response
-    throttle_ms = max(int(waits_s * 1000), 1, told_ms)
+    throttle_ms = max(int(waits_s * 1000), 1, present_ms)
     return msgspec.structs.replace(response, throttle_time_ms=throttle_ms)
 
 
 class Timed(Awaitable[Response]):
-    """A coroutine, and how long it kept the event loop from all else; tasks that it starts are not in that."""
+    """Runs a coroutine, and measures how long it occupies the event loop; without the tasks that it starts."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Response], now_s: Callable[[], float]) -> None:
         self._coroutine = coroutine
@@ -144,5 +144,5 @@ class Timed(Awaitable[Response]):
             try:
                 argument = yield waits_for
                 step = self._coroutine.send
-            except BaseException as error:  # noqa: BLE001  a cancellation is the coroutine's to take
+            except BaseException as error:  # noqa: BLE001  the coroutine itself handles a cancellation
                 step, argument = self._coroutine.throw, error
