@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit share: both name offsets alike, and answer partition by partition."""
+"""Converts the offsets of OffsetCommit and TxnOffsetCommit requests, and builds the answer for each partition."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -34,7 +34,7 @@ def answers_by_topic(
     topic_answer: Callable[[str, list[PartitionAnswer]], TopicAnswer],
     partition_answer: Callable[[int, int], PartitionAnswer],
 ) -> list[TopicAnswer]:
-    """An answer for each topic of a request, made of one error for each of its offsets."""
+    """An answer for each topic of a request. `errors` has one error per offset, in the order of the request."""
     rest = iter(errors)
     return [
         topic_answer(topic.name, [partition_answer(each.partition_index, next(rest)) for each in topic.partitions])

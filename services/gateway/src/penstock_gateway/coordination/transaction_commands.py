@@ -1,4 +1,4 @@
-"""What the transaction APIs share: commands to the sequencers, and Kafka's words for what comes back."""
+"""Sends the commands of the transaction APIs to the sequencers, and maps the outcomes to Kafka's error codes."""
 
 from typing import Protocol
 
@@ -21,16 +21,16 @@ from penstock_gateway.kafka.parts import HasTransactionCommands
 
 TransactionCommand = InitTransactionalProducer | AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | EndTxn
 
-# While the sequencers cannot be reached; every client looks for the coordinator again, and asks once more.
+# The error while the sequencers cannot be reached: every client looks for the coordinator again, and retries.
 TRANSACTIONS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class Needs(HasLevel, HasTransactionCommands, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 def transactions_error(gateway: HasLevel) -> ErrorCode:
-    """Why there are no transactions here: some sequencer does not know them yet. `NONE` if there are."""
+    """The error while some sequencer does not support transactions yet, or `NONE`."""
     level = gateway.sequencer.seen_level
     if level is not None and level >= TRANSACTIONS_LEVEL:
         return ErrorCode.NONE
@@ -38,7 +38,7 @@ def transactions_error(gateway: HasLevel) -> ErrorCode:
 
 
 async def transaction_command(gateway: Needs, command: TransactionCommand) -> Outcome | ErrorCode:
-    """The outcome of a transaction's command, or the error if it could not be had."""
+    """The outcome of a transaction's command, or the error code if there is no outcome."""
     error = transactions_error(gateway)
     if error:
         return error
@@ -53,14 +53,14 @@ async def transaction_command(gateway: Needs, command: TransactionCommand) -> Ou
 
 
 def transaction_error(rejection: int, *, fenced: ErrorCode = ErrorCode.PRODUCER_FENCED) -> ErrorCode:
-    """Kafka's code for what a sequencer refused; who was fenced is told so in the word that his version knows."""
+    """Kafka's code for a rejection. `fenced` is the code for a fenced producer that the client's version knows."""
     if rejection == Rejection.PRODUCER_FENCED:
         return fenced
-    if rejection == Rejection.OVERLOADED:  # surely not done, and worth another try
+    if rejection == Rejection.OVERLOADED:  # the command had no effect, and the client can retry
         return TRANSACTIONS_UNAVAILABLE
     return error_of(rejection)
 
 
 def fenced_error(version: int, first_version_fenced: int) -> ErrorCode:
-    """The word for a fenced producer in this version: older clients do not know PRODUCER_FENCED (KIP-360, KIP-588)."""
+    """The code for a fenced producer in this version: older clients do not know PRODUCER_FENCED (KIP-360, KIP-588)."""
     return ErrorCode.PRODUCER_FENCED if version >= first_version_fenced else ErrorCode.INVALID_PRODUCER_EPOCH
