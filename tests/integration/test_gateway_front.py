@@ -27,7 +27,7 @@ from tests.testkit.servers.ports import free_port
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 60.0
-ALONE = "no sequencer was seen"  # what a gateway is not ready for once it runs
+ALONE = "no sequencer is live"  # the reason why a gateway alone is not ready
 
 
 class GatewayProcess:

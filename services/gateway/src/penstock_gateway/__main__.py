@@ -1,4 +1,4 @@
-"""Starts a gateway."""
+"""Starts one gateway process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from penstock_gateway.config import GatewayConfig
 
 
 def main() -> int:
-    """Run one gateway until it is told to stop; its exit code."""
+    """Run one gateway until a signal stops it; return its exit code."""
     config = read_config(GatewayConfig, sys.argv[1:], os.environ, program="gateway")
     return run_app("gateway", config, lambda: GatewayApp(config))
 

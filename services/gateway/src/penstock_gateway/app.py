@@ -1,4 +1,4 @@
-"""Builds one gateway and wires its parts together; the only place that does."""
+"""Builds one gateway and connects its parts; no other module does this."""
 
 import asyncio
 import socket
@@ -35,7 +35,7 @@ from penstock_gateway.server.listener import Listener, open_socket
 from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
-# The drain ends by itself before the process would be cut short: who has not been answered by then is cut off.
+# The drain ends before the deadline of the process. A client without an answer by then is disconnected.
 DRAIN_SHARE = 0.8
 
 log = structlog.get_logger()
@@ -118,7 +118,7 @@ class GatewayApp:
             await self._connections.close()
         for listener in self._listeners:
             listener.close()
-        # Before what listens is closed: without a connection nobody waits for a silent server, time-out after time-out.
+        # Disconnect first: otherwise each later step could wait for a silent NATS server until its time-out.
         await self._host.disconnect()
         if self._tail is not None:
             await self._tail.close()
@@ -214,10 +214,10 @@ class GatewayApp:
             proxied_listeners=self._proxied,
         )
 
-    def _complete_presence(self, said: Presence) -> Presence:
+    def _complete_presence(self, presence: Presence) -> Presence:
         listeners = tuple(ListenerAddress(name, node.host, node.port) for name, node in self._nodes.items())
         return msgspec.structs.replace(
-            said,
+            presence,
             listeners=listeners,
             load_bytes=self._flush_router.unanswered_bytes,
             quota_use=self._quotas.reported(),
@@ -228,24 +228,25 @@ class GatewayApp:
         nodes = {}
         for spec, listener in zip(specs, self._listeners, strict=True):
             own_host = await self._own_host(spec)
-            told = told_address(spec, listener.port, own_host)
-            listens_on, clients_are_told = host_and_port(spec.host, listener.port), host_and_port(told.host, told.port)
-            log.info("listener_opened", listener=spec.name, listens_on=listens_on, clients_are_told=clients_are_told)
-            nodes[spec.name] = node_of(told.host, told.port, self._config.zone)
+            address = told_address(spec, listener.port, own_host)
+            listens_on = host_and_port(spec.host, listener.port)
+            advertised = host_and_port(address.host, address.port)
+            log.info("listener_opened", listener=spec.name, listens_on=listens_on, advertised=advertised)
+            nodes[spec.name] = node_of(address.host, address.port, self._config.zone)
         return nodes
 
     async def _own_host(self, spec: ListenerSpec) -> str:
-        """The host that clients are told where the settings name none."""
+        """The host to advertise to clients where the settings name none."""
         if not spec.is_wildcard or spec.advertised is not None:
             return spec.host
         family = socket.AF_UNSPEC if ":" in spec.host else socket.AF_INET  # an IPv6 wildcard takes IPv4 clients too
         host = await own_address(self._config.nats_url, family)
         if host == LOOPBACK:  # clients on other machines would connect to themselves
-            log.warning("advertised_listener_unset", listener=spec.name, clients_are_told=host)
+            log.warning("advertised_listener_unset", listener=spec.name, advertised=host)
         return host
 
     def _missing(self) -> str:
         for role in ("sequencer", "flusher"):
             if not self._host.directory.live(role):
-                return f"no {role} was seen"
+                return f"no {role} is live"
         return ""

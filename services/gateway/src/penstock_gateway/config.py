@@ -73,4 +73,4 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         super().__post_init__()
         parse_listeners(self.listeners, self.advertised_listeners)
         if 0 < self.history_bytes_per_second < RATE_MIN:
-            raise Invalid(f"history bytes per second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")
+            raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from penstock.contracts.commands import Verdict
+from penstock.contracts.commands import AcknowledgeType
 from penstock.kafkawire.api import API_TABLE
 
 REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -45,7 +45,7 @@ class GatewayMetrics:
         )
         self.throttled = Counter(
             "penstock_gateway_throttled",
-            "Answers that made clients wait, by the quota that they used up.",
+            "Answers that made clients wait, by the quota that they exceeded.",
             ["quota"],
             registry=registry,
         )
@@ -83,7 +83,7 @@ class GatewayMetrics:
             ["kind"],
             registry=registry,
         )
-        self.share_acknowledged = {each: acknowledged.labels(each.name.lower()) for each in Verdict}
+        self.share_acknowledged = {each: acknowledged.labels(each.name.lower()) for each in AcknowledgeType}
         self.share_rejected = Counter(
             "penstock_gateway_share_refused_acknowledgements",
             "Partitions for which acknowledgements of a member were rejected, by Kafka error.",

@@ -1,4 +1,4 @@
-"""All parts of one gateway, and their limits; `app.py` builds the parts, a handler sees only those that it names."""
+"""All parts of one gateway, and their limits. `app.py` builds the parts; a handler sees only those that it names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
 
 class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits and waits of one gateway, by package."""
+    """The limits and waiting times of one gateway, by package."""
 
     connections: ConnectionLimits = ConnectionLimits()
     produce: ProduceLimits = ProduceLimits()
@@ -47,7 +47,7 @@ class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayParts:
-    """What the handlers of one gateway share. Each handler's `Needs` is a subset of these attributes."""
+    """The parts that the handlers of one gateway share. Each handler's `Needs` is a subset of these attributes."""
 
     settings: BrokerSettings
     nodes: Mapping[str, Node]  # by listener: this gateway's own place among the brokers
@@ -87,7 +87,7 @@ class GatewayParts:
         quotas: QuotaCache,
         limits: GatewayLimits,
     ) -> Self:
-        """The services on top of the given parts."""
+        """Build the services that use the given parts."""
         queues = PartitionQueues()
         share_commands = ShareCommands(
             sequencer=sequencer, queues=queues, metrics=metrics, clock=clock, entropy=entropy, limits=limits.share

@@ -117,5 +117,5 @@ async def test_who_has_no_patience_has_a_turn_all_the_same() -> None:
 
 @pytest.mark.parametrize("rate", [1, RATE_MIN - 1])
 def test_a_rate_at_which_nothing_would_ever_come_is_refused(rate: int) -> None:
-    with pytest.raises(Invalid, match=f"history bytes per second must be 0 or at least {RATE_MIN}: {rate}"):
+    with pytest.raises(Invalid, match=f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {rate}"):
         GatewayConfig(history_bytes_per_second=rate)
