@@ -35,8 +35,8 @@ MUTANTS = [
         [
             Change(
                 PARTITION,
-                "_DONE_WITH = (Verdict.GAP, Verdict.ACCEPT, Verdict.REJECT)",
-                "_DONE_WITH = (Verdict.GAP, Verdict.REJECT)",
+                "in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)",
+                "in (AcknowledgeType.GAP, AcknowledgeType.REJECT)",
             )
         ],
     ),
@@ -80,7 +80,7 @@ MUTANTS = [
             Change(
                 PARTITION,
                 """\
-    if not all(_has(share, member_id, each) for each in judged):
+    if not all(_has(share, member_id, each) for each in acknowledged):
         return Rejection.INVALID_RECORD_STATE
 """,
                 "",

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.contracts.commands import (
+    AcknowledgedRange,
+    AcknowledgeType,
     Command,
     ExpireMember,
-    JudgedRange,
     Outcome,
     RecordsShared,
     SharedPartition,
     ShareHeartbeat,
     SharePartition,
     ShareRecords,
-    Verdict as Judged,
     consumer_groups,
 )
 from penstock.contracts.ids import TopicId
@@ -27,7 +27,7 @@ from penstock.contracts.rejections import Rejection
 from tests.testkit.sim.checkers.oracle import Oracle
 
 Key = tuple[TopicId, int]
-DONE_WITH = (Judged.GAP, Judged.ACCEPT, Judged.REJECT)
+DONE_WITH = (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class ShareGroupChecker:
         for offset, verdict in () if self._is_closed else verdicts:
             found = self._fates[key][offset].judged
             if not any(each[:2] == (member_id, verdict) and each[2] > since for each in found):
-                what = f"{Judged(verdict).name} of {_name(key, offset)}"
+                what = f"{AcknowledgeType(verdict).name} of {_name(key, offset)}"
                 self._fail(f"{who} was told that its {what} is in the journal, and it is not")
 
     def first_unsettled(self, topic: str, partition: int, *, is_committed: bool) -> int:
@@ -136,7 +136,7 @@ class ShareGroupChecker:
         if is_repeated:
             return  # what a member got the first time, as far as it has that still
         for wanted, shared in self._parts(command, outcome):
-            if wanted.judged and shared.judged is Rejection.NONE:
+            if wanted.acknowledged and shared.acknowledge_rejection is Rejection.NONE:
                 self._take_verdicts(command.member_id, wanted)
         if command.releases_through:
             self._give_back(command)
@@ -150,13 +150,13 @@ class ShareGroupChecker:
 
     def _take_verdicts(self, member_id: str, wanted: SharePartition) -> None:
         key = (wanted.topic_id, wanted.partition)
-        for offset, verdict in verdicts_of(wanted.judged):
+        for offset, verdict in verdicts_of(wanted.acknowledged):
             fate = self._fates[key][offset]
             if fate.lock is None or fate.lock.member_id != member_id:
                 self._fail(f"{member_id} has judged {_name(key, offset)}, which it does not have")
             fate.judged.append((member_id, verdict, self.sequence))
             self.judged += 1
-            if verdict == Judged.RENEW and fate.lock is not None:
+            if verdict == AcknowledgeType.RENEW and fate.lock is not None:
                 fate.lock.until_ms = self._clock_ms + self._lock_ms
             else:
                 fate.lock, fate.is_done = None, verdict in DONE_WITH
@@ -196,11 +196,11 @@ class ShareGroupChecker:
                         fate.lock = None
 
 
-def verdicts_of(judged: Iterable[JudgedRange]) -> Iterator[tuple[int, int]]:
+def verdicts_of(acknowledged: Iterable[AcknowledgedRange]) -> Iterator[tuple[int, int]]:
     """Each offset with what was said of it."""
-    for each in judged:
+    for each in acknowledged:
         for offset in range(each.first, each.last + 1):
-            yield offset, each.verdicts[0 if len(each.verdicts) == 1 else offset - each.first]
+            yield offset, each.acknowledge_types[0 if len(each.acknowledge_types) == 1 else offset - each.first]
 
 
 def _name(key: Key, offset: int) -> str:

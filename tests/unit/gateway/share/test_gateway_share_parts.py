@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from penstock.contracts.batches import AbortedTransaction
-from penstock.contracts.commands import AcquiredRange, JudgedRange, OffsetRange
+from penstock.contracts.commands import AcknowledgedRange, AcquiredRange, OffsetRange
 from penstock.kafkawire.api.share_fetch import AcknowledgementBatch
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch, place_batch
-from penstock_gateway.share.ack_validation import judged_ranges
+from penstock_gateway.share.ack_validation import acknowledged_ranges
 from penstock_gateway.share.batch_scan import GAPS_MAX, ReadBatch, batches_of, choose, with_acquired
 from penstock_gateway.share.partition_queue import PartitionQueues, Turn
 from penstock_gateway.share.sessions import EPOCH_MAX, SESSIONS_MAX, ShareSession, ShareSessions
@@ -195,8 +195,8 @@ def said(*batches: tuple[int, int, list[int]]) -> list[AcknowledgementBatch]:
 
 
 def test_acknowledgements_have_one_type_or_one_for_each_offset() -> None:
-    judged = judged_ranges(said((1, 3, [1]), (5, 6, [2, 3])), renews=False)
-    assert judged == [JudgedRange(1, 3, b"\1"), JudgedRange(5, 6, b"\2\3")]
+    acknowledged = acknowledged_ranges(said((1, 3, [1]), (5, 6, [2, 3])), renews=False)
+    assert acknowledged == [AcknowledgedRange(1, 3, b"\1"), AcknowledgedRange(5, 6, b"\2\3")]
 
 
 @pytest.mark.parametrize(
@@ -213,12 +213,12 @@ def test_acknowledgements_have_one_type_or_one_for_each_offset() -> None:
     ],
 )
 def test_other_acknowledgements_are_refused(batches: Any) -> None:
-    assert isinstance(judged_ranges(said(*batches), renews=False), str)
+    assert isinstance(acknowledged_ranges(said(*batches), renews=False), str)
 
 
 def test_a_renewal_is_for_requests_that_say_they_have_some() -> None:
-    assert judged_ranges(said((1, 1, [4])), renews=True) == [JudgedRange(1, 1, b"\4")]
-    assert isinstance(judged_ranges(said((1, 1, [4])), renews=False), str)
+    assert acknowledged_ranges(said((1, 1, [4])), renews=True) == [AcknowledgedRange(1, 1, b"\4")]
+    assert isinstance(acknowledged_ranges(said((1, 1, [4])), renews=False), str)
 
 
 def read(*offsets: tuple[int, int], empty: tuple[int, ...] = ()) -> list[ReadBatch]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from penstock.contracts.commands import (
+    AcknowledgedRange,
     AlterGroupConfigs,
     AlterShareOffsets,
     Command,
@@ -12,7 +13,6 @@ from penstock.contracts.commands import (
     ConfigOperation,
     DeleteShareOffsets,
     ExpireMember,
-    JudgedRange,
     OffsetRange,
     ShareHeartbeat,
     ShareOffset,
@@ -34,11 +34,11 @@ from tests.unit.sequencer.core.core_strategies import (
 
 def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
     offsets = number(st.sampled_from([-1, 0, 0, 0, 1, 2, 3, 5, 9]))
-    verdicts = st.sampled_from([b"", b"\0", b"\1", b"\2", b"\3", b"\4", b"\5", b"\1\2", b"\2\1\3", b"\7"])
-    judged = st.lists(st.builds(JudgedRange, offsets, offsets, verdicts), max_size=2)
+    types = st.sampled_from([b"", b"\0", b"\1", b"\2", b"\3", b"\4", b"\5", b"\1\2", b"\2\1\3", b"\7"])
+    acknowledged = st.lists(st.builds(AcknowledgedRange, offsets, offsets, types), max_size=2)
     gaps = st.lists(st.builds(OffsetRange, offsets, offsets), max_size=1)
     partition = st.builds(
-        SharePartition, TOPIC_IDS, number(st.integers(0, 1)), judged, offsets, offsets, number(SMALL), gaps
+        SharePartition, TOPIC_IDS, number(st.integers(0, 1)), acknowledged, offsets, offsets, number(SMALL), gaps
     )
     wanted = st.builds(
         SharePartition, TOPIC_IDS, number(st.integers(0, 1)), st.just([]), st.just(0), st.just(-1), SMALL

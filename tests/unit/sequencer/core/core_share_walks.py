@@ -1,28 +1,35 @@
-"""What a walk does with a share group: members that come, go, acquire and judge, and administrators."""
+"""What a walk does with a share group: members that come, go, acquire and acknowledge, and administrators."""
 
 from random import Random
 
 from penstock.contracts.commands import (
     NO_OFFSET,
+    AcknowledgedRange,
+    AcknowledgeType,
     AlterGroupConfigs,
     AlterShareOffsets,
     Command,
     ConfigChange,
     ConfigOperation,
     ExpireMember,
-    JudgedRange,
     ShareHeartbeat,
     ShareOffset,
     SharePartition,
     ShareRecords,
-    Verdict,
 )
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.state.share_group import ShareGroup
 
 GROUP = "s"
 MEMBERS = ["m1", "m2", "m3", "m4"]
-VERDICTS = [Verdict.ACCEPT, Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.RENEW, Verdict.UNREAD]
+ACKNOWLEDGE_TYPES = [
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.RELEASE,
+    AcknowledgeType.REJECT,
+    AcknowledgeType.RENEW,
+    AcknowledgeType.UNREAD,
+]
 CONFIGS = [
     ("share.record.lock.duration.ms", "1000"),
     ("share.auto.offset.reset", "earliest"),
@@ -54,13 +61,13 @@ def _records(random: Random, now_ms: int, group: ShareGroup, member_id: str) -> 
     shares = [(topic, number) for topic, each in group.partitions.items() for number in each]
     partitions = []
     for topic, number in random.sample(shares, min(len(shares), 3)):
-        judged = [
-            JudgedRange(hold.first, hold.last, bytes([random.choice(VERDICTS)]))
+        acknowledged = [
+            AcknowledgedRange(hold.first, hold.last, bytes([random.choice(ACKNOWLEDGE_TYPES)]))
             for hold in group.partitions[topic][number].holds
             if hold.member_id == member_id and random.random() < 0.6
         ]
         first = random.choice([0, 0, NO_OFFSET])
-        partitions.append(SharePartition(topic, number, judged, first, -1, random.randint(0, 9)))
+        partitions.append(SharePartition(topic, number, acknowledged, first, -1, random.randint(0, 9)))
     through = random.choice([0, 0, 0, group.acquisitions])
     ticket = random.randint(0, 3)
     return ShareRecords(now_ms, GROUP, member_id, partitions, random.randint(0, 20), through, ticket, through // 2)

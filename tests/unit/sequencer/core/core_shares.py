@@ -1,18 +1,18 @@
-"""Share groups in a `World`: members that acquire and judge records."""
+"""Share groups in a `World`: members that acquire and acknowledge records."""
 
 from typing import Any
 
 from penstock.contracts.commands import (
+    AcknowledgedRange,
+    AcknowledgeType,
     AlterGroupConfigs,
     ConfigChange,
     ConfigOperation,
     ExpireMember,
-    JudgedRange,
     RaiseLevel,
     ShareHeartbeat,
     SharePartition,
     ShareRecords,
-    Verdict,
 )
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.queries.share import (
@@ -78,9 +78,9 @@ class ShareGroups:
         (shared,) = self.records(member, wanted, records_max=count).partitions
         return [(each.first, each.last, each.delivery_count) for each in shared.acquired]
 
-    def judge(self, member: str, first: int, last: int, *verdicts: Verdict) -> Any:
-        judged = [JudgedRange(first, last, bytes(verdicts))]
-        return self.records(member, SharePartition(topic_id(1), 0, judged)).partitions[0].judged
+    def acknowledge(self, member: str, first: int, last: int, *types: AcknowledgeType) -> Any:
+        acknowledged = [AcknowledgedRange(first, last, bytes(types))]
+        return self.records(member, SharePartition(topic_id(1), 0, acknowledged)).partitions[0].acknowledge_rejection
 
     def windows(self, member: str = "one") -> list[tuple[int, int]]:
         query = SharePartitionsQuery(0, "g", member, [SharePartitionRef(topic_id(1), 0)])

@@ -92,10 +92,11 @@ from penstock.contracts.commands.share import (
     NO_TICKET as NO_TICKET,
     SHARE_PARTITIONS_PER_COMMAND_MAX as SHARE_PARTITIONS_PER_COMMAND_MAX,
     SHARE_RANGES_MAX as SHARE_RANGES_MAX,
+    AcknowledgedRange as AcknowledgedRange,
+    AcknowledgeType as AcknowledgeType,
     AcquiredRange as AcquiredRange,
     AlterShareOffsets as AlterShareOffsets,
     DeleteShareOffsets as DeleteShareOffsets,
-    JudgedRange as JudgedRange,
     OffsetRange as OffsetRange,
     RecordsShared as RecordsShared,
     SharedPartition as SharedPartition,
@@ -104,7 +105,6 @@ from penstock.contracts.commands.share import (
     ShareOffset as ShareOffset,
     SharePartition as SharePartition,
     ShareRecords as ShareRecords,
-    Verdict as Verdict,
 )
 from penstock.contracts.commands.topics import (
     AlterConfigs as AlterConfigs,

@@ -15,8 +15,8 @@ NO_OFFSET = -1
 NO_ACQUISITION = 0
 
 
-class Verdict(enum.IntEnum):
-    """What became of acquired records; up to RENEW in Kafka's numbers."""
+class AcknowledgeType(enum.IntEnum):
+    """What a member did with acquired records; up to RENEW these are Kafka's numbers."""
 
     GAP = 0  # there is no record: of a batch cut by compaction, a marker, of an aborted transaction
     ACCEPT = 1
@@ -41,15 +41,15 @@ class AcquiredRange(msgspec.Struct, frozen=True, array_like=True):
     delivery_count: int
 
 
-class JudgedRange(msgspec.Struct, frozen=True, array_like=True):
-    """Offsets from `first` to `last`: with one verdict it is all offsets', otherwise there is one per offset.
+class AcknowledgedRange(msgspec.Struct, frozen=True, array_like=True):
+    """Offsets from `first` to `last`: one acknowledge type for all of them, or one per offset.
 
     Kafka's AcknowledgementBatch; all of a partition's are taken, or none is.
     """
 
     first: int
     last: int
-    verdicts: bytes
+    acknowledge_types: bytes
 
 
 class SharePartition(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +62,7 @@ class SharePartition(msgspec.Struct, frozen=True, array_like=True):
 
     topic_id: TopicId
     partition: int
-    judged: list[JudgedRange] = []  # ascending
+    acknowledged: list[AcknowledgedRange] = []  # ascending
     first: int = NO_OFFSET
     last: int = NO_OFFSET
     records_max: int = 0
@@ -98,14 +98,14 @@ class ShareMembership(msgspec.Struct, frozen=True, array_like=True, tag=100):
 class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
     """A member acknowledges and acquires records, in one entry however many partitions; `RecordsShared`.
 
-    Per partition what is judged comes before what is acquired. When a session ends, all else that the member got of
+    Per partition, acknowledgements come before acquisitions. When a session ends, all else that the member got of
     these partitions by acquisitions from `releases_from` to `releases_through` goes back before anything is acquired,
     as with UNREAD: what it got before or since, or has of other partitions, is another session's. Over all
     partitions `records_max` are acquired at most.
 
     Sent again with the same `ticket` (any number but 0 that its sender gave no command of this member lately) it is
-    answered with what the member got the first time. To acquire, one has to be a member; `judged` of who is none is
-    refused range by range, since it has nothing.
+    answered with what the member got the first time. To acquire, one has to be a member; acknowledgements of another
+    member are refused range by range, since it has no records.
     """
 
     now_ms: int
@@ -121,7 +121,8 @@ class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
 class SharedPartition(msgspec.Struct, frozen=True, array_like=True):
     """What came of one partition."""
 
-    judged: Rejection  # of all verdicts of the partition: NONE, UNKNOWN_TOPIC, INVALID_RECORD_STATE, INVALID_REQUEST
+    # Of all acknowledgements of the partition: NONE, UNKNOWN_TOPIC, INVALID_RECORD_STATE, INVALID_REQUEST.
+    acknowledge_rejection: Rejection
     acquired: list[AcquiredRange]  # ascending
     rejection: Rejection = Rejection.NONE  # why nothing can be acquired: UNKNOWN_TOPIC, OVERLOADED, UNKNOWN_MEMBER
 

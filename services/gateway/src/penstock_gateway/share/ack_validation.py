@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.contracts.commands import JudgedRange, Verdict
+from penstock.contracts.commands import AcknowledgedRange, AcknowledgeType
 from penstock.kafkawire.api import share_acknowledge, share_fetch
 
 FIRST_VERSION_RENEW = 2  # KIP-1222
@@ -10,19 +10,19 @@ FIRST_VERSION_RENEW = 2  # KIP-1222
 AcknowledgementBatches = Sequence[share_fetch.AcknowledgementBatch] | Sequence[share_acknowledge.AcknowledgementBatch]
 
 
-def judged_ranges(batches: AcknowledgementBatches, *, renews: bool) -> list[JudgedRange] | str:
+def acknowledged_ranges(batches: AcknowledgementBatches, *, renews: bool) -> list[AcknowledgedRange] | str:
     """What a member says of one partition, or what is wrong with it."""
-    newest = Verdict.RENEW if renews else Verdict.REJECT
-    judged: list[JudgedRange] = []
+    newest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
+    ranges: list[AcknowledgedRange] = []
     for batch in batches:
-        verdicts = batch.acknowledge_types
+        types = batch.acknowledge_types
         if batch.first_offset < 0 or batch.first_offset > batch.last_offset:
             return f"from offset {batch.first_offset} to {batch.last_offset} there is nothing"
-        if judged and batch.first_offset <= judged[-1].last:
-            return f"offset {batch.first_offset} comes behind {judged[-1].last}"
-        if len(verdicts) not in (1, batch.last_offset - batch.first_offset + 1):
-            return f"{len(verdicts)} acknowledge types from offset {batch.first_offset} to {batch.last_offset}"
-        if not all(Verdict.GAP <= each <= newest for each in verdicts):
+        if ranges and batch.first_offset <= ranges[-1].last:
+            return f"offset {batch.first_offset} comes behind {ranges[-1].last}"
+        if len(types) not in (1, batch.last_offset - batch.first_offset + 1):
+            return f"{len(types)} acknowledge types from offset {batch.first_offset} to {batch.last_offset}"
+        if not all(AcknowledgeType.GAP <= each <= newest for each in types):
             return f"acknowledge types are 0 to {newest:d}"
-        judged.append(JudgedRange(batch.first_offset, batch.last_offset, bytes(verdicts)))
-    return judged
+        ranges.append(AcknowledgedRange(batch.first_offset, batch.last_offset, bytes(types)))
+    return ranges

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.contracts.commands import (
-    JudgedRange,
-    Verdict,
+    AcknowledgedRange,
+    AcknowledgeType,
 )
 from penstock.contracts.ids import TopicId
 from penstock.kafkawire.api import share_acknowledge, share_fetch
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.metadata.partition_lookup import NO_EPOCH, Located
-from penstock_gateway.share.ack_validation import judged_ranges
+from penstock_gateway.share.ack_validation import acknowledged_ranges
 from penstock_gateway.tail.tail_index import PartitionKey
 
-FREEING = (Verdict.RELEASE,)  # after these other members may acquire the records
+FREEING = (AcknowledgeType.RELEASE,)  # after these other members may acquire the records
 
 Topics = Iterable[share_fetch.FetchTopic] | Iterable[share_acknowledge.AcknowledgeTopic]
 
@@ -24,7 +24,7 @@ class Acknowledged:
     """A member's acknowledgements in one partition, and their result."""
 
     key: PartitionKey
-    judged: list[JudgedRange] = field(default_factory=list)
+    ranges: list[AcknowledgedRange] = field(default_factory=list)
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
@@ -55,12 +55,13 @@ def _acknowledged(
     topic = located.partition(*key, NO_EPOCH)
     if isinstance(topic, ErrorCode):
         return Acknowledged(key, error=topic)
-    judged = judged_ranges(batches, renews=renews)
-    if isinstance(judged, str):
-        return Acknowledged(key, error=ErrorCode.INVALID_REQUEST, message=judged)
-    return Acknowledged(key, judged)
+    ranges = acknowledged_ranges(batches, renews=renews)
+    if isinstance(ranges, str):
+        return Acknowledged(key, error=ErrorCode.INVALID_REQUEST, message=ranges)
+    return Acknowledged(key, ranges)
 
 
 def frees_records(acknowledged: Iterable[Acknowledged]) -> bool:
     """Whether other members may acquire some of these records now."""
-    return any(verdict in FREEING for each in acknowledged for judged in each.judged for verdict in judged.verdicts)
+    ranges = (found for each in acknowledged for found in each.ranges)
+    return any(each in FREEING for found in ranges for each in found.acknowledge_types)

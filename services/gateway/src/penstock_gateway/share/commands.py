@@ -6,13 +6,13 @@ from typing import Protocol
 from penstock.contracts.commands import (
     NO_ACQUISITION,
     SHARE_PARTITIONS_PER_COMMAND_MAX,
-    JudgedRange,
+    AcknowledgedRange,
+    AcknowledgeType,
     Outcome,
     RecordsShared,
     Rejected,
     SharePartition,
     ShareRecords,
-    Verdict,
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
@@ -97,7 +97,7 @@ class ShareCommands:
         With the end of a session all other records that the member got through it go back.
         """
         valid = [each for each in acknowledged if not each.error]
-        partitions = [SharePartition(*each.key, each.judged) for each in valid]
+        partitions = [SharePartition(*each.key, each.ranges) for each in valid]
         gives_back = ended is not None and ended.acquisition != NO_ACQUISITION
         if ended is not None and gives_back:
             named = {each.key for each in valid}
@@ -120,23 +120,26 @@ class ShareCommands:
 
     def record_result(self, acknowledged: Acknowledged, outcome: RecordsShared | Rejected, place: int) -> None:
         """Take in the state machine's answer for the partition at that place of a command."""
-        rejection = outcome.rejection if isinstance(outcome, Rejected) else outcome.partitions[place].judged
+        rejection = (
+            outcome.rejection if isinstance(outcome, Rejected) else outcome.partitions[place].acknowledge_rejection
+        )
         acknowledged.error = error_of(rejection)
         if isinstance(outcome, Rejected):
             acknowledged.message = outcome.message or None
         if acknowledged.error:
             self._metrics.share_rejected.labels(acknowledged.error.name).inc()
             return
-        for each in acknowledged.judged:
+        for each in acknowledged.ranges:
             self._count(each)
 
-    def _count(self, judged: JudgedRange) -> None:
-        if len(judged.verdicts) == 1:
-            counts = {judged.verdicts[0]: judged.last - judged.first + 1}
+    def _count(self, acknowledged: AcknowledgedRange) -> None:
+        types = acknowledged.acknowledge_types
+        if len(types) == 1:
+            counts = {types[0]: acknowledged.last - acknowledged.first + 1}
         else:
-            counts = {each: judged.verdicts.count(each) for each in set(judged.verdicts)}
-        for verdict, count in counts.items():
-            self._metrics.share_acknowledged[Verdict(verdict)].inc(count)
+            counts = {each: types.count(each) for each in set(types)}
+        for acknowledge_type, count in counts.items():
+            self._metrics.share_acknowledged[AcknowledgeType(acknowledge_type)].inc(count)
 
 
 class HasShareCommands(Protocol):

@@ -14,13 +14,13 @@ import msgspec
 import structlog
 
 from penstock.contracts.commands import (
+    AcknowledgedRange,
+    AcknowledgeType,
     AcquiredRange,
-    JudgedRange,
     Outcome,
     RecordsShared,
     Rejected,
     SharePartition,
-    Verdict,
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.share import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
@@ -328,7 +328,7 @@ def _share_partitions(
     partitions = [
         SharePartition(
             *each.key,
-            judged=acknowledged.pop(each.key).judged if each.key in acknowledged else [],
+            acknowledged=acknowledged.pop(each.key).ranges if each.key in acknowledged else [],
             first=each.offset,
             last=chosen.last,
             records_max=min(chosen.records_max, limit),
@@ -336,11 +336,11 @@ def _share_partitions(
         )
         for each, chosen in wanted
     ]
-    return partitions + [SharePartition(*each.key, each.judged) for each in acknowledged.values()]
+    return partitions + [SharePartition(*each.key, each.ranges) for each in acknowledged.values()]
 
 
-def _unread(acquired: AcquiredRange) -> JudgedRange:
-    return JudgedRange(acquired.first, acquired.last, bytes([Verdict.UNREAD]))
+def _unread(acquired: AcquiredRange) -> AcknowledgedRange:
+    return AcknowledgedRange(acquired.first, acquired.last, bytes([AcknowledgeType.UNREAD]))
 
 
 def _data(key: PartitionKey, records: list[Buffer], acquired: list[AcquiredRecords]) -> PartitionData:

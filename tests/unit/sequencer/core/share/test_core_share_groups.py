@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.contracts.commands import (
+    AcknowledgeType,
     AddOffsetsToTxn,
     AlterGroupConfigs,
     AlterShareOffsets,
@@ -27,7 +28,6 @@ from penstock.contracts.commands import (
     ShareOffset,
     TopicPartitions,
     UndeleteTopic,
-    Verdict,
 )
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupsQuery, GroupSummary
 from penstock.contracts.queries.share import ShareGroupsQuery, ShareOffsetsQuery
@@ -241,7 +241,7 @@ def test_partitions_that_come_later_are_read_from_their_begin() -> None:
 def test_where_a_group_is_survives_its_members() -> None:
     world = share_world("one", records=4)
     world.shares.acquire("one", 2)
-    world.shares.judge("one", 0, 1, Verdict.ACCEPT)
+    world.shares.acknowledge("one", 0, 1, AcknowledgeType.ACCEPT)
     world.shares.leave("one")
     world.shares.join("two")
     assert world.shares.acquire("two") == [(2, 3, 1)]
@@ -289,7 +289,7 @@ def test_an_administrator_makes_a_group_that_begins_where_he_says() -> None:
 def test_a_group_whose_offsets_are_deleted_begins_anew() -> None:
     world = share_world("one", records=9)
     world.shares.acquire("one", 5)
-    world.shares.judge("one", 0, 4, Verdict.ACCEPT)
+    world.shares.acknowledge("one", 0, 4, AcknowledgeType.ACCEPT)
     delete = DeleteShareOffsets(world.now_ms, "g", ["t", "x"])
     assert world.do(delete).rejection == Rejection.GROUP_NOT_EMPTY
     world.shares.leave("one")

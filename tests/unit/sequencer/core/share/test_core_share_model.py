@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from penstock.contracts.commands import (
+    AcknowledgedRange,
+    AcknowledgeType,
     Command,
     DeleteRecords,
-    JudgedRange,
     LogOffset,
     OffsetRange,
     SharePartition,
     ShareRecords,
-    Verdict,
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
@@ -32,7 +32,15 @@ LIMIT = 3
 LOCK_MS = 5_000
 NAMES = ("one", "two", "three")
 CONFIGS = {"share.delivery.count.limit": str(LIMIT), "share.record.lock.duration.ms": str(LOCK_MS)}
-VERDICTS = [Verdict.ACCEPT, Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.GAP, Verdict.RENEW, Verdict.UNREAD]
+ACKNOWLEDGE_TYPES = [
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.RELEASE,
+    AcknowledgeType.REJECT,
+    AcknowledgeType.GAP,
+    AcknowledgeType.RENEW,
+    AcknowledgeType.UNREAD,
+]
 any_seed = pytest.mark.parametrize("seed", range(40))
 
 
@@ -52,7 +60,7 @@ class Record(msgspec.Struct):
 
 
 class Play:
-    """Members that come, go, acquire and judge; and the model beside them."""
+    """Members that come, go, acquire and acknowledge; and the model beside them."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -78,7 +86,9 @@ class Play:
         return world
 
     def step(self) -> None:
-        actions = [self.acquire] * 5 + [self.judge] * 5 + [self.write, self.pass_time, self.come, self.go, self.trim]
+        actions = (
+            [self.acquire] * 5 + [self.acknowledge] * 5 + [self.write, self.pass_time, self.come, self.go, self.trim]
+        )
         self.random.choice(actions)()
         self.check()
 
@@ -119,7 +129,7 @@ class Play:
                 record.release()
 
     def trim(self) -> None:
-        """Retention lets go of the first records; who has some of them may still judge them."""
+        """Retention lets go of the first records; who has some of them may still acknowledge them."""
         self.log_start = max(self.log_start, self.random.randint(0, len(self.records)) // 2)
         self.world.do(DeleteRecords(self.world.now_ms, [LogOffset(topic_id(1), 0, self.log_start)]))
 
@@ -164,7 +174,7 @@ class Play:
             self.end = max(self.end, offset + 1)
         return given
 
-    def judge(self) -> None:
+    def acknowledge(self) -> None:
         """Mostly of what somebody has, now and then of anything."""
         if not self.members or not self.records:
             return
@@ -175,21 +185,25 @@ class Play:
         while last + 1 in held and self.random.random() < 0.7:
             last += 1
         size = self.random.choice([1, last - first + 1])
-        verdicts = [self.random.choice(VERDICTS) for _ in range(size)]
-        judged = JudgedRange(first, last, bytes(verdicts))
-        (shared,) = self.world.shares.records(name, SharePartition(topic_id(1), 0, [judged])).partitions
+        types = [self.random.choice(ACKNOWLEDGE_TYPES) for _ in range(size)]
+        acknowledged = AcknowledgedRange(first, last, bytes(types))
+        (shared,) = self.world.shares.records(name, SharePartition(topic_id(1), 0, [acknowledged])).partitions
         is_its = all(offset in held for offset in range(first, last + 1))
-        assert shared.judged == (Rejection.NONE if is_its else Rejection.INVALID_RECORD_STATE)
+        assert shared.acknowledge_rejection == (Rejection.NONE if is_its else Rejection.INVALID_RECORD_STATE)
         for offset in range(first, last + 1) if is_its else ():
-            self.take(self.records[offset], verdicts[0] if size == 1 else verdicts[offset - first])
+            self.take(self.records[offset], types[0] if size == 1 else types[offset - first])
 
-    def take(self, record: Record, verdict: Verdict) -> None:
-        if verdict == Verdict.RENEW:
+    def take(self, record: Record, acknowledge_type: AcknowledgeType) -> None:
+        if acknowledge_type == AcknowledgeType.RENEW:
             record.until_ms = self.world.now_ms + LOCK_MS
             return
-        record.deliveries -= verdict == Verdict.UNREAD
+        record.deliveries -= acknowledge_type == AcknowledgeType.UNREAD
         record.release()
-        record.is_done = record.is_done or verdict in (Verdict.ACCEPT, Verdict.REJECT, Verdict.GAP)
+        record.is_done = record.is_done or acknowledge_type in (
+            AcknowledgeType.ACCEPT,
+            AcknowledgeType.REJECT,
+            AcknowledgeType.GAP,
+        )
 
     def check(self) -> None:
         """What can be had is what the model has; where the group is goes forward only."""
@@ -221,7 +235,7 @@ class Play:
             for first, last, deliveries in ranges:
                 assert deliveries <= LIMIT
                 given += range(first, last + 1)
-                assert self.world.shares.judge(name, first, last, Verdict.ACCEPT) == Rejection.NONE
+                assert self.world.shares.acknowledge(name, first, last, AcknowledgeType.ACCEPT) == Rejection.NONE
         assert given == left
         assert (self.world.shares.share.start, self.world.shares.share.holds, self.world.shares.lag()) == (
             len(self.records),

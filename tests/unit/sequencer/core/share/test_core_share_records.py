@@ -6,18 +6,18 @@ import pytest
 
 from penstock.contracts.batches import TRANSACTIONAL
 from penstock.contracts.commands import (
+    AcknowledgedRange,
+    AcknowledgeType,
     AcquiredRange,
     CreatePartitions,
     DeleteRecords,
     DeleteTopic,
     EndTxn,
     InitTransactionalProducer,
-    JudgedRange,
     LogOffset,
     OffsetRange,
     SharePartition,
     ShareRecords,
-    Verdict,
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.timers import next_deadline_ms
@@ -27,7 +27,12 @@ from tests.unit.sequencer.core.core_shares import LOCK_MS
 from tests.unit.sequencer.core.core_world import World, batch, check_invariants, share_world, topic_id
 
 T = topic_id(1)
-ACCEPT, RELEASE, REJECT, RENEW = Verdict.ACCEPT, Verdict.RELEASE, Verdict.REJECT, Verdict.RENEW
+ACCEPT, RELEASE, REJECT, RENEW = (
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.RELEASE,
+    AcknowledgeType.REJECT,
+    AcknowledgeType.RENEW,
+)
 
 
 def test_members_get_different_records_in_order() -> None:
@@ -41,17 +46,17 @@ def test_members_get_different_records_in_order() -> None:
 def test_what_is_accepted_is_behind_the_group() -> None:
     world = share_world("one", records=10)
     world.shares.acquire("one", 6)
-    assert world.shares.judge("one", 2, 3, ACCEPT) == Rejection.NONE
+    assert world.shares.acknowledge("one", 2, 3, ACCEPT) == Rejection.NONE
     assert (world.shares.share.start, world.shares.lag()) == (0, 8)
-    assert world.shares.judge("one", 0, 1, ACCEPT) == Rejection.NONE
+    assert world.shares.acknowledge("one", 0, 1, ACCEPT) == Rejection.NONE
     assert (world.shares.share.start, world.shares.lag()) == (4, 6)
-    assert world.shares.judge("one", 0, 1, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    assert world.shares.acknowledge("one", 0, 1, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_what_is_released_comes_again_and_says_how_often_it_came() -> None:
     world = share_world("one", "two", records=6)
     world.shares.acquire("one")
-    assert world.shares.judge("one", 0, 3, ACCEPT, RELEASE, REJECT, RELEASE) == Rejection.NONE
+    assert world.shares.acknowledge("one", 0, 3, ACCEPT, RELEASE, REJECT, RELEASE) == Rejection.NONE
     assert world.shares.windows() == [(1, 1), (3, 3)]
     assert world.shares.acquire("two") == [(1, 1, 2), (3, 3, 2)]
 
@@ -60,7 +65,7 @@ def test_a_record_comes_no_more_often_than_it_may() -> None:
     world = share_world("one", records=2)
     for delivery in range(1, 6):
         assert world.shares.acquire("one") == [(0, 1, delivery)]
-        world.shares.judge("one", 0, 1, RELEASE)
+        world.shares.acknowledge("one", 0, 1, RELEASE)
     assert world.shares.acquire("one") == []
     assert (world.shares.share.start, world.shares.lag()) == (2, 0)
 
@@ -73,13 +78,13 @@ def test_a_lock_that_ends_is_a_delivery_and_the_record_comes_again() -> None:
     assert world.shares.acquire("two") == []
     world.wait(1)
     assert world.shares.acquire("two") == [(0, 2, 2)]
-    assert world.shares.judge("one", 0, 2, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    assert world.shares.acknowledge("one", 0, 2, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_locks_that_end_are_told_to_who_counts_them_and_no_others() -> None:
     world = share_world("one", records=3)
     world.shares.acquire("one")
-    world.shares.judge("one", 0, 0, ACCEPT)
+    world.shares.acknowledge("one", 0, 0, ACCEPT)
     assert world.effects is not None and world.effects.share_locks_ended == 0
     world.wait(LOCK_MS)
     assert world.effects.share_locks_ended == 2
@@ -91,7 +96,7 @@ def test_a_lock_that_is_renewed_begins_anew() -> None:
     world = share_world("one", records=3)
     world.shares.acquire("one")
     world.wait(LOCK_MS - 1)
-    assert world.shares.judge("one", 1, 1, RENEW) == Rejection.NONE
+    assert world.shares.acknowledge("one", 1, 1, RENEW) == Rejection.NONE
     world.wait(1)
     assert world.shares.windows() == [(0, 0), (2, 2)]
     world.wait(LOCK_MS)
@@ -113,7 +118,7 @@ def test_locks_end_together_at_tenths_of_a_second() -> None:
 def test_what_was_not_read_does_not_count_as_delivered() -> None:
     world = share_world("one", "two", records=4)
     world.shares.acquire("one")
-    world.shares.judge("one", 0, 1, Verdict.UNREAD)
+    world.shares.acknowledge("one", 0, 1, AcknowledgeType.UNREAD)
     assert world.shares.acquire("two", 2) == [(0, 1, 1)]
     world.shares.records("one", SharePartition(T, 0), releases_through=world.shares.group.acquisitions)
     assert world.shares.acquire("two") == [(2, 3, 1)]
@@ -124,7 +129,7 @@ def test_what_was_not_read_does_not_count_as_delivered() -> None:
 def test_a_session_that_ends_judges_first_and_gives_back_the_rest() -> None:
     world = share_world("one", "two", records=4)
     world.shares.acquire("one")
-    partition = SharePartition(T, 0, [JudgedRange(0, 1, bytes([ACCEPT]))])
+    partition = SharePartition(T, 0, [AcknowledgedRange(0, 1, bytes([ACCEPT]))])
     world.shares.records("one", partition, releases_through=1)
     assert (world.shares.share.start, world.shares.windows()) == (2, [(2, 3)])
 
@@ -148,38 +153,38 @@ def test_a_session_that_ends_gives_back_what_it_got_of_its_partitions_and_no_oth
     assert world.shares.windows() == [(1, 2), (3, 3)], "what came before is another session's, too"
     world.shares.records("one", SharePartition(T, 0), releases_through=9)
     assert world.shares.windows() == [(0, 2), (3, 3)]
-    judged = [JudgedRange(0, 1, bytes([ACCEPT]))]
-    (shared,) = world.shares.records("one", SharePartition(topic_id(2), 0, judged)).partitions
-    assert shared.judged == Rejection.NONE, "the session did not name this one"
+    acknowledged = [AcknowledgedRange(0, 1, bytes([ACCEPT]))]
+    (shared,) = world.shares.records("one", SharePartition(topic_id(2), 0, acknowledged)).partitions
+    assert shared.acknowledge_rejection == Rejection.NONE, "the session did not name this one"
 
 
 def test_only_who_has_a_record_judges_it_and_all_or_nothing() -> None:
     world = share_world("one", "two", records=6)
     world.shares.acquire("one", 3)
     world.shares.acquire("two", 3)
-    assert world.shares.judge("one", 2, 3, ACCEPT) == Rejection.INVALID_RECORD_STATE
-    assert world.shares.judge("one", 5, 9, ACCEPT) == Rejection.INVALID_RECORD_STATE
-    judged = [JudgedRange(0, 0, bytes([ACCEPT])), JudgedRange(4, 4, bytes([ACCEPT]))]
-    (shared,) = world.shares.records("one", SharePartition(T, 0, judged)).partitions
-    assert (shared.judged, world.shares.lag()) == (Rejection.INVALID_RECORD_STATE, 6)
+    assert world.shares.acknowledge("one", 2, 3, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    assert world.shares.acknowledge("one", 5, 9, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    acknowledged = [AcknowledgedRange(0, 0, bytes([ACCEPT])), AcknowledgedRange(4, 4, bytes([ACCEPT]))]
+    (shared,) = world.shares.records("one", SharePartition(T, 0, acknowledged)).partitions
+    assert (shared.acknowledge_rejection, world.shares.lag()) == (Rejection.INVALID_RECORD_STATE, 6)
 
 
 @pytest.mark.parametrize(
-    "judged",
+    "acknowledged",
     [
-        [JudgedRange(1, 0, b"\1")],
-        [JudgedRange(0, 2, b"\1\1")],
-        [JudgedRange(0, 0, b"")],
-        [JudgedRange(0, 0, b"\6")],
-        [JudgedRange(1, 1, b"\1"), JudgedRange(0, 0, b"\1")],
-        [JudgedRange(-1, 0, b"\1")],
+        [AcknowledgedRange(1, 0, b"\1")],
+        [AcknowledgedRange(0, 2, b"\1\1")],
+        [AcknowledgedRange(0, 0, b"")],
+        [AcknowledgedRange(0, 0, b"\6")],
+        [AcknowledgedRange(1, 1, b"\1"), AcknowledgedRange(0, 0, b"\1")],
+        [AcknowledgedRange(-1, 0, b"\1")],
     ],
 )
-def test_what_makes_no_sense_is_refused(judged: list[JudgedRange]) -> None:
+def test_what_makes_no_sense_is_refused(acknowledged: list[AcknowledgedRange]) -> None:
     world = share_world("one", records=3)
     world.shares.acquire("one")
-    (shared,) = world.shares.records("one", SharePartition(T, 0, judged)).partitions
-    assert (shared.judged, world.shares.lag()) == (Rejection.INVALID_REQUEST, 3)
+    (shared,) = world.shares.records("one", SharePartition(T, 0, acknowledged)).partitions
+    assert (shared.acknowledge_rejection, world.shares.lag()) == (Rejection.INVALID_REQUEST, 3)
 
 
 def test_what_somebody_wants_that_is_no_member_is_refused() -> None:
@@ -190,23 +195,27 @@ def test_what_somebody_wants_that_is_no_member_is_refused() -> None:
     assert world.shares.records("one", wanted, wanted).rejection == Rejection.INVALID_REQUEST
     backwards = SharePartition(T, 0, [], 0, -1, 5, [OffsetRange(2, 1)])
     assert world.shares.records("one", backwards).rejection == Rejection.INVALID_REQUEST
-    assert world.shares.judge("two", 0, 0, ACCEPT) == Rejection.INVALID_RECORD_STATE
+    assert world.shares.acknowledge("two", 0, 0, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
 def test_a_partition_that_does_not_exist_is_refused_by_itself() -> None:
     world = share_world("one", records=3)
-    missing = SharePartition(topic_id(7), 0, [JudgedRange(0, 0, b"\1")], 0, -1, 5)
+    missing = SharePartition(topic_id(7), 0, [AcknowledgedRange(0, 0, b"\1")], 0, -1, 5)
     first, second = world.shares.records("one", missing, SharePartition(T, 0, [], 0, -1, 5)).partitions
-    assert (first.judged, first.rejection, first.acquired) == (Rejection.UNKNOWN_TOPIC, Rejection.UNKNOWN_TOPIC, [])
+    assert (first.acknowledge_rejection, first.rejection, first.acquired) == (
+        Rejection.UNKNOWN_TOPIC,
+        Rejection.UNKNOWN_TOPIC,
+        [],
+    )
     assert [each.last for each in second.acquired] == [2]
 
 
 def test_a_command_sent_again_acquires_nothing_more() -> None:
     world = share_world("one", records=9)
-    judged = [JudgedRange(5, 5, b"\1")]
-    command = ShareRecords(world.now_ms, "g", "one", [SharePartition(T, 0, judged, 0, -1, 3)], 3, ticket=77)
+    acknowledged = [AcknowledgedRange(5, 5, b"\1")]
+    command = ShareRecords(world.now_ms, "g", "one", [SharePartition(T, 0, acknowledged, 0, -1, 3)], 3, ticket=77)
     answer = world.do(command)
-    assert answer.partitions[0].judged == Rejection.INVALID_RECORD_STATE
+    assert answer.partitions[0].acknowledge_rejection == Rejection.INVALID_RECORD_STATE
     assert world.do(command) == answer
     assert world.shares.windows() == [(3, 8)]
     for ticket in range(1, 9):
@@ -228,9 +237,9 @@ def test_no_more_is_in_flight_than_may_be() -> None:
     assert world.shares.windows() == [(0, 99)]
     assert world.shares.acquire("one") == [(0, 99, 1)]
     assert (world.shares.windows(), world.shares.acquire("one")) == ([], [])
-    world.shares.judge("one", 10, 29, ACCEPT)
+    world.shares.acknowledge("one", 10, 29, ACCEPT)
     assert world.shares.windows() == [(100, 119)]
-    world.shares.judge("one", 30, 39, RELEASE)
+    world.shares.acknowledge("one", 30, 39, RELEASE)
     assert world.shares.acquire("one") == [(30, 39, 2), (100, 119, 1)]
 
 
@@ -249,7 +258,7 @@ def test_a_window_is_kept_to_and_nothing_is_passed_over() -> None:
     assert world.shares.acquire("one", 9, first=0, last=3) == [(0, 3, 1)]
     assert world.shares.acquire("one", 9, first=6) == []
     assert world.shares.acquire("one", 9, first=2, last=5) == [(4, 5, 1)]
-    world.shares.judge("one", 0, 5, RELEASE)
+    world.shares.acknowledge("one", 0, 5, RELEASE)
     assert world.shares.acquire("one", 9, first=3, last=7) == [(3, 5, 2), (6, 7, 1)]
 
 
@@ -257,27 +266,27 @@ def test_gaps_are_done_with_and_given_to_nobody() -> None:
     world = share_world("one", "two", records=10)
     assert world.shares.acquire("one", 4, gaps=[OffsetRange(0, 1), OffsetRange(4, 4)]) == [(2, 3, 1), (5, 6, 1)]
     assert world.shares.share.start == 2
-    world.shares.judge("one", 2, 3, RELEASE)
+    world.shares.acknowledge("one", 2, 3, RELEASE)
     assert world.shares.acquire("two", 5, gaps=[OffsetRange(2, 2), OffsetRange(5, 5)]) == [(3, 3, 2), (7, 9, 1)]
-    assert world.shares.judge("one", 5, 6, ACCEPT) == Rejection.NONE
+    assert world.shares.acknowledge("one", 5, 6, ACCEPT) == Rejection.NONE
 
 
 def test_what_retention_takes_is_done_with_but_may_still_be_judged() -> None:
     world = share_world("one", records=10)
     world.shares.acquire("one", 3)
     world.shares.acquire("one", 3)
-    world.shares.judge("one", 3, 5, RELEASE)
+    world.shares.acknowledge("one", 3, 5, RELEASE)
     world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 8)]))
     assert world.shares.windows() == [(8, 9)]
     assert world.shares.acquire("one") == [(8, 9, 1)]
-    assert world.shares.judge("one", 0, 2, ACCEPT) == Rejection.NONE
+    assert world.shares.acknowledge("one", 0, 2, ACCEPT) == Rejection.NONE
     assert (world.shares.share.start, world.shares.lag()) == (8, 2)
 
 
 def test_a_group_goes_on_when_retention_has_taken_all_that_it_may_have_in_flight() -> None:
     world = share_world("one", records=250, **{"share.partition.max.record.locks": "100"})
     world.shares.acquire("one")
-    world.shares.judge("one", 0, 99, RELEASE)
+    world.shares.acknowledge("one", 0, 99, RELEASE)
     world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 50)]))
     assert (world.shares.windows(), world.shares.lag()) == ([(50, 99), (100, 149)], 200)
     world.do(DeleteRecords(world.now_ms, [LogOffset(T, 0, 150)]))
@@ -291,7 +300,7 @@ def test_a_deleted_topics_records_are_nobodys() -> None:
     world.shares.heartbeat("one", 1, ["t", "u"])
     world.shares.acquire("one")
     world.do(DeleteTopic(world.now_ms, "t", T))
-    assert world.shares.judge("one", 0, 2, ACCEPT) == Rejection.UNKNOWN_TOPIC
+    assert world.shares.acknowledge("one", 0, 2, ACCEPT) == Rejection.UNKNOWN_TOPIC
     assert world.state.share_record_count == 0
     world.wait(LOCK_MS)
 
@@ -324,7 +333,7 @@ def test_other_groups_do_not_wait_and_nobody_gets_a_marker() -> None:
     end(world, producer)
     world.shares.write(1)
     assert world.shares.acquire("one") == [(3, 4, 1), (6, 6, 1)]
-    world.shares.judge("one", 0, 4, ACCEPT)
+    world.shares.acknowledge("one", 0, 4, ACCEPT)
     assert world.shares.share.start == 6
 
 

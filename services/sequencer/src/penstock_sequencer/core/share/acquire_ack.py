@@ -41,8 +41,8 @@ def share_records(state: State, command: ShareRecords, changes: Changes) -> Reco
     if member is not None and command.ticket in member.tickets:
         return _once_more(group, rules, command, member.tickets[command.ticket])
     group.acquisitions += 1
-    rejections = [_judge(state, group, rules, command.member_id, each) for each in command.partitions]
-    if any(each.judged for each in command.partitions):
+    rejections = [_acknowledge(state, group, rules, command.member_id, each) for each in command.partitions]
+    if any(each.acknowledged for each in command.partitions):
         changes.groups[group.group_id] = None
     if command.releases_through:
         _release(state, group, rules, command, changes)
@@ -55,7 +55,7 @@ def share_records(state: State, command: ShareRecords, changes: Changes) -> Reco
 def _wrong(command: ShareRecords) -> str:
     if len(command.partitions) > SHARE_PARTITIONS_PER_COMMAND_MAX:
         return f"{len(command.partitions)} partitions at once"
-    ranges = sum(len(each.judged) + len(each.gaps) for each in command.partitions)
+    ranges = sum(len(each.acknowledged) + len(each.gaps) for each in command.partitions)
     if ranges > SHARE_RANGES_MAX:
         return f"{ranges} ranges at once"
     named = dict.fromkeys((each.topic_id, each.partition) for each in command.partitions)
@@ -74,13 +74,13 @@ def _ascend(ranges: list[OffsetRange]) -> bool:
     return True
 
 
-def _judge(state: State, group: ShareGroup, rules: Rules, member_id: str, wanted: SharePartition) -> Rejection:
-    if not wanted.judged:
+def _acknowledge(state: State, group: ShareGroup, rules: Rules, member_id: str, wanted: SharePartition) -> Rejection:
+    if not wanted.acknowledged:
         return Rejection.NONE
     found = _find(state, group, wanted)
     if found is None:
         return Rejection.UNKNOWN_TOPIC
-    return share_partitions.judge(state, rules, found[1], member_id, wanted.judged)
+    return share_partitions.acknowledge(state, rules, found[1], member_id, wanted.acknowledged)
 
 
 def _find(state: State, group: ShareGroup, wanted: SharePartition) -> tuple[Partition, Share] | None:
@@ -91,7 +91,7 @@ def _find(state: State, group: ShareGroup, wanted: SharePartition) -> tuple[Part
 
 
 def _release(state: State, group: ShareGroup, rules: Rules, command: ShareRecords, changes: Changes) -> None:
-    """A session ends: what it got of the partitions that it had, and has not judged, others may have."""
+    """A session ends: what it got of the partitions that it had, and has not acknowledged, others may have."""
     numbers = range(command.releases_from, command.releases_through + 1)
     for each in command.partitions:
         share = group.partitions.get(each.topic_id, {}).get(each.partition)
@@ -108,10 +108,10 @@ def _acquire_all(
     acquisition = Acquisition(command.member_id, until_ms, group.acquisitions)
     room = command.records_max
     shared: list[SharedPartition] = []
-    for wanted, judged in zip(command.partitions, rejections, strict=True):
+    for wanted, rejection in zip(command.partitions, rejections, strict=True):
         each = _acquire(state, group, rules, acquisition, wanted, room)
         room -= sum(got.last - got.first + 1 for got in each.acquired)
-        shared.append(msgspec.structs.replace(each, judged=judged))
+        shared.append(msgspec.structs.replace(each, acknowledge_rejection=rejection))
     if any(each.acquired for each in shared):
         record_due(state, group, until_ms)
     return shared

@@ -16,7 +16,7 @@ from itertools import islice
 
 import msgspec
 
-from penstock.contracts.commands import AcquiredRange, JudgedRange, OffsetRange, Verdict
+from penstock.contracts.commands import AcknowledgedRange, AcknowledgeType, AcquiredRange, OffsetRange
 from penstock.contracts.configs.groups import (
     READ_COMMITTED,
     SHARE_DELIVERY_LIMIT,
@@ -213,31 +213,34 @@ def _markers(partition: Partition, first: int, rows_max: int) -> Iterator[tuple[
             yield extents.base_offsets[row], extents.last_offsets[row]
 
 
-def judge(state: State, rules: Rules, share: SharePartition, member_id: str, judged: list[JudgedRange]) -> Rejection:
+def acknowledge(
+    state: State, rules: Rules, share: SharePartition, member_id: str, acknowledged: list[AcknowledgedRange]
+) -> Rejection:
     """What became of records that the member has: of all that it names, or of none."""
     before = -1
-    for each in judged:
-        wrong = not before < each.first <= each.last or len(each.verdicts) not in (1, each.last - each.first + 1)
-        if wrong or max(each.verdicts) > Verdict.UNREAD:
+    for each in acknowledged:
+        count = each.last - each.first + 1
+        wrong = not before < each.first <= each.last or len(each.acknowledge_types) not in (1, count)
+        if wrong or max(each.acknowledge_types) > AcknowledgeType.UNREAD:
             return Rejection.INVALID_REQUEST
         before = each.last
-    if not all(_has(share, member_id, each) for each in judged):
+    if not all(_has(share, member_id, each) for each in acknowledged):
         return Rejection.INVALID_RECORD_STATE
     until_ms = lock_end_ms(state, rules)
-    for each in judged:
+    for each in acknowledged:
         place, stop = cut(share, each.first, each.last)
         holds = [
-            _judged(rules, part(hold, max(first, hold.first), min(last, hold.last)), verdict, until_ms)
-            for hold, (first, last, verdict) in _met(share.holds[place:stop], _verdicts(each))
+            _acknowledged(rules, part(hold, max(first, hold.first), min(last, hold.last)), acknowledge_type, until_ms)
+            for hold, (first, last, acknowledge_type) in _met(share.holds[place:stop], _acknowledge_types(each))
         ]
         _put(state, share, place, stop, holds)
     drop_done(share)
     return Rejection.NONE
 
 
-def _has(share: SharePartition, member_id: str, judged: JudgedRange) -> bool:
-    place, offset = find(share, judged.first), judged.first
-    while offset <= judged.last:
+def _has(share: SharePartition, member_id: str, acknowledged: AcknowledgedRange) -> bool:
+    place, offset = find(share, acknowledged.first), acknowledged.first
+    while offset <= acknowledged.last:
         hold = share.holds[place] if place < len(share.holds) else None
         if hold is None or hold.first > offset or hold.status != ACQUIRED or hold.member_id != member_id:
             return False
@@ -245,37 +248,37 @@ def _has(share: SharePartition, member_id: str, judged: JudgedRange) -> bool:
     return True
 
 
-def _verdicts(judged: JudgedRange) -> Iterator[tuple[int, int, int]]:
-    """Runs of equal ones: first and last offset, verdict."""
-    verdicts = judged.verdicts
-    if len(verdicts) == 1:
-        yield judged.first, judged.last, verdicts[0]
+def _acknowledge_types(acknowledged: AcknowledgedRange) -> Iterator[tuple[int, int, int]]:
+    """Runs of equal types: first offset, last offset, acknowledge type."""
+    types = acknowledged.acknowledge_types
+    if len(types) == 1:
+        yield acknowledged.first, acknowledged.last, types[0]
         return
     begin = 0
-    for place in range(1, len(verdicts) + 1):
-        if place == len(verdicts) or verdicts[place] != verdicts[begin]:
-            yield judged.first + begin, judged.first + place - 1, verdicts[begin]
+    for place in range(1, len(types) + 1):
+        if place == len(types) or types[place] != types[begin]:
+            yield acknowledged.first + begin, acknowledged.first + place - 1, types[begin]
             begin = place
 
 
-def _met(holds: list[Hold], verdicts: Iterator[tuple[int, int, int]]) -> Iterator[tuple[Hold, tuple[int, int, int]]]:
-    """Each hold with each verdict that is on some of it; both are dense, and over the same offsets."""
-    run = next(verdicts)
+def _met(holds: list[Hold], types: Iterator[tuple[int, int, int]]) -> Iterator[tuple[Hold, tuple[int, int, int]]]:
+    """Each hold with each acknowledge type that is on some of it; both are dense, and over the same offsets."""
+    run = next(types)
     for hold in holds:
         while run[1] < hold.last:
             yield hold, run
-            run = next(verdicts)
+            run = next(types)
         yield hold, run
         if run[1] == hold.last:
-            run = next(verdicts, run)
+            run = next(types, run)
 
 
-def _judged(rules: Rules, hold: Hold, verdict: int, until_ms: int) -> Hold:
-    if verdict in (Verdict.GAP, Verdict.ACCEPT, Verdict.REJECT):
+def _acknowledged(rules: Rules, hold: Hold, acknowledge_type: int, until_ms: int) -> Hold:
+    if acknowledge_type in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
         return done(hold.first, hold.last)
-    if verdict == Verdict.RENEW:
+    if acknowledge_type == AcknowledgeType.RENEW:
         return msgspec.structs.replace(hold, until_ms=until_ms)
-    if verdict == Verdict.UNREAD:
+    if acknowledge_type == AcknowledgeType.UNREAD:
         return available(hold.first, hold.last, hold.deliveries - 1)
     return _released(rules, hold)
 
@@ -302,8 +305,11 @@ def release_member(
     ]
     if not any(found):
         return False
-    verdict = Verdict.UNREAD if unread else Verdict.RELEASE
-    holds = [_judged(rules, hold, verdict, 0) if its else hold for hold, its in zip(share.holds, found, strict=True)]
+    acknowledge_type = AcknowledgeType.UNREAD if unread else AcknowledgeType.RELEASE
+    holds = [
+        _acknowledged(rules, hold, acknowledge_type, 0) if its else hold
+        for hold, its in zip(share.holds, found, strict=True)
+    ]
     _put(state, share, 0, len(share.holds), holds)
     drop_done(share)
     return True
