@@ -1,8 +1,8 @@
-"""From extents and their bytes to what a consumer gets: whole batches from an offset on, with their real offsets. Pure.
+"""Assembles a consumer's batches from the bytes of extents: whole batches from an offset on, with real offsets. Pure.
 
-Batches in a level-0 segment carry whatever offsets their producer wrote; their real ones follow from the extent's and
-the record counts of the batches before. Batches above level 0 carry their real offsets already: there may be gaps
-between them, and batches without records, but the last one of an extent always ends with it.
+Batches in a level-0 segment carry the offsets that their producer wrote. Their real offsets follow from the extent's
+base offset and the record counts of the batches before. Batches above level 0 carry their real offsets already. There
+may be gaps between them, and batches without records. But the last batch of an extent always ends with its last offset.
 """
 
 import struct
@@ -17,10 +17,10 @@ from penstock.contracts.ids import ulid_text
 from penstock.contracts.messages import SegmentRead
 from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END, place_batch
 
-FIRST_READ_BYTES_MIN = 16 * 1024  # so that a consumer with a tiny budget gets its one batch in one read, mostly
+FIRST_READ_BYTES_MIN = 16 * 1024  # a consumer with a tiny byte budget mostly gets its one batch in one read
 
-# Base offset, length; last offset delta; max timestamp; record count: all that placing a batch takes.
-_FACTS = struct.Struct(">qi11xi8xq14xi")
+# The header fields that place a batch: base offset, length; last offset delta; max timestamp; record count.
+_FIELDS = struct.Struct(">qi11xi8xq14xi")
 
 
 class Cursor(msgspec.Struct, frozen=True, gc=False):
@@ -32,28 +32,28 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
 
 
 class Fragment(msgspec.Struct, frozen=True, gc=False):
-    """Bytes of an extent to read: `length` of them from the cursor on."""
+    """A range of an extent to read: `length` bytes from the cursor on."""
 
     cursor: Cursor
     length: int
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A whole batch in a piece's bytes, with its real offsets."""
+    """A whole batch in a fragment's bytes, with its real offsets."""
 
     start: int
     end: int
     base_offset: int
     last_offset: int
     max_timestamp: int
-    record_count: int  # 0 where key compaction took all
+    record_count: int  # 0 if key compaction removed all records
 
 
 class Assembled(msgspec.Struct, frozen=True, gc=False):
     """Batches for a consumer.
 
-    `cursor` is where the first batch that was not taken begins, None at an extent's end. `unread_bytes` is 0 when the
-    answer is final, else nothing was found yet, and that many bytes from the cursor on are needed to go on.
+    `cursor` is the place of the first batch that was not taken, None at an extent's end. `unread_bytes` is 0 when the
+    answer is final. Otherwise no batch was found yet, and the search needs that many bytes from the cursor on.
     """
 
     records: bytearray | None
@@ -68,7 +68,7 @@ def start_of(extent: Extent) -> Cursor:
 
 
 def fragments_from(cursor: Cursor, extents: Sequence[Extent], bytes_max: int) -> list[Fragment]:
-    """What to read from a cursor on, through its own extent and those behind it in `extents`."""
+    """The fragments to read from a cursor on, through its own extent and the next ones in `extents`."""
     fragments: list[Fragment] = []
     for extent in extents:
         if extent.last_offset < cursor.extent.base_offset:
@@ -83,13 +83,13 @@ def fragments_from(cursor: Cursor, extents: Sequence[Extent], bytes_max: int) ->
 
 
 def walk(fragment: Fragment, data: Buffer) -> Iterator[Placed]:
-    """The whole batches in a piece's bytes; `Corrupt` if they are not those of the extent."""
+    """The whole batches in a fragment's bytes; `Corrupt` if they are not those of the extent."""
     extent = fragment.cursor.extent
     left_bytes = extent.position + extent.length - fragment.cursor.position  # of the extent
     offset = fragment.cursor.base_offset
     position, size = 0, len(data)
     while position + BATCH_OVERHEAD <= size:
-        base_offset, length, last_delta, max_timestamp, count = _FACTS.unpack_from(data, position)
+        base_offset, length, last_delta, max_timestamp, count = _FIELDS.unpack_from(data, position)
         length += LENGTH_END
         if not BATCH_OVERHEAD <= length <= left_bytes - position:
             raise _corrupt(fragment, position, f"a batch of {length} bytes")
@@ -110,18 +110,18 @@ def walk(fragment: Fragment, data: Buffer) -> Iterator[Placed]:
 
 
 def cursor_behind(fragment: Fragment, placed: Placed) -> Cursor | None:
-    """The place behind a batch of a piece, None at the end of the extent."""
+    """The place after a batch of a fragment, None at the end of the extent."""
     extent = fragment.cursor.extent
     position = fragment.cursor.position + placed.end
     return None if position == extent.position + extent.length else Cursor(extent, position, placed.last_offset + 1)
 
 
 def batch_bytes(fragment: Fragment, cursor: Cursor, data: Buffer) -> int:
-    """The size of the batch at a cursor that the piece's bytes cut off; 0 if not even its header is there."""
+    """The size of the batch at a cursor that the fragment cuts off; 0 if it cuts off the header, too."""
     start = cursor.position - fragment.cursor.position
     if start + BATCH_OVERHEAD > len(data):
         return 0
-    length: int = _FACTS.unpack_from(data, start)[1]
+    length: int = _FIELDS.unpack_from(data, start)[1]
     return length + LENGTH_END
 
 
@@ -137,23 +137,23 @@ def assemble(
 ) -> Assembled:
     """Whole batches from the one that holds `offset` up to `end_offset`, within a byte budget.
 
-    With `whole_first` the first batch is taken whatever its size. A piece that could not be read ends the answer; what
-    kept it from being read is raised if the answer would be empty.
+    With `whole_first` the first batch is taken even if it exceeds the budget. A fragment that could not be read ends
+    the answer. Its error is raised if the answer would be empty.
     """
-    taking = _Taking(offset, end_offset, bytes_max, whole_first, scan_bytes)
+    assembly = _Assembly(offset, end_offset, bytes_max, whole_first, scan_bytes)
     for fragment, data in fragments:
         if isinstance(data, PenstockError):
-            if not taking.spans:
+            if not assembly.spans:
                 raise data
             break
-        if not taking.take(fragment, data):
+        if not assembly.take(fragment, data):
             break
-    records = _copy(taking.spans, leader_epoch) if taking.spans else None
-    return Assembled(records, taking.next_offset, taking.cursor, 0 if taking.spans else taking.unread_bytes)
+    records = _copy(assembly.spans, leader_epoch) if assembly.spans else None
+    return Assembled(records, assembly.next_offset, assembly.cursor, 0 if assembly.spans else assembly.unread_bytes)
 
 
-class _Taking:
-    """What was taken so far of one partition."""
+class _Assembly:
+    """The batches taken so far for one partition."""
 
     def __init__(self, offset: int, end_offset: int, bytes_max: int, whole_first: bool, scan_bytes: int) -> None:
         self.next_offset = offset
@@ -166,13 +166,13 @@ class _Taking:
         self._scan_bytes = scan_bytes
 
     def take(self, fragment: Fragment, data: Buffer) -> bool:
-        """Take what is wanted of a piece; whether the extent behind it may come next."""
+        """Take the wanted batches of a fragment; return whether the next extent may follow."""
         taken: list[Placed] = []
         self.cursor = fragment.cursor
         is_full = False
         for placed in walk(fragment, data):
             if placed.last_offset >= self.next_offset:
-                is_full = not self._has_room(placed, bool(taken or self.spans))
+                is_full = not self._fits(placed, bool(taken or self.spans))
                 if is_full:
                     break
                 taken.append(placed)
@@ -185,13 +185,13 @@ class _Taking:
             self.unread_bytes = self._unread(fragment, self.cursor, data)
         return self.cursor is None
 
-    def _has_room(self, placed: Placed, any_taken: bool) -> bool:
+    def _fits(self, placed: Placed, any_taken: bool) -> bool:
         if placed.base_offset >= self._end_offset:
             return False
         return placed.end - placed.start <= self._left_bytes or (self._whole_first and not any_taken)
 
     def _unread(self, fragment: Fragment, cursor: Cursor, data: Buffer) -> int:
-        """How much to read to get on from a place where the bytes end in the middle of a batch or behind one."""
+        """How many bytes to read next, where the bytes at hand end inside a batch or after one."""
         size = batch_bytes(fragment, cursor, data)
         is_wanted = size > 0 and self._holds_next(fragment, cursor, data)
         if is_wanted and not self._whole_first and size > self._left_bytes:
@@ -200,13 +200,13 @@ class _Taking:
         return min(rest, max(size, FIRST_READ_BYTES_MIN if is_wanted else self._scan_bytes))
 
     def _holds_next(self, fragment: Fragment, cursor: Cursor, data: Buffer) -> bool:
-        base_offset, _, last_delta, _, count = _FACTS.unpack_from(data, cursor.position - fragment.cursor.position)
+        base_offset, _, last_delta, _, count = _FIELDS.unpack_from(data, cursor.position - fragment.cursor.position)
         last_offset = cursor.base_offset + count - 1 if cursor.extent.segment.level == 0 else base_offset + last_delta
         return bool(last_offset >= self.next_offset)
 
 
 def read_of(fragment: Fragment, ahead_bytes: int = 0) -> SegmentRead:
-    """The range of the segment that a piece is, for a reader who is going to want so much of the extent behind it."""
+    """The segment's range for a fragment, for a reader that soon wants `ahead_bytes` more of the extent."""
     extent, position = fragment.cursor.extent, fragment.cursor.position
     left_bytes = extent.position + extent.length - position - fragment.length
     return SegmentRead(extent.segment, position, fragment.length, min(ahead_bytes, left_bytes))

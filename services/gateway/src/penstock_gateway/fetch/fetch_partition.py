@@ -1,4 +1,4 @@
-"""One partition of a fetch: what is requested of it, what is known of it, and how much there is to read. Pure."""
+"""One partition of a fetch: the request for it, its state as far as it is known, and its readable bytes. Pure."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ READ_COMMITTED = 1
 
 @dataclass(slots=True)
 class RequestedPartition:
-    """One partition of the request, and what is known of it."""
+    """One partition of the request, and its state as far as it is known."""
 
     topic: TopicRef
     request: FetchPartition
@@ -28,7 +28,7 @@ class RequestedPartition:
 
     @property
     def bytes_max(self) -> int:
-        """What the client asks for of this partition, at least one byte."""
+        """How many bytes the client asks for of this partition, at least one."""
         return max(self.request.partition_max_bytes, 1)
 
 
@@ -36,12 +36,12 @@ def readable_end(view: PartitionView, isolation_level: int) -> int:
     """The offset up to which a fetch of this isolation level may read."""
     if isolation_level != READ_COMMITTED:
         return view.high_watermark
-    known_end = view.aborted_end_offset  # transactions beyond it may be aborted, and the plan does not list them
+    known_end = view.aborted_end_offset  # the plan does not list aborted transactions beyond it
     return view.last_stable_offset if known_end < 0 else min(view.last_stable_offset, known_end)
 
 
 def readable_extents(each: RequestedPartition, isolation_level: int) -> list[Extent]:
-    """The extents from the fetch's offset on, none if there is nothing to read."""
+    """The extents from the fetch's offset on; none if nothing is readable."""
     view = each.view
     if each.error or view is None or each.request.fetch_offset >= readable_end(view, isolation_level):
         return []
@@ -49,13 +49,16 @@ def readable_extents(each: RequestedPartition, isolation_level: int) -> list[Ext
 
 
 def available_bytes(each: RequestedPartition, isolation_level: int) -> int:
-    """How many bytes the partition has for this fetch, by its extents' lengths; half-read ones count by offsets."""
+    """How many bytes the partition has for this fetch.
+
+    Whole extents count by their length; those read in part count by the offsets that are left.
+    """
     extents, bytes_max = readable_extents(each, isolation_level), each.bytes_max
     if not extents or each.view is None:
         return 0
     view = each.view
     end_offset = view.last_stable_offset if isolation_level == READ_COMMITTED else view.high_watermark
-    if extents[-1].last_offset + 1 < end_offset:  # there is more than was listed
+    if extents[-1].last_offset + 1 < end_offset:  # there are more extents than were listed
         return bytes_max
     unread = sum(extent.length for extent in extents[1:-1])
     for extent in {extents[0].base_offset: extents[0], extents[-1].base_offset: extents[-1]}.values():
@@ -64,6 +67,6 @@ def available_bytes(each: RequestedPartition, isolation_level: int) -> int:
 
 
 def _bytes_between(extent: Extent, offset: int, end_offset: int) -> int:
-    """How many of the extent's bytes are likely to lie between two offsets."""
+    """An estimate of the extent's bytes between two offsets."""
     first, end = max(extent.base_offset, offset), min(extent.last_offset + 1, end_offset)
     return extent.length * (end - first) // (extent.last_offset + 1 - extent.base_offset)

@@ -1,4 +1,4 @@
-"""The Fetch API: batches of several partitions at once, and a wait for them if the consumer asks for one (KIP-74)."""
+"""Fetch: batches of several partitions in one answer, after a wait if the consumer asks for one (KIP-74)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
 log = structlog.get_logger()
 
-# Requests that name all their partitions, without and with the offer of a fetch session (KIP-227).
+# Session epochs of requests that name all their partitions: without a fetch session, or to begin one (KIP-227).
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
@@ -49,7 +49,7 @@ ROTATION_BYTES = 4
 
 
 class Fetcher:
-    """Answers Fetch requests: finds what there is, waits if there is too little, reads, and assembles the answer."""
+    """Answers Fetch requests: finds the extents, waits if they are too few, reads, and assembles the answer."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Fetcher:
 
     async def fetch(self, client: Client, version: int, request: FetchRequest) -> FetchResponse:
         """The answer to one request, with errors by partition."""
-        if request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH):  # there are no sessions to continue
+        if request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH):  # Penstock keeps no sessions
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return await _Fetch(self, client, version, request).answer()
 
@@ -85,7 +85,7 @@ class HasFetcher(Protocol):
 
 
 class _Fetch:
-    """One request on its way to its answer."""
+    """One Fetch request, from its arrival to its answer."""
 
     def __init__(self, parts: Fetcher, client: Client, version: int, request: FetchRequest) -> None:
         self._parts = parts
@@ -97,13 +97,12 @@ class _Fetch:
         self._tail = parts.tail
         self._finder = parts.finder
         by_id = version >= FIRST_VERSION_IDS
-        # In the order of the request, and as it is served.
-        self._partitions = [
+        self._partitions = [  # in the order of the request
             RequestedPartition(topic.topic_id if by_id else topic.topic, partition)
             for topic in request.topics
             for partition in topic.partitions
         ]
-        self._rotated = self._rotate()
+        self._rotated = self._rotate()  # in the order in which they are served
         self._bytes_max = max(min(request.max_bytes, self._limits.fetch_bytes_max), 1)
 
     async def answer(self) -> FetchResponse:
@@ -141,14 +140,14 @@ class _Fetch:
                 await self._finder.look(self._rotated, self._bytes_max, self._isolation_level)
                 if self._is_enough() or self._client.is_leaving or loop.time() >= deadline_s:
                     return woken_s
-                # Extents are good for a limited time only (`located_s`): compaction may have replaced them.
+                # Extents are valid for a limited time only (`located_s`): compaction may have replaced them.
                 soon_s = min(deadline_s, loop.time() + self._limits.located_s)
                 if not await watch.until(soon_s) and soon_s == deadline_s:
                     return None
                 woken_s = watch.woken_s
 
     def _is_enough(self) -> bool:
-        """Whether the answer need not wait; an error never waits."""
+        """Whether the answer can be sent without a wait; an error is always sent at once."""
         if not self._rotated or any(each.error for each in self._rotated):
             return True
         found = 0
@@ -162,7 +161,7 @@ class _Fetch:
     # Reading
 
     async def _read(self, partitions: Sequence[RequestedPartition], bytes_max: int, *, is_first: bool) -> None:
-        """Read what there is; if it `is_first` in the answer, the first batch is read whatever its size."""
+        """Read the readable extents. If it `is_first` in the answer, the first batch may exceed the byte budget."""
         readable = [each for each in partitions if readable_extents(each, self._isolation_level)]
         if not readable:
             return
@@ -194,14 +193,17 @@ class _Fetch:
         *,
         has_waiting: bool,
     ) -> bool:
-        """Whether old data may be read now. Other partitions with new data, or that may soon have some, do not wait."""
+        """Wait for the throttle; return whether old data may be read now.
+
+        Partitions with new data do not wait for it. Partitions that may soon have new data wait only shortly.
+        """
         timeout_s = self._limits.tailing_queue_timeout_s if has_waiting else self._limits.queue_timeout_s
         size_bytes = min(sum(_wanted_bytes(catch_up)), bytes_max)
         slot = self._client.part(CatchUpSlot)
         return await self._log_reader.throttle.wait(slot, size_bytes, 0 if tailing else timeout_s)
 
     async def _read_again(self) -> None:
-        """Read partitions once more whose segments are gone: compaction replaced them after the plan was made."""
+        """Read partitions again whose segments were deleted: compaction replaced them after the plan was made."""
         gone = [each for each in self._rotated if isinstance(each.read_error, NotFound)]
         if not gone:
             return
@@ -213,7 +215,7 @@ class _Fetch:
         await self._read(gone, max(self._bytes_max - sum(taken), 0), is_first=not taken)
 
     async def _place_all(self, readable: Sequence[RequestedPartition]) -> list[tuple[RequestedPartition, Cursor]]:
-        """Where to begin to look for the offset of each partition, for those of which that can be known."""
+        """The cursor at which the search for each partition's offset begins, without partitions whose index failed."""
         cursors = [self._known_place(each) for each in readable]
         if None in cursors:
             unknown = [each for each, cursor in zip(readable, cursors, strict=True) if cursor is None]
@@ -236,9 +238,9 @@ class _Fetch:
     def _divide(
         self, placed: Sequence[tuple[RequestedPartition, Cursor]], bytes_max: int, *, is_first: bool
     ) -> list[PartitionRead]:
-        """What each partition gets of the answer's bytes, in their order.
+        """Divide the answer's bytes over the partitions, in their order.
 
-        The first one with data gets a batch whatever its size, and no other does: one batch per request (KIP-74).
+        Only the first partition with data gets a batch that exceeds its share: one batch per request (KIP-74).
         """
         reads: list[PartitionRead] = []
         shares = divide_bytes(_wanted_bytes(placed), bytes_max, self._limits.share_bytes_min)
@@ -301,7 +303,7 @@ class _Fetch:
         )
 
     def _read_error(self, key: PartitionKey, error: PenstockError) -> ErrorCode:
-        """Kafka's code for bytes that cannot be read now. Their place may have changed, so it is looked up again."""
+        """Kafka's code for bytes that cannot be read now. Their extent may be replaced, so it is looked up again."""
         self._tail.remove(key)
         if isinstance(error, Corrupt | NotFound):
             log.error("records_not_readable", topic_id=key[0].hex(), partition=key[1], error=str(error))

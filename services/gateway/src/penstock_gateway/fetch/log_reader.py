@@ -1,4 +1,4 @@
-"""Reads whole batches of partitions: the one object that knows positions, offset indexes, prefetch and the throttle.
+"""Reads whole batches of partitions, with positions, offset indexes, prefetch and the throttle in one object.
 
 Fetch, ShareFetch and ListOffsets read through it. Below it, the segment reader takes ranges and returns bytes.
 """
@@ -36,7 +36,7 @@ from penstock_gateway.tail.tail_index import PartitionKey
 
 
 class Segments(Protocol):
-    """The part of the segment reader that is needed."""
+    """The part of the segment reader that the log reader needs."""
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]: ...
 
@@ -44,7 +44,7 @@ class Segments(Protocol):
 
 
 class LogReader:
-    """Reads many partitions side by side, and goes on where a batch was cut off."""
+    """Reads many partitions side by side, and continues where the bytes read end inside a batch."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class LogReader:
         )
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """End the background tasks."""
         await self.indexes.close()
 
     @property
@@ -82,7 +82,7 @@ class LogReader:
 
     @property
     def catch_up_held_bytes(self) -> int:
-        """The part of them that catch-up reads have reserved."""
+        """The part of `held_bytes` that catch-up reads have reserved."""
         return self._catch_up_memory.used_bytes
 
     def is_catch_up(self, extent: Extent) -> bool:
@@ -90,18 +90,18 @@ class LogReader:
         return not isinstance(extent, MarkerExtent) and is_history(extent.segment, self._clock.now_ms())
 
     def known_place(self, key: PartitionKey, offset: int, first: Extent) -> Cursor | None:
-        """Where to begin to look for an offset, as far as that needs no read; None: ask `place`."""
+        """The cursor at which the search for an offset begins, without a read; None if `place` must find it."""
         position = self._positions.place(key, offset, first)
         if position is None and (offset <= first.base_offset or not self.indexes.has(first)):
             return start_of(first)
         return position
 
     async def place(self, key: PartitionKey, offset: int, first: Extent) -> Cursor:
-        """Where to begin to look for an offset in an extent; `PenstockError` if its index cannot be read."""
+        """The cursor at which the search for an offset begins; `PenstockError` if the index cannot be read."""
         return self.known_place(key, offset, first) or await self.indexes.place(first, offset)
 
     def planned_ahead_bytes(self, key: PartitionKey, offset: int) -> int:
-        """How many bytes more than an answer takes are worth a plan, for a reader that starts at an offset."""
+        """How many bytes a plan should list beyond the answer, for a reader that starts at an offset."""
         return self._prefetcher.plan_bytes_for(key, offset)
 
     async def read(self, reads: Sequence[PartitionRead]) -> None:
@@ -116,16 +116,16 @@ class LogReader:
         await self._prefetch([each for each in catch_up if each.records])
 
     async def read_ranges(self, reads: Sequence[SegmentRead]) -> list[Data]:
-        """The bytes of each range, or why they cannot be read; the caller has reserved the memory."""
+        """The bytes of each range, or its error; the caller has reserved the memory."""
         return await self._segments.read(reads)
 
     @asynccontextmanager
     async def reserve(self, size_bytes: int, *, is_catch_up: bool) -> AsyncIterator[bool]:
         """Reserve memory for a read; false: read nothing now.
 
-        Clients must take their answers before more is read, and that is checked here, because many reads may have
-        waited for memory. A catch-up read first waits for other catch-up reads, so it never delays a tailing read. If
-        a client began to tail while it waited, the read is given up: the next one goes through the throttle.
+        Clients must take their answers before more is read. That is checked here, because many reads may have waited
+        for memory. A catch-up read first waits for other catch-up reads, so it never delays a tailing read. If a client
+        began to tail during that wait, the read is given up: the next one goes through the throttle.
         """
         if not is_catch_up:
             async with self._memory.hold(size_bytes):
@@ -139,7 +139,7 @@ class LogReader:
 
     @asynccontextmanager
     async def assembling(self, *, is_catch_up: bool) -> AsyncIterator[None]:
-        """One answer of catch-up data is assembled at a time, and then all else that is due runs first."""
+        """Assemble one answer of catch-up data at a time; after it, all other tasks that are ready run first."""
         if not is_catch_up:
             yield
             return
@@ -148,7 +148,7 @@ class LogReader:
             await asyncio.sleep(0)
 
     async def _prefetch(self, reads: Sequence[PartitionRead]) -> None:
-        """Have cachers load what sequential readers are going to ask for."""
+        """Have cachers load the ranges that sequential readers will ask for."""
         parts = []
         for each in reads:
             self._prefetcher.record(each.key, each.ahead_bytes, each.next_offset, each.extents)
@@ -176,7 +176,7 @@ class LogReader:
     def _take_all(
         self, reads: Sequence[PartitionRead], fragments: Sequence[Sequence[Fragment]], data: Iterator[Data]
     ) -> list[PartitionRead]:
-        """Take what this round brought for each partition; returns those that need another round."""
+        """Take this round's data for each partition; return the reads that need another round."""
         return [
             each
             for each, its_fragments in zip(reads, fragments, strict=True)
@@ -184,7 +184,7 @@ class LogReader:
         ]
 
     def _take(self, read: PartitionRead, fragments: list[tuple[Fragment, Data]]) -> bool:
-        """Take what this round brought; whether the partition is done."""
+        """Take this round's data; return whether the partition is done."""
         try:
             assembled = self._assemble(read, fragments)
         except PenstockError as error:
@@ -215,6 +215,6 @@ class HasLogReader(Protocol):
 
 
 def _data_of(fragment: Fragment, stored: Iterator[Data]) -> Data:
-    """A marker's batch, which is at hand, or the next of what was read."""
+    """A marker's own batch, or the next data that was read."""
     extent = fragment.cursor.extent
     return memoryview(extent.data) if isinstance(extent, MarkerExtent) else next(stored)

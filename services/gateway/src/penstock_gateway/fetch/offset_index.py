@@ -1,6 +1,6 @@
-"""Finds places in long extents of compacted segments by the offset index of the segment, read once and kept.
+"""Finds places in long extents of compacted segments by the segment's offset index, which is read once and kept.
 
-A segment's own index holds a sparse map of each of its extents: docs/format-segment.md.
+The index of a segment holds a sparse map of each of its extents: docs/format-segment.md.
 """
 
 from collections import OrderedDict
@@ -20,10 +20,10 @@ ReadRanges = Callable[[Sequence[SegmentRead]], Awaitable[list[memoryview | Penst
 
 
 class OffsetIndexes:
-    """The indexes of compacted segments, in bounded memory; the least recently used go first."""
+    """The indexes of compacted segments, in bounded memory; the least recently used are evicted first."""
 
     def __init__(self, read: ReadRanges, *, bytes_max: int, indexed_bytes_min: int) -> None:
-        """Keep `bytes_max` of indexes; extents of up to `indexed_bytes_min` are searched without one."""
+        """Keep `bytes_max` of indexes; extents of up to `indexed_bytes_min` are searched without an index."""
         self._read = read
         self._bytes_max = bytes_max
         self._indexed_bytes_min = indexed_bytes_min
@@ -32,17 +32,17 @@ class OffsetIndexes:
         self.held_bytes = 0
 
     def has(self, extent: Extent) -> bool:
-        """Whether the extent is searched by its index; a shorter one is searched in one read of its own."""
+        """Whether the extent is searched by its index; one read covers a shorter extent."""
         return extent.segment.level > 0 and extent.length > self._indexed_bytes_min
 
     async def place(self, extent: Extent, offset: int) -> Cursor:
-        """Where to begin to look for an offset in an extent; `PenstockError` if the index cannot be had."""
+        """The cursor at which the search for an offset begins; `PenstockError` if the index cannot be read."""
         if offset <= extent.base_offset or not self.has(extent):
             return start_of(extent)
         return _cursor(extent, (await self._map(extent)).find(offset))
 
     async def place_time(self, extent: Extent, timestamp: int) -> Cursor | None:
-        """Where to begin to look for the first record at or after a time; None: there is none in the extent."""
+        """The cursor at which the search for a record at or after a time begins; None if none exists."""
         if not self.has(extent):
             return start_of(extent)
         place = (await self._map(extent)).find_timestamp(timestamp)

@@ -1,4 +1,4 @@
-"""Finds what there is to read of each partition of a fetch: in the tail index, else by a plan of the sequencers."""
+"""Finds the extents to read of each partition of a fetch: in the tail index, or by a plan from the sequencers."""
 
 from collections.abc import Sequence
 
@@ -57,7 +57,7 @@ class PartitionFinder:
                 each.leader_epoch = topic.leader_epoch
 
     async def look(self, partitions: Sequence[RequestedPartition], bytes_max: int, isolation_level: int) -> None:
-        """Find what there is to read now: in the tail index if it knows, else from the sequencers."""
+        """Find the extents to read now: in the tail index if it has them, else from the sequencers."""
         unknown = []
         for each in partitions:
             if each.key is None:
@@ -71,7 +71,7 @@ class PartitionFinder:
         _drop_unreadable(partitions, isolation_level)
 
     async def look_again(self, partitions: Sequence[RequestedPartition], bytes_max: int, isolation_level: int) -> None:
-        """Ask the sequencers for partitions of which what was known led nowhere."""
+        """Ask the sequencers about partitions whose known extents could not be read."""
         for each in partitions:
             assert each.key is not None, "only partitions that exist are read"
             self._tail.remove(each.key)
@@ -79,7 +79,7 @@ class PartitionFinder:
         _drop_unreadable(partitions, isolation_level)
 
     async def _plan(self, unknown: list[tuple[RequestedPartition, PartitionKey]], bytes_max: int) -> None:
-        """Ask the sequencers what there is to read."""
+        """Get the extents to read from the sequencers, or set the error."""
         try:
             await self._plan_up_to_date(unknown, bytes_max)
         except Unavailable as error:
@@ -96,8 +96,8 @@ class PartitionFinder:
         ]
         if not ahead:
             return
-        # The client is ahead of the replica that answered, perhaps because it read through another gateway. A command
-        # stands in the journal behind all that a client can have read. So the next plan knows that, too.
+        # The client is ahead of the replica that answered, perhaps because it read through another gateway. A new
+        # command is in the journal after all entries that a client can have read. So the next plan includes them.
         tick = Tick(self._clock.now_ms())
         await self._sequencer.command([tick], deadline_s=self._limits.barrier_deadline_s)
         await self._ask_plan(ahead, bytes_max)
@@ -117,7 +117,7 @@ class PartitionFinder:
 
 
 def _drop_unreadable(partitions: Sequence[RequestedPartition], isolation_level: int) -> None:
-    """Leave out extents that hold nothing a fetch of this isolation level may read."""
+    """Drop extents without a record that a fetch of this isolation level may read."""
     if isolation_level != READ_COMMITTED:
         return
     for each in partitions:

@@ -1,4 +1,4 @@
-"""One partition's part of a read: where it starts, how much it may take, what came of it. Pure."""
+"""One partition's part of a read: its start, its byte budget, and its result. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,37 +19,37 @@ class PartitionRead:
     end_offset: int
     leader_epoch: int
     extents: list[Extent]  # from the one that holds `offset` on
-    cursor: Cursor  # where to begin to look for it
+    cursor: Cursor  # at which the search for `offset` begins
     bytes_max: int
-    whole_first: bool  # its first batch is due whatever its size
+    whole_first: bool  # its first batch is read even if it exceeds `bytes_max`
     read_bytes: int  # to read in the next round
     records: bytearray | None = None
-    next_offset: int = -1  # behind the last of the records
-    ahead_bytes: int = 0  # that cachers load before they are asked for
+    next_offset: int = -1  # after the last of the records
+    ahead_bytes: int = 0  # how many bytes after this read cachers load in advance
     error: PenstockError | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether it was read, and there is nothing before `end_offset`."""
+        """Whether it was read, and there are no records before `end_offset`."""
         return self.records is None and self.error is None and self.next_offset >= 0
 
 
 def first_read_bytes(offset: int, cursor: Cursor, bytes_max: int, scan_bytes: int, *, whole_first: bool) -> int:
-    """How many bytes to read first, so that the batch of `offset` is most likely among them."""
+    """How many bytes to read first, so that they most likely contain the batch of `offset`."""
     must_search = cursor.base_offset < offset
     return max(bytes_max, scan_bytes if must_search else FIRST_READ_BYTES_MIN if whole_first else BATCH_OVERHEAD)
 
 
 def unread_bytes(extents: Sequence[Extent], cursor: Cursor) -> int:
-    """The bytes of the extents behind a cursor in the first of them."""
+    """The bytes of the extents after a cursor in the first of them."""
     return sum(extent.length for extent in extents) - (cursor.position - extents[0].position)
 
 
 def divide_bytes(wanted: Sequence[int], total: int, least: int) -> list[int]:
-    """Divide `total` bytes over partitions that want so many each: small wants are met, large ones share equally.
+    """Divide `total` bytes over partitions that each want `wanted` bytes; return the share of each.
 
-    First each partition gets up to `least` bytes, in order, as long as there are any. Where there is too little for
-    all, the first partitions get enough to be of use.
+    First each partition gets up to `least` bytes, in order, until no bytes are left. So even with a small total the
+    first partitions get a useful share. The rest meets small wants in full; large wants share what is left equally.
     """
     shares = []
     for size_bytes in wanted:

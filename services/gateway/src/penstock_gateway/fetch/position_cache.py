@@ -1,4 +1,4 @@
-"""Where in an extent a reader will go on, so that no read looks for it from the start of the extent. Pure."""
+"""The positions at which readers will continue, so that no read searches from the start of an extent. Pure."""
 
 from collections import OrderedDict
 
@@ -17,21 +17,24 @@ class _Position(msgspec.Struct, frozen=True, gc=False):
 
 
 class PositionCache:
-    """The places reached by readers; the least recently used go first. A place saves work; a wrong one is not used."""
+    """The positions reached by readers; the least recently used are evicted first.
+
+    A position only saves work. Each is checked against the extent before it is used.
+    """
 
     def __init__(self, positions_max: int) -> None:
         self._positions_max = positions_max
         self._positions: OrderedDict[tuple[PartitionKey, int], _Position] = OrderedDict()
 
     def record(self, key: PartitionKey, offset: int, cursor: Cursor) -> None:
-        """A reader that wants `offset` next can go on at `cursor`, which is not behind it."""
+        """Record that a reader that wants `offset` next can continue at `cursor`, which is not after that offset."""
         self._positions[key, offset] = _Position(cursor.extent.segment.segment_id, cursor.position, cursor.base_offset)
         self._positions.move_to_end((key, offset))
         if len(self._positions) > self._positions_max:
             self._positions.popitem(last=False)
 
     def place(self, key: PartitionKey, offset: int, extent: Extent) -> Cursor | None:
-        """Where in the extent that holds `offset` to begin to look for it; None if no reader has been there."""
+        """The cursor at which the search for `offset` begins in its extent; None if no reader has been there."""
         known = self._positions.get((key, offset)) if offset > extent.base_offset else None
         if known is None or known.segment_id != extent.segment.segment_id:
             return None

@@ -1,7 +1,7 @@
-"""What cachers load before sequential catch-up readers ask for it, and how much of that. Pure.
+"""Decides which parts of segments cachers load before sequential catch-up readers ask for them. Pure.
 
-A reader that goes on where an answer ended counts as sequential. How far ahead of it is loaded doubles with each
-answer, so a reader that looks at one place only costs no more than that place.
+A reader that continues where an answer ended counts as sequential. The bytes loaded ahead of it double with each
+answer. So a reader that reads at one place only costs no more than that read.
 """
 
 from collections import OrderedDict
@@ -19,14 +19,14 @@ from penstock_gateway.tail.tail_index import PartitionKey
 
 READERS_MAX = 8_192
 AHEAD_BYTES_MIN, AHEAD_BYTES_MAX = CHUNK_BYTES // 4, 2 * STRIPE_CHUNKS * CHUNK_BYTES
-PARTS_MAX = 4  # per answer: where a log is spread over many segments, each part holds little of it and much of others
-PLANNED_EXTENTS_MAX = 32  # beyond what an answer takes: where they are short, plans cost more than they are worth
+PARTS_MAX = 4  # per answer: if a log is spread over many segments, each part holds little of it and much of other logs
+PLANNED_EXTENTS_MAX = 32  # beyond the answer: plans for more short extents cost more than prefetch saves
 RECENT_PARTS_MAX = 8_192
-RECENT_S = 5.0  # a part that cachers were asked to load is not asked for again so soon
+RECENT_S = 5.0  # cachers are not asked to load the same part again within this time
 
 
 class _Reader(msgspec.Struct, frozen=True, gc=False):
-    """How far ahead of a reader is loaded, and how far beyond its next answer a plan reaches for that."""
+    """How many bytes are loaded ahead of a reader, and how many a plan lists for that."""
 
     ahead_bytes: int
     plan_bytes: int
@@ -36,22 +36,25 @@ _NOT_SEQUENTIAL = _Reader(0, 0)
 
 
 class Prefetcher:
-    """Where sequential readers go on, how far ahead of each is loaded, and what cachers were asked to load lately."""
+    """The next offsets of sequential readers, the bytes loaded ahead of each, and the recent requests to cachers."""
 
     def __init__(self) -> None:
         self._readers: OrderedDict[tuple[PartitionKey, int], _Reader] = OrderedDict()
         self._asked_s: OrderedDict[str, float] = OrderedDict()
 
     def bytes_for(self, key: PartitionKey, offset: int) -> int:
-        """How far to read ahead of a reader that starts at an offset; 0 if no reader has ended there."""
+        """How many bytes to load ahead of a reader that starts at an offset; 0 if no answer ended there."""
         return self._readers.get((key, offset), _NOT_SEQUENTIAL).ahead_bytes
 
     def plan_bytes_for(self, key: PartitionKey, offset: int) -> int:
-        """How many bytes more than an answer takes are worth a plan, for a reader that starts at an offset."""
+        """How many bytes a plan should list beyond the answer, for a reader that starts at an offset."""
         return self._readers.get((key, offset), _NOT_SEQUENTIAL).plan_bytes
 
     def record(self, key: PartitionKey, ahead_bytes: int, next_offset: int, extents: Sequence[Extent]) -> None:
-        """A reader goes on at an offset after so much was loaded ahead; extents like these most likely come next."""
+        """Record where a reader will continue, after `ahead_bytes` were loaded ahead of it.
+
+        The extents are those of its last answer; the next extents are likely of similar length.
+        """
         next_bytes = min(max(2 * ahead_bytes, AHEAD_BYTES_MIN), AHEAD_BYTES_MAX)
         usual_bytes = sum(extent.length for extent in extents) // max(len(extents), 1)
         self._readers[key, next_offset] = _Reader(next_bytes, min(next_bytes, PLANNED_EXTENTS_MAX * usual_bytes))
@@ -60,7 +63,7 @@ class Prefetcher:
             self._readers.popitem(last=False)
 
     def take_new(self, reads: Sequence[SegmentRead], now_s: float) -> list[SegmentRead]:
-        """Those that no cacher was asked to load lately; from now on they count as asked for."""
+        """The reads that no cacher was asked to load lately; from now on they count as asked for."""
         new = []
         for read in reads:
             part = part_of(read.segment, read.position)
@@ -74,9 +77,9 @@ class Prefetcher:
 
 
 def parts_ahead(cursor: Cursor, extents: Sequence[Extent], next_offset: int, ahead_bytes: int) -> list[SegmentRead]:
-    """What to load of the parts behind that of `cursor`, for a reader that got to `next_offset`: one range of each.
+    """The ranges to load for a reader that got to `next_offset`: one of each part after the part of `cursor`.
 
-    The rest of the part that the reader is in comes with its own reads.
+    The reader's own reads load the rest of the part that it is in.
     """
     reads: list[SegmentRead] = []
     parts = {part_of(cursor.extent.segment, cursor.position)}
@@ -92,7 +95,7 @@ def parts_ahead(cursor: Cursor, extents: Sequence[Extent], next_offset: int, ahe
 
 
 def _ranges(cursor: Cursor, extents: Sequence[Extent], ahead_bytes: int) -> Iterator[SegmentRead]:
-    """The next so many bytes of a log, cut where parts end."""
+    """The next `ahead_bytes` of a log, cut where parts end."""
     for extent in extents:
         if isinstance(extent, MarkerExtent):
             continue
@@ -102,7 +105,7 @@ def _ranges(cursor: Cursor, extents: Sequence[Extent], ahead_bytes: int) -> Iter
         ahead_bytes -= end - position
         while position < end:
             stop = min(end, _part_end(extent, position))
-            # Asked for by its first byte: the rest of the part comes along as far as it is wanted.
+            # The read names the first byte only; the cacher loads the rest of the range with it.
             yield SegmentRead(extent.segment, position, 1, stop - position - 1)
             position = stop
         if not ahead_bytes:

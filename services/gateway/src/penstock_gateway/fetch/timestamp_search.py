@@ -1,6 +1,6 @@
-"""Finds the first record at or after a time in an extent: by batch headers first, then in the one batch that has it.
+"""Finds the first record at or after a time in an extent: by batch headers, then inside the one batch that has it.
 
-Control batches have a time, but they hold no records.
+Control batches have a timestamp, but the search skips them: they hold no records.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ _ATTRIBUTES_POSITION = CRC_START + 1  # of their lower byte
 
 @dataclass(slots=True)
 class TimeSearch:
-    """Where in an extent the first record at or after `timestamp` (ms since 1970) is, from `start_offset` on.
+    """The search for the first record of an extent at or after `timestamp` (ms since 1970), from `start_offset` on.
 
-    In the end there is `found` or `error`; neither of them where the extent has no records at all, or none of that time
-    from `start_offset` on.
+    In the end `found` or `error` is set. Neither is set if the extent has no records, or none of that time from
+    `start_offset` on.
     """
 
     extent: Extent
@@ -45,7 +45,7 @@ class TimeSearch:
 
 
 async def search(log_reader: LogReader, searches: Sequence[TimeSearch]) -> None:
-    """Bring all searches to their end."""
+    """Run all searches to their end."""
     limits = log_reader.limits
     for start in range(0, len(searches), limits.searches_max):
         some = searches[start : start + limits.searches_max]
@@ -67,7 +67,7 @@ async def _search_some(log_reader: LogReader, searches: Sequence[TimeSearch]) ->
 
 
 async def _start(log_reader: LogReader, each: TimeSearch) -> Fragment | None:
-    """What to read first, None if there is nothing to find."""
+    """The fragment to read first, None if there is nothing to find."""
     try:
         cursor = await log_reader.indexes.place_time(each.extent, each.timestamp)
         if cursor is not None:
@@ -86,7 +86,7 @@ def _fragment(cursor: Cursor, read_bytes: int) -> Fragment:
 
 
 async def _look(each: TimeSearch, fragment: Fragment, data: Data, limits: ReadLimits) -> Fragment | None:
-    """Look into these bytes; what to read next if the search goes on."""
+    """Search these bytes; return the next fragment to read if the search continues."""
     try:
         if isinstance(data, PenstockError):
             raise data
@@ -120,7 +120,7 @@ def _has_records(placed: Placed, data: memoryview) -> bool:
 
 
 def _check_empty(each: TimeSearch) -> None:
-    """Finding nothing is right in an extent that key compaction has emptied, or that has lost records; else damage."""
+    """Raise `Corrupt` unless the extent may have no match: key compaction emptied it, or its start is trimmed."""
     extent = each.extent
     has_all = extent.segment.level == 0 or extent.max_timestamp != NO_TIMESTAMP
     if has_all and each.start_offset <= extent.base_offset:
@@ -132,9 +132,9 @@ def first_at(
 ) -> tuple[int, int] | None:
     """The first record of a batch at or after a time: its distance from the base offset, and its timestamp.
 
-    The batch may be damaged, because no service has decoded it before. If it cannot be decoded, or has no such record
-    although its header promises one, the answer is its first record: a reader from there on misses nothing. Records
-    before `first_delta` are skipped; then the answer may be None.
+    The batch may be damaged, because no service has decoded it before. If it cannot be decoded, the answer is its first
+    record: a reader from there on misses nothing. The same holds if no record has the time that the header promises.
+    Records before `first_delta` are skipped; then the answer may be None.
     """
     if read_batch_header(batch).record_count > limits.searched_records_max:
         return first_delta, max_timestamp
