@@ -106,7 +106,7 @@ class FakeSequencer:
     def __init__(self) -> None:
         self.seen_sequence = 0
         self.seen_level: int | None = TRANSACTIONS_LEVEL
-        self.level_told_s = -3_600.0
+        self.level_seen_s = -3_600.0
         self.topics: dict[str, TopicView] = {}
         self.commands: list[list[Command]] = []
         self.queries: list[tuple[str, msgspec.Struct]] = []

@@ -204,8 +204,13 @@ class World:
         )
         self.client = Client(host="127.0.0.1", zone=ZONE)
         self.segments = 0
+        self.metrics = GatewayMetrics(self.registry)
+        self.gateway = self.new_gateway(limits)
+
+    def new_gateway(self, limits: GatewayLimits | None = None) -> GatewayParts:
+        """A gateway on the read path of this world. Several of them share everything but their share groups' state."""
         none = cast(Any, None)
-        self.gateway = GatewayParts.build(
+        return GatewayParts.build(
             settings=BrokerSettings(cluster=CLUSTER, zone=ZONE, share_groups=True),
             nodes=none,
             clock=self.clock,
@@ -218,9 +223,9 @@ class World:
             tail=self.tail,
             log_reader=self.log_reader,
             response_memory=self.response_memory,
-            metrics=GatewayMetrics(self.registry),
+            metrics=self.metrics,
             quotas=none,
-            limits=limits,
+            limits=limits or GatewayLimits(),
         )
 
     async def open(self, *, partitions: int = 3, name: str = "t") -> TopicId:

@@ -153,7 +153,7 @@ async def test_in_a_new_cluster_a_topic_waits_for_the_level_that_it_needs() -> N
     """It is reached a second after the start, and scripts make their topics at once."""
     world = accepting_world()
     world.sequencer.seen_level = 0
-    world.sequencer.level_told_s = world.clock.monotonic_s()
+    world.sequencer.level_seen_s = world.clock.monotonic_s()
     creating = asyncio.create_task(created(world, topic(segment_bytes="52428800")))
     for _ in range(20):
         await asyncio.sleep(0)

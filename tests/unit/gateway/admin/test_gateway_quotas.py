@@ -22,7 +22,7 @@ from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
 from penstock_gateway.quotas.rate_meter import BURST_S, WAIT_S_MAX, RateMeter, share_of
-from penstock_gateway.quotas.throttle import Timed, connection_delay_s, record_joined
+from penstock_gateway.quotas.throttle import Timed, connection_delay_s, count_produce
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, batch, request_frame
@@ -55,7 +55,7 @@ async def produced(world: World, client: Any, records: int = 1) -> Any:
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch(records))])]
     request = ProduceRequest(None, -1, 30_000, data)
     frame = request_frame(PRODUCE, 9, encode_request(PRODUCE, 9, request), client.client_id)
-    record_joined(world.gateway, client, memoryview(frame))
+    count_produce(world.gateway, client, memoryview(frame))
     return await ask(world, PRODUCE, 9, request, client)
 
 
@@ -86,7 +86,7 @@ async def test_connections_of_one_entity_share_its_quota_and_others_do_not(world
 
 
 async def test_a_fetch_by_who_has_to_wait_gets_nothing_but_the_time(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     async def answer(*request: Any) -> FetchResponse:
         return FetchResponse(responses=[FETCHED_TOPIC])
@@ -107,7 +107,7 @@ async def test_a_fetch_by_who_has_to_wait_gets_nothing_but_the_time(
 
 @pytest.mark.parametrize(("asked", "given"), [(50_000_000, 4000), (100, 100)])
 async def test_a_fetch_asks_for_no_more_than_a_second_brings_and_pays_for_what_it_gets(
-    world: World, asked: int, given: int, monkeypatch: pytest.MonkeyPatch
+    world: World, asked: int, given: int
 ) -> None:
     await held_to(world, "consumer_byte_rate", "4000", client_id="reader")
     seen: list[int] = []
@@ -124,9 +124,7 @@ async def test_a_fetch_asks_for_no_more_than_a_second_brings_and_pays_for_what_i
     assert len(answered.responses[0].partitions[0].records) == 8000
 
 
-async def test_what_a_share_group_acquires_is_paid_for_and_nothing_is_kept_from_being_acknowledged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_a_share_group_acquires_is_paid_for_and_nothing_is_kept_from_being_acknowledged() -> None:
     world = new_world(share_groups=True)
     await held_to(world, "consumer_byte_rate", "4000", client_id="reader")
     client = new_client("reader")
@@ -144,7 +142,7 @@ async def test_what_a_share_group_acquires_is_paid_for_and_nothing_is_kept_from_
     assert len(answered.responses[0].partitions[0].records) == 4000
 
 
-async def test_any_request_counts_for_the_time_that_it_took(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_any_request_counts_for_the_time_that_it_took(world: World) -> None:
     await held_to(world, "request_percentage", "50", user="ANONYMOUS")
     handle = world.handlers[METADATA]
 
@@ -161,9 +159,9 @@ async def test_any_request_counts_for_the_time_that_it_took(world: World, monkey
 
 async def test_where_no_quota_was_ever_set_nothing_is_asked_or_measured(world: World) -> None:
     await produced(world, new_client())
-    world.gateway.quotas.note(0)
+    world.gateway.quotas.record(0)
     assert world.gateway.quotas.is_empty
-    assert world.gateway.quotas.told() == ()
+    assert world.gateway.quotas.reported() == ()
     assert "client_quotas" not in [name for name, _ in world.sequencer.queries]
 
 
@@ -171,15 +169,15 @@ async def test_quotas_are_asked_for_when_another_entry_is_said_to_have_changed_t
     running = asyncio.create_task(world.gateway.quotas.run())
     try:
         world.sequencer.set_quota("producer_byte_rate", "1", user=None)
-        world.gateway.quotas.note(1)
+        world.gateway.quotas.record(1)
         await until(lambda: not world.gateway.quotas.is_empty)
         asked = len(world.sequencer.queries)
-        world.gateway.quotas.note(1)
+        world.gateway.quotas.record(1)
         await produced(world, new_client())
         assert [name for name, _ in world.sequencer.queries[asked:] if name == "client_quotas"] == []
         world.sequencer.quotas.clear()
         world.sequencer.quotas_sequence += 1
-        world.gateway.quotas.note(2)
+        world.gateway.quotas.record(2)
         await until(lambda: world.gateway.quotas.is_empty)
     finally:
         running.cancel()
@@ -201,7 +199,7 @@ async def test_what_is_used_here_is_told_and_what_others_use_leaves_less(world: 
     for _ in range(8):
         meter.use(900, world.clock.monotonic_s())
         world.clock.now_s += 1
-        told = quotas.told()
+        told = quotas.reported()
     ((key, who, per_second),) = [(use.key, use.who, use.per_second) for use in told]
     assert (key, who) == (PRODUCE_RATE, ALICE)
     assert per_second == pytest.approx(900, rel=0.05)
@@ -209,11 +207,11 @@ async def test_what_is_used_here_is_told_and_what_others_use_leaves_less(world: 
     other = msgspec.structs.replace(gateway_presence("g2"), quota_use=(QuotaUse(PRODUCE_RATE, ALICE, 300.0),))
     world.directory.put(other)
     world.clock.now_s += 1
-    quotas.told()
+    quotas.reported()
     assert meter.rate == 700
     world.directory.drop("g2")
     world.clock.now_s += 1
-    quotas.told()
+    quotas.reported()
     assert meter.rate == 1000
 
 
@@ -238,7 +236,7 @@ async def test_what_others_use_is_gone_through_once_however_many_quotas_are_used
         meter.use(900, world.clock.monotonic_s())
     assert [meter.rate for meter in meters if meter is not None] == [700.0 - number for number in range(20)]
     world.clock.now_s += 1
-    quotas.told()
+    quotas.reported()
     assert [meter.rate for meter in meters if meter is not None] == [700.0 - number for number in range(20)]
     assert looks == 2, "with the first of the meters, and for all of them a second later"
 
@@ -264,7 +262,7 @@ async def test_gateways_that_hear_of_each_other_give_out_a_quota_together_and_no
             world.clock.now_s += step_s
         if step % 10 == 9:
             for place, world in enumerate(worlds):
-                said = worlds[1 - place].gateway.quotas.told()
+                said = worlds[1 - place].gateway.quotas.reported()
                 world.directory.put(msgspec.structs.replace(gateway_presence("g2"), quota_use=said))
     assert sum(given) <= 1000 * (seconds + 6)  # what was saved up, and the seconds until they have heard of each other
     assert sum(given) >= 1000 * seconds * 0.85
@@ -284,8 +282,8 @@ async def test_who_uses_nothing_for_a_while_is_forgotten(world: World) -> None:
     meter.use(900, world.clock.monotonic_s())
     for _ in range(12):
         world.clock.now_s += 1
-        world.gateway.quotas.told()
-    assert world.gateway.quotas.told() == ()
+        world.gateway.quotas.reported()
+    assert world.gateway.quotas.reported() == ()
     assert world.gateway.quotas.meter(PRODUCE_RATE, "alice", "c") is not meter
 
 

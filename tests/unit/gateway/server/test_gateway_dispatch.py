@@ -159,16 +159,16 @@ async def test_where_share_groups_are_off_their_members_are_told_so(api_key: int
 
 
 @pytest.mark.parametrize(
-    ("level_told_s", "error"),
+    ("level_seen_s", "error"),
     [(-3_600.0, ErrorCode.UNSUPPORTED_VERSION), (1_000.0, ErrorCode.COORDINATOR_NOT_AVAILABLE)],
 )
 @pytest.mark.parametrize("api_key", [76, 78, 79, 91, 92])
 async def test_before_all_sequencers_know_share_groups_members_are_told_so(
-    api_key: int, level_told_s: float, error: ErrorCode
+    api_key: int, level_seen_s: float, error: ErrorCode
 ) -> None:
     """Unless that may have changed in a moment: then they are to ask again."""
     world = new_world(share_groups=True)
-    world.sequencer.level_told_s = level_told_s
+    world.sequencer.level_seen_s = level_seen_s
     response = await ask(world, api_key, API_TABLE[api_key].max_version, API_TABLE[api_key].request())
     assert response.error_code == error
 

@@ -1,8 +1,8 @@
 """ShareFetch and ShareAcknowledge against the real machine: each record to one member, until it is done with."""
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -13,8 +13,8 @@ from penstock.contracts.queries.share import SharePartitionRef, SharePartitionsQ
 from penstock.kafkawire.api import decode_response, encode_response
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.segment.keys import segment_key
-from penstock_gateway.handlers.share import share_fetch
-from penstock_gateway.share.partition_queue import PartitionQueues
+from penstock_gateway.parts import GatewayLimits
+from penstock_gateway.share.limits import ShareLimits
 from penstock_gateway.share.sessions import CLOSING_EPOCH
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import World, batch_of
@@ -36,7 +36,13 @@ FOR_EVER_MS = 60_000
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    made = World()
+    async with closing_world() as made:
+        yield made
+
+
+@asynccontextmanager
+async def closing_world(limits: ShareLimits | None = None) -> AsyncIterator[World]:
+    made = World(limits=GatewayLimits(share=limits or ShareLimits()))
     yield made
     assert made.tail.watched_partitions == 0, "a fetch left a waiter behind"
     assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
@@ -324,7 +330,7 @@ async def test_many_members_at_once_each_get_their_own_records(world: World) -> 
 def through_another_gateway(world: World, topic_id: TopicId, name: str) -> Member:
     """The same member at a gateway that knows nothing of the first one's turns."""
     member = Member(world, topic_id, name)
-    member.gateway = dataclasses.replace(world.gateway, share_turns=PartitionQueues())
+    member.gateway = world.new_gateway()
     return member
 
 
@@ -361,27 +367,25 @@ async def test_an_outcome_that_nobody_knows_is_an_error_of_what_was_said_and_wan
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
 
 
-async def test_one_record_is_asked_for_by_who_gets_it_and_one_more_of_many_who_wait(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(share_fetch, "LOOK_AGAIN_S", FOR_EVER_MS / 1000)
-    topic_id = await open_world(world)
-    members = await joined_members(world, topic_id, *(f"m{number}" for number in range(8)))
-    sequencer, turns = world.sequencer, world.gateway.share_turns
-    await members[0].fetch(0)  # so that the topic is known
-    sequencer.asked.clear()
-    sequencer.gate.clear()
-    fetches = [asyncio.create_task(member.fetch(0, max_wait_ms=FOR_EVER_MS)) for member in members]
-    await until(lambda: turns.queued == 7)
-    sequencer.gate.set()
-    await until(lambda: turns.places == 2)  # no turn is taken: there is the queue, and those who wait
-    assert sequencer.asked.count("share_partitions") == 1, "where one finds nothing there is nothing for others"
-    await world.produce(topic_id, {0: [batch_of(b"a")]})
-    await until(lambda: any(fetch.done() for fetch in fetches))
-    for fetch in fetches:
-        fetch.cancel()
-    answers = await asyncio.gather(*fetches, return_exceptions=True)
-    assert [records(answer) for answer in answers if not isinstance(answer, BaseException)] == [{0: b"a"}]
+async def test_one_record_is_asked_for_by_who_gets_it_and_one_more_of_many_who_wait() -> None:
+    async with closing_world(ShareLimits(look_again_s=FOR_EVER_MS / 1000)) as world:
+        topic_id = await open_world(world)
+        members = await joined_members(world, topic_id, *(f"m{number}" for number in range(8)))
+        sequencer, queues = world.sequencer, world.gateway.share_fetcher.queues
+        await members[0].fetch(0)  # so that the topic is known
+        sequencer.asked.clear()
+        sequencer.gate.clear()
+        fetches = [asyncio.create_task(member.fetch(0, max_wait_ms=FOR_EVER_MS)) for member in members]
+        await until(lambda: queues.queued == 7)
+        sequencer.gate.set()
+        await until(lambda: queues.places == 2)  # no slot is taken: there is the queue, and those who wait
+        assert sequencer.asked.count("share_partitions") == 1, "where one finds nothing there is nothing for others"
+        await world.produce(topic_id, {0: [batch_of(b"a")]})
+        await until(lambda: any(fetch.done() for fetch in fetches))
+        for fetch in fetches:
+            fetch.cancel()
+        answers = await asyncio.gather(*fetches, return_exceptions=True)
+        assert [records(answer) for answer in answers if not isinstance(answer, BaseException)] == [{0: b"a"}]
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -14,7 +14,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch, place_batch
 from penstock_gateway.share.ack_validation import acknowledged_ranges
 from penstock_gateway.share.batch_scan import GAPS_MAX, ReadBatch, batches_of, choose, with_acquired
-from penstock_gateway.share.partition_queue import PartitionQueues, Turn
+from penstock_gateway.share.partition_queue import PartitionQueues, QueueSlot
 from penstock_gateway.share.sessions import EPOCH_MAX, SESSIONS_MAX, ShareSession, ShareSessions
 from penstock_gateway.tail.tail_subscriber import TailWatch
 
@@ -112,7 +112,7 @@ class Crowd:
                 self.busy -= 1
                 await watch.until(asyncio.get_running_loop().time() + 1_000)
 
-    async def _ask(self, turn: Turn) -> None:
+    async def _ask(self, turn: QueueSlot) -> None:
         self.asked += 1
         await asyncio.sleep(0)
         if not self.left:

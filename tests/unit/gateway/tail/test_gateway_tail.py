@@ -12,7 +12,7 @@ from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.messages import Advanced, PartitionAdvance
 from penstock.contracts.queries.log import PartitionPlan
 from penstock.contracts.rejections import Rejection
-from penstock_gateway.tail.tail_index import HELD_BACK_MAX, HOLD_BACK_S, PartitionKey, PartitionView, Tail, TailIndex
+from penstock_gateway.tail.tail_index import PartitionKey, PartitionView, Tail, TailIndex, TailLimits
 
 TOPIC = bytes(range(16))
 KEY: PartitionKey = (TOPIC, 0)
@@ -20,6 +20,7 @@ EXTENT_BYTES = 100
 PLENTY = 10**9
 EXTENTS_MAX = 14  # few enough that partitions and extents are forgotten all the time
 PARTITIONS = 3
+LIMITS = TailLimits()
 
 
 def extent(base: int, last: int) -> Extent:
@@ -168,7 +169,7 @@ def test_extents_that_begin_behind_the_known_end_for_the_others_are_gone_are_tak
 
 
 def test_the_partition_asked_for_longest_ago_is_forgotten_first() -> None:
-    index = TailIndex(extents_max=3)
+    index = TailIndex(TailLimits(extents_max=3))
     index.remove_all(1)
     keys = [(TOPIC, number) for number in range(4)]
     for key in keys[:3]:
@@ -181,7 +182,7 @@ def test_the_partition_asked_for_longest_ago_is_forgotten_first() -> None:
 
 
 def test_a_partition_alone_loses_its_oldest_extents_and_keeps_its_end() -> None:
-    index = TailIndex(extents_max=3)
+    index = TailIndex(TailLimits(extents_max=3))
     index.remove_all(1)
     index.lookup(KEY, 0, PLENTY)
     index.learn(1, plan(0), 0)
@@ -205,7 +206,7 @@ def test_a_forgotten_partition_holds_nothing() -> None:
 def test_announcements_in_another_order_are_put_in_theirs() -> None:
     tail = Tail(following())
     assert tail.receive(Advanced(12, [advance(9, extent(8, 8))], ["b"]), 1.0).partitions == []
-    assert tail.overdue_s(1.0) == pytest.approx(HOLD_BACK_S)
+    assert tail.overdue_s(1.0) == pytest.approx(LIMITS.hold_back_s)
     received = tail.receive(Advanced(11, [advance(8, extent(5, 7))], ["a"]), 1.01)
     assert (received.partitions, received.topics, received.lost) == ([KEY, KEY], ["a", "b"], False)
     assert tail.overdue_s(1.01) is None
@@ -217,8 +218,8 @@ def test_announcements_in_another_order_are_put_in_theirs() -> None:
 def test_a_missing_announcement_is_given_up_when_it_is_overdue() -> None:
     tail = Tail(following())
     tail.receive(Advanced(13, [], []), 1.0)
-    assert not tail.expire(1.0 + HOLD_BACK_S / 2).lost
-    assert tail.expire(1.0 + HOLD_BACK_S).lost
+    assert not tail.expire(1.0 + LIMITS.hold_back_s / 2).lost
+    assert tail.expire(1.0 + LIMITS.hold_back_s).lost
     assert tail.index.applied == 13
     assert tail.overdue_s(2.0) is None
     assert tail.index.lookup(KEY, 5, PLENTY) is None
@@ -226,8 +227,8 @@ def test_a_missing_announcement_is_given_up_when_it_is_overdue() -> None:
 
 def test_too_many_announcements_behind_a_missing_one_are_not_kept() -> None:
     tail = Tail(following())
-    lost = [tail.receive(Advanced(12 + number, [], []), 1.0).lost for number in range(HELD_BACK_MAX + 1)]
-    assert lost == [False] * HELD_BACK_MAX + [True]
+    lost = [tail.receive(Advanced(12 + number, [], []), 1.0).lost for number in range(LIMITS.held_back_max + 1)]
+    assert lost == [False] * LIMITS.held_back_max + [True]
 
 
 def test_the_first_announcement_makes_everything_known_before_void() -> None:
@@ -241,7 +242,7 @@ class Run:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.tail = Tail(TailIndex(extents_max=EXTENTS_MAX))
+        self.tail = Tail(TailIndex(TailLimits(extents_max=EXTENTS_MAX)))
         self.now_s = 0.0
         self.sequence = 0
         self.log: dict[int, list[Extent]] = defaultdict(list)
@@ -301,7 +302,7 @@ class Run:
             self.tail.receive(self.late.pop(self.chance.randrange(len(self.late))), self.now_s)
 
     def wait(self) -> None:
-        self.now_s += self.chance.choice([HOLD_BACK_S / 3, 2 * HOLD_BACK_S])
+        self.now_s += self.chance.choice([LIMITS.hold_back_s / 3, 2 * LIMITS.hold_back_s])
         self.tail.expire(self.now_s)
 
     def look(self) -> None:

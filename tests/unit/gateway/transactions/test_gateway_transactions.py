@@ -67,7 +67,7 @@ from penstock.kafkawire.api.txn_offset_commit import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import CloseConnection
-from penstock_gateway.kafka.feature_levels import LEVEL_PATIENCE_S
+from penstock_gateway.kafka.feature_levels import LEVEL_TIMEOUT_S
 from tests.unit.gateway.gateway_fakes import World, new_world, turns
 from tests.unit.gateway.gateway_wire import ask, batch
 
@@ -280,9 +280,9 @@ async def test_while_the_level_may_just_be_rising_clients_are_told_to_ask_again(
     """A new cluster has no level yet; the other answer would be final for them."""
     world = answering(Done())
     world.sequencer.seen_level = 0
-    world.sequencer.level_told_s = world.clock.monotonic_s() - LEVEL_PATIENCE_S + 0.01
+    world.sequencer.level_seen_s = world.clock.monotonic_s() - LEVEL_TIMEOUT_S + 0.01
     assert await ask_error(world, 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    world.sequencer.level_told_s -= 0.02
+    world.sequencer.level_seen_s -= 0.02
     assert await ask_error(world, 3) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 

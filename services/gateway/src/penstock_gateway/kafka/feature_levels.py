@@ -21,7 +21,7 @@ class HasLevel(HasClock, HasSequencer, Protocol):
 
 def may_rise(gateway: HasLevel) -> bool:
     """Whether the level that was seen may be about to rise: it was first reported a short while ago."""
-    return gateway.clock.monotonic_s() - gateway.sequencer.level_told_s < LEVEL_TIMEOUT_S
+    return gateway.clock.monotonic_s() - gateway.sequencer.level_seen_s < LEVEL_TIMEOUT_S
 
 
 async def until_level(gateway: HasLevel, level: int) -> None:

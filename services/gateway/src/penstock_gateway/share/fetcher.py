@@ -109,7 +109,7 @@ class ShareFetcher:
     ) -> None:
         self._reader = reader
         self._commands = commands
-        self._queues = queues
+        self.queues = queues
         self._log_reader = log_reader
         self._tail = tail
         self._topics = topics
@@ -161,7 +161,7 @@ class ShareFetcher:
         rounds = 0
         while True:
             located = await self._locate(progress)
-            waiting = self._queues.waiting
+            waiting = self.queues.waiting
             with self._tail.watch(progress.keys) as watch, waiting(progress.group_id, progress.keys, watch):
                 progress.has_progressed = False
                 await self._try(progress, located, watch)
@@ -190,7 +190,7 @@ class ShareFetcher:
         good = [key for key in progress.keys if not progress.errors[key]]
         # Start at a random partition, so that no partition is served last every time.
         first = int.from_bytes(self._entropy.take(ROTATION_BYTES)) % max(len(good), 1)
-        with self._queues.take(progress.group_id, good[first:] + good[:first], watch) as slot:
+        with self.queues.take(progress.group_id, good[first:] + good[:first], watch) as slot:
             if not slot.keys:
                 return
             try:
@@ -247,7 +247,7 @@ class ShareFetcher:
         for acknowledged in sent:
             self._commands.record_result(acknowledged, outcome, places[acknowledged.key])
         if frees_records(sent):
-            self._queues.wake(progress.group_id)
+            self.queues.wake(progress.group_id)
         progress.lock_ms = outcome.lock_duration_ms
         progress.has_progressed = True
         for (offer, _), shared in zip(wanted, outcome.partitions, strict=False):
@@ -288,7 +288,7 @@ class ShareFetcher:
                 ]
                 if unread:
                     await self._commands.share_records(progress.group_id, progress.member_id, unread)
-                    self._queues.wake(progress.group_id)
+                    self.queues.wake(progress.group_id)
         except Unavailable as error:  # the locks end by themselves
             log.warning("share_fetch_not_given_back", error=str(error))
 
