@@ -1,4 +1,4 @@
-"""Acknowledgements as members send them, checked as Kafka does before anybody else sees them. Pure."""
+"""Validates the acknowledgements of a request as Kafka does, before a sequencer gets them. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,18 +11,19 @@ AcknowledgementBatches = Sequence[share_fetch.AcknowledgementBatch] | Sequence[s
 
 
 def acknowledged_ranges(batches: AcknowledgementBatches, *, renews: bool) -> list[AcknowledgedRange] | str:
-    """What a member says of one partition, or what is wrong with it."""
+    """The acknowledged ranges of one partition, or an error message for the client."""
     newest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
     ranges: list[AcknowledgedRange] = []
     for batch in batches:
         types = batch.acknowledge_types
         if batch.first_offset < 0 or batch.first_offset > batch.last_offset:
-            return f"from offset {batch.first_offset} to {batch.last_offset} there is nothing"
+            return f"offsets {batch.first_offset} to {batch.last_offset} are not a valid range"
         if ranges and batch.first_offset <= ranges[-1].last:
-            return f"offset {batch.first_offset} comes behind {ranges[-1].last}"
+            return f"batches must be in ascending order: offset {batch.first_offset} follows {ranges[-1].last}"
         if len(types) not in (1, batch.last_offset - batch.first_offset + 1):
-            return f"{len(types)} acknowledge types from offset {batch.first_offset} to {batch.last_offset}"
+            offsets = f"offsets {batch.first_offset} to {batch.last_offset}"
+            return f"{offsets} have {len(types)} acknowledge types: send one for all, or one for each"
         if not all(AcknowledgeType.GAP <= each <= newest for each in types):
-            return f"acknowledge types are 0 to {newest:d}"
+            return f"acknowledge types must be from 0 to {newest:d} in this request"
         ranges.append(AcknowledgedRange(batch.first_offset, batch.last_offset, bytes(types)))
     return ranges

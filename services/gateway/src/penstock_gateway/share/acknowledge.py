@@ -1,4 +1,4 @@
-"""Acknowledgements of share group members: from a request to the ranges that a command takes. Pure."""
+"""Converts the acknowledgements of a request to the ranges of a command. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class Acknowledged:
 
 
 def acknowledged_of(topics: Topics, located: Located, *, renews: bool) -> dict[PartitionKey, Acknowledged]:
-    """The acknowledgements of a request by partition, only for partitions that it acknowledges."""
+    """The acknowledgements of a request by partition, without partitions that have none."""
     found: dict[PartitionKey, Acknowledged] = {}
     for topic in topics:
         for partition in topic.partitions:
@@ -41,7 +41,7 @@ def acknowledged_of(topics: Topics, located: Located, *, renews: bool) -> dict[P
 
 
 def topic_ids(topics: Topics) -> list[TopicId]:
-    """The topics that a request names."""
+    """The ids of the topics in a request."""
     return [topic.topic_id for topic in topics]
 
 

@@ -1,4 +1,4 @@
-"""Which of the batches read for a share group are wanted, and which offsets among them have no records. Pure."""
+"""Selects the batches to acquire for a share group, and finds the offsets without records among them. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,21 +9,21 @@ from penstock.contracts.commands import AcquiredRange, OffsetRange
 from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.records import BatchHeader, is_control, is_transactional, read_batch_header, size_bytes
 
-GAPS_MAX = 1_000  # told of one partition at once
+GAPS_MAX = 1_000  # in one command, for one partition
 
 
 class ReadBatch(msgspec.Struct, frozen=True, gc=False):
-    """A whole batch among the bytes of a partition."""
+    """The place of one whole batch in the bytes that were read."""
 
     start: int
     end: int
     base_offset: int
     last_offset: int
-    has_records: bool  # for the group
+    has_records: bool  # that the group may get
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What to acquire of a partition: up to `last`, but for the gaps, `records_max` at most."""
+    """The offsets to acquire of a partition: up to `last`, without the gaps, at most `records_max`."""
 
     last: int
     records_max: int
@@ -31,7 +31,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def batches_of(records: Buffer, aborted: Sequence[AbortedTransaction] | None) -> list[ReadBatch]:
-    """The batches in an answer's bytes; records of `aborted` transactions count as none, None: all count."""
+    """The batches in these bytes. Batches of `aborted` transactions have no records; None: all records count."""
     aborted_by_producer: dict[int, list[AbortedTransaction]] = {}
     for each in aborted or ():
         aborted_by_producer.setdefault(each.producer_id, []).append(each)
@@ -48,7 +48,7 @@ def batches_of(records: Buffer, aborted: Sequence[AbortedTransaction] | None) ->
 
 
 def _has_records(header: BatchHeader, aborted: Sequence[AbortedTransaction]) -> bool:
-    """Whether there are any, given the aborted transactions of the batch's producer."""
+    """Whether the batch has records for the group. `aborted`: the aborted transactions of the batch's producer."""
     if is_control(header) or not header.record_count:
         return False
     return not is_transactional(header) or not any(
@@ -57,20 +57,20 @@ def _has_records(header: BatchHeader, aborted: Sequence[AbortedTransaction]) -> 
 
 
 def choose(batches: Sequence[ReadBatch], windows: Sequence[OffsetRange], records_max: int) -> Wanted | None:
-    """What to acquire, given what could be: whole batches until there are `records_max` records or nearly so many.
+    """The offsets to acquire within `windows`: whole batches, until they have `records_max` records.
 
-    So many may be exceeded by those of the last batch, as in Kafka. None if there is nothing.
+    The last batch may exceed `records_max`, as in Kafka. None if there is nothing to acquire.
     """
     if not batches or not windows:
         return None
     gaps: list[OffsetRange] = []
     count, last, next_offset = 0, -1, windows[0].first
-    place = 0  # in the windows: those before it are behind us
+    place = 0  # in the windows: those before it end before `next_offset`
     for batch in batches:
         while place < len(windows) and windows[place].last < next_offset:
             place += 1
-        near = _near(batch, windows, place)
-        empty = _holes(batch, next_offset, near)
+        near = _windows_near(batch, windows, place)
+        empty = _gaps(batch, next_offset, near)
         if len(gaps) + len(empty) > GAPS_MAX:
             break
         gaps += empty
@@ -81,33 +81,33 @@ def choose(batches: Sequence[ReadBatch], windows: Sequence[OffsetRange], records
     return None if last < windows[0].first else Wanted(min(last, windows[-1].last), count, gaps)
 
 
-def _near(batch: ReadBatch, windows: Sequence[OffsetRange], place: int) -> Sequence[OffsetRange]:
-    """The windows from that place on that do not begin behind the batch: many batches and many windows may meet."""
+def _windows_near(batch: ReadBatch, windows: Sequence[OffsetRange], place: int) -> Sequence[OffsetRange]:
+    """The windows from `place` on that do not begin behind the batch; so the scan stays linear."""
     end = place
     while end < len(windows) and windows[end].first <= batch.last_offset:
         end += 1
     return windows[place:end]
 
 
-def _holes(batch: ReadBatch, next_offset: int, windows: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """Where there are no records between what came before and the batch's end, as far as that is of interest."""
-    hole = OffsetRange(next_offset, batch.base_offset - 1 if batch.has_records else batch.last_offset)
+def _gaps(batch: ReadBatch, next_offset: int, windows: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """The offsets without records between `next_offset` and the end of the batch, within the windows."""
+    gap = OffsetRange(next_offset, batch.base_offset - 1 if batch.has_records else batch.last_offset)
     return [
-        OffsetRange(max(hole.first, window.first), min(hole.last, window.last))
+        OffsetRange(max(gap.first, window.first), min(gap.last, window.last))
         for window in windows
-        if hole.first <= window.last and window.first <= hole.last and hole.first <= hole.last
+        if gap.first <= window.last and window.first <= gap.last and gap.first <= gap.last
     ]
 
 
 def _count(batch: ReadBatch, windows: Sequence[OffsetRange]) -> int:
-    """How many of a batch's offsets are to be had."""
+    """How many of the batch's offsets are within the windows."""
     return sum(
         max(min(batch.last_offset, window.last) - max(batch.base_offset, window.first) + 1, 0) for window in windows
     )
 
 
 def with_acquired(records: Buffer, batches: Sequence[ReadBatch], acquired: Sequence[AcquiredRange]) -> list[Buffer]:
-    """The bytes of those batches that hold something acquired; none of them is copied."""
+    """The bytes of the batches with acquired records, without a copy."""
     view = memoryview(records)
     return [view[start:end] for start, end in _spans(batches, acquired)]
 

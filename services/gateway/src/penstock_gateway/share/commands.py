@@ -1,4 +1,4 @@
-"""What the APIs of share groups have in common: whether there are any, and the commands of their members (KIP-932)."""
+"""Sends the commands of share group members to the sequencers, and records their results (KIP-932)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -28,18 +28,18 @@ from penstock_gateway.share.limits import ShareLimits
 from penstock_gateway.share.partition_queue import PartitionQueues
 from penstock_gateway.share.sessions import ShareSession
 
-TICKET_BYTES = 7  # positive, and different for all requests of one member
+TICKET_BYTES = 7  # a positive number that is different for each request of a member
 
 
 async def topic_ids_by_name(topics: TopicCache, names: Iterable[str]) -> dict[str, bytes]:
-    """The topics' ids, zeros for those that do not exist."""
+    """The topics' ids; zeros for topics that do not exist."""
     asked = list(dict.fromkeys(names))
     found = await topics.find([name for name in asked if is_legal_topic_name(name)])
     return {name: found[name].topic_id if name in found else NO_UUID for name in asked}
 
 
 class ShareCommands:
-    """Sends the commands of share group members, and takes in what came of them."""
+    """Sends the commands of share group members, and records their results."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class ShareCommands:
     ) -> Outcome:
         """Acknowledge and acquire in one entry; `Unavailable` if the outcome is unknown.
 
-        What the member has by the session that `ended` goes back, as far as it is in these partitions.
+        The records of these partitions that the member acquired through the session `ended` are released.
         """
         command = ShareRecords(
             now_ms=self._clock.now_ms(),
@@ -92,14 +92,14 @@ class ShareCommands:
         *,
         ended: ShareSession | None = None,
     ) -> int:
-        """Send the valid acknowledgements; returns how long locks last from now on in ms, 0 if that is unknown.
+        """Send the valid acknowledgements. Return the duration of acquisition locks in ms, 0 if it is unknown.
 
-        With the end of a session all other records that the member got through it go back.
+        If the session ends, all other records that the member acquired through it are released.
         """
         valid = [each for each in acknowledged if not each.error]
         partitions = [SharePartition(*each.key, each.ranges) for each in valid]
-        gives_back = ended is not None and ended.acquisition != NO_ACQUISITION
-        if ended is not None and gives_back:
+        releases = ended is not None and ended.acquisition != NO_ACQUISITION
+        if ended is not None and releases:
             named = {each.key for each in valid}
             rest = [SharePartition(*key) for key in ended.partitions if key not in named]
             partitions += rest[: SHARE_PARTITIONS_PER_COMMAND_MAX - len(partitions)]
@@ -111,15 +111,15 @@ class ShareCommands:
             for each in valid:
                 each.error, each.message = READ_UNAVAILABLE, str(error)
             return 0
-        assert isinstance(outcome, RecordsShared | Rejected), f"an unexpected answer to acknowledgements: {outcome}"
+        assert isinstance(outcome, RecordsShared | Rejected), f"unexpected outcome of acknowledgements: {outcome}"
         for place, each in enumerate(valid):
             self.record_result(each, outcome, place)
-        if gives_back or frees_records(valid):
+        if releases or frees_records(valid):
             self._queues.wake(group_id)
         return outcome.lock_duration_ms if isinstance(outcome, RecordsShared) else 0
 
     def record_result(self, acknowledged: Acknowledged, outcome: RecordsShared | Rejected, place: int) -> None:
-        """Take in the state machine's answer for the partition at that place of a command."""
+        """Record the outcome for the partition at this place in the command."""
         rejection = (
             outcome.rejection if isinstance(outcome, Rejected) else outcome.partitions[place].acknowledge_rejection
         )

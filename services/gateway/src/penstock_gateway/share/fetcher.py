@@ -1,8 +1,8 @@
 """ShareFetch: a member of a share group acknowledges records, and acquires others (KIP-932).
 
-Records are read first and acquired then, in one journal entry with the member's acknowledgements. So nothing is locked
-for a member that cannot have it, and a member that has a record knows how often it was delivered. Where several
-gateways read the same records, the state machine gives each record to one member, and the other members look again.
+The gateway reads records first, and then acquires them in one journal entry with the member's acknowledgements. So a
+record is locked only if it can be sent, and its delivery count is exact. Several gateways may read the same records:
+the state machine gives each record to one member, and the other members look again.
 """
 
 import asyncio
@@ -58,19 +58,19 @@ from penstock_gateway.tail.tail_subscriber import TailSubscriber, TailWatch
 log = structlog.get_logger()
 
 EXACT_LIMIT = 1  # the acquire mode in which the record limit is strict (KIP-1206)
-UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # the client asks for it if it needs it
+UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # a client that needs the leader sends a Metadata request
 ROTATION_BYTES = 4
 
 
 @dataclass(slots=True)
 class _Progress:
-    """One request, and what has come of it so far."""
+    """One request, and its results so far."""
 
     request: ShareFetchRequest
     group_id: str
     member_id: str
     session: ShareSession
-    keys: list[PartitionKey]  # of the session, none if the request closes it
+    keys: list[PartitionKey]  # of the session; empty if the request closes it
     acknowledged: dict[PartitionKey, Acknowledged]
     is_exact: bool
     records_max: int
@@ -78,7 +78,7 @@ class _Progress:
     errors: dict[PartitionKey, ErrorCode] = field(default_factory=dict)
     fetched: dict[PartitionKey, PartitionData] = field(default_factory=dict)
     lock_ms: int = 0
-    has_progressed: bool = False  # so that it is worth to look again at once
+    has_progressed: bool = False  # if so, look again at once
 
     @property
     def is_closing(self) -> bool:
@@ -120,7 +120,7 @@ class ShareFetcher:
         self._limits = limits
 
     async def fetch(self, client: Client, version: int, request: ShareFetchRequest) -> ShareFetchResponse:
-        """The answer to one request; the caller has checked that there are share groups."""
+        """The answer to one request; the caller has checked that share groups are enabled."""
         if not request.group_id or not request.member_id:
             return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
         session = requested_session(client, request)
@@ -184,7 +184,7 @@ class ShareFetcher:
         return located
 
     async def _try(self, progress: _Progress, located: Located, watch: TailWatch) -> None:
-        """Acquire what there is now in the partitions that no other member fetches."""
+        """Acquire the records available now, in the partitions that no other member fetches."""
         if not await self._response_memory.wait(self._log_reader.limits.memory_wait_s):
             return
         good = [key for key in progress.keys if not progress.errors[key]]
@@ -229,7 +229,7 @@ class ShareFetcher:
         return await self._sequencer.query("share_partitions", query, SharePartitionsView)
 
     async def _command(self, progress: _Progress, wanted: Sequence[tuple[Offer, Wanted]]) -> None:
-        """Acquire what was read, in one entry with the member's acknowledgements."""
+        """Acquire the records that were read, in one entry with the member's acknowledgements."""
         sent, progress.unsent = progress.unsent, []
         limit = progress.records_max if progress.is_exact else sum(chosen.records_max for _, chosen in wanted)
         partitions = _share_partitions(sent, wanted, limit)
@@ -239,8 +239,8 @@ class ShareFetcher:
             for each in sent:
                 each.error, each.message = READ_UNAVAILABLE, str(error)
             raise
-        assert isinstance(outcome, RecordsShared | Rejected), f"an unexpected answer to a member: {outcome}"
-        if isinstance(outcome, Rejected):  # it is no member any more: its acknowledgements are sent alone
+        assert isinstance(outcome, RecordsShared | Rejected), f"unexpected outcome of an acquisition: {outcome}"
+        if isinstance(outcome, Rejected):  # the client is no longer a member: send its acknowledgements alone
             progress.unsent = sent
             return
         places = {(each.topic_id, each.partition): place for place, each in enumerate(partitions)}
@@ -265,19 +265,19 @@ class ShareFetcher:
             self._metrics.share_acquired[each.delivery_count > 1].inc(each.last - each.first + 1)
 
     async def _outcome(self, progress: _Progress, partitions: Sequence[SharePartition], limit: int) -> Outcome:
-        """The outcome of the command; if the connection ends before it, what was acquired goes back."""
+        """The outcome of the command; if the connection ends first, release the acquired records."""
         command = self._commands.share_records(progress.group_id, progress.member_id, partitions, records_max=limit)
         sent = asyncio.ensure_future(command)
         try:
             return await asyncio.shield(sent)
         except asyncio.CancelledError:
-            await self._give_back(progress, partitions, sent)
+            await self._release(progress, partitions, sent)
             raise
 
-    async def _give_back(
+    async def _release(
         self, progress: _Progress, partitions: Sequence[SharePartition], sent: asyncio.Future[Outcome]
     ) -> None:
-        """Release what was acquired for a connection that has ended: else it is locked for half a minute."""
+        """Release the records acquired for a closed connection: otherwise they stay locked for half a minute."""
         try:
             outcome = await sent
             if isinstance(outcome, RecordsShared):
@@ -289,8 +289,8 @@ class ShareFetcher:
                 if unread:
                     await self._commands.share_records(progress.group_id, progress.member_id, unread)
                     self.queues.wake(progress.group_id)
-        except Unavailable as error:  # the locks end by themselves
-            log.warning("share_fetch_not_given_back", error=str(error))
+        except Unavailable as error:  # the locks expire by themselves
+            log.warning("share_records_not_released", error=str(error))
 
 
 class HasShareFetcher(Protocol):
@@ -303,7 +303,7 @@ def _offers(
 ) -> list[Offer]:
     """The partitions with records to acquire, as many as are likely to be enough.
 
-    A client that is no member gets nothing, and no error: ShareFetch has no error for that, a heartbeat has.
+    A client that is no member gets no records and no error: only the heartbeat API has an error for that.
     """
     if view.rejection is not Rejection.NONE:
         return []
@@ -314,7 +314,7 @@ def _offers(
             break
         if partition.rejection is Rejection.NONE and partition.windows:
             topic = located.partition(*key, NO_EPOCH)
-            assert not isinstance(topic, ErrorCode), "only partitions without an error are asked for"
+            assert not isinstance(topic, ErrorCode), "only partitions without an error are queried"
             offers.append(Offer(key, topic.leader_epoch, partition.windows))
             left -= sum(window.last - window.first + 1 for window in partition.windows)
     return offers
@@ -323,7 +323,7 @@ def _offers(
 def _share_partitions(
     unsent: Sequence[Acknowledged], wanted: Sequence[tuple[Offer, Wanted]], limit: int
 ) -> list[SharePartition]:
-    """What is acquired and acknowledged, the partitions to acquire first."""
+    """The partitions of one command: first those to acquire, then those that are only acknowledged."""
     acknowledged = {each.key: each for each in unsent}
     partitions = [
         SharePartition(

@@ -1,4 +1,4 @@
-"""The limits and waits of share groups in a gateway, each with its reason."""
+"""The limits and waiting times of share groups in a gateway, each with its reason."""
 
 import msgspec
 
@@ -6,16 +6,16 @@ MIB = 1024 * 1024
 
 
 class ShareLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one ShareFetch may ask for, and how long it waits."""
+    """How much one ShareFetch may request, and how long it waits."""
 
-    # Of one answer, whatever the client asks for; it asks again at once. Other clients wait while it is assembled.
+    # Per answer, even if the client requests more: other clients wait while it is assembled, and the client asks again.
     read_bytes_max: int = 4 * MIB
-    share_bytes_min: int = MIB  # of one partition: below a usual batch there would often be nothing
-    spare_factor: int = 2  # so many times the bytes that the wanted records take on average in their extents
-    wait_ms_max: int = 300_000  # no client needs longer, and a mistaken client holds no connection for ever
-    records_max: int = 10_000  # of one answer, whatever the client asks for
-    # Records also come back by time and through other gateways, which is not announced. So each member looks again.
+    share_bytes_min: int = MIB  # per partition: a smaller read would often not contain one whole batch
+    spare_factor: int = 2  # bytes to read, as a multiple of the average size of the wanted records
+    wait_ms_max: int = 300_000  # no client needs longer, and a wrong value does not block a connection for ever
+    records_max: int = 10_000  # per answer, even if the client requests more
+    # Locks also end by time and through other gateways, and no announcement reports that. So each member looks again.
     look_again_s: float = 1.0
-    # Rounds without records, one after the other without a wait: only gaps, or records that other members got first.
+    # Consecutive rounds without records and without a wait: only gaps, or records that other members acquired first.
     rounds_max: int = 16
     command_deadline_s: float = 5.0

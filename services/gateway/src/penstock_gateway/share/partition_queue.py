@@ -1,10 +1,12 @@
-"""Who of a share group's members on this gateway fetches a partition now, and who waits to.
+"""Queues the members of a share group on this gateway, so that one at a time fetches a partition.
 
-Two who read the same records at once could not both have them. So one member at a time fetches a partition through one
-gateway, as in Kafka. Nothing depends on it: through two gateways two may try, and the machine gives each record to one.
+Two members that read the same records at once could not both acquire them. So one member at a time fetches a partition
+through one gateway, as in Kafka. This is not needed for correctness: members on two gateways may both try, and the
+state machine gives each record to one of them.
 
-News of a partition wakes all who wait for it. One of them has the slot, the others queue behind it, and each who leaves
-something hands the slot on to one: members look as often as there is news for them, however many they are.
+New data of a partition wakes all members that wait for it. One of them has the slot, and the others queue behind it. A
+member that leaves records behind gives the slot to the next one. So the number of reads depends on the new data, and
+not on the number of members.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,36 +23,36 @@ Key = TypeVar("Key")
 
 @dataclass(slots=True)
 class QueueSlot:
-    """What one member may fetch now, and where it found nothing that anybody could have."""
+    """The partitions that one member may fetch now, and those of them without records for any member (`bare`)."""
 
     keys: list[PartitionKey] = field(default_factory=list)
     bare: set[PartitionKey] = field(default_factory=set)
 
 
 class PartitionQueues:
-    """The turns of all groups."""
+    """The slots and queues of all groups."""
 
     def __init__(self) -> None:
         self._taken: set[Place] = set()
-        # Woken in the order in which they came.
+        # Members are woken in the order in which they queued.
         self._queues: dict[Place, dict[TailWatch, None]] = {}
         self._watches: dict[str, dict[TailWatch, None]] = {}
 
     @property
     def places(self) -> int:
-        """How many partitions somebody has the slot at, or queues for, or waits for in a group."""
+        """The number of taken slots, queues and groups with waiting members; 0 when no member is active."""
         return len(self._taken) + len(self._queues) + len(self._watches)
 
     @property
     def queued(self) -> int:
-        """How many queue for a slot."""
+        """How many members queue for a slot."""
         return sum(len(queue) for queue in self._queues.values())
 
     @contextmanager
     def take(self, group_id: str, keys: Iterable[PartitionKey], watch: TailWatch) -> Iterator[QueueSlot]:
-        """Those of the partitions whose slot nobody has, for this block; `watch` queues for the others.
+        """Take the free slots of these partitions for the block; `watch` queues for the other partitions.
 
-        Who has had a slot is not woken by its end: members without success would wake each other for ever.
+        The end of a slot does not wake its owner: members without success would wake each other for ever.
         """
         slot = QueueSlot()
         for key in keys:
@@ -67,7 +69,10 @@ class PartitionQueues:
 
     @contextmanager
     def waiting(self, group_id: str, keys: Iterable[PartitionKey], watch: TailWatch) -> Iterator[None]:
-        """Wake this one, too, when records of the group come back; it may queue for these partitions."""
+        """Within the block, wake this member also when records of the group are released.
+
+        At the end of the block the member leaves the queues of these partitions.
+        """
         self._watches.setdefault(group_id, {})[watch] = None
         try:
             yield
@@ -77,7 +82,7 @@ class PartitionQueues:
                 _drop(self._queues, (group_id, key), watch)
 
     def wake(self, group_id: str) -> None:
-        """Records of the group are free again."""
+        """Wake the waiting members of the group, because records are available again."""
         for watch in self._watches.get(group_id, ()):
             watch.wake()
 
@@ -85,13 +90,13 @@ class PartitionQueues:
         for key in slot.keys:
             self._taken.discard((group_id, key))
         for key in slot.keys:
-            if key not in slot.bare or watch.woken_s is not None:  # what came meanwhile may be newer than what was seen
+            if key not in slot.bare or watch.woken_s is not None:  # if woken, there may be newer data than it saw
                 self._hand_on((group_id, key))
 
     def _hand_on(self, place: Place) -> None:
-        """Wake the first in the queue who is sure to look, and whoever is before it.
+        """Wake the members in the queue up to the first that waits, because that one is sure to look.
 
-        Those that do not wait yet are busy with other partitions, and may leave with what they find there.
+        Members that do not wait yet are busy with other partitions, and may return with records from there.
         """
         for waiting in self._queues.get(place, ()):
             waiting.wake()

@@ -1,4 +1,4 @@
-"""Reads what a share group could acquire, before it is acquired: so nothing is locked in vain."""
+"""Reads the records that a share group can acquire, before it acquires them: so no record is locked in vain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Offer:
-    """A partition with offsets that the group may acquire, and what was read of it."""
+    """A partition with offsets that the group may acquire, and the records that were read."""
 
     key: PartitionKey
     leader_epoch: int
@@ -52,13 +52,13 @@ class Offer:
 
 @dataclass(slots=True)
 class _Placed:
-    """A partition with something to read before `end_offset`, and where to begin to look for it."""
+    """A partition with records to read before `end_offset`, and the place to start the search."""
 
     offer: Offer
     view: PartitionView
     cursor: Cursor
     end_offset: int
-    log_end_offset: int  # for the group
+    log_end_offset: int  # as far as the group may read
 
 
 class ShareReader:
@@ -73,7 +73,7 @@ class ShareReader:
         self._limits = limits
 
     async def read(self, offers: Sequence[Offer], *, bytes_max: int, records_max: int, read_committed: bool) -> None:
-        """Fill in the records of each offer, or why there are none; `Unavailable` if no sequencer answers."""
+        """Fill in the records or the error of each offer; `Unavailable` if no sequencer answers."""
         bytes_max = max(min(bytes_max, self._limits.read_bytes_max), 1)
         views = await self._views(offers, bytes_max)
         placed: list[_Placed] = []
@@ -87,7 +87,7 @@ class ShareReader:
         await self._read(placed, bytes_max, records_max, read_committed=read_committed)
 
     async def _read(self, placed: Sequence[_Placed], bytes_max: int, records_max: int, *, read_committed: bool) -> None:
-        """Divide the answer's bytes; the first partition gets a batch whatever its size, so that each is served."""
+        """Read within the byte limit. The first partition always gets one batch, so that no partition starves."""
         wanted = [self._wanted_bytes(each, records_max) for each in placed]
         reads: list[tuple[_Placed, PartitionRead]] = []
         shares = divide_bytes(wanted, bytes_max, self._limits.share_bytes_min)
@@ -102,7 +102,7 @@ class ShareReader:
             self._take(each.offer, read, each.view, read_committed=read_committed)
 
     async def _views(self, offers: Sequence[Offer], bytes_max: int) -> list[PartitionView]:
-        """What there is from the first offset on: in the tail index if it knows, else from the sequencers."""
+        """The extents from each first offset on: from the tail index if it has them, else from a plan."""
         views = {each.key: self._tail.lookup(each.key, each.offset, bytes_max) for each in offers}
         unknown = [each for each in offers if views[each.key] is None]
         if unknown:
@@ -116,7 +116,7 @@ class ShareReader:
         return [views[each.key] or PartitionView(0, 0, 0, []) for each in offers]
 
     async def _place(self, each: Offer, first: Extent) -> Cursor | None:
-        """Where to begin to look for the first offset; None if that could not be read."""
+        """The place to start the search for the first offset; None if the read failed."""
         try:
             return await self._log_reader.place(each.key, each.offset, first)
         except PenstockError as error:
@@ -124,7 +124,7 @@ class ShareReader:
             return None
 
     def _wanted_bytes(self, each: _Placed, records_max: int) -> int:
-        """How many bytes the wanted records are likely to need, by the averages of their extents."""
+        """An estimate of the bytes of the wanted records, from the average record size of their extents."""
         offer, cursor, extents = each.offer, each.cursor, each.view.extents
         unread = unread_bytes(extents, cursor)
         offsets = extents[-1].last_offset + 1 - cursor.base_offset
@@ -157,7 +157,7 @@ class ShareReader:
             each.batches = batches_of(read.records, view.aborted if read_committed else None)
 
     def _read_error(self, key: PartitionKey, error: PenstockError) -> ErrorCode:
-        """Kafka's code for bytes that cannot be read now; none where a segment was replaced: the next plan knows."""
+        """Kafka's code for a failed read; `NONE` if the segment was replaced, because the next plan has the new one."""
         self._tail.remove(key)
         if isinstance(error, NotFound):
             log.info("share_fetch_planned_again", topic_id=key[0].hex(), partition=key[1])
@@ -174,7 +174,7 @@ class HasShareReader(Protocol):
 
 
 def _to_log_end(each: _Placed, read: PartitionRead) -> PartitionRead:
-    """The same read up to the end of the log: the first batch found there shows that all before it is gone."""
+    """The same read up to the end of the log: the first batch found shows that all offsets before it are gone."""
     read.end_offset = each.log_end_offset
     read.read_bytes = max(read.bytes_max, FIRST_READ_BYTES_MIN)
     return read

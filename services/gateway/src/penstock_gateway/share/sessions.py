@@ -1,7 +1,7 @@
-"""Share sessions: which partitions a member fetches, so that its requests name changes only (KIP-932). Pure.
+"""Share sessions: the partitions that a member fetches, so that its requests name changes only (KIP-932). Pure.
 
-A session belongs to its connection and ends with it. What the member has acquired does not: that is the machine's to
-know, and its acknowledgements are good through any session. Only who closes a session gives back what came through it.
+A session belongs to its connection and ends with it. Acquired records stay acquired: they are in the state machine, and
+the member may acknowledge them through any session. Only a request that closes the session releases its records.
 """
 
 from collections.abc import Iterable
@@ -15,34 +15,34 @@ from penstock_gateway.tail.tail_index import PartitionKey
 
 OPENING_EPOCH, CLOSING_EPOCH = 0, -1
 EPOCH_MAX = 2**31 - 1
-SESSIONS_MAX = 16  # of one connection: a client has one for each of its share consumers, mostly one
-SESSION_PARTITIONS_MAX = 10_000  # as many as one command takes
+SESSIONS_MAX = 16  # per connection: a client has one session for each of its share consumers, usually one
+SESSION_PARTITIONS_MAX = 10_000  # the limit of one command
 
 Member = tuple[str, str]  # group id and member id
 
 
 class ShareSession:
-    """The partitions of one member's session, in the order in which they were named, and the next request's number."""
+    """The partitions of one member's session, in the order of their requests, and the epoch of the next request."""
 
     def __init__(self) -> None:
         self.next_epoch = 1
         self.partitions: dict[PartitionKey, None] = {}
-        self.first_acquisition = NO_ACQUISITION  # by which the member got anything through this session
-        self.acquisition = NO_ACQUISITION  # the newest
+        self.first_acquisition = NO_ACQUISITION  # the first acquisition through this session
+        self.acquisition = NO_ACQUISITION  # the newest acquisition through this session
 
     def change(self, added: Iterable[PartitionKey], removed: Iterable[PartitionKey]) -> None:
-        """Fetch these, too, and those no more."""
+        """Add and remove partitions."""
         self.partitions.update(dict.fromkeys(added))
         for key in removed:
             self.partitions.pop(key, None)
 
     def record_acquired(self, acquisition: int) -> None:
-        """The member got something by this acquisition."""
+        """Record that the member got records by this acquisition."""
         self.first_acquisition = min(self.first_acquisition or acquisition, acquisition)
         self.acquisition = max(self.acquisition, acquisition)
 
     def advance(self) -> None:
-        """Expect the number after this one."""
+        """Expect the next epoch; 1 follows the largest one."""
         self.next_epoch = self.next_epoch + 1 if self.next_epoch < EPOCH_MAX else 1
 
 
@@ -53,7 +53,7 @@ class ShareSessions:
         self._sessions: dict[Member, ShareSession] = {}
 
     def open(self, member: Member) -> ShareSession | ErrorCode:
-        """A new session in the place of the one that the member may have."""
+        """Open a new session; it replaces the one that the member may have."""
         self._sessions.pop(member, None)
         if len(self._sessions) >= SESSIONS_MAX:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
@@ -61,7 +61,7 @@ class ShareSessions:
         return self._sessions[member]
 
     def go_on(self, member: Member, epoch: int) -> ShareSession | ErrorCode:
-        """The member's session, if this is the number that its next request has to have."""
+        """The member's session, if `epoch` is the expected one; else an error."""
         session = self._sessions.get(member)
         if session is None:
             return ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -71,12 +71,12 @@ class ShareSessions:
         return session
 
     def close(self, member: Member) -> ShareSession | ErrorCode:
-        """The member's session, of which nothing is known any more."""
+        """Remove the member's session and return it."""
         return self._sessions.pop(member, ErrorCode.SHARE_SESSION_NOT_FOUND)
 
 
 def requested_session(client: Client, request: ShareFetchRequest) -> ShareSession | ErrorCode:
-    """The session of a ShareFetch: new, with its changes, or just closed; or why there is none."""
+    """The session of a ShareFetch, with the changes of the request; a closed one is already removed. Or an error."""
     assert request.group_id and request.member_id, "the caller checks both"
     sessions = client.part(ShareSessions)
     member, epoch = (request.group_id, request.member_id), request.share_session_epoch
@@ -101,12 +101,12 @@ def requested_session(client: Client, request: ShareFetchRequest) -> ShareSessio
 
 
 def acknowledging_session(client: Client, request: ShareAcknowledgeRequest) -> ShareSession | ErrorCode:
-    """The session of a ShareAcknowledge, which goes on or is closed; or why the request is not accepted."""
+    """The session of a ShareAcknowledge; a closed one is already removed. Or an error."""
     if not request.group_id or not request.member_id:
         return ErrorCode.INVALID_REQUEST
     sessions = client.part(ShareSessions)
     member, epoch = (request.group_id, request.member_id), request.share_session_epoch
-    if epoch == OPENING_EPOCH:  # nothing can have been acquired yet
+    if epoch == OPENING_EPOCH:  # a new session has nothing to acknowledge
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     if epoch == CLOSING_EPOCH:
         return sessions.close(member)
