@@ -46,6 +46,10 @@ class MemoryJournalStore:
         """One entry is damaged away."""
         del self._entries[sequence]
 
+    def replace(self, sequence: int, data: bytes) -> None:
+        """Put other bytes in the place of an entry, as damage does."""
+        self._entries[sequence] = data
+
     def purge(self, keep_from: int) -> None:
         """Remove all entries before the sequence, as trimming does."""
         for sequence in range(self.first_sequence, keep_from):

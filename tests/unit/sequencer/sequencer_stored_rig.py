@@ -26,15 +26,11 @@ class Remembering(MemoryJournalStore):
         super().__init__()
         self.history: list[bytes] = []
 
-    def _store(self, entry_id: str, data: bytes) -> int:
-        sequence = super()._store(entry_id, data)
+    def store_entry(self, entry_id: str, data: bytes) -> int:
+        sequence = super().store_entry(entry_id, data)
         if sequence > len(self.history):
             self.history.append(data)
         return sequence
-
-    def replace(self, sequence: int, data: bytes) -> None:
-        """The entry is lost, and these bytes are in its place."""
-        self._entries[sequence] = data
 
 
 class StoredRig:
