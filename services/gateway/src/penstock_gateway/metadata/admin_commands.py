@@ -20,7 +20,7 @@ DEADLINE_S_MAX = 60.0
 TOPIC_NAME_LENGTH_MAX = 249  # Kafka's
 MESSAGE_LENGTH_MAX = 1_000  # an error quotes what the client sent, but not megabytes of it
 
-Verdict = tuple[ErrorCode, str | None]
+AdminResult = tuple[ErrorCode, str | None]
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -73,7 +73,7 @@ async def run_commands(
     return outcomes
 
 
-def verdict_of(outcome: Outcome) -> Verdict:
+def result_of(outcome: Outcome) -> AdminResult:
     """Error and message of an outcome, NONE and no message for an accepted command."""
     if isinstance(outcome, Rejected):
         return error_of(outcome.rejection), outcome.message[:MESSAGE_LENGTH_MAX] or None

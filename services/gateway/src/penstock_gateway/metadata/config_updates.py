@@ -1,4 +1,4 @@
-"""What the two APIs that alter configurations share: whose those are, what is refused at once, and the verdicts."""
+"""What the two APIs that alter configurations share: whose those are, what is refused at once, and the results."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -23,11 +23,11 @@ from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, until_level
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
-    Verdict,
+    AdminResult,
     duplicates,
+    result_of,
     run_commands,
     topic_name_validation_error,
-    verdict_of,
 )
 from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC
 
@@ -68,25 +68,25 @@ class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
     """What this module uses of the gateway."""
 
 
-async def alter(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
-    """A verdict for each resource, in the order in which they were named first."""
+async def alter(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, AdminResult]:
+    """A result for each resource, in the order in which they were named first."""
     if any(kind == GROUP for kind, _ in (each.resource for each in asked)):
         await until_level(gateway, SHARE_GROUPS_LEVEL)
     repeated = duplicates(each.resource for each in asked)
-    verdicts = {each.resource: _validation_error(gateway, each, each.resource in repeated) for each in asked}
-    good = [each for each in asked if not verdicts[each.resource][0]]
+    results = {each.resource: _validation_error(gateway, each, each.resource in repeated) for each in asked}
+    good = [each for each in asked if not results[each.resource][0]]
     for _ in range(ATTEMPTS_MAX):
-        verdicts |= await _run(gateway, good, validate_only=validate_only)
-        good = [each for each in good if verdicts[each.resource][0] == STALE]
-    return verdicts
+        results |= await _run(gateway, good, validate_only=validate_only)
+        good = [each for each in good if results[each.resource][0] == STALE]
+    return results
 
 
-async def _run(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, Verdict]:
+async def _run(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, AdminResult]:
     commands = [_command(gateway, each) for each in asked]
     outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=validate_only)
     if not validate_only:
         gateway.topics.remove(command.topic for command in commands if isinstance(command, AlterConfigs))
-    return {each.resource: verdict_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
+    return {each.resource: result_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
 
 
 def _command(gateway: Needs, asked: Alteration) -> AlterConfigs | AlterGroupConfigs:
@@ -109,7 +109,7 @@ def _command(gateway: Needs, asked: Alteration) -> AlterConfigs | AlterGroupConf
     )
 
 
-def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> Verdict:
+def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> AdminResult:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
     kind, name = asked.resource
     if is_repeated:
@@ -134,7 +134,7 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> V
     return error, message and message[:MESSAGE_LENGTH_MAX]
 
 
-def _form_validation_error(changes: list[Change]) -> Verdict:
+def _form_validation_error(changes: list[Change]) -> AdminResult:
     """Kafka's INVALID_REQUEST: what no value of any configuration could be meant by."""
     repeated = duplicates(change.name for change in changes)
     if repeated:
@@ -147,7 +147,7 @@ def _form_validation_error(changes: list[Change]) -> Verdict:
     return ErrorCode.NONE, None
 
 
-def _value_validation_error(kind: int, changes: list[Change]) -> Verdict:
+def _value_validation_error(kind: int, changes: list[Change]) -> AdminResult:
     """Unknown names whatever is to happen to them, and values that nothing stored could make good."""
     known, object_to = KNOWN_CONFIGS[kind]
     unknown = {change.name: "" for change in changes if change.name not in known}

@@ -10,10 +10,10 @@ from penstock.contracts.configs.quotas import MUTATION_RATE
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock
-from penstock_gateway.metadata.admin_commands import Verdict
+from penstock_gateway.metadata.admin_commands import AdminResult
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
-EXCEEDED: Verdict = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+EXCEEDED: AdminResult = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 
 class Needs(HasClock, HasQuotas, Protocol):

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: how much clients may use from now on, each entity with its own verdict (KIP-546)."""
+"""AlterClientQuotas: how much clients may use from now on, each entity with its own result (KIP-546)."""
 
 from typing import Protocol
 
@@ -23,16 +23,16 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.feature_levels import until_level
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
-from penstock_gateway.metadata.admin_commands import Verdict, duplicates, run_commands, verdict_of
+from penstock_gateway.metadata.admin_commands import AdminResult, duplicates, result_of, run_commands
 from penstock_gateway.metadata.config_updates import ATTEMPTS_MAX, STALE
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
 TIMEOUT_MS = 30_000  # the API has none of its own
-NOT_YET: Verdict = (ErrorCode.UNSUPPORTED_VERSION, "some sequencers do not know client quotas yet")
+NOT_YET: AdminResult = (ErrorCode.UNSUPPORTED_VERSION, "some sequencers do not know client quotas yet")
 
 
 class Needs(HasClock, HasQuotas, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -41,22 +41,22 @@ async def handle(
     entities = [_entity(entry) for entry in request.entries]
     repeated = duplicates(entities)
     asked = dict(zip(entities, request.entries, strict=True))
-    verdicts = {entity: _validation_error(entity, entry, entity in repeated) for entity, entry in asked.items()}
+    results = {entity: _validation_error(entity, entry, entity in repeated) for entity, entry in asked.items()}
     await until_level(gateway, QUOTAS_LEVEL)
     if gateway.sequencer.seen_level is not None and gateway.sequencer.seen_level < QUOTAS_LEVEL:
-        verdicts = dict.fromkeys(asked, NOT_YET)
-    good = [entity for entity, verdict in verdicts.items() if not verdict[0]]
+        results = dict.fromkeys(asked, NOT_YET)
+    good = [entity for entity, result in results.items() if not result[0]]
     for _ in range(ATTEMPTS_MAX):  # all but the first for who did not know of a change made elsewhere
         commands = [_command(gateway, entity, asked[entity]) for entity in good]
         outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=request.validate_only)
-        verdicts |= {entity: verdict_of(outcome) for entity, outcome in zip(good, outcomes, strict=True)}
-        good = [entity for entity in good if verdicts[entity][0] == STALE]
+        results |= {entity: result_of(outcome) for entity, outcome in zip(good, outcomes, strict=True)}
+        good = [entity for entity in good if results[entity][0] == STALE]
     if not request.validate_only:
         await gateway.quotas.refresh()
     return AlterClientQuotasResponse(
         entries=[
-            EntryResult(*verdict, [EntityData(kind, name) for kind, name in entity])
-            for entity, verdict in verdicts.items()
+            EntryResult(*result, [EntityData(kind, name) for kind, name in entity])
+            for entity, result in results.items()
         ]
     )
 
@@ -65,7 +65,7 @@ def _entity(entry: EntryData) -> Entity:
     return entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
 
 
-def _validation_error(entity: Entity, entry: EntryData, is_repeated: bool) -> Verdict:
+def _validation_error(entity: Entity, entry: EntryData, is_repeated: bool) -> AdminResult:
     """What can be refused without asking a sequencer, so that none of it gets into the journal."""
     reason = "the entity occurs more than once in the request" if is_repeated else entity_validation_error(entity)
     if not reason and duplicates(op.key for op in entry.ops):

@@ -15,7 +15,7 @@ from penstock.kafkawire.api.create_partitions import (
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics
-from penstock_gateway.metadata.admin_commands import Verdict, duplicates, run_commands, verdict_of
+from penstock_gateway.metadata.admin_commands import AdminResult, duplicates, result_of, run_commands
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
@@ -23,18 +23,18 @@ FIRST_VERSION_MUTATIONS = 3  # that is told of the quota on them (KIP-599)
 
 
 class Needs(HasClock, HasQuotas, HasSequencer, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
     gateway: Needs, client: Client, version: int, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     repeated = duplicates(topic.name for topic in request.topics)
-    verdicts = {topic.name: _validation_error(topic, topic.name in repeated) for topic in request.topics}
+    results = {topic.name: _validation_error(topic, topic.name in repeated) for topic in request.topics}
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
         for topic in request.topics
-        if not verdicts[topic.name][0] and not topic.assignments
+        if not results[topic.name][0] and not topic.assignments
     ]
     if not request.validate_only:
         is_strict = version >= FIRST_VERSION_MUTATIONS
@@ -44,15 +44,15 @@ async def handle(
             for each in commands
             if not admits(gateway, client, each.count - known.get(each.name, 0), is_strict=is_strict)
         ]
-        verdicts |= {each.name: EXCEEDED for each in exceeding}
-        commands = [each for each in commands if not verdicts[each.name][0]]
+        results |= {each.name: EXCEEDED for each in exceeding}
+        commands = [each for each in commands if not results[each.name][0]]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
         gateway.topics.remove(command.name for command in commands)
-    verdicts |= await _assigned(gateway, request, verdicts)
-    verdicts |= {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
+    results |= await _assigned(gateway, request, results)
+    results |= {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
     return CreatePartitionsResponse(
-        results=[CreatePartitionsTopicResult(name, *verdict) for name, verdict in verdicts.items()]
+        results=[CreatePartitionsTopicResult(name, *result) for name, result in results.items()]
     )
 
 
@@ -66,7 +66,7 @@ async def _known_partitions(gateway: Needs, names: list[str]) -> dict[str, int]:
         return {}
 
 
-def _validation_error(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdict:
+def _validation_error(topic: CreatePartitionsTopic, is_repeated: bool) -> AdminResult:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
     if not is_legal_topic_name(topic.name):
@@ -75,15 +75,15 @@ def _validation_error(topic: CreatePartitionsTopic, is_repeated: bool) -> Verdic
 
 
 async def _assigned(
-    gateway: Needs, request: CreatePartitionsRequest, verdicts: dict[str, Verdict]
-) -> dict[str, Verdict]:
+    gateway: Needs, request: CreatePartitionsRequest, results: dict[str, AdminResult]
+) -> dict[str, AdminResult]:
     """Replicas cannot be assigned. As in Kafka that is said only of topics that are there and would grow."""
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
         for topic in request.topics
-        if not verdicts[topic.name][0] and topic.assignments
+        if not results[topic.name][0] and topic.assignments
     ]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
     rejection = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
-    found = {command.name: verdict_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
-    return {name: verdict if verdict[0] else rejection for name, verdict in found.items()}
+    found = {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
+    return {name: result if result[0] else rejection for name, result in found.items()}

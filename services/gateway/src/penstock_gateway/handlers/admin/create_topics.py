@@ -22,12 +22,12 @@ from penstock_gateway.kafka.feature_levels import until_level
 from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
-    Verdict,
+    AdminResult,
     duplicates,
     level_validation_errors,
+    result_of,
     run_commands,
     topic_name_validation_error,
-    verdict_of,
 )
 from penstock_gateway.metadata.config_view import Setting, cluster_configs, settings_of
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
@@ -41,7 +41,7 @@ REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object sto
 
 
 class Needs(HasClock, HasEntropy, HasQuotas, HasSequencer, HasSettings, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -89,7 +89,7 @@ async def _existing(gateway: Needs, names: list[str]) -> dict[str, CreatableTopi
     }
 
 
-def _validation_error(gateway: Needs, topic: CreatableTopic, is_repeated: bool) -> Verdict:
+def _validation_error(gateway: Needs, topic: CreatableTopic, is_repeated: bool) -> AdminResult:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "Duplicate topic name."
     if not is_legal_topic_name(topic.name):
@@ -100,7 +100,7 @@ def _validation_error(gateway: Needs, topic: CreatableTopic, is_repeated: bool) 
     return _placement_validation_error(topic)
 
 
-def _placement_validation_error(topic: CreatableTopic) -> Verdict:
+def _placement_validation_error(topic: CreatableTopic) -> AdminResult:
     if topic.assignments and topic.replication_factor != DEFAULT:
         return ErrorCode.INVALID_REQUEST, "replicas are assigned, and yet the replication factor is not -1"
     if topic.assignments and topic.num_partitions != DEFAULT:
@@ -116,7 +116,7 @@ def _placement_validation_error(topic: CreatableTopic) -> Verdict:
     return ErrorCode.NONE, None
 
 
-def _config_validation_error(gateway: Needs, topic: CreatableTopic) -> Verdict:
+def _config_validation_error(gateway: Needs, topic: CreatableTopic) -> AdminResult:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         return ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}"
@@ -153,7 +153,7 @@ async def _cluster_configs(gateway: Needs, version: int, outcomes: list[Outcome]
 
 def _result(command: CreateTopic, outcome: Outcome, cluster: dict[str, str] | None) -> CreatableTopicResult:
     if not isinstance(outcome, TopicCreated):
-        error, message = verdict_of(outcome)
+        error, message = result_of(outcome)
         return CreatableTopicResult(name=command.name, error_code=error, error_message=message)
     settings: list[Setting] = [] if cluster is None else settings_of(outcome.configs, cluster)
     return CreatableTopicResult(

@@ -18,7 +18,7 @@ from penstock.kafkawire.api.delete_topics import (
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics
-from penstock_gateway.metadata.admin_commands import Verdict, run_commands, verdict_of
+from penstock_gateway.metadata.admin_commands import AdminResult, result_of, run_commands
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
@@ -27,7 +27,7 @@ FIRST_VERSION_IDS = 6
 
 
 class Needs(HasClock, HasQuotas, HasSequencer, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -35,29 +35,29 @@ async def handle(gateway: Needs, client: Client, version: int, request: DeleteTo
         asked = Counter(request.topics)
     else:
         asked = Counter(DeleteTopicState(name) for name in request.topic_names)
-    verdicts = {topic: _validation_error(topic, times) for topic, times in asked.items()}
-    good = [topic for topic, (error, _) in verdicts.items() if not error]
+    results = {topic: _validation_error(topic, times) for topic, times in asked.items()}
+    good = [topic for topic, (error, _) in results.items() if not error]
     try:
         found = await _find(gateway, good, request.timeout_ms)
     except Unavailable as error:
-        verdicts |= dict.fromkeys(good, verdict_of(Rejected(Rejection.OUTCOME_UNKNOWN, str(error))))
+        results |= dict.fromkeys(good, result_of(Rejected(Rejection.OUTCOME_UNKNOWN, str(error))))
         found = {}
     else:
-        verdicts |= {topic: (_unknown(topic), None) for topic in good if topic not in found}
+        results |= {topic: (_unknown(topic), None) for topic in good if topic not in found}
     is_strict = version >= FIRST_VERSION_MUTATIONS
     exceeding = [
         topic for topic, view in found.items() if not admits(gateway, client, view.partitions, is_strict=is_strict)
     ]
-    verdicts |= dict.fromkeys(exceeding, EXCEEDED)
+    results |= dict.fromkeys(exceeding, EXCEEDED)
     found = {topic: view for topic, view in found.items() if topic not in exceeding}
     commands = [DeleteTopic(gateway.clock.now_ms(), "", view.topic_id) for view in found.values()]
     outcomes = await run_commands(gateway, commands, request.timeout_ms)
     for topic, outcome in zip(found, outcomes, strict=True):
-        verdicts[topic] = verdict_of(outcome)
+        results[topic] = result_of(outcome)
         if isinstance(outcome, Rejected) and outcome.rejection == Rejection.UNKNOWN_TOPIC:
-            verdicts[topic] = _unknown(topic), None
+            results[topic] = _unknown(topic), None
     gateway.topics.remove(view.name for view in found.values())
-    return DeleteTopicsResponse(responses=[_result(topic, found, *verdict) for topic, verdict in verdicts.items()])
+    return DeleteTopicsResponse(responses=[_result(topic, found, *result) for topic, result in results.items()])
 
 
 async def _find(gateway: Needs, asked: list[DeleteTopicState], timeout_ms: int) -> dict[DeleteTopicState, TopicView]:
@@ -85,7 +85,7 @@ def _unknown(topic: DeleteTopicState) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_ID if topic.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _validation_error(topic: DeleteTopicState, times: int) -> Verdict:
+def _validation_error(topic: DeleteTopicState, times: int) -> AdminResult:
     if times > 1:
         return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
     if topic.name is not None and topic.topic_id != NO_TOPIC_ID:

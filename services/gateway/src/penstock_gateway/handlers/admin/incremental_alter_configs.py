@@ -14,7 +14,7 @@ from penstock_gateway.metadata.config_updates import Alteration, Change, alter
 
 
 class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -27,7 +27,7 @@ async def handle(
         )
         for resource in request.resources
     ]
-    verdicts = await alter(gateway, asked, validate_only=request.validate_only)
+    results = await alter(gateway, asked, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
-        responses=[AlterConfigsResourceResponse(*verdict, *resource) for resource, verdict in verdicts.items()]
+        responses=[AlterConfigsResourceResponse(*result, *resource) for resource, result in results.items()]
     )

@@ -51,7 +51,7 @@ Found = list[tuple[_Wanted, TopicId]]
 
 
 class Needs(HasClock, HasSequencer, HasTail, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
@@ -114,7 +114,7 @@ async def _delete(gateway: Needs, some: Found, timeout_ms: int) -> None:
         return
     logs = [LogOffset(topic_id, each.asked.partition_index, each.offset) for each, topic_id in some]
     (outcome,) = await run_commands(gateway, [DeleteRecords(gateway.clock.now_ms(), logs)], timeout_ms)
-    for (each, topic_id), (rejection, log_start_offset) in zip(some, _verdicts(outcome, len(logs)), strict=True):
+    for (each, topic_id), (rejection, log_start_offset) in zip(some, _results(outcome, len(logs)), strict=True):
         each.error = error_of(rejection)
         if rejection == Rejection.NONE:
             each.low_watermark = log_start_offset
@@ -124,7 +124,7 @@ async def _delete(gateway: Needs, some: Found, timeout_ms: int) -> None:
             gateway.topics.remove([each.topic])
 
 
-def _verdicts(outcome: Outcome, count: int) -> list[tuple[int, int]]:
+def _results(outcome: Outcome, count: int) -> list[tuple[int, int]]:
     """Refusal and log start of each log."""
     if isinstance(outcome, Rejected):
         return [(outcome.rejection, NO_WATERMARK)] * count
