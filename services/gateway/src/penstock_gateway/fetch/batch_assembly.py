@@ -117,7 +117,7 @@ def cursor_behind(fragment: Fragment, placed: Placed) -> Cursor | None:
 
 
 def batch_bytes(fragment: Fragment, cursor: Cursor, data: Buffer) -> int:
-    """The size of the batch at a cursor that the fragment cuts off; 0 if it cuts off the header, too."""
+    """The size of a batch that the fragment cuts off at `cursor`; 0 if not even its header is there."""
     start = cursor.position - fragment.cursor.position
     if start + BATCH_OVERHEAD > len(data):
         return 0

@@ -1,4 +1,4 @@
-"""Ranges of segments from the cachers of the zone: from each part's owner, and from others when it is slow or gone."""
+"""Reads ranges of segments from the zone's cachers: from each part's owner, or from others if it is slow or gone."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -24,13 +24,13 @@ from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragm
 log = structlog.get_logger()
 
 Found = dict[int, memoryview]
-# Gets what it can of the pieces with these numbers from where all can be had, and says nothing of what it cannot.
+# Adds the fragments with these numbers from a source that has all of them; a failed read adds nothing.
 Fill = Callable[[Sequence[int], Sequence[ReadFragment], Found], Coroutine[None, None, None]]
 
 
 @dataclass(slots=True)
 class _Search:
-    """Pieces by their numbers, whom to ask for each, and what was found so far."""
+    """Fragments by their numbers, the cachers to ask for each, and the data found so far."""
 
     fragments: Sequence[ReadFragment]
     owners: Sequence[Sequence[str]]
@@ -39,10 +39,10 @@ class _Search:
 
 
 class CacheClient:
-    """Asks for many pieces at once, with one question per cacher where possible.
+    """Asks for many fragments at once, with one request per cacher where possible.
 
-    An owner that takes much longer than cachers usually do is not waited for alone: the next in the ring, or else the
-    store, is asked for the same, and what comes first counts. Who loses often is left alone for a while.
+    An owner may take much longer than cachers usually do. Then the client also asks the next in the ring, or else the
+    store, and the first answer counts. An owner that often loses this race is avoided for a while.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class CacheClient:
         )
 
     async def fill(self, fragments: Sequence[ReadFragment], found: Found, fill_otherwise: Fill) -> None:
-        """Put what the zone has of the pieces into `found`, by their numbers; `fill_otherwise` has all, and costs."""
+        """Put the fragments that the zone has into `found`, by their numbers; `fill_otherwise` costs GETs."""
         search = _Search(fragments, self._owners(fragments), found, fill_otherwise)
         await run_all(
             [self._fill_part(search, *request) for request in self._requests(search, range(len(fragments)), 0)]
         )
 
     async def _fill_part(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
-        """What one owner is asked for; all who want just the same of it at the same time ask together."""
+        """Ask one owner for its fragments; equal requests at the same time share one answer."""
         fragments = [search.fragments[number] for number in numbers]
         part = _Search(fragments, [search.owners[number] for number in numbers], {}, search.fill_otherwise)
         key = owner, tuple(fragment.read for fragment in fragments)
@@ -97,16 +97,16 @@ class CacheClient:
         search.found.update((numbers[place], view) for place, view in found.items())
 
     async def _find(self, search: _Search, owner: str) -> Found:
-        """What the zone has of pieces that all have this owner."""
+        """The data that the zone has of fragments that all have this owner."""
         await self._ask_or_hedge(search, owner, range(len(search.fragments)))
-        # Who was asked first may not have it, or be gone.
+        # The owner may not have all fragments, or may be gone.
         missing = [number for number in range(len(search.fragments)) if number not in search.found]
         for attempt in range(1, self._limits.owners_asked_max):
             await run_all([self._ask(search, *request) for request in self._requests(search, missing, attempt)])
         return search.found
 
     async def load_ahead(self, reads: Iterable[SegmentRead]) -> None:
-        """Have their owners load what is going to be wanted; nobody says whether they do."""
+        """Have the owners load ranges that will be read soon; the owners send no answer."""
         by_owner: dict[str, list[SegmentRead]] = {}
         for read in reads:
             for owner in self._ring.owners(part_of(read.segment, read.position), 1):
@@ -115,7 +115,7 @@ class CacheClient:
             await self._bus.publish(self._subject(owner), encode(CacheRequest(its_reads, loads_only=True)))
 
     def _owners(self, fragments: Sequence[ReadFragment]) -> list[list[str]]:
-        """Whom to ask for each piece, the owner first."""
+        """The cachers to ask for each fragment, the owner first."""
         by_part: dict[str, list[str]] = {}
         owners = []
         for fragment in fragments:
@@ -126,7 +126,7 @@ class CacheClient:
         return owners
 
     def _requests(self, search: _Search, numbers: Iterable[int], attempt: int) -> list[tuple[str, list[int]]]:
-        """Requests for the pieces with these numbers, whatever their order, to their owners number `attempt`."""
+        """Requests for the fragments with these numbers, in any order, to their owners number `attempt`."""
         by_owner: dict[str, list[int]] = {}
         for number in sorted(numbers, key=lambda number: _place(search.fragments[number].read)):
             if number not in search.found and attempt < len(search.owners[number]):
@@ -155,15 +155,15 @@ class CacheClient:
             await _end(tasks)
         for task in tasks:
             if not task.cancelled():
-                task.result()  # what is no failure of a cacher
+                task.result()  # raises an error that is no failure of a cacher
 
     def _gets_of_hedge(self, search: _Search, numbers: Sequence[int]) -> int:
-        """How many GETs it may cost to ask elsewhere."""
+        """How many GETs a hedge may cost."""
         alone = [number for number in numbers if len(search.owners[number]) == 1]
         return len(self._requests(search, numbers, 1)) + len(gets_of(alone, search.fragments))
 
     async def _hedge(self, search: _Search, numbers: Sequence[int]) -> None:
-        """Get the same from the next in the ring, and from the store where there is none."""
+        """Request the same from the next in the ring, or from the store if there is none."""
         asks = [self._ask(search, *request) for request in self._requests(search, numbers, 1)]
         alone = [number for number in numbers if len(search.owners[number]) == 1]
         await run_all([*asks, search.fill_otherwise(alone, search.fragments, search.found)] if alone else asks)
@@ -174,7 +174,7 @@ class CacheClient:
             self._hedging.record_won(owner)
             return
         avoided_s = self._hedging.record_lost(owner)
-        # The only cacher is never left alone: without one each reader would pay for its own GETs.
+        # The only cacher is never avoided: without it each reader would send its own GETs.
         if avoided_s and self._ring.has_others(owner):
             self._ring.avoid(owner, avoided_s)
             log.warning("cacher_slow", instance=owner, avoided_s=avoided_s)
@@ -201,8 +201,8 @@ class CacheClient:
     def _record_failure(self, owner: str, error: PenstockError) -> None:
         cause = "gone" if isinstance(error, Undelivered) else "silent" if isinstance(error, Unavailable) else "corrupt"
         self._failures.labels(cause).inc()
-        # Who answers others just has too much to do. Where nobody can take that over, the store would have to: with a
-        # GET for each reader.
+        # A cacher that answers other requests is only busy. If no other cacher can take over, the store would have to,
+        # with a GET for each reader.
         is_busy = cause == "silent" and self._hedging.has_answered_since(
             owner, self._clock.monotonic_s() - self._limits.busy_s
         )
@@ -216,7 +216,7 @@ class CacheClient:
 
 
 async def run_all(requests: Sequence[Coroutine[None, None, None]]) -> None:
-    """Run them side by side; without a task where there is just one."""
+    """Run requests side by side; a single one runs without a task."""
     if len(requests) == 1:
         await requests[0]
         return
@@ -226,14 +226,14 @@ async def run_all(requests: Sequence[Coroutine[None, None, None]]) -> None:
 
 
 async def _until(tasks: Iterable[asyncio.Task[None]], is_enough: Callable[[], bool]) -> None:
-    """Return when there is enough, or no task runs any more."""
+    """Return when `is_enough` holds, or no task runs any more."""
     pending = set(tasks)
     while pending and not is_enough():
         _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel those that still run, and return when none does."""
+    """Cancel the tasks that still run, and return when none runs."""
     running = [task for task in tasks if not task.done()]
     for task in running:
         task.cancel()
@@ -246,7 +246,7 @@ def _place(read: SegmentRead) -> tuple[SegmentId, int]:
 
 
 def _split(answer: bytes, reads: Sequence[SegmentRead]) -> list[memoryview | None]:
-    """A cacher's answer as one view per range, None for those that it does not have; `Corrupt` if it does not fit."""
+    """A cacher's answer as one view per range, None for missing ranges; `Corrupt` if it does not fit the reads."""
     reply, payload = decode_with_payload(answer, CacheReply)
     views: list[memoryview | None] = []
     position = 0

@@ -1,4 +1,4 @@
-"""Which cacher of the zone is asked for which part of a segment: consistent hashing over those that live."""
+"""Chooses the cacher of the zone for each part of a segment, by consistent hashing over the live cachers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ CACHER = "cacher"
 
 
 class Instances(Protocol):
-    """The part of the directory that is needed: who lives, and when that changes."""
+    """The part of the directory that the ring needs: the live instances, and a call when they change."""
 
     def live(self, role: str, zone: str | None = None) -> Sequence[Presence]: ...
 
@@ -22,19 +22,19 @@ class Instances(Protocol):
 
 
 def part_of(segment: SegmentRef, position: int) -> str:
-    """What one cacher owns: a whole segment at level 0, a stripe of it above."""
+    """The name of the part that one cacher owns: a segment at level 0, a stripe of it above."""
     name = segment.segment_id.hex()
     return name if segment.level == 0 else f"{name}/{stripe_at(segment.size_bytes, position)}"
 
 
 class CacheRing:
-    """The zone's cachers in the order in which a part's owner and its substitutes are asked."""
+    """The zone's cachers in the order in which they are asked for a part: its owner, then the substitutes."""
 
     def __init__(self, directory: Instances, zone: str, clock: Clock) -> None:
         self._directory = directory
         self._zone = zone
         self._clock = clock
-        self._ring: Any = None  # uhashring has no types; None: to be made anew
+        self._ring: Any = None  # uhashring has no types; None: to be built again
         self._avoided_until_s: dict[str, float] = {}
         directory.subscribe(self._change)
 
@@ -51,7 +51,7 @@ class CacheRing:
         return [name for name in names if self._avoided_until_s.get(name, now_s) <= now_s][:count]
 
     def has_others(self, instance: str) -> bool:
-        """Whether somebody else of the zone could be asked now."""
+        """Whether another cacher of the zone can be asked now."""
         now_s = self._clock.monotonic_s()
         return any(
             presence.instance != instance and self._avoided_until_s.get(presence.instance, now_s) <= now_s
@@ -59,7 +59,7 @@ class CacheRing:
         )
 
     def avoid(self, instance: str, duration_s: float) -> None:
-        """Ask others for a while: this one did not answer."""
+        """Leave out an instance for a while: it failed, or is slow."""
         self._avoided_until_s[instance] = self._clock.monotonic_s() + duration_s
 
     def _change(self) -> None:

@@ -1,6 +1,6 @@
-"""Full-object reads of segments just flushed, where no cacher helped: one GET, however many readers there are.
+"""Full-object reads of segments just flushed that no cacher has: one GET for all readers.
 
-Without them each fetch of each consumer would be a GET, just when cachers are gone or cannot keep up.
+Without them each fetch of each consumer would be a GET, exactly when cachers are gone or overloaded.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from penstock.runtime.concurrency.single_flight import SingleFlight
 
 
 class FullObjectReads:
-    """The few segments that were read last; each is loaded once, however many reads wait for it."""
+    """The few segments that were read last; each is loaded once for all reads that wait for it."""
 
     def __init__(self, load: Callable[[SegmentRef], Awaitable[bytes]], *, kept_bytes_max: int) -> None:
         self._load = load
@@ -22,7 +22,7 @@ class FullObjectReads:
         self.kept_bytes = 0
 
     async def get(self, segment: SegmentRef) -> bytes:
-        """All bytes of a segment; what `load` raises."""
+        """All bytes of a segment; raises the errors of `load`."""
         kept = self._kept.get(segment.segment_id)
         if kept is not None:
             return kept
@@ -37,7 +37,7 @@ class FullObjectReads:
         self._kept[segment.segment_id] = data
         self.kept_bytes += len(data)
         while self.kept_bytes > self._kept_bytes_max:
-            # The oldest goes: readers of the tail have read it, and go on to the next.
+            # The oldest is evicted: tailing readers have read it, and continue with the next.
             _, oldest = self._kept.popitem(last=False)
             self.kept_bytes -= len(oldest)
         return data

@@ -1,4 +1,4 @@
-"""How long the zone's cachers take to answer: when to ask another one as well, and which are slow. Pure."""
+"""Decides by the answer times of the zone's cachers when to ask a second one, and which are slow. Pure."""
 
 from collections import deque
 
@@ -19,13 +19,13 @@ class HedgingPolicy:
 
     @property
     def hedge_after_s(self) -> float:
-        """How long to wait for an answer before another cacher is asked for the same."""
+        """How long to wait for an answer before the same is requested from another cacher."""
         return self._hedge_after_s
 
     def record_answer(self, owner: str, now_s: float, *, taken_s: float, size_bytes: int) -> None:
-        """A cacher has answered."""
+        """Record an answer of a cacher, and its duration."""
         if len(self._answered_s) >= self._limits.owners_max:
-            self._answered_s.clear()  # of many that are gone
+            self._answered_s.clear()  # most of them are gone
         self._answered_s[owner] = now_s
         self._taken_s.append(taken_s)
         self._hedges = min(self._hedges + self._limits.hedges_per_byte * size_bytes, self._limits.hedges_max)
@@ -42,20 +42,20 @@ class HedgingPolicy:
         return self._answered_s.get(owner, since_s - 1) >= since_s
 
     def take_hedges(self, gets: int) -> bool:
-        """Whether a request may be hedged, which may cost so many GETs."""
+        """Take the cost of a hedge out of the budget; return whether the budget had that many GETs."""
         if self._hedges < gets:
             return False
         self._hedges -= gets
         return True
 
     def record_won(self, owner: str) -> None:
-        """An owner has answered before its substitute."""
+        """Record that an owner answered before its substitute."""
         self._losses.pop(owner, None)
 
     def record_lost(self, owner: str) -> float:
-        """A substitute was faster; returns for how many seconds to avoid the owner, 0 if it may be chance."""
+        """Record a faster substitute; return for how many seconds to avoid the owner, 0 if it may be chance."""
         if len(self._losses) >= self._limits.owners_max:
-            self._losses.clear()  # of many that are gone
+            self._losses.clear()  # most of them are gone
         losses = self._losses[owner] = self._losses.get(owner, 0) + 1
         if losses < self._limits.losses_max:
             return 0.0

@@ -1,4 +1,4 @@
-"""How ranges of segments are cut, grouped and joined so that few questions get them. Pure."""
+"""Cuts, groups and merges ranges of segments, so that few requests get them. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -10,20 +10,20 @@ from penstock.contracts.ids import SegmentId
 from penstock.contracts.messages import SegmentRead
 
 READS_PER_REQUEST_MAX = 1_000
-REPLY_HEAD_BYTES = 16 * 1024  # a reply's head with that many lengths, generously
-GAP_BYTES_MAX = 64 * 1024  # reading so much for nothing costs less than another GET
+REPLY_HEAD_BYTES = 16 * 1024  # more than the head of a reply with that many lengths
+GAP_BYTES_MAX = 64 * 1024  # reading this many unneeded bytes costs less than another GET
 GET_BYTES_MAX = 2 * CHUNK_BYTES
 
 
 class ReadFragment(msgspec.Struct, frozen=True, gc=False):
-    """A part of the range number `range_index` that is asked for on its own."""
+    """A fragment of the range number `range_index`, which is read on its own."""
 
     range_index: int
     read: SegmentRead
 
 
 class StoreGet(msgspec.Struct, frozen=True):
-    """One range GET that covers several pieces of a segment."""
+    """One range GET that covers several fragments of a segment."""
 
     segment: SegmentRef
     position: int
@@ -32,8 +32,8 @@ class StoreGet(msgspec.Struct, frozen=True):
 
 
 def cut(reads: Sequence[SegmentRead], fragment_bytes_max: int) -> list[ReadFragment]:
-    """The ranges in pieces that have one owner each and fit into a reply."""
-    assert fragment_bytes_max > 0, "no connection is used whose messages hold no more than a head"
+    """The ranges cut into fragments that have one owner each and fit into a reply."""
+    assert fragment_bytes_max > 0, "a message of the bus has space for more than a reply's head"
     fragments = []
     for index, read in enumerate(reads):
         position, end = read.position, read.position + read.length
@@ -49,7 +49,7 @@ def cut(reads: Sequence[SegmentRead], fragment_bytes_max: int) -> list[ReadFragm
 
 
 def requests_of(numbers: Sequence[int], fragments: Sequence[ReadFragment], reply_bytes_max: int) -> Iterator[list[int]]:
-    """The pieces with these numbers in groups that one reply has room for."""
+    """The fragments with these numbers, in groups that fit into one reply."""
     group: list[int] = []
     group_bytes = 0
     for number in numbers:
@@ -64,7 +64,7 @@ def requests_of(numbers: Sequence[int], fragments: Sequence[ReadFragment], reply
 
 
 def gets_of(numbers: Iterable[int], fragments: Sequence[ReadFragment]) -> list[StoreGet]:
-    """The pieces with these numbers, neighbours in a segment put together."""
+    """The GETs for the fragments with these numbers; neighbours in a segment share one."""
     by_segment: dict[SegmentId, list[int]] = {}
     for number in numbers:
         by_segment.setdefault(fragments[number].read.segment.segment_id, []).append(number)

@@ -1,4 +1,4 @@
-"""Ranges of segments for readers: from the zone's cachers, and from the store itself when they cannot help."""
+"""Reads ranges of segments: from the zone's cachers, and from the store if no cacher has them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragm
 
 log = structlog.get_logger()
 
-NO_PREFIX = ""  # the store's address has a prefix of its own
+NO_PREFIX = ""  # the store's address includes the prefix
 
 Data = memoryview | PenstockError
 
 
 class SegmentReader:
-    """Reads many ranges at once, with one question per cacher where possible."""
+    """Reads many ranges at once, with one request per cacher where possible."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SegmentReader:
         )
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """End the background tasks."""
         await self._full_reads.close()
 
     async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:
@@ -82,14 +82,14 @@ class SegmentReader:
         await self._cachers.load_ahead(reads)
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
-        """The bytes of each range, or why they cannot be had: `Unavailable`, `NotFound`, `Corrupt`."""
+        """The bytes of each range, or its error: `Unavailable`, `NotFound`, `Corrupt`."""
         fragments = cut(reads, self._bus.message_bytes_max - REPLY_HEAD_BYTES)
         found: Found = {}
         failed: dict[int, PenstockError] = {}
         await self._cachers.fill(fragments, found, self._fill_quietly)
         missing = [number for number in range(len(fragments)) if number not in found]
         await self._fill_from_store(missing, fragments, found, failed)
-        return _join(len(reads), fragments, {**failed, **found})
+        return _reassemble(len(reads), fragments, {**failed, **found})
 
     async def _fill_quietly(self, numbers: Sequence[int], fragments: Sequence[ReadFragment], found: Found) -> None:
         await self._fill_from_store(numbers, fragments, found, {})
@@ -115,7 +115,7 @@ class SegmentReader:
             found[number] = view[position : position + fragments[number].read.length]
 
     async def _data_of(self, get: StoreGet) -> tuple[bytes, int]:
-        """Bytes of a segment with those wanted among them, and the position of the first."""
+        """Bytes of a segment that include the wanted ones, and the position of the first byte."""
         is_cold = is_history(get.segment, self._clock.now_ms())
         if not is_cold and self._is_full_read_cheaper(get.segment):
             return await self._full_reads.get(get.segment), 0
@@ -123,7 +123,7 @@ class SegmentReader:
         return await self._get_range(get.segment, get.position, get.length, slots), get.position
 
     def _is_full_read_cheaper(self, segment: SegmentRef) -> bool:
-        """Whether a segment just flushed is read as a full object."""
+        """Whether a segment just flushed is read as a full object, so that all readers share one GET."""
         return segment.level == 0 and segment.size_bytes <= self._limits.full_read_bytes_max
 
     async def _get_full(self, segment: SegmentRef) -> bytes:
@@ -144,15 +144,15 @@ def _key(cluster: str, segment: SegmentRef) -> str:
     return segment_key(NO_PREFIX, cluster, segment.level, segment.segment_id)
 
 
-def _join(count: int, fragments: Sequence[ReadFragment], found: Mapping[int, Data]) -> list[Data]:
-    """One buffer per range; a range in several pieces is copied together, one with a failed piece fails."""
+def _reassemble(count: int, fragments: Sequence[ReadFragment], found: Mapping[int, Data]) -> list[Data]:
+    """One buffer per range: several fragments are copied into one, and the first error fails the range."""
     parts: list[list[Data]] = [[] for _ in range(count)]
     for number, fragment in enumerate(fragments):
         parts[fragment.range_index].append(found[number])
-    return [_joined(part) for part in parts]
+    return [_concatenated(part) for part in parts]
 
 
-def _joined(parts: Sequence[Data]) -> Data:
+def _concatenated(parts: Sequence[Data]) -> Data:
     if len(parts) == 1:
         return parts[0]
     views = []
