@@ -1,4 +1,4 @@
-"""Commands of classic groups: join, sync, leave, expire, delete; answered as Kafka's GroupCoordinator does."""
+"""Commands of classic groups (join, sync, leave, expire), answered as Kafka's GroupCoordinator answers them."""
 
 import msgspec
 
@@ -45,7 +45,7 @@ JoinOutcome = Joined | Waiting | MemberIdRequired | Rejected
 
 
 def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcome:
-    """A member comes or comes again."""
+    """A member joins for the first time, or joins again."""
     validation_error = _join_validation_error(state, command)
     if validation_error is not None:
         return validation_error
@@ -60,7 +60,7 @@ def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcom
 
 
 def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
-    """What is wrong with the request itself, or with making a group for it."""
+    """Validate the request itself, and whether a group can be made for it."""
     if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
         return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
     if command.group_id in state.share_groups:
@@ -117,7 +117,7 @@ def _is_full(state: State, group: Group) -> bool:
 
 
 def _join_new(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
-    """Somebody without a member id; the same command sent again changes nothing."""
+    """A client without a member id joins. The same command, sent again, changes nothing."""
     member_id = command.new_member_id
     if command.require_known_member:
         if member_id not in group.pending and member_id not in group.members:
@@ -157,7 +157,7 @@ def _answer(group: Group, member: Member) -> Joined | Waiting:
 
 
 def _rejoin(state: State, group: Group, member: Member, command: JoinGroup) -> Joined | Waiting:
-    """A member joins again: nothing changes if its metadata did not, unless a leader in Stable asks for a rebalance."""
+    """A member joins again. Unchanged metadata starts no rebalance, unless the leader of a Stable group joins again."""
     unchanged = member.protocols == command.protocols
     _update(state, group, member, command)
     if unchanged and (group.state == COMPLETING or (group.state == STABLE and group.leader != member.member_id)):
@@ -180,7 +180,7 @@ def _update(state: State, group: Group, member: Member, command: JoinGroup) -> N
 
 
 def _join_static(state: State, group: Group, command: JoinGroup, instance_id: str) -> JoinOutcome:
-    """KIP-345: who comes with a known instance id takes the place of the member that had it."""
+    """A client with a known instance id replaces the member that had it (KIP-345)."""
     old_member_id = group.static_members.get(instance_id)
     if old_member_id is None:
         if _is_full(state, group) or command.new_member_id in group.members:
@@ -190,14 +190,14 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
     if command.new_member_id != old_member_id and command.new_member_id in group.members:
         return Rejected(Rejection.INVALID_REQUEST, "the member id belongs to another member")
     if command.new_member_id in group.fenced and state.level >= LATE_COMMANDS_LEVEL:
-        # A member id is made for one request, so this is that request, come late: its client has joined again since.
+        # Each request has a member id of its own. So this request is late: its client has joined again since.
         return Rejected(Rejection.FENCED_INSTANCE)
     if command.new_member_id != old_member_id and _has_come_since(group, instance_id, command.seen_sequence):
         return Rejected(Rejection.STALE, "another member has come with the instance id since")
     member = _replace(state, group, old_member_id, command.new_member_id)
     _update(state, group, member, command)
     if group.state == STABLE and select_protocol(group) == group.protocol:
-        # KIP-814: a leader that came back is told who is there, but has nothing to assign
+        # KIP-814: the answer lists the members to a leader that came back, but it has nothing to assign.
         return msgspec.structs.replace(joined(group, member), skip_assignment=group.leader == member.member_id)
     member.joining = True
     prepare_rebalance(state, group)
@@ -205,12 +205,12 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
 
 
 def _has_come_since(group: Group, instance_id: str, seen_sequence: int) -> bool:
-    """Whether who has the place came by an entry that somebody did not know of who had seen this one; never if -1."""
+    """Whether the instance id's member joined by an entry that the sender had not seen; False for sequence -1."""
     return 0 <= seen_sequence < group.static_since.get(instance_id, 0)
 
 
 def _replace(state: State, group: Group, old_member_id: str, new_member_id: str) -> Member:
-    """The static member goes on under another member id; whoever has the old one is fenced."""
+    """The static member continues under another member id; the client with the old one is fenced."""
     member = group.members[old_member_id]
     if new_member_id == old_member_id:
         return member
@@ -268,7 +268,7 @@ def _sync_rejection(state: State, group: Group, command: SyncGroup) -> Rejection
 
 
 def _assign(state: State, group: Group, command: SyncGroup) -> None:
-    """The leader's assignments; who is not named in them gets an empty one. Those who waited are proven alive."""
+    """Store the leader's assignments; a member without one gets an empty one. Members that waited count as active."""
     assignments = {each.member_id: each.assignment for each in command.assignments}
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
@@ -279,7 +279,7 @@ def _assign(state: State, group: Group, command: SyncGroup) -> None:
 
 
 def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem | Rejected:
-    """Members leave; one refusal for each that is not there."""
+    """Members leave; one rejection for each member that does not exist."""
     if not command.group_id:
         return Rejected(Rejection.INVALID_GROUP)
     group = state.groups.get(command.group_id)
@@ -295,7 +295,7 @@ def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem 
 
 
 def _names_another(group: Group, leaving: LeavingMember, seen_sequence: int) -> bool:
-    """Whether an instance id alone names a member that came after whoever sent it had looked."""
+    """Whether an instance id alone names a member that joined after the sender had looked."""
     instance_id = leaving.group_instance_id
     return not leaving.member_id and instance_id is not None and _has_come_since(group, instance_id, seen_sequence)
 
@@ -320,7 +320,7 @@ def _remove_pending(state: State, group: Group, member_id: str) -> None:
 
 
 def expire(state: State, group: Group, command: ExpireMember, changes: Changes) -> Done:
-    """A silent member goes, unless the journal shows that it was not silent, or it waits for us."""
+    """Remove a silent member, unless the journal shows that it was active, or it waits for an answer."""
     member = group.members.get(command.member_id)
     if command.member_id in group.pending:
         _remove_pending(state, group, command.member_id)

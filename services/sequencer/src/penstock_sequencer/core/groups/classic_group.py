@@ -1,15 +1,15 @@
-"""Classic groups' inner life, as Kafka's GroupCoordinator leads it: members, rebalances, generations, deadlines.
+"""States of classic groups, as in Kafka's GroupCoordinator: members, rebalances, generations, deadlines.
 
     Empty               -- a member joins ----------------------------------------------> PreparingRebalance
     PreparingRebalance  -- all have joined, or the deadline passed ---------------------> CompletingRebalance
-    PreparingRebalance  -- the same, and nobody is left --------------------------------> Empty
+    PreparingRebalance  -- the same, and no member is left -----------------------------> Empty
     CompletingRebalance -- the leader has synced ---------------------------------------> Stable
-    CompletingRebalance -- a member comes, goes, changes its metadata or does not sync -> PreparingRebalance
+    CompletingRebalance -- a member joins, leaves, changes its metadata or sends no sync > PreparingRebalance
     Stable              -- the same, or the leader joins again -------------------------> PreparingRebalance
 
-Only an empty group can be deleted; Kafka calls one that does not exist Dead. The first rebalance of an empty group
-waits `group.initial.rebalance.delay.ms`, and again as long as new members come in, up to the rebalance time-out. The
-functions here leave the group's deadline to `settle`, which every command that touched a group calls last.
+Only an empty group can be deleted; Kafka calls a group that does not exist Dead. The first rebalance of an empty group
+waits `group.initial.rebalance.delay.ms`. It waits again while new members join, up to the rebalance timeout. The
+functions here leave the group's deadline to `settle`, which every command that changed a group calls last.
 """
 
 from penstock.contracts.commands import GroupProtocol, Joined, JoinedMember, Synced
@@ -42,12 +42,12 @@ def new_group(state: State, group_id: str) -> Group:
 
 
 def is_waiting(group: Group, member: Member) -> bool:
-    """Whether the member waits for an answer, so that its silence proves nothing."""
+    """Whether the member waits for an answer; then its silence is no reason to remove it."""
     return member.joining or (group.state == COMPLETING and member.synced)
 
 
 def check_member(group: Group, member_id: str, group_instance_id: str | None) -> Rejection:
-    """Whether this is a member of the group, and the present one of its instance id (KIP-345)."""
+    """Whether this is a member of the group, and the current member of its instance id (KIP-345)."""
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
@@ -57,7 +57,7 @@ def check_member(group: Group, member_id: str, group_instance_id: str | None) ->
 
 
 def supports(group: Group, protocol_type: str, protocols: list[GroupProtocol]) -> bool:
-    """Whether a member with these protocols fits in with those who are there."""
+    """Whether a member with these protocols shares one with all members of the group."""
     if group.state == EMPTY:
         return bool(protocol_type and protocols)
     size = len(group.members)
@@ -66,7 +66,7 @@ def supports(group: Group, protocol_type: str, protocols: list[GroupProtocol]) -
 
 
 def add_member(state: State, group: Group, member: Member, protocol_type: str) -> None:
-    """A new member joins, which starts a rebalance or takes part in the one under way."""
+    """Add a new member. It starts a rebalance, or takes part in the current one."""
     if group.state == PREPARING and group.generation == 0:
         group.newcomer = True
     if not group.members:
@@ -82,16 +82,16 @@ def add_member(state: State, group: Group, member: Member, protocol_type: str) -
 
 
 def place_static(state: State, group: Group, instance_id: str, member_id: str) -> None:
-    """The member has the place of its instance id from now on."""
+    """Make the member the one of its instance id from now on."""
     group.static_members[instance_id] = member_id
     if state.level >= LATE_JOINS_LEVEL:
         group.static_since[instance_id] = state.sequence
 
 
 def weigh(state: State, member: Member) -> None:
-    """Bring the member's size up to date."""
-    said_bytes = sum(len(each.name) + len(each.metadata) for each in member.protocols)
-    size_bytes = MEMBER_OVERHEAD_BYTES + said_bytes + len(member.assignment)
+    """Update the member's size after a change."""
+    protocol_bytes = sum(len(each.name) + len(each.metadata) for each in member.protocols)
+    size_bytes = MEMBER_OVERHEAD_BYTES + protocol_bytes + len(member.assignment)
     state.group_bytes += size_bytes - member.size_bytes
     member.size_bytes = size_bytes
 
@@ -106,7 +106,7 @@ def count_protocols(group: Group, member: Member, step: int) -> None:
 
 
 def remove_member(state: State, group: Group, member_id: str) -> None:
-    """A member goes; the others rebalance."""
+    """Remove a member; the other members rebalance."""
     _drop_member(state, group, member_id)
     if group.state in (STABLE, COMPLETING):
         prepare_rebalance(state, group)
@@ -126,7 +126,7 @@ def _drop_member(state: State, group: Group, member_id: str) -> None:
 
 
 def prepare_rebalance(state: State, group: Group) -> None:
-    """Have everybody join anew, unless that is under way already."""
+    """Start a rebalance, in which all members join again, unless one is being prepared."""
     if group.state != PREPARING:
         if group.state == COMPLETING:
             for member in group.members.values():
@@ -147,12 +147,12 @@ def prepare_rebalance(state: State, group: Group) -> None:
 
 
 def _rebalance_timeout_ms(group: Group) -> int:
-    """The longest that any member asks for; at least 1, so that every deadline lies ahead."""
+    """The longest timeout of all members; at least 1, so that every deadline is in the future."""
     return max((member.rebalance_timeout_ms for member in group.members.values()), default=1)
 
 
 def complete_if_all_joined(state: State, group: Group) -> None:
-    """End the preparation if nobody is awaited: no member, no pending id, no initial delay."""
+    """End the preparation if the group waits for no member, no pending id and no initial delay."""
     if group.state != PREPARING or group.initial_delay_ms or group.pending:
         return
     if all(member.joining for member in group.members.values()):
@@ -160,7 +160,7 @@ def complete_if_all_joined(state: State, group: Group) -> None:
 
 
 def _complete_join(state: State, group: Group) -> None:
-    """The time to join is over: dynamic members that did not are dropped, static ones stay (KIP-345)."""
+    """The time to join is over: remove dynamic members that did not join, keep static ones (KIP-345)."""
     late = [m.member_id for m in group.members.values() if not m.joining and m.group_instance_id is None]
     for member_id in late:
         _drop_member(state, group, member_id)
@@ -181,7 +181,7 @@ def _complete_join(state: State, group: Group) -> None:
 
 
 def _elect_joined_leader(group: Group) -> bool:
-    """Whether there is a leader that joined; the first member that did takes over from one that did not."""
+    """Whether a leader has joined; the first member that joined replaces a leader that did not."""
     if group.members[group.leader].joining:
         return True
     joined = next((member_id for member_id, member in group.members.items() if member.joining), None)
@@ -191,7 +191,7 @@ def _elect_joined_leader(group: Group) -> bool:
 
 
 def select_protocol(group: Group) -> str:
-    """The protocol that everybody supports and most members prefer; of equals the one first voted for."""
+    """The protocol that all members support and most members prefer; of equals, the first with a vote."""
     size = len(group.members)
     votes: dict[str, int] = {}
     for member in group.members.values():
@@ -201,7 +201,7 @@ def select_protocol(group: Group) -> str:
 
 
 def joined(group: Group, member: Member) -> Joined:
-    """The answer to the member's JoinGroup; the leader's lists the members."""
+    """The answer to the member's JoinGroup; only the leader's answer lists the members."""
     members: list[JoinedMember] = []
     if group.leader == member.member_id:
         members = [
@@ -217,12 +217,12 @@ def synced(group: Group, member: Member) -> Synced:
 
 
 def metadata(group: Group, member: Member) -> bytes:
-    """What the member says for the protocol in use."""
+    """The member's metadata for the protocol in use."""
     return next((each.metadata for each in member.protocols if each.name == group.protocol), b"")
 
 
 def settle(state: State, group: Group, changes: Changes) -> None:
-    """Bring the group's deadline up to date, and have those who wait look at it."""
+    """Update the group's deadline, and report the group as changed, so that waiting members read it again."""
     deadlines = [*group.pending.values(), group.join_deadline_ms, group.sync_deadline_ms]
     set_deadline(state, group.group_id, min((each for each in deadlines if each), default=0))
     changes.groups[group.group_id] = None
@@ -230,7 +230,7 @@ def settle(state: State, group: Group, changes: Changes) -> None:
 
 
 def fire(state: State, group: Group) -> None:
-    """Do what is due in the group by the machine's clock; `settle` sets the next deadline, which lies ahead."""
+    """Do what is due in the group by the uptime clock; `settle` then sets a deadline in the future."""
     for member_id in [each for each, expiry_ms in group.pending.items() if expiry_ms <= state.clock_ms]:
         del group.pending[member_id]
     if group.state == PREPARING and group.join_deadline_ms <= state.clock_ms:
@@ -242,7 +242,7 @@ def fire(state: State, group: Group) -> None:
 
 
 def _end_join_wait(state: State, group: Group) -> None:
-    """The initial delay is extended while newcomers arrive, as far as the rebalance time-out allows."""
+    """The initial delay ends, or is extended while new members join, up to the rebalance timeout."""
     if group.initial_delay_ms and group.newcomer and group.initial_remaining_ms:
         delay_ms = min(
             group_config(INITIAL_REBALANCE_DELAY, state.cluster_configs) or group.initial_delay_ms,
@@ -257,7 +257,7 @@ def _end_join_wait(state: State, group: Group) -> None:
 
 
 def _drop_unsynced(state: State, group: Group) -> None:
-    """Members that joined and then never synced would hold up the group for ever, heartbeats or not."""
+    """Remove members that joined and never synced: they would block the group for ever, even with heartbeats."""
     for member_id in [member.member_id for member in group.members.values() if not member.synced]:
         _drop_member(state, group, member_id)
     group.sync_deadline_ms = 0

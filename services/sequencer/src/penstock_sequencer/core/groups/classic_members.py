@@ -1,7 +1,7 @@
-"""What members of the classic protocol ask of a group that is a consumer group: see `group_migration`.
+"""Classic members of a consumer group: join, sync, heartbeat, leave; see `migration` for when this happens.
 
-JoinGroup is answered at once: there is nobody to wait for. The generation is the member's epoch, there is no leader,
-and the assignment that SyncGroup gets is what the member may use now.
+JoinGroup is answered at once, since it waits for no other member. The generation is the member's epoch; there is no
+leader. SyncGroup answers with the partitions that the member may use now.
 """
 
 from penstock.contracts.commands import (
@@ -21,15 +21,15 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import classic_subscription_codec, subscriptions
 from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, Subscription
 from penstock_sequencer.core.groups.consumer_group import (
+    apply_progress,
     bump_epoch,
     consumer_of,
     enter_member,
-    next_standing,
+    next_progress,
     record_due,
     remove_member,
     settle,
     take_over,
-    take_standing,
     update_target,
     weigh,
 )
@@ -41,10 +41,10 @@ from penstock_sequencer.core.state.limits import REBALANCE_TIMEOUT_MAX_MS
 
 
 def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Joined | MemberIdRequired | Rejected:
-    """A classic member comes, or comes again."""
+    """A classic member joins for the first time, or joins again."""
     consumer = consumer_of(group)
-    said = _subscription(consumer, command)
-    if said is None:
+    subscription = _subscription(consumer, command)
+    if subscription is None:
         return Rejected(Rejection.INCONSISTENT_PROTOCOL)
     if not command.member_id and command.require_known_member and command.group_instance_id is None:
         return MemberIdRequired(command.new_member_id)
@@ -53,14 +53,14 @@ def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Jo
     left = departed_sequence(state, group.group_id, member_id)
     members_max = state.limits.consumers.consumer_members_max
     rejection = _join_rejection(consumer, known, command, member_id, left, members_max)
-    if rejection == Rejection.STALE and known is not None and _has_come_by(known, command):
+    if rejection == Rejection.STALE and known is not None and _joined_by(known, command):
         return _joined(known)
     if rejection:
         return Rejected(rejection)
-    member = _enter(state, group, known, command, said, member_id)
+    member = _enter(state, group, known, command, subscription, member_id)
     update_target(state, group)
-    owned = partitions_of(state, said.owned)
-    take_standing(state, group, member, next_standing(consumer, member, owned))
+    owned = partitions_of(state, subscription.owned)
+    apply_progress(state, group, member, next_progress(consumer, member, owned))
     member.active_sequence = member.changed_sequence = state.sequence
     member.synced = False
     member.due_ms = 0
@@ -72,8 +72,8 @@ def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Jo
     return answer
 
 
-def _has_come_by(member: ConsumerMember, command: JoinGroup) -> bool:
-    """Whether the command, which may be there twice, is the one that the member came by: its id was made for it."""
+def _joined_by(member: ConsumerMember, command: JoinGroup) -> bool:
+    """Whether the member joined by this command, which may be journaled twice: the member id was made for it."""
     return not command.member_id and member.member_id == command.new_member_id and bool(member.protocols)
 
 
@@ -82,7 +82,7 @@ def _joined(member: ConsumerMember) -> Joined:
 
 
 def _subscription(consumer: ConsumerGroup, command: JoinGroup) -> Subscription | None:
-    """What the member wants, if it can be understood, and it shares a protocol with all other classic members."""
+    """The member's subscription; None if it is malformed or has no protocol in common with other classic members."""
     if command.protocol_type != PROTOCOL_TYPE or not command.protocols:
         return None
     names = {each.name for each in command.protocols}
@@ -110,7 +110,7 @@ def _join_rejection(
     left: int,
     members_max: int,
 ) -> Rejection:
-    """Why the member may not come, in Kafka's words, or because it comes late: `left` by the entry of that number."""
+    """Kafka's reason why the member may not join, or STALE; `left` is the entry by which a former member left."""
     is_static = command.group_instance_id is not None
     newest = left if known is None else known.changed_sequence
     if 0 <= command.seen_sequence < newest:
@@ -128,14 +128,19 @@ def _join_rejection(
 
 
 def _enter(
-    state: State, group: Group, known: ConsumerMember | None, command: JoinGroup, said: Subscription, member_id: str
+    state: State,
+    group: Group,
+    known: ConsumerMember | None,
+    command: JoinGroup,
+    subscription: Subscription,
+    member_id: str,
 ) -> ConsumerMember:
-    """The member as it says that it is; a static one that was restarted has the place of its former life."""
-    topics = sorted(dict.fromkeys(said.topics))
+    """Add or update the member; a static member that was restarted takes over its former partitions."""
+    topics = sorted(dict.fromkeys(subscription.topics))
     before = None if known is None else (known.topics, known.pattern)
     if known is None or known.member_id != member_id:
         member = ConsumerMember(
-            member_id, command.group_instance_id, said.rack_id, "", "", 1, topics, "", "", state.sequence
+            member_id, command.group_instance_id, subscription.rack_id, "", "", 1, topics, "", "", state.sequence
         )
         if known is not None:
             take_over(state, group, known, member)
@@ -146,7 +151,7 @@ def _enter(
         subscriptions.unsubscribe(state, group.group_id, member.topics, member.pattern)
     if member.epoch == AWAY:
         member.epoch = member.previous_epoch = JOIN_EPOCH
-    member.topics, member.pattern, member.assignor, member.rack_id = topics, "", "", said.rack_id
+    member.topics, member.pattern, member.assignor, member.rack_id = topics, "", "", subscription.rack_id
     member.client_id, member.client_host = command.client_id, command.client_host
     member.rebalance_timeout_ms = max(1, min(command.rebalance_timeout_ms, REBALANCE_TIMEOUT_MAX_MS))
     member.session_timeout_ms, member.protocols = command.session_timeout_ms, command.protocols
@@ -156,7 +161,7 @@ def _enter(
 
 
 def sync(state: State, group: Group, command: SyncGroup, changes: Changes) -> Synced | Rejected:
-    """What the member may use now."""
+    """Answer with the partitions that the member may use now."""
     consumer = consumer_of(group)
     rejection = _member_rejection(consumer, command.member_id, command.group_instance_id, command.generation)
     if rejection:
@@ -176,7 +181,7 @@ def sync(state: State, group: Group, command: SyncGroup, changes: Changes) -> Sy
 
 
 def heartbeat(group: Group, query: HeartbeatQuery) -> Rejection:
-    """Whether the member may go on as it is."""
+    """Whether the member may continue without joining again."""
     consumer = consumer_of(group)
     rejection = _member_rejection(consumer, query.member_id, query.group_instance_id, query.generation)
     if rejection:
@@ -193,7 +198,7 @@ def _member_rejection(consumer: ConsumerGroup, member_id: str, instance_id: str 
 
 
 def _identity_rejection(consumer: ConsumerGroup, member_id: str, instance_id: str | None) -> Rejection:
-    """Whether this is a classic member of the group, and the present one of its instance id."""
+    """Whether this is a classic member of the group, and the current member of its instance id."""
     if instance_id is not None:
         present = consumer.static_members.get(instance_id)
         if present is None:
@@ -205,7 +210,7 @@ def _identity_rejection(consumer: ConsumerGroup, member_id: str, instance_id: st
 
 
 def leave(state: State, group: Group, command: LeaveGroup, changes: Changes) -> PerItem:
-    """Classic members leave; members of the new protocol do so by their heartbeats."""
+    """Classic members leave; members of the new protocol leave by their heartbeats."""
     consumer = consumer_of(group)
     rejections = [_leave(state, group, consumer, leaving, command.seen_sequence) for leaving in command.members]
     downgrade_if_due(state, group, changes)

@@ -1,10 +1,9 @@
-"""Heartbeats of consumer groups' members, which are all that there is: join, stay, give back, leave (KIP-848).
+"""Heartbeats of consumer groups' members, their only command: join, stay, give back, leave (KIP-848).
 
-`preview` says what a heartbeat would be answered if it changes nothing, so that only those that do are journaled. Both
-are refused in Kafka's words. What is journaled and changes nothing is told all that the member has: a command that is
-sent or appended twice may be answered by its second copy only. A heartbeat that comes late (its sender had not seen the
-member's last change) and would change something is STALE: it could tell of partitions as given back that the member has
-got again since.
+`preview` answers heartbeats that change nothing, so that only the other ones are journaled. Both reject in Kafka's
+words. A journaled heartbeat that changes nothing is answered with the whole assignment: a command that is sent or
+appended twice may be answered by its second copy only. A late heartbeat (its sender had not seen the member's last
+change) that would change something is STALE. It could give back partitions that the member has got again since.
 """
 
 import msgspec
@@ -22,26 +21,26 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.classic_group import new_group
 from penstock_sequencer.core.groups.consumer_group import (
-    Standing,
+    Progress,
+    apply_progress,
     bump_epoch,
     consumer_of,
     enter_member,
     heartbeat_interval_ms,
     is_target_due,
     narrow_target,
-    next_standing,
+    next_progress,
+    progress_of,
     record_assigned,
     remove_member,
     settle,
-    standing_of,
     take_over,
-    take_standing,
-    told,
+    topic_partitions,
     update_target,
     weigh,
 )
 from penstock_sequencer.core.groups.consumer_validation import (
-    NOT_TOLD,
+    NOT_SET,
     member_of,
     owned_partitions,
     pattern_validation_error,
@@ -60,28 +59,28 @@ _LEAVING = (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH)
 
 
 def consumer_heartbeat(state: State, command: ConsumerHeartbeat, changes: Changes) -> ConsumerMembership | Rejected:
-    """The member joins, goes on, or leaves."""
+    """The member joins, stays, or leaves."""
     answer = preview(state, command)
     if isinstance(answer, ConsumerMembership):
-        # Nothing was to be journaled, so this came before: nobody may have got that answer and what it assigned.
-        return msgspec.structs.replace(answer, assignment=_told(state, command))
+        # Only changes are journaled, so an earlier copy made the change; its answer and assignment may be lost.
+        return msgspec.structs.replace(answer, assignment=_assignment(state, command))
     if answer is not None:
         return answer
     if command.member_epoch in _LEAVING:
         return _leave(state, command, changes)
-    late = _lateness(state, command)
+    late = _late_reason(state, command)
     if late:
         return Rejected(Rejection.STALE, late)
     group = _group_for(state, command)
-    return _go_on(state, group, member_of(group, command), command, changes)
+    return _continue(state, group, member_of(group, command), command, changes)
 
 
-def _told(state: State, command: ConsumerHeartbeat) -> list[TopicPartitions]:
-    return told(consumer_of(state.groups[command.group_id]).members[command.member_id].assigned)
+def _assignment(state: State, command: ConsumerHeartbeat) -> list[TopicPartitions]:
+    return topic_partitions(consumer_of(state.groups[command.group_id]).members[command.member_id].assigned)
 
 
 def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Rejected | None:
-    """The answer to a heartbeat that is refused or changes nothing; None for one that is to be journaled."""
+    """The answer to a heartbeat that is rejected or changes nothing; None for one that must be journaled."""
     error = validation_error(state, command)
     if error is not None:
         return error
@@ -99,15 +98,15 @@ def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Re
     error = pattern_validation_error(state, command)
     if member.member_id != command.member_id or error is not None:
         return error
-    is_same = _said(member, command) == _said(member)
+    is_same = _settings(member, command) == _settings(member)
     is_same = is_same and not is_target_due(state, group.consumer, _now_ms(state, command))
-    if not is_same or next_standing(group.consumer, member, owned_partitions(command)) != standing_of(member):
+    if not is_same or next_progress(group.consumer, member, owned_partitions(command)) != progress_of(member):
         return None
     return _answer(state, group.consumer, member, command, None)
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """What a member says about itself, as far as anything depends on it."""
+class _Settings(msgspec.Struct, frozen=True):
+    """A member's description of itself, as far as the assignment or the answer depends on it."""
 
     topics: list[str]
     pattern: str
@@ -117,11 +116,11 @@ class _Said(msgspec.Struct, frozen=True):
     is_classic: bool
 
 
-def _said(member: ConsumerMember | None, command: ConsumerHeartbeat | None = None) -> _Said:
-    """What the member has said, and what the command says anew."""
-    said = _Said([], "", "", None, 1, is_classic=False)
+def _settings(member: ConsumerMember | None, command: ConsumerHeartbeat | None = None) -> _Settings:
+    """The member's settings so far, with those that the command changes."""
+    settings = _Settings([], "", "", None, 1, is_classic=False)
     if member is not None:
-        said = _Said(
+        settings = _Settings(
             member.topics,
             member.pattern,
             member.assignor,
@@ -130,20 +129,20 @@ def _said(member: ConsumerMember | None, command: ConsumerHeartbeat | None = Non
             bool(member.protocols),
         )
     if command is None:
-        return said
+        return settings
     timeout_ms = max(1, min(command.rebalance_timeout_ms, REBALANCE_TIMEOUT_MAX_MS))
-    return _Said(
-        said.topics if command.topics is None else sorted(dict.fromkeys(command.topics)),
-        said.pattern if command.pattern is None else command.pattern,
-        said.assignor if command.assignor is None else command.assignor,
-        said.rack_id if command.rack_id is None else command.rack_id,
-        said.rebalance_timeout_ms if command.rebalance_timeout_ms == NOT_TOLD else timeout_ms,
+    return _Settings(
+        settings.topics if command.topics is None else sorted(dict.fromkeys(command.topics)),
+        settings.pattern if command.pattern is None else command.pattern,
+        settings.assignor if command.assignor is None else command.assignor,
+        settings.rack_id if command.rack_id is None else command.rack_id,
+        settings.rebalance_timeout_ms if command.rebalance_timeout_ms == NOT_SET else timeout_ms,
         is_classic=False,
     )
 
 
-def _lateness(state: State, command: ConsumerHeartbeat) -> str:
-    """What has happened since that the sender had not seen, "" if nothing."""
+def _late_reason(state: State, command: ConsumerHeartbeat) -> str:
+    """The change since that the sender had not seen; "" if there is none."""
     group = state.groups.get(command.group_id)
     if 0 <= command.seen_sequence < departed_sequence(state, command.group_id, command.member_id):
         return "the member has left since"
@@ -151,7 +150,7 @@ def _lateness(state: State, command: ConsumerHeartbeat) -> str:
         return ""
     if group.consumer is None:  # a classic group, which becomes a consumer group
         came = group.static_since.get(command.instance_id or "", 0)
-        return "the instance id's member has come since" if 0 <= command.seen_sequence < came else ""
+        return "the member of the instance id has joined since" if 0 <= command.seen_sequence < came else ""
     member = member_of(group, command)
     return "the member has changed since" if member is not None and _is_late(command, member) else ""
 
@@ -161,18 +160,18 @@ def _is_late(command: ConsumerHeartbeat, member: ConsumerMember) -> bool:
 
 
 def _group_for(state: State, command: ConsumerHeartbeat) -> Group:
-    """The consumer group, made or made of a classic one if there is none."""
+    """The consumer group; it is made new, or converted from a classic group, if there is none."""
     group = state.groups.get(command.group_id) or new_group(state, command.group_id)
     if group.consumer is None:
         upgrade(state, group)
     return group
 
 
-def _go_on(
+def _continue(
     state: State, group: Group, known: ConsumerMember | None, command: ConsumerHeartbeat, changes: Changes
 ) -> ConsumerMembership:
-    """The member, new or known, says what it has to say and takes the next step towards its target."""
-    before = None if known is None else standing_of(known)
+    """The member, new or known, updates its settings and takes the next step towards its target."""
+    before = None if known is None else progress_of(known)
     member = _enter(state, group, known, command)
     now_ms = _now_ms(state, command)
     if is_target_due(state, consumer_of(group), now_ms):
@@ -180,7 +179,7 @@ def _go_on(
         record_assigned(state, consumer_of(group), now_ms)
     elif consumer_of(group).assignment_epoch < consumer_of(group).epoch:
         narrow_target(state, member)
-    take_standing(state, group, member, next_standing(consumer_of(group), member, owned_partitions(command)))
+    apply_progress(state, group, member, next_progress(consumer_of(group), member, owned_partitions(command)))
     member.active_sequence = member.changed_sequence = state.sequence
     weigh(state, member)
     settle(state, group, changes)
@@ -188,51 +187,51 @@ def _go_on(
 
 
 def _enter(state: State, group: Group, known: ConsumerMember | None, command: ConsumerHeartbeat) -> ConsumerMember:
-    """The member as it says that it is."""
-    said = _said(known, command)
+    """Add or update the member by the command."""
+    settings = _settings(known, command)
     member = known
     if known is None or member is None or known.member_id != command.member_id:
-        member = _new_member(state, command, said)
+        member = _new_member(state, command, settings)
         if known is not None:
             take_over(state, group, known, member)
         enter_member(state, group, member)
-    elif (member.topics, member.pattern) != (said.topics, said.pattern):
-        subscriptions.subscribe(state, group.group_id, said.topics, said.pattern)
+    elif (member.topics, member.pattern) != (settings.topics, settings.pattern):
+        subscriptions.subscribe(state, group.group_id, settings.topics, settings.pattern)
         subscriptions.unsubscribe(state, group.group_id, member.topics, member.pattern)
-    if known is None or (known.topics, known.pattern) != (said.topics, said.pattern):
+    if known is None or (known.topics, known.pattern) != (settings.topics, settings.pattern):
         bump_epoch(state, group)
     if member.epoch == AWAY:
         member.epoch = member.previous_epoch = JOIN_EPOCH
-    member.topics, member.pattern, member.assignor = said.topics, said.pattern, said.assignor
-    member.rack_id, member.rebalance_timeout_ms = said.rack_id, said.rebalance_timeout_ms
+    member.topics, member.pattern, member.assignor = settings.topics, settings.pattern, settings.assignor
+    member.rack_id, member.rebalance_timeout_ms = settings.rack_id, settings.rebalance_timeout_ms
     member.client_id, member.client_host = command.client_id, command.client_host
     member.protocols, member.session_timeout_ms, member.synced = [], 0, True
     return member
 
 
-def _new_member(state: State, command: ConsumerHeartbeat, said: _Said) -> ConsumerMember:
+def _new_member(state: State, command: ConsumerHeartbeat, settings: _Settings) -> ConsumerMember:
     return ConsumerMember(
         member_id=command.member_id,
         instance_id=command.instance_id,
-        rack_id=said.rack_id,
+        rack_id=settings.rack_id,
         client_id=command.client_id,
         client_host=command.client_host,
-        rebalance_timeout_ms=said.rebalance_timeout_ms,
-        topics=said.topics,
-        pattern=said.pattern,
-        assignor=said.assignor,
+        rebalance_timeout_ms=settings.rebalance_timeout_ms,
+        topics=settings.topics,
+        pattern=settings.pattern,
+        assignor=settings.assignor,
         active_sequence=state.sequence,
     )
 
 
 def _leave(state: State, command: ConsumerHeartbeat, changes: Changes) -> ConsumerMembership:
-    """The member goes, or as a static one is away; a late command leaves who came again."""
+    """Remove the member, or mark a static one as away. A late command removes no member that joined again."""
     group = state.groups[command.group_id]
     member = member_of(group, command)
-    assert member is not None, "looked at before"
+    assert member is not None, "the preview has found it"
     if not _is_late(command, member):
         if command.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
-            take_standing(state, group, member, Standing(RECONCILED, AWAY, member.assigned, {}))
+            apply_progress(state, group, member, Progress(RECONCILED, AWAY, member.assigned, {}))
             member.active_sequence = member.changed_sequence = state.sequence
             weigh(state, member)
         else:
@@ -244,19 +243,19 @@ def _leave(state: State, command: ConsumerHeartbeat, changes: Changes) -> Consum
 
 
 def _now_ms(state: State, command: ConsumerHeartbeat) -> int:
-    """The sender's clock, unless it tells no time at all."""
+    """The sender's clock, or the uptime clock if the sender's is out of range."""
     return command.now_ms if command.now_ms <= CLOCK_MS_MAX else state.clock_ms
 
 
 def _answer(
-    state: State, consumer: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat, before: Standing | None
+    state: State, consumer: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat, before: Progress | None
 ) -> ConsumerMembership:
-    """With the assignment where the member says all about itself, as after an error, or where that has changed."""
-    says_all = command.rebalance_timeout_ms != NOT_TOLD and command.owned is not None
-    says_all = says_all and (command.topics is not None or command.pattern is not None)
-    is_told = command.member_epoch == JOIN_EPOCH or says_all
+    """With the assignment if it has changed, or if the member sends all its settings, as after an error."""
+    sends_all = command.rebalance_timeout_ms != NOT_SET and command.owned is not None
+    sends_all = sends_all and (command.topics is not None or command.pattern is not None)
+    is_full = command.member_epoch == JOIN_EPOCH or sends_all
     assignment: list[TopicPartitions] | None = None
-    if is_told or (before is not None and before.assigned != member.assigned):
-        assignment = told(member.assigned)
+    if is_full or (before is not None and before.assigned != member.assigned):
+        assignment = topic_partitions(member.assigned)
     interval_ms = heartbeat_interval_ms(state, consumer, member, _now_ms(state, command))
     return ConsumerMembership(member.member_id, member.epoch, interval_ms, assignment)

@@ -1,19 +1,20 @@
-"""Consumer groups' inner life, as Kafka's GroupCoordinator leads it (KIP-848): epochs, targets, reconciliation.
+"""States of consumer groups, as in Kafka's GroupCoordinator (KIP-848): epochs, targets, reconciliation.
 
-The group's epoch grows whenever members, what they subscribe, or the topics that they subscribe change; then the group
-is Assigning. A next heartbeat of any member has an assignor compute everybody's target for that epoch; then the group
-is Reconciling, and each member goes its own way by its heartbeats:
+The group's epoch grows whenever its members, their subscriptions, or the subscribed topics change; then the group is
+Assigning. The next heartbeat of any member has an assignor compute all targets for that epoch; then the group is
+Reconciling. Each member now moves to its target by its own heartbeats:
 
-    RECONCILED, AWAITING -- the target lacks what it has --------------> REVOKING, at its old epoch
-    any -- it has nothing to give back, or has given it back ----------> the target's epoch and, of its target, what no
-                                                                         other member has: RECONCILED if that is all,
-                                                                         AWAITING if not
+    RECONCILED, AWAITING -- the target lacks partitions that it has ---> REVOKING, at its old epoch
+    any -- it has nothing to give back, or has given it back ----------> the target's epoch and the partitions of its
+                                                                         target that are free: RECONCILED if these are
+                                                                         all, AWAITING if not
 
-Targets are made `group.consumer.assignment.interval.ms` apart, so that members who come together are assigned to once
-(KIP-1263): meanwhile who is new has nothing, at the epoch of the target that there is.
+Targets are made `group.consumer.assignment.interval.ms` apart, so that members that join together get one assignment
+(KIP-1263). Until then a new member has no partitions, at the epoch of the current target.
 
-When all are RECONCILED the group is Stable. A member that does not give back in its rebalance time-out is out. The
-functions here leave deadline and state of the group to `settle`, which every command that touched a group calls last.
+When all members are RECONCILED the group is Stable. A member that does not give back within its rebalance timeout is
+removed. The functions here leave the group's deadline and state to `settle`, which every command that changed a group
+calls last.
 """
 
 import msgspec
@@ -45,8 +46,8 @@ from penstock_sequencer.core.state.consumer_group import (
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """Where a member is on the way to its target."""
+class Progress(msgspec.Struct, frozen=True):
+    """How far a member is on the way to its target."""
 
     state: int
     epoch: int
@@ -54,17 +55,17 @@ class Standing(msgspec.Struct, frozen=True):
     revoking: Partitions
 
 
-def standing_of(member: ConsumerMember) -> Standing:
-    """Where the member is now."""
-    return Standing(member.state, member.epoch, member.assigned, member.revoking)
+def progress_of(member: ConsumerMember) -> Progress:
+    """The member's progress now."""
+    return Progress(member.state, member.epoch, member.assigned, member.revoking)
 
 
-def next_standing(consumer: ConsumerGroup, member: ConsumerMember, owned: Partitions | None) -> Standing:
-    """Where the member may go now; `owned` is what it says that it has, None if it says nothing."""
+def next_progress(consumer: ConsumerGroup, member: ConsumerMember, owned: Partitions | None) -> Progress:
+    """The progress that the member may make now; `owned` are the partitions that it reports, None for no report."""
     if member.state == REVOKING and _owns(owned, member.revoking):
-        return standing_of(member)
+        return progress_of(member)
     if member.state == RECONCILED and member.epoch == consumer.assignment_epoch:
-        return standing_of(member)
+        return progress_of(member)
     kept: Partitions = {}
     given_back: Partitions = {}
     for topic_id, numbers in member.assigned.items():
@@ -72,12 +73,12 @@ def next_standing(consumer: ConsumerGroup, member: ConsumerMember, owned: Partit
         _put(kept, topic_id, [number for number in numbers if number in wanted])
         _put(given_back, topic_id, [number for number in numbers if number not in wanted])
     if given_back and _owns(owned, given_back):
-        return Standing(REVOKING, member.epoch, kept, given_back)
+        return Progress(REVOKING, member.epoch, kept, given_back)
     return _advanced(consumer, member)
 
 
-def _advanced(consumer: ConsumerGroup, member: ConsumerMember) -> Standing:
-    """At the target's epoch, with what nobody else has of it."""
+def _advanced(consumer: ConsumerGroup, member: ConsumerMember) -> Progress:
+    """At the target's epoch, with the partitions of it that no other member has."""
     assigned: Partitions = {}
     is_waiting = False
     for topic_id, numbers in member.target.items():
@@ -85,7 +86,7 @@ def _advanced(consumer: ConsumerGroup, member: ConsumerMember) -> Standing:
         free = [number for number in numbers if owners.get(number, member.member_id) == member.member_id]
         is_waiting = is_waiting or len(free) < len(numbers)
         _put(assigned, topic_id, free)
-    return Standing(AWAITING if is_waiting else RECONCILED, consumer.assignment_epoch, assigned, {})
+    return Progress(AWAITING if is_waiting else RECONCILED, consumer.assignment_epoch, assigned, {})
 
 
 def _put(partitions: Partitions, topic_id: bytes, numbers: list[int]) -> None:
@@ -94,29 +95,29 @@ def _put(partitions: Partitions, topic_id: bytes, numbers: list[int]) -> None:
 
 
 def _owns(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Whether the member still has some of these; who says nothing has them all."""
+    """Whether the member still has some of these; without a report it has them all."""
     if owned is None:
         return True
     return any(not set(owned.get(topic_id, ())).isdisjoint(numbers) for topic_id, numbers in partitions.items())
 
 
-def take_standing(state: State, group: Group, member: ConsumerMember, standing: Standing) -> None:
-    """The member is there from now on."""
+def apply_progress(state: State, group: Group, member: ConsumerMember, progress: Progress) -> None:
+    """Give the member this progress from now on."""
     consumer = consumer_of(group)
-    if standing.assigned != member.assigned or standing.revoking != member.revoking:
+    if progress.assigned != member.assigned or progress.revoking != member.revoking:
         release_partitions(consumer, member)
-        member.assigned, member.revoking = standing.assigned, standing.revoking
+        member.assigned, member.revoking = progress.assigned, progress.revoking
         own_partitions(consumer, member)
-    if standing.epoch != member.epoch:
-        member.previous_epoch, member.epoch = member.epoch, standing.epoch
-    if standing.state == REVOKING and member.state != REVOKING:
+    if progress.epoch != member.epoch:
+        member.previous_epoch, member.epoch = member.epoch, progress.epoch
+    if progress.state == REVOKING and member.state != REVOKING:
         member.due_ms = 0
-    member.state = standing.state
+    member.state = progress.state
     record_due(state, consumer, member)
 
 
 def record_due(state: State, consumer: ConsumerGroup, member: ConsumerMember) -> None:
-    """Whether something is awaited of the member; its time begins when that begins."""
+    """Set the member's deadline if the group waits for it; the timeout begins when the wait begins."""
     is_behind = bool(member.protocols) and (not member.synced or member.epoch < consumer.epoch)
     if member.state != REVOKING and not is_behind:
         member.due_ms = 0
@@ -126,7 +127,7 @@ def record_due(state: State, consumer: ConsumerGroup, member: ConsumerMember) ->
 
 
 def record_member(consumer: ConsumerGroup, member: ConsumerMember) -> None:
-    """Bring the tables up to date with the member, but for what it has."""
+    """Update the tables with the member, except for its partitions."""
     tables, member_id = consumer.tables, member.member_id
     if member.due_ms:
         tables.due_ms[member_id] = member.due_ms
@@ -143,7 +144,7 @@ def record_member(consumer: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def own_partitions(consumer: ConsumerGroup, member: ConsumerMember) -> None:
-    """What the member has, or is to give back, is its own."""
+    """Record the member as owner of its partitions, those to give back too."""
     for partitions in (member.assigned, member.revoking):
         for topic_id, numbers in partitions.items():
             owners = consumer.tables.owners.setdefault(topic_id, {})
@@ -152,7 +153,7 @@ def own_partitions(consumer: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def release_partitions(consumer: ConsumerGroup, member: ConsumerMember) -> None:
-    """What the member had is nobody's."""
+    """Record that the member's partitions have no owner."""
     for partitions in (member.assigned, member.revoking):
         for topic_id, numbers in partitions.items():
             owners = consumer.tables.owners[topic_id]
@@ -163,13 +164,13 @@ def release_partitions(consumer: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def consumer_of(group: Group) -> ConsumerGroup:
-    """The group's consumer side, where there is one for sure."""
-    assert group.consumer is not None, "a consumer group"
+    """The consumer part of a group that is known to be a consumer group."""
+    assert group.consumer is not None, "the group is a consumer group"
     return group.consumer
 
 
 def bump_epoch(state: State, group: Group) -> None:
-    """Something changed that the target depends on."""
+    """Note a change on which the target depends."""
     consumer = consumer_of(group)
     consumer.epoch += 1
     for member_id in list(consumer.tables.classic):
@@ -177,9 +178,9 @@ def bump_epoch(state: State, group: Group) -> None:
 
 
 def is_target_due(state: State, consumer: ConsumerGroup, now_ms: int) -> bool:
-    """Whether there is to be a new target now, by the clock of who asks.
+    """Whether a new target must be made now, by the sender's clock.
 
-    Who comes from long before the last target is not made to wait: the clock by which that was made was wrong.
+    A sender's clock far before the last target does not delay the next one: the clock of that target was wrong.
     """
     if consumer.assignment_epoch == consumer.epoch:
         return False
@@ -190,7 +191,7 @@ def is_target_due(state: State, consumer: ConsumerGroup, now_ms: int) -> bool:
 
 
 def update_target(state: State, group: Group) -> None:
-    """Everybody's target for the group's epoch, if there is none yet."""
+    """Make all members' targets for the group's epoch, unless they exist."""
     consumer = consumer_of(group)
     if consumer.assignment_epoch == consumer.epoch:
         return
@@ -212,7 +213,7 @@ def update_target(state: State, group: Group) -> None:
     for member_id, target in assign(consumer.assignor, members, topic_ids, counts, sets_max).items():
         member = consumer.members[member_id]
         is_other = target != member.target
-        member.target = target  # also where it is equal: the order of its topics has a say in the next one
+        member.target = target  # also if it is equal: the order of its topics affects the next target
         if is_other:
             weigh(state, member)
     consumer.assignment_epoch = consumer.epoch
@@ -220,13 +221,13 @@ def update_target(state: State, group: Group) -> None:
 
 
 def record_assigned(state: State, consumer: ConsumerGroup, now_ms: int) -> None:
-    """A target was made at this time."""
+    """Record the time at which a target was made."""
     if state.level >= ASSIGNMENT_INTERVAL_LEVEL:
         consumer.assigned_ms = now_ms
 
 
 def narrow_target(state: State, member: ConsumerMember) -> None:
-    """Until there is another target, the member's is without what it does not subscribe any more."""
+    """Remove topics from the member's target that it no longer subscribes, until the next target."""
     names = subscriptions.subscribed_names(state, member)
     topic_ids = [state.topics[name].topic_id for name in names if name in state.topics]
     target = {topic_id: member.target[topic_id] for topic_id in topic_ids if topic_id in member.target}
@@ -236,7 +237,7 @@ def narrow_target(state: State, member: ConsumerMember) -> None:
 
 
 def _chosen_assignor(consumer: ConsumerGroup) -> str:
-    """What most members ask for who ask for any; of equals the one that comes first in Kafka's list."""
+    """The assignor that most members name; of equals, the first in Kafka's list."""
     votes = dict.fromkeys(ASSIGNORS, 0)
     for member in consumer.members.values():
         if member.assignor:
@@ -245,10 +246,10 @@ def _chosen_assignor(consumer: ConsumerGroup) -> str:
 
 
 def enter_member(state: State, group: Group, member: ConsumerMember) -> None:
-    """The member is one of the group from now on."""
+    """Add the member to the group and to the tables."""
     consumer = consumer_of(group)
     former = consumer.members.get(member.member_id)
-    if former is not None:  # refused before; but were it not, what was the former's would stay in the tables for ever
+    if former is not None:  # joins are rejected in this case; without this, the former's rows would stay for ever
         leave_member(state, group, former)
     consumer.members[member.member_id] = member
     record_joined(state, group.group_id, member.member_id)
@@ -261,7 +262,7 @@ def enter_member(state: State, group: Group, member: ConsumerMember) -> None:
 
 
 def enter_group(state: State, group: Group) -> None:
-    """The group, as a snapshot has it, in the tables that are derived from its members."""
+    """Fill the tables that are derived from a group's members, after a snapshot was read."""
     consumer = consumer_of(group)
     for member in consumer.members.values():
         own_partitions(consumer, member)
@@ -270,7 +271,7 @@ def enter_group(state: State, group: Group) -> None:
 
 
 def leave_member(state: State, group: Group, member: ConsumerMember) -> None:
-    """The member is none of the group any more; what it had is free."""
+    """Remove the member from the group and from the tables; its partitions are free."""
     consumer = consumer_of(group)
     del consumer.members[member.member_id]
     if member.instance_id is not None:
@@ -285,30 +286,30 @@ def leave_member(state: State, group: Group, member: ConsumerMember) -> None:
 
 
 def take_over(state: State, group: Group, former: ConsumerMember, member: ConsumerMember) -> None:
-    """A static member that came again under another id, and is not entered yet, has what its former life had."""
+    """A static member that returns under another id, and is not added yet, gets its former partitions."""
     assigned, target = former.assigned, former.target
     leave_member(state, group, former)
     member.assigned, member.target = assigned, target
 
 
 def remove_member(state: State, group: Group, member: ConsumerMember) -> None:
-    """The member is out, and its partitions go to others."""
+    """Remove the member; its partitions go to other members."""
     leave_member(state, group, member)
     bump_epoch(state, group)
 
 
 def weigh(state: State, member: ConsumerMember) -> None:
-    """Bring the member's size up to date."""
+    """Update the member's size after a change."""
     held = sum(map(len, (*member.assigned.values(), *member.revoking.values(), *member.target.values())))
-    said = sum(map(len, member.topics)) + len(member.pattern)
-    said += sum(len(each.name) + len(each.metadata) for each in member.protocols)
-    size_bytes = MEMBER_OVERHEAD_BYTES + said + held * PARTITION_BYTES
+    subscribed_bytes = sum(map(len, member.topics)) + len(member.pattern)
+    subscribed_bytes += sum(len(each.name) + len(each.metadata) for each in member.protocols)
+    size_bytes = MEMBER_OVERHEAD_BYTES + subscribed_bytes + held * PARTITION_BYTES
     state.group_bytes += size_bytes - member.size_bytes
     member.size_bytes = size_bytes
 
 
 def settle(state: State, group: Group, changes: Changes) -> None:
-    """Bring the group's deadline and its state up to date, and have those who wait look at it."""
+    """Update the group's deadline and state, and report it as changed, so that waiting members read it again."""
     consumer = consumer_of(group)
     set_deadline(state, group.group_id, min(consumer.tables.due_ms.values(), default=0))
     was_empty, group.state = group.state == EMPTY, _state(consumer)
@@ -327,15 +328,15 @@ def _state(consumer: ConsumerGroup) -> str:
     return STABLE if len(consumer.tables.settled) == len(consumer.members) else RECONCILING
 
 
-def told(partitions: Partitions) -> list[TopicPartitions]:
-    """Partitions as members are told."""
+def topic_partitions(partitions: Partitions) -> list[TopicPartitions]:
+    """Partitions in the form in which members get them."""
     return [TopicPartitions(topic_id, numbers) for topic_id, numbers in partitions.items()]
 
 
 def heartbeat_interval_ms(state: State, consumer: ConsumerGroup, member: ConsumerMember, now_ms: int) -> int:
-    """When the member is to come again: sooner while it has not all of its target, or another one is about to come.
+    """The time to the member's next heartbeat: shorter while it lacks partitions or a new target is near.
 
-    Clients take the interval from each answer; librdkafka waits no longer for the next one, too.
+    Clients take the interval from each answer. librdkafka, too, waits no longer than this for its next heartbeat.
     """
     interval_ms = group_config(CONSUMER_HEARTBEAT_INTERVAL, state.cluster_configs)
     limits = state.limits.consumers
@@ -346,12 +347,12 @@ def heartbeat_interval_ms(state: State, consumer: ConsumerGroup, member: Consume
 
 
 def session_timeout_ms(state: State, member: ConsumerMember) -> int:
-    """For how long the member may be silent."""
+    """How long the member may be silent."""
     return member.session_timeout_ms or group_config(CONSUMER_SESSION_TIMEOUT, state.cluster_configs)
 
 
 def commit_rejection(consumer: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> Rejection:
-    """Why whoever this is may not commit or read offsets as a member of the consumer group now."""
+    """Why the sender may not commit or read offsets as a member of the consumer group now."""
     if generation < 0 and not consumer.members:
         return Rejection.NONE
     member = consumer.members.get(member_id)

@@ -1,4 +1,4 @@
-"""Reads of consumer groups: heartbeats that may change nothing, and descriptions."""
+"""Queries of consumer groups: heartbeats that may change nothing, and descriptions."""
 
 from penstock.contracts.commands import Rejected
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
@@ -12,14 +12,14 @@ from penstock.contracts.queries.consumer_groups import (
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.consumer_commands import preview
-from penstock_sequencer.core.groups.consumer_group import told
+from penstock_sequencer.core.groups.consumer_group import topic_partitions
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.state.consumer_group import ConsumerMember
 
 
 def consumer_heartbeat(state: State, query: ConsumerHeartbeatQuery) -> ConsumerHeartbeatView:
-    """The answer to a heartbeat that changes nothing; none to one that does."""
-    if not state.level:  # a new cluster has its level after a second, and clients take the other error as final
+    """The answer to a heartbeat that changes nothing; without an answer it must be journaled."""
+    if not state.level:  # a new cluster gets its level after a second, and clients take UNSUPPORTED_YET as final
         return ConsumerHeartbeatView(state.sequence, Rejected(Rejection.OVERLOADED, "the cluster has no level yet"))
     if state.level < CONSUMER_GROUPS_LEVEL:
         rejected = Rejected(Rejection.UNSUPPORTED_YET, "some sequencers do not know the consumer group protocol yet")
@@ -56,8 +56,8 @@ def _member_view(member: ConsumerMember) -> ConsumerMemberView:
         member.client_host,
         member.topics,
         member.pattern,
-        told(member.assigned),
-        told(member.target),
+        topic_partitions(member.assigned),
+        topic_partitions(member.target),
         bool(member.protocols),
     )
 

@@ -10,12 +10,12 @@ from penstock_sequencer.core.state.cluster import Group, State
 from penstock_sequencer.core.state.consumer_group import AWAY, ConsumerMember, Partitions
 from penstock_sequencer.core.state.limits import GroupLimits
 
-NOT_TOLD = -1  # in the place of a rebalance timeout
+NOT_SET = -1  # a rebalance timeout that the heartbeat does not contain
 _OTHER_INSTANCE = "the member has another instance id, or none"
 
 
 def validation_error(state: State, command: ConsumerHeartbeat) -> Rejected | None:
-    """What is wrong with the request itself."""
+    """Validate the request itself."""
     wrong = _wrong(command, state.limits.groups)
     if wrong:
         return Rejected(Rejection.INVALID_REQUEST, wrong)
@@ -26,13 +26,13 @@ def validation_error(state: State, command: ConsumerHeartbeat) -> Rejected | Non
 
 
 def _wrong(command: ConsumerHeartbeat, limits: GroupLimits) -> str:
-    """In Kafka's words and order, and after them what is only too large."""
+    """Kafka's checks with its texts and in its order, then the limits on sizes."""
     epoch = command.member_epoch
     if not command.group_id or not command.member_id:
         return "GroupId can't be empty." if not command.group_id else "MemberId can't be empty."
     if command.instance_id == "" or command.rack_id == "":
         return "InstanceId can't be empty." if command.instance_id == "" else "RackId can't be empty."
-    if epoch == JOIN_EPOCH and command.rebalance_timeout_ms == NOT_TOLD:
+    if epoch == JOIN_EPOCH and command.rebalance_timeout_ms == NOT_SET:
         return "RebalanceTimeoutMs must be provided in first request."
     if epoch == JOIN_EPOCH and (command.owned is None or command.owned):
         return "TopicPartitions must be empty when (re-)joining."
@@ -44,23 +44,23 @@ def _wrong(command: ConsumerHeartbeat, limits: GroupLimits) -> str:
         return "MemberEpoch is invalid."
     names = (command.member_id, command.instance_id or "", command.rack_id or "", command.client_id)
     length = sum(map(len, names)) + len(command.client_host)
-    said = sum(map(len, command.topics or ())) + len(command.topics or ()) + len(command.pattern or "")
+    subscribed = sum(map(len, command.topics or ())) + len(command.topics or ()) + len(command.pattern or "")
     is_long = len(command.group_id) > limits.group_id_length_max or length > limits.member_names_length_max
-    if is_long or said > limits.member_bytes_max:
-        return f"a member with names of {length} letters and a subscription of {said}"
+    if is_long or subscribed > limits.member_bytes_max:
+        return f"a member with names of {length} characters and a subscription of {subscribed}"
     return ""
 
 
 def pattern_validation_error(state: State, command: ConsumerHeartbeat) -> Rejected | None:
-    why = subscriptions.check_pattern(state, command.pattern or "")
-    if not why:
+    reason = subscriptions.check_pattern(state, command.pattern or "")
+    if not reason:
         return None
-    message = f"SubscribedTopicRegex `{command.pattern}` is not a valid regular expression: {why}."
+    message = f"SubscribedTopicRegex `{command.pattern}` is not a valid regular expression: {reason}."
     return Rejected(Rejection.INVALID_PATTERN, message)
 
 
 def validation_error_to_new(state: State, group: Group | None, command: ConsumerHeartbeat) -> Rejected | None:
-    """Why there will be no consumer group of this heartbeat."""
+    """Why this heartbeat can make no consumer group."""
     if command.group_id in state.share_groups:
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
     if command.member_epoch != JOIN_EPOCH:
@@ -76,7 +76,7 @@ def validation_error_to_new(state: State, group: Group | None, command: Consumer
 
 
 def validation_error_to_member(state: State, group: Group | None, command: ConsumerHeartbeat) -> Rejected | None:
-    """Why nobody can come with this heartbeat."""
+    """Why no new member can join with this heartbeat."""
     if group is not None:
         count = len(group.members) if group.consumer is None else len(group.consumer.members)
         members_max = state.limits.consumers.consumer_members_max
@@ -90,7 +90,7 @@ def validation_error_to_member(state: State, group: Group | None, command: Consu
 
 
 def sender_rejection(group: Group, member: ConsumerMember | None, command: ConsumerHeartbeat) -> Rejected | None:
-    """Why the sender is not, and does not become, the member that it wants to be."""
+    """Why the sender is not the member that it names, and cannot become it."""
     is_join = command.member_epoch == JOIN_EPOCH
     if member is None:
         if not is_join:
@@ -100,7 +100,7 @@ def sender_rejection(group: Group, member: ConsumerMember | None, command: Consu
         return None
     who = f"instance id {command.instance_id}"
     if member.member_id != command.member_id:
-        is_free = member.epoch == AWAY or bool(member.protocols)  # a classic one says nothing when it is restarted
+        is_free = member.epoch == AWAY or bool(member.protocols)  # a classic member sends no leave at its restart
         if is_join and is_free and command.member_id not in consumer_of(group).members:
             return None
         if is_join:
@@ -113,7 +113,7 @@ def sender_rejection(group: Group, member: ConsumerMember | None, command: Consu
 
 
 def _epoch_rejection(member: ConsumerMember, command: ConsumerHeartbeat) -> Rejected | None:
-    """A member may be one epoch behind: the answer that told it may be lost. Then it has nothing that it may not."""
+    """A member may be one epoch behind, since an answer may be lost; then it may own only assigned partitions."""
     epoch = command.member_epoch
     if epoch == member.epoch:
         return None
@@ -138,7 +138,7 @@ def _is_part(owned: Partitions, assigned: Partitions) -> bool:
 
 
 def member_of(group: Group, command: ConsumerHeartbeat) -> ConsumerMember | None:
-    """The member that the heartbeat is about: by its instance id if it names one, else by its member id."""
+    """The member of the heartbeat: by its instance id if it has one, else by its member id."""
     consumer = consumer_of(group)
     if command.instance_id is not None:
         member_id = consumer.static_members.get(command.instance_id)
@@ -147,7 +147,7 @@ def member_of(group: Group, command: ConsumerHeartbeat) -> ConsumerMember | None
 
 
 def owned_partitions(command: ConsumerHeartbeat) -> Partitions | None:
-    """The partitions that the member says that it owns; None if it says nothing of them."""
+    """The partitions that the member reports as owned; None for no report."""
     if command.owned is None:
         return None
     return {each.topic_id: each.partitions for each in command.owned}

@@ -1,9 +1,9 @@
-"""From the classic protocol to the new one and back while the group runs, and classic members of consumer groups.
+"""Conversion of running groups from the classic protocol to the new one and back; classic members of consumer groups.
 
-A classic group becomes a consumer group with its first member of the new protocol: its members keep what they had, at
-the generation as their epoch. They go on with JoinGroup, SyncGroup and Heartbeat, and are told to join again wherever a
-member of the new protocol would learn something from its heartbeat; what they join with says what they own. When the
-last member of the new protocol is gone, the others are a classic group again, and rebalance. As in Kafka with
+A classic group becomes a consumer group with its first member of the new protocol. Its members keep their partitions,
+with the generation as their epoch. They still use JoinGroup, SyncGroup and Heartbeat. A change that other members get by
+their heartbeat makes them join again; their JoinGroup reports the partitions that they own. When the last member of the
+new protocol is gone, the rest is a classic group again, and rebalances. Kafka does the same with
 `group.consumer.migration.policy=bidirectional`.
 """
 
@@ -45,7 +45,7 @@ def _subscription(group: Group, member: Member) -> Subscription:
 
 
 def upgrade(state: State, group: Group) -> None:
-    """The classic group is a consumer group, about to get another member; who waits for it is told to join again."""
+    """Convert the classic group, before another member joins; members that wait for an answer must join again."""
     members = [_upgraded(state, group, member) for member in group.members.values()]
     state.group_bytes -= sum(member.size_bytes for member in group.members.values())
     _remove_classic(group)
@@ -67,16 +67,16 @@ def _remove_classic(group: Group) -> None:
 
 
 def _upgraded(state: State, group: Group, member: Member) -> ConsumerMember:
-    said = _subscription(group, member)
+    subscription = _subscription(group, member)
     assigned = partitions_of(state, classic_subscription_codec.read_assignment(member.assignment))
     return ConsumerMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
-        rack_id=said.rack_id,
+        rack_id=subscription.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        topics=sorted(dict.fromkeys(said.topics)),
+        topics=sorted(dict.fromkeys(subscription.topics)),
         pattern="",
         assignor="",
         active_sequence=member.active_sequence,
@@ -91,7 +91,7 @@ def _upgraded(state: State, group: Group, member: Member) -> ConsumerMember:
 
 
 def _drop_owned_twice(consumer: ConsumerGroup, member: ConsumerMember) -> None:
-    """A leader may have assigned a partition twice; here it has one owner."""
+    """Keep one owner for each partition: a leader may have assigned one twice."""
     assigned: Partitions = {}
     for topic_id, numbers in member.assigned.items():
         owners = consumer.tables.owners.get(topic_id, {})
@@ -102,7 +102,7 @@ def _drop_owned_twice(consumer: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def partitions_of(state: State, by_name: dict[str, list[int]]) -> Partitions:
-    """Partitions of topics that exist, by the topics' ids."""
+    """The existing partitions of these, by topic id."""
     found: Partitions = {}
     for name, numbers in by_name.items():
         topic = state.topics.get(name)
@@ -113,12 +113,12 @@ def partitions_of(state: State, by_name: dict[str, list[int]]) -> Partitions:
 
 
 def downgrade_if_due(state: State, group: Group, changes: Changes) -> None:
-    """The group is a classic one again if all who are left speak the classic protocol; they rebalance."""
+    """Convert the group back if all its members speak the classic protocol; they rebalance."""
     consumer = group.consumer
     if consumer is None or not consumer.members or not all(each.protocols for each in consumer.members.values()):
         return
     members = list(consumer.members.values())
-    # As in Kafka not the epoch to which this very change led: so members who were up to date are still.
+    # As in Kafka, the generation ignores the epoch of this change; members that were up to date still are.
     group.generation = max(group.generation, *(each.epoch for each in members))
     leave_new_protocol(state, group)
     group.state, group.leader = STABLE, members[0].member_id
@@ -130,7 +130,7 @@ def downgrade_if_due(state: State, group: Group, changes: Changes) -> None:
     group.protocol = select_protocol(group)
     for each in members:
         member = group.members[each.member_id]
-        # Kafka says the target; who becomes a member of a consumer group again at once would have what another reads.
+        # Kafka uses the target. A member that joins a consumer group again at once could then share a partition.
         has = each.target if state.level < HELD_GOES_OVER_LEVEL else _held(each)
         member.assignment = assignment_of(state, each, has)
         weigh(state, member)
@@ -139,7 +139,7 @@ def downgrade_if_due(state: State, group: Group, changes: Changes) -> None:
 
 
 def _held(member: ConsumerMember) -> Partitions:
-    """What the member has, and what it is still to give back."""
+    """The member's partitions, also those that it still has to give back."""
     held = {topic_id: list(numbers) for topic_id, numbers in member.assigned.items()}
     for topic_id, numbers in member.revoking.items():
         held[topic_id] = sorted([*held.get(topic_id, ()), *numbers])
@@ -147,11 +147,11 @@ def _held(member: ConsumerMember) -> Partitions:
 
 
 def leave_new_protocol(state: State, group: Group) -> None:
-    """The group is a classic one without members; its generation goes on from the epoch that it had."""
+    """Make the group a classic one without members; its generation continues from its epoch."""
     consumer = consumer_of(group)
     for member in list(consumer.members.values()):
         leave_member(state, group, member)
-        record_joined(state, group.group_id, member.member_id)  # it only goes over
+        record_joined(state, group.group_id, member.member_id)  # it did not leave, it is converted
     group.state, group.consumer = EMPTY, None
     group.protocol_type = PROTOCOL_TYPE
 
@@ -171,7 +171,7 @@ def _downgraded(member: ConsumerMember) -> Member:
 
 
 def assignment_of(state: State, member: ConsumerMember, partitions: Partitions) -> bytes:
-    """Partitions as a classic member is told, in the version that it speaks."""
+    """Partitions in the form in which a classic member gets them, in its protocol version."""
     version = classic_subscription_codec.spoken_version(member.protocols[0].metadata)
     named = [
         (state.topics_by_id[topic_id].name, numbers)
@@ -182,7 +182,7 @@ def assignment_of(state: State, member: ConsumerMember, partitions: Partitions) 
 
 
 def must_join_again(consumer: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether a classic member is to join: to learn of a new target, to give back, or to get what has become free."""
+    """Whether a classic member must join: for a new target, to give back, or to get partitions that became free."""
     if member.epoch < consumer.epoch or member.state == REVOKING:
         return True
     return member.state == AWAITING and _is_all_free(consumer, member)

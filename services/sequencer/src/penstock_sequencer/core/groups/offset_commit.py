@@ -1,9 +1,10 @@
-"""Offsets that groups commit, with Kafka's rules on who may commit when, and one of our own.
+"""Offset commits of groups: Kafka's rules on which member may commit, and one rule of Penstock.
 
-A command may be journaled long after its sender has turned elsewhere and committed again: a replica that is in doubt
-about an append repeats it for seconds. So whoever replaces an offset by another must have known of it: the command
-tells the newest entry that its sender had seen when the client asked (`seen_sequence`). What is refused as STALE has
-nobody who repeats it if it was late. A client that did ask just now, through a gateway that knew less, asks again.
+A command may be journaled long after its sender turned to another replica and committed again: a replica that is in
+doubt about an append repeats it for seconds. So a sender that replaces an offset must have known the old one. The
+command carries the newest entry that its sender had seen when the client asked (`seen_sequence`). Otherwise the offset
+is STALE. No client repeats a commit that was late. A client that asked just now, through a gateway that was behind,
+asks again.
 """
 
 from penstock.contracts.commands import CommitOffsets, CommitTxnOffsets, OffsetToCommit, PerItem, Rejected
@@ -17,7 +18,7 @@ from penstock_sequencer.core.state.limits import OFFSET_OVERHEAD_BYTES
 
 
 def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Rejected:
-    """The group's offsets in what exists; one refusal per partition that does not."""
+    """Store the group's offsets; one rejection for each partition that does not exist."""
     group = state.groups.get(command.group_id)
     rejection = _rejection_without_group(state, command) if group is None else member_rejection(group, command)
     if rejection:
@@ -31,14 +32,14 @@ def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> Pe
 
 
 def record_life(state: State, group: Group, member_id: str) -> None:
-    """A commit proves that its member lives, if it names one."""
+    """Record a commit as activity of its member, if it names one."""
     members = group.members if group.consumer is None else group.consumer.members
     if member_id in members:
         members[member_id].active_sequence = state.sequence
 
 
 def _rejection_without_group(state: State, command: CommitOffsets) -> Rejection:
-    """Without members a group may still keep offsets for somebody who assigns partitions by hand."""
+    """Whether the group may be made: groups without members keep offsets for clients that assign partitions by hand."""
     if command.group_id in state.share_groups:
         return Rejection.UNKNOWN_GROUP
     if command.generation >= 0:
@@ -50,7 +51,7 @@ def _rejection_without_group(state: State, command: CommitOffsets) -> Rejection:
 
 
 def member_rejection(group: Group, command: CommitOffsets | CommitTxnOffsets) -> Rejection:
-    """Why whoever this is may not commit offsets of the group now."""
+    """Why the sender may not commit offsets of the group now."""
     if group.consumer is not None:
         return commit_rejection(group.consumer, command.generation, command.member_id, command.group_instance_id)
     if command.generation < 0 and group.state == EMPTY:
@@ -62,7 +63,7 @@ def member_rejection(group: Group, command: CommitOffsets | CommitTxnOffsets) ->
         return rejection
     if command.generation != group.generation:
         return Rejection.ILLEGAL_GENERATION
-    # in PreparingRebalance a commit is welcome: the member's next heartbeat tells it to join again
+    # In PreparingRebalance a commit is accepted; the answer to the member's next heartbeat makes it join again.
     return Rejection.REBALANCE_IN_PROGRESS if group.state == COMPLETING else Rejection.NONE
 
 
@@ -86,22 +87,22 @@ def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int
 
 
 def _newest_known(state: State, before: Committed | None) -> int:
-    """The entry that whoever replaces what is stored must have seen; of what is not there, the last that forgot any."""
+    """The entry that the sender must have seen: of the stored offset, or else of the last removal of any offset."""
     return state.removed_sequence if before is None else before.sequence
 
 
 def size_bytes(committed: Committed) -> int:
-    """Its part of `State.group_bytes`."""
+    """The offset's part of `State.group_bytes`."""
     return OFFSET_OVERHEAD_BYTES + len(committed.metadata)
 
 
 def remove_offsets(state: State, group: Group, topic: str) -> None:
-    """The group's offsets in the topic go."""
+    """Remove the group's offsets in the topic."""
     release_offsets(state, take_offsets(state, group, topic))
 
 
 def take_offsets(state: State, group: Group, topic: str) -> dict[int, Committed]:
-    """The group's offsets in the topic, which it has no more; until they are released they count as they did."""
+    """Take the group's offsets in the topic; their size counts until `release_offsets`."""
     taken = group.offsets.pop(topic, {})
     if state.level >= LATE_COMMANDS_LEVEL:
         state.removed_sequence = state.sequence
@@ -110,7 +111,7 @@ def take_offsets(state: State, group: Group, topic: str) -> dict[int, Committed]
 
 
 def put_back_offsets(state: State, group_id: str, topic: str, offsets: dict[int, Committed]) -> None:
-    """The group has the offsets again; one that was forgotten meanwhile comes back with them, if there is room."""
+    """Put taken offsets back; a group that was removed since is made again, within the limit of groups."""
     group = state.groups.get(group_id)
     if group is None and (len(state.groups) >= state.limits.groups.groups_max or group_id in state.share_groups):
         release_offsets(state, offsets)
@@ -120,18 +121,18 @@ def put_back_offsets(state: State, group_id: str, topic: str, offsets: dict[int,
 
 
 def release_offsets(state: State, offsets: dict[int, Committed]) -> None:
-    """Nobody has these offsets any more."""
+    """Subtract the size of offsets that are removed."""
     state.group_bytes -= sum(size_bytes(committed) for committed in offsets.values())
 
 
 def remove_recoverable_offsets(state: State, group_id: str) -> None:
-    """The group is deleted: no topic that comes back brings it back."""
+    """Remove a deleted group's offsets from recoverable topics, so that undeleting them restores no group."""
     for recoverable in state.recoverable.values():
         release_offsets(state, recoverable.offsets.pop(group_id, {}))
 
 
 def has_newer_offsets(group: Group, seen_sequence: int) -> bool:
-    """Whether the group has committed what somebody who had seen this entry did not know of; never if -1."""
+    """Whether the group has committed offsets after this entry; False for -1."""
     return seen_sequence >= 0 and any(
         committed.sequence > seen_sequence for topic in group.offsets.values() for committed in topic.values()
     )

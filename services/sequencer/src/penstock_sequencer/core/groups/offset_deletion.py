@@ -1,19 +1,18 @@
-"""Committed offsets that go because a client wants it (OffsetDelete), or because nobody has used them for long.
+"""Deletion of committed offsets: by OffsetDelete, or because they expire.
 
-Offsets go `offsets.retention.minutes` after they were committed, unless members of their group read their topic; of a
-group that had members they stay that long after the last one went, too. Then Kafka lets go of all offsets of a classic
-group, also of what somebody without a membership has committed since: that would cost him his place. What a transaction
-may still replace stays, and so do offsets of a group in the middle of a rebalance.
+An offset expires `offsets.retention.minutes` after its commit, unless members of its group read the topic. If the group
+had members, its offsets also stay that long after the last member left. Kafka then removes all offsets of a classic
+group, even newer ones of clients that are no members. Penstock keeps those, so that such a client does not lose its
+place. Offsets that a transaction may still replace stay, and so do offsets of a group that rebalances.
 
-No clock that leaps may let them go. So the time here is the machine's own watch, `lived_ms`: it runs with the machine's
-clock, but the time between two entries counts for `leap_max_ms` at most (timers.py). How old an offset is follows from
-the entry that stored it: now and then the watch is noted beside the sequence (`ages`). Both are as coarse as a
-hundredth of the retention, and there are about that many notes. Looking for what is too old goes round all groups, some
-at each Tick.
+A leap of a clock must not expire offsets. So the time here is the uptime clock `lived_ms`, which counts at most
+`leap_max_ms` between two entries (timers.py). An offset's age follows from the entry that stored it: `ages` records
+the uptime clock beside the journal sequence. There are about a hundred such rows, so an age is exact to a hundredth of
+the retention. The search for expired offsets goes round all groups, some at each Tick.
 
-A group's members read the topics that they subscribe. Members of consumer groups name these to the machine. Members of
-classic groups name them to each other, in metadata of their own; but under the protocol type "consumer" that metadata
-begins with the topics' names (KIP-496).
+A group's members read the topics that they subscribe. Members of consumer groups name these in their heartbeats.
+Members of classic groups name them to each other, in metadata that the sequencer need not understand. But under the
+protocol type "consumer" that metadata begins with the topics' names (KIP-496).
 """
 
 from collections.abc import Iterator
@@ -30,19 +29,19 @@ from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup
 
-_NO_SEQUENCE = -1  # nothing is that old
-_ReadNow = dict[str, None] | None  # None: any topic may be
+_NO_SEQUENCE = -1  # no entry is that old
+_ReadNow = dict[str, None] | None  # None: members may read any topic
 
 
 def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> PerItem | Rejected:
-    """These offsets go; one refusal for each that may not."""
+    """Delete these offsets; one rejection for each that must stay."""
     if not command.group_id:
         return Rejected(Rejection.INVALID_GROUP)
     group = state.groups.get(command.group_id)
     if group is None:
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id[:256]} not found.")
     if group.state != EMPTY and group.protocol_type != PROTOCOL_TYPE and group.consumer is None:
-        return Rejected(Rejection.GROUP_NOT_EMPTY, "who the members are only they know, and what they read")
+        return Rejected(Rejection.GROUP_NOT_EMPTY, "the group's members may read any topic")
     read_now = _topics_read(state, group)
     rejections = [_delete(state, group, item, read_now, command.seen_sequence) for item in command.offsets]
     changes.groups[command.group_id] = None
@@ -65,7 +64,7 @@ def _delete(state: State, group: Group, item: DeletedOffset, read_now: _ReadNow,
 
 
 def expire_offsets(state: State) -> None:
-    """Look at some groups, and let go of what of their offsets is too old; with each Tick."""
+    """Expire offsets of some groups; called with each Tick."""
     if state.level < OFFSET_EXPIRY_LEVEL:
         return
     retention_ms = offsets_retention_ms(state.cluster_configs)
@@ -81,7 +80,7 @@ def expire_offsets(state: State) -> None:
 
 
 def _record_age(state: State, retention_ms: int) -> None:
-    """Note the watch when it is time, forget what is older than matters, and begin the next round."""
+    """Record the uptime clock when a step has passed, remove rows older than the retention, begin the next round."""
     step_ms = max(retention_ms // state.limits.offsets.expiry_steps, 1)
     ages = state.ages
     if ages and state.lived_ms < ages[-1][0] + step_ms:
@@ -94,7 +93,7 @@ def _record_age(state: State, retention_ms: int) -> None:
 
 
 def _old_sequence(state: State, retention_ms: int) -> int:
-    """The last entry that surely is as old as that."""
+    """The last entry that is at least that old."""
     found = _NO_SEQUENCE
     for lived_ms, sequence in state.ages:
         if lived_ms > state.lived_ms - retention_ms:
@@ -104,13 +103,13 @@ def _old_sequence(state: State, retention_ms: int) -> int:
 
 
 def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) -> int:
-    """How much work that was, in offsets."""
+    """Expire offsets of one group; returns the work done, counted in offsets."""
     has_emptied = group.protocol_type and group.state == EMPTY and group.emptied_ms >= 0
     if has_emptied and state.lived_ms - group.emptied_ms < retention_ms:
         old_sequence = _NO_SEQUENCE
     work = sum(len(partitions) for partitions in group.offsets.values())
     old = list(_old_offsets(state, group, old_sequence))
-    # Most groups have no old offsets, and what their members read need not be looked at.
+    # Most groups have no old offsets; then their members' topics are not needed.
     if not old or (group.consumer is None and group.state not in (EMPTY, STABLE)):
         return work
     read_now = _topics_read(state, group)
@@ -122,7 +121,7 @@ def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) ->
 
 
 def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:
-    """Those that were stored by this entry or before it, and that no transaction may replace."""
+    """Offsets stored by this entry or before it, without those that a transaction may replace."""
     in_doubt = group.group_id in state.transactions_by_group
     for topic, partitions in group.offsets.items():
         for number, committed in partitions.items():
@@ -132,7 +131,7 @@ def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tupl
 
 
 def _remove(state: State, group: Group, gone: list[tuple[str, int]]) -> None:
-    """The group has no such offsets any more."""
+    """Remove these offsets of the group."""
     for topic, number in gone:
         partitions = group.offsets[topic]
         state.group_bytes -= size_bytes(partitions.pop(number))
@@ -143,29 +142,29 @@ def _remove(state: State, group: Group, gone: list[tuple[str, int]]) -> None:
 
 
 def _topics_read(state: State, group: Group) -> _ReadNow:
-    """The topics that the group's members read now; None if that cannot be known."""
+    """The topics that the group's members read now; None if they are unknown."""
     if group.consumer is not None:
         return _subscribed(state, group.group_id, group.consumer)
     if not group.members:
         return {}
     if group.protocol_type != PROTOCOL_TYPE or not group.protocol:
         return None
-    said = dict.fromkeys(metadata(group, member) for member in group.members.values())
-    if sum(len(data) for data in said) > state.limits.offsets.subscriptions_bytes_max:
+    subscriptions = dict.fromkeys(metadata(group, member) for member in group.members.values())
+    if sum(len(data) for data in subscriptions) > state.limits.offsets.subscriptions_bytes_max:
         return None
     try:
-        return {topic: None for data in said for topic in read_topics(data)}
+        return {topic: None for data in subscriptions for topic in read_topics(data)}
     except Malformed:
         return None
 
 
 def _is_read(read_now: _ReadNow, topic: str) -> bool:
-    """Whether the topic may be one of those."""
+    """Whether members may read the topic."""
     return read_now is None or topic in read_now
 
 
 def _subscribed(state: State, group_id: str, consumer: ConsumerGroup) -> dict[str, None]:
-    """By their names, and by the patterns that match them."""
+    """The members' topics, by name and by pattern."""
     found = dict.fromkeys(name for member in consumer.members.values() for name in member.topics)
     for pattern in dict.fromkeys(member.pattern for member in consumer.members.values() if member.pattern):
         found |= state.subscriptions.patterns[pattern].topics

@@ -1,4 +1,4 @@
-"""Offsets that are committed with a transaction: they wait in it, and count once it is committed."""
+"""Offsets that are committed with a transaction; they wait in it until it is committed."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ from penstock_sequencer.core.state.cluster import Committed, State, Transaction
 def add_pending(
     state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
 ) -> Rejection:
-    """The offset waits with the others of its group, which is in the transaction; not if a later one does already."""
+    """Add an offset of a group that is in the transaction, unless a later one waits already."""
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
         return Rejection.UNKNOWN_TOPIC
@@ -36,7 +36,7 @@ def add_pending(
 
 
 def commit_pending(state: State, transaction: Transaction) -> None:
-    """The transaction is committed, and with it its offsets."""
+    """Commit the transaction's offsets with it."""
     for group_id, pending in transaction.offsets.items():
         for topic_id, offsets in pending.items():
             _commit(state, group_id, topic_id, offsets)
@@ -44,7 +44,7 @@ def commit_pending(state: State, transaction: Transaction) -> None:
 
 
 def release_pending(state: State, transaction: Transaction) -> None:
-    """The transaction is aborted; its offsets never were."""
+    """Drop the offsets of an aborted transaction."""
     for pending in transaction.offsets.values():
         for offsets in pending.values():
             release_offsets(state, offsets)
@@ -61,14 +61,14 @@ def is_pending(state: State, group_id: str, topic: str, number: int) -> bool:
 
 
 def _commit(state: State, group_id: str, topic_id: TopicId, offsets: dict[int, Committed]) -> None:
-    """The group has the offsets, though it or the topic was deleted meanwhile, if that can come back."""
+    """Store the offsets, in a new group or in a recoverable topic if these were deleted since; else drop them."""
     target = _target(state, group_id, topic_id)
     if target is None:
         release_offsets(state, offsets)
         return
     for number, committed in offsets.items():
         before = target.get(number)
-        # As in Kafka, what was sent last counts, not what was decided last.
+        # As in Kafka, the offset that was sent last counts, not the one that was committed last.
         if before is not None and before.sequence > committed.sequence:
             release_offsets(state, {number: committed})
             continue

@@ -9,11 +9,11 @@ from heapq import heapify, heappop, heappush
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock_sequencer.core.state.cluster import EMPTY, Group, State
 
-_STALE_ALARMS_MAX = 64  # beyond this, and more than the deadlines there are, the heap is built anew
+_STALE_ALARMS_MAX = 64  # the heap is rebuilt when it has this many rows more than twice the deadlines
 
 
 def set_deadline(state: State, group_id: str, deadline_ms: int) -> None:
-    """The group's earliest deadline is now this one; 0 for none."""
+    """Set the group's earliest deadline; 0 for none."""
     if not deadline_ms:
         state.deadlines.pop(group_id, None)
     elif state.deadlines.get(group_id) != deadline_ms:
@@ -23,7 +23,7 @@ def set_deadline(state: State, group_id: str, deadline_ms: int) -> None:
 
 
 def next_deadline_ms(state: State) -> int | None:
-    """When a Tick is needed for a group; None if nobody waits for time to pass. Clears stale alarms on the way."""
+    """The time of the Tick that a group needs next; None if there is no deadline. Removes stale alarms."""
     alarms = state.alarms
     while alarms and state.deadlines.get(alarms[0][1]) != alarms[0][0]:
         heappop(alarms)
@@ -37,19 +37,19 @@ def _shrink(state: State) -> None:
 
 
 def is_idle(group: Group) -> bool:
-    """Whether nothing would be lost with the group."""
+    """Whether the group holds nothing and can be removed."""
     return group.state == EMPTY and not group.offsets and not group.pending
 
 
 def record_idle(state: State, group: Group) -> None:
-    """If the group is idle, look at it again after `group_idle_ms`."""
+    """Schedule a check of an idle group after `group_idle_ms`."""
     if is_idle(group):
         state.idle_groups.pop(group.group_id, None)
         state.idle_groups[group.group_id] = state.clock_ms + state.limits.groups.group_idle_ms
 
 
 def remove_idle_groups(state: State) -> None:
-    """Forget groups that are still idle since they were noted."""
+    """Remove groups that are due for a check and still idle."""
     idle = state.idle_groups
     due = []
     for group_id, look_ms in idle.items():
@@ -63,12 +63,12 @@ def remove_idle_groups(state: State) -> None:
 
 
 def pass_time(state: State, passed_ms: int) -> None:
-    """Let the uptime clock go on with the machine's clock, by `passed_ms` since the last entry."""
+    """Advance the uptime clock by `passed_ms`, the time since the last entry, or by less (see above)."""
     if state.level >= OFFSET_EXPIRY_LEVEL:
         state.lived_ms += min(passed_ms, state.limits.offsets.leap_max_ms)
 
 
 def record_emptied(state: State, group: Group) -> None:
-    """Record when the group's last member went."""
+    """Record when the last member left the group."""
     if state.level >= OFFSET_EXPIRY_LEVEL:
         group.emptied_ms = state.lived_ms

@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     ShareMembership,
 )
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.consumer_group import told
+from penstock_sequencer.core.groups.consumer_group import topic_partitions
 from penstock_sequencer.core.groups.departed_members import departed_sequence
 from penstock_sequencer.core.share.group import (
     enter_member,
@@ -173,7 +173,7 @@ def _said(command: ShareHeartbeat | None, member: ShareMember) -> tuple[list[str
 
 
 def _go_on(state: State, group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat) -> ShareMembership:
-    """The member, new or known, is as it says that it is, and is told its target."""
+    """The member, new or known, is as it says that it is, and is topic_partitions its target."""
     if known is None:
         topics = sorted(dict.fromkeys(command.topics or ()))
         names = (command.member_id, command.rack_id, command.client_id, command.client_host)
@@ -199,5 +199,5 @@ def _go_on(state: State, group: ShareGroup, known: ShareMember | None, command: 
 
 def _membership(state: State, group: ShareGroup, member: ShareMember, *, is_told: bool) -> ShareMembership:
     interval_ms = heartbeat_interval_ms(state, group)
-    assignment = told(member.assigned) if is_told else None
+    assignment = topic_partitions(member.assigned) if is_told else None
     return ShareMembership(member.member_id, member.epoch, interval_ms, assignment)

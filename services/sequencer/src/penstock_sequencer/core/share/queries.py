@@ -15,7 +15,7 @@ from penstock.contracts.queries.share import (
     SharePartitionView,
 )
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.consumer_group import told
+from penstock_sequencer.core.groups.consumer_group import topic_partitions
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.share import commands as share_commands
 from penstock_sequencer.core.share.group import state_of
@@ -89,7 +89,7 @@ def _member_view(member: ShareMember) -> ShareMemberView:
         member.client_id,
         member.client_host,
         member.topics,
-        told(member.assigned),
+        topic_partitions(member.assigned),
     )
 
 

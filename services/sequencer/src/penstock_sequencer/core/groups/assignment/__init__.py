@@ -1,6 +1,6 @@
-"""Subscriptions, and which member gets which partitions.
+"""Subscriptions of consumer groups, and the assignment of partitions to members.
 
-It imports `state` and `regex`.
+It may import `state` and `regex`.
 
-Start with `assignors.py`. `classic_subscription_codec.py` reads and writes what classic members tell each other.
+Start with `assignors.py`. `classic_subscription_codec.py` reads and writes the metadata of classic members.
 """

@@ -1,14 +1,14 @@
 """The assignors of Kafka's coordinators: two for consumer groups (KIP-848), one for share groups (KIP-932).
 
-`uniform` evens out how many partitions members have, and moves as few as that takes. Topics with the same subscribers
-are dealt out as one, those with the fewest subscribers first: each gets what lifts the least loaded. `range` gives
-each member a contiguous range of each topic, in the order of their names, so that members have the same partitions of
-topics that go together. Their work grows with partitions + topics * distinct subscriptions + members * distinct sets of
-subscribers.
+`uniform` balances how many partitions members have, and moves as few as possible. Topics with the same subscribers are
+assigned together; sets with the fewest subscribers come first. The least loaded members get partitions first. `range`
+gives each member a contiguous range of each topic, in the order of the members' names. So members have the same
+partition numbers of related topics. The work grows with partitions + topics * distinct subscriptions + members *
+distinct sets of subscribers.
 
 `simple` is for share groups, where several members may have the same partition. With more members than partitions, each
-member has one partition, and partitions have about equally many members. With fewer members, each partition is one
-member's, and members have about equally many partitions.
+member has one partition, and partitions have about equally many members. With fewer members, each partition has one
+member, and members have about equally many partitions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,15 +20,15 @@ from penstock_sequencer.core.state.consumer_group import Partitions
 
 UNIFORM = "uniform"
 RANGE = "range"
-ASSIGNORS = (UNIFORM, RANGE)  # the first one unless members ask for another, as in Kafka
+ASSIGNORS = (UNIFORM, RANGE)  # the first one is the default, as in Kafka
 
 
 class Subscriber(msgspec.Struct, frozen=True):
-    """A member as an assignor sees it."""
+    """A member with the fields that an assignor needs."""
 
-    name: str  # by which `range` orders: the instance id of a static member, else the member id
-    subscription: int  # the place of what it subscribes among all subscriptions
-    before: Partitions  # the target that it had
+    name: str  # the sort key of `range`: the instance id of a static member, else the member id
+    subscription: int  # the place of the member's subscription among all subscriptions
+    before: Partitions  # the member's previous target
 
 
 def assign(
@@ -38,9 +38,9 @@ def assign(
     partition_counts: Mapping[TopicId, int],
     members_times_sets_max: int,
 ) -> dict[str, Partitions]:
-    """Every partition of every subscribed topic to one member; the topics in the order of their ids.
+    """Assign each partition of each subscribed topic to one member; a member's topics are in the order of their ids.
 
-    With more members times sets of subscribers than the maximum, `uniform` looks at each set by itself.
+    If members * sets of subscribers exceed the maximum, `uniform` balances each set by itself.
     """
     subscribers = _subscribers(members, subscriptions)
     assigned: dict[str, Partitions] = {member_id: {} for member_id in members}
@@ -116,7 +116,7 @@ def _kept(
     topic_ids: list[TopicId],
     partition_counts: Mapping[TopicId, int],
 ) -> tuple[dict[str, list[tuple[TopicId, int]]], list[tuple[TopicId, int]]]:
-    """What each member had before, and what nobody had."""
+    """The partitions that each member keeps, and those without a member."""
     free = {topic_id: dict.fromkeys(range(partition_counts[topic_id])) for topic_id in topic_ids}
     kept: dict[str, list[tuple[TopicId, int]]] = {}
     for member_id in member_ids:
@@ -132,9 +132,9 @@ def _kept(
 
 
 def _quotas(loads: Mapping[str, int], kept: Mapping[str, int], count: int) -> dict[str, int]:
-    """How many of `count` each gets, so that the least loaded gain first and loads differ as little as may be.
+    """How many of `count` partitions each member gets; the least loaded gain first, and loads differ by 1 at most.
 
-    Of those who could have one more than others, they get it who can keep the most of what they had.
+    When not all can get one more, the members that can keep more of their partitions get it.
     """
     ascending = sorted(loads.values())
     level, lifted, left = ascending[0], 0, count
@@ -157,7 +157,7 @@ def _quotas(loads: Mapping[str, int], kept: Mapping[str, int], count: int) -> di
 def _deal(
     kept: dict[str, list[tuple[TopicId, int]]], free: list[tuple[TopicId, int]], quotas: Mapping[str, int]
 ) -> None:
-    """What is above a member's quota goes to those who are below theirs."""
+    """Move partitions above a member's quota to members below theirs."""
     for member_id, mine in kept.items():
         free += mine[quotas[member_id] :]
         del mine[quotas[member_id] :]
@@ -170,17 +170,17 @@ def _deal(
 
 
 def assign_simply(subscribers: dict[TopicId, list[str]], counts: dict[TopicId, int]) -> dict[str, Partitions]:
-    """Each share group member's partitions; given by topic are the members that subscribe it and its partition count.
+    """Each share group member's partitions; `subscribers` are the members that subscribe each topic.
 
-    Each topic goes on with the member behind the one that got the last topic's last partition.
+    Each topic begins with the member after the one that got the previous topic's last partition.
     """
     found: dict[str, Partitions] = {}
-    turn = 0
+    next_member = 0
     for topic_id, members in subscribers.items():
         count = counts[topic_id]
         places = max(count, len(members)) if count and members else 0
         for place in range(places):
-            member = found.setdefault(members[(turn + place) % len(members)], {})
+            member = found.setdefault(members[(next_member + place) % len(members)], {})
             member.setdefault(topic_id, []).append(place % count)
-        turn += places
+        next_member += places
     return found

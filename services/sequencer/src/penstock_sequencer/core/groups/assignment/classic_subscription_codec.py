@@ -1,5 +1,6 @@
-"""What members of classic groups tell each other, as far as the machine has to read and write it: Kafka's "consumer"
-protocol, in which a subscription and an assignment name topics.
+"""Codec of the metadata that classic group members exchange under Kafka's protocol type "consumer".
+
+A subscription and an assignment name topics; the sequencer reads and writes only these fields:
 
     subscription: i16 version | [topic] | user data | from 1 on: [topic, [partition]] owned | from 2 on: i32 generation
                   | from 3 on: rack, may be null
@@ -20,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What a member wants, and what it has; owned partitions by the topic's name."""
+    """A member's subscription, and the partitions that it owns, by topic name."""
 
     version: int
     topics: list[str]
@@ -29,11 +30,11 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Malformed(Exception):
-    """Not of the protocol; the message says why."""
+    """The bytes do not follow the protocol; the message gives the reason."""
 
 
 class _Reader:
-    """From the front to the end; whatever does not fit is `Malformed`."""
+    """A cursor over the bytes; anything that does not fit is `Malformed`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -45,7 +46,7 @@ class _Reader:
     def text(self) -> str:
         text = self.nullable_text()
         if text is None:
-            raise Malformed("a name that is null")
+            raise Malformed("a name is null")
         return text
 
     def nullable_text(self) -> str | None:
@@ -55,11 +56,11 @@ class _Reader:
         try:
             return self._take(length).decode()
         except UnicodeDecodeError as error:
-            raise Malformed(f"a name that is no text: {error}") from error
+            raise Malformed(f"a name is not UTF-8: {error}") from error
 
     def items(self, read: Callable[[], Item]) -> list[Item]:
         count = self.number(4)
-        if not 0 <= count <= len(self._data):  # each takes a byte and more
+        if not 0 <= count <= len(self._data):  # each item takes at least one byte
             raise Malformed(f"{count} items in {len(self._data)} bytes")
         return [read() for _ in range(count)]
 
@@ -84,7 +85,7 @@ class _Reader:
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Raises `Malformed`; a version that is not known is read as the newest that is, as in Kafka."""
+    """Read a subscription; an unknown version is read as the newest known one, as in Kafka. Raises `Malformed`."""
     reader = _Reader(data)
     version = reader.number(2)
     if version < 0:
@@ -99,12 +100,12 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def spoken_version(data: bytes) -> int:
-    """The version of a subscription, and so of the assignment that is understood."""
+    """The version of a subscription, which is also the version of the assignment that the member understands."""
     return min(max(int.from_bytes(data[:2], "big", signed=True), 0), NEWEST_VERSION)
 
 
 def read_topics(data: bytes) -> list[str]:
-    """The topics that a subscription of whatever version begins with. Raises `Malformed`."""
+    """The topics, with which a subscription of any version begins. Raises `Malformed`."""
     reader = _Reader(data)
     if reader.number(2) < 0:
         raise Malformed("a negative version")
@@ -112,7 +113,7 @@ def read_topics(data: bytes) -> list[str]:
 
 
 def read_assignment(data: bytes) -> dict[str, list[int]]:
-    """Partitions by the topic's name; none in what is empty. Raises `Malformed`."""
+    """Partitions by topic name; empty data have none. Raises `Malformed`."""
     if not data:
         return {}
     reader = _Reader(data)

@@ -1,4 +1,4 @@
-"""Which consumer groups subscribe which topics, by name or by pattern; kept up to date with members and topics."""
+"""The topics that each consumer group subscribes, by name or by pattern, updated with members and topics."""
 
 from penstock.contracts.levels import KEPT_MATCHES_LEVEL
 from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
@@ -7,7 +7,7 @@ from penstock_sequencer.core.state.consumer_group import ConsumerMember, Pattern
 
 
 def subscribe(state: State, group_id: str, topics: list[str], pattern: str) -> None:
-    """A member of the group subscribes these; the pattern is one that `check_pattern` let pass."""
+    """Add a member's subscription to the group; the pattern has passed `check_pattern`."""
     tables = state.subscriptions
     for name in topics:
         groups = tables.groups_by_topic.setdefault(name, {})
@@ -18,7 +18,7 @@ def subscribe(state: State, group_id: str, topics: list[str], pattern: str) -> N
 
 
 def unsubscribe(state: State, group_id: str, topics: list[str], pattern: str) -> None:
-    """A member of the group does not subscribe these any more."""
+    """Remove a member's subscription from the group."""
     tables = state.subscriptions
     for name in topics:
         groups = tables.groups_by_topic[name]
@@ -33,7 +33,7 @@ def unsubscribe(state: State, group_id: str, topics: list[str], pattern: str) ->
 
 
 def check_pattern(state: State, text: str) -> str:
-    """Why nobody can subscribe by the pattern, "" if one can."""
+    """Why members cannot subscribe by the pattern; "" if they can."""
     if not text or text in state.subscriptions.patterns:
         return ""
     limits, in_use = state.limits.consumers, len(state.subscriptions.patterns)
@@ -49,7 +49,7 @@ def check_pattern(state: State, text: str) -> str:
 
 
 def record_topic(state: State, name: str, *, is_new: bool) -> dict[str, None]:
-    """A topic of the name came (`is_new`), went or changed: the groups that subscribe it."""
+    """Update the tables after a topic came (`is_new`), went or changed; returns the groups that subscribe it."""
     tables = state.subscriptions
     groups = dict.fromkeys(tables.groups_by_topic.get(name, ()))
     for use in tables.patterns.values():
@@ -63,7 +63,7 @@ def record_topic(state: State, name: str, *, is_new: bool) -> dict[str, None]:
 
 
 def written_matches(state: State) -> list[tuple[str, bytes]]:
-    """Each pattern in use, with one bit for each topic that there is: whether it matches."""
+    """Each pattern in use, with one bit for each topic in the state: whether it matches."""
     if state.level < KEPT_MATCHES_LEVEL:
         return []
     return [(text, _bits(state, use)) for text, use in sorted(state.subscriptions.patterns.items())]
@@ -75,7 +75,7 @@ def _bits(state: State, use: PatternUse) -> bytes:
 
 
 def read_matches(state: State, written: list[tuple[str, bytes]]) -> None:
-    """Know the patterns' topics, before anybody subscribes by them: to match them all again may take seconds."""
+    """Restore the patterns' topics from a snapshot, before members subscribe: matching them again may take seconds."""
     for text, data in written:
         bits = f"{int.from_bytes(data):0{len(state.topics)}b}"
         names = {name: None for name, bit in zip(state.topics, bits, strict=False) if bit == "1"}
@@ -83,7 +83,7 @@ def read_matches(state: State, written: list[tuple[str, bytes]]) -> None:
 
 
 def subscribed_names(state: State, member: ConsumerMember) -> dict[str, None]:
-    """The names of all topics that the member subscribes, also of those that do not exist."""
+    """The names of all topics that the member subscribes, whether they exist or not."""
     names = dict.fromkeys(member.topics)
     if member.pattern:
         names |= state.subscriptions.patterns[member.pattern].topics
