@@ -1,6 +1,7 @@
-"""What `penstock up` does with its children and its port, without running them all."""
+"""How `penstock up` handles its children and its port, tested without running all of them."""
 
 import asyncio
+import contextlib
 import io
 import socket
 import sys
@@ -8,89 +9,119 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from penstock.cli import children, up
-from penstock.cli.options import Address, UpOptions, take_folder
-from penstock.cli.up import NATS_PORT_MAX, NATS_PORT_MIN, Supervisor, reserved_port, say
+from penstock.cli.children import ChildLimits, ChildSpec
+from penstock.cli.data_folder import take_folder
+from penstock.cli.ports import NATS_PORT_MAX, NATS_PORT_MIN, Address, reserved_port
+from penstock.cli.up.disk import report_shortages
+from penstock.cli.up.helpers import Helpers
+from penstock.cli.up.limits import UpLimits
+from penstock.cli.up.options import UpOptions
+from penstock.cli.up.processes import SERVICES, Processes
+from penstock.cli.up.specs import Specs
+from penstock.cli.up.supervisor import print_line
 from penstock.contracts.errors import Invalid
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
+from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.waiting import TIMEOUT_S, until
 
 RESTARTING = "the journal takes no entries; restarting nats-server"
+LONG_S = ChildLimits().healthy_after_s + 1
+LIMITS = UpLimits(spark_poll_s=0.01)
+
+
+def options_of(data: Path) -> UpOptions:
+    address = Address("127.0.0.1", 1)
+    return UpOptions(
+        data=data,
+        kafka=address,
+        http=address,
+        store=f"file://{data}/objects",
+        flush_ms=250,
+        gateways=1,
+        flushers=1,
+        sequencers=1,
+        cachers=1,
+    )
+
+
+class EndingServices(Specs):
+    """The usual processes, but each service ends at once with a code."""
+
+    def __init__(self, data: Path, port: int, monitor_port: int, code: int) -> None:
+        super().__init__(options_of(data), port, monitor_port)
+        self._code = code
+
+    def services(self, role: str) -> list[ChildSpec]:
+        specs = super().services(role)
+        return [structs.replace(spec, argv=["sh", "-c", f"exit {self._code}"]) for spec in specs]
 
 
 class Rig:
-    """A supervisor of which only the nats-server runs."""
+    """The processes of `penstock up`, of which only the nats-server runs."""
 
-    def __init__(self, data: Path, port: int, monitor_port: int) -> None:
-        address = Address("127.0.0.1", 1)
-        options = UpOptions(
-            data=data,
-            kafka=address,
-            http=address,
-            store=f"file://{data}/objects",
-            flush_ms=250,
-            gateways=1,
-            flushers=1,
-            sequencers=1,
-            cachers=1,
-        )
-        self.said: list[str] = []
-        self.supervisor = Supervisor(options, port, monitor_port, self.said.append)
-        self.nats = self.supervisor._nats
+    def __init__(self, specs: Specs) -> None:
+        self.reports: list[str] = []
+        self.clock = ManualClock()
+        self.processes = Processes(specs, self.reports.append, clock=self.clock)
+        self.nats = self.processes.nats
         self.keeper = asyncio.create_task(self.nats.keep())
 
     async def until_nats_runs(self, restarts: int) -> None:
         await until(lambda: self.nats.restarts == restarts and self.nats.pid is not None)
 
 
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+@contextlib.asynccontextmanager
+async def running(tmp_path: Path, code: int = 0) -> AsyncIterator[Rig]:
     with take_folder(tmp_path), reserved_port() as port, reserved_port() as monitor_port:
-        built = Rig(tmp_path, port, monitor_port)
+        built = Rig(EndingServices(tmp_path, port, monitor_port, code))
         yield built
         built.nats.kill()
         await built.keeper
 
 
-async def test_a_sequencer_that_found_the_journal_stuck_has_the_nats_server_restarted(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await rig.until_nats_runs(restarts=0)
-    monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
-    await rig.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
-    await rig.until_nats_runs(restarts=1)
-    assert rig.said[0] == RESTARTING
-    assert rig.said[1].startswith("nats-server ")
+async def test_a_sequencer_that_found_the_journal_stuck_has_the_nats_server_restarted(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.until_nats_runs(restarts=0)
+        rig.clock.now_s += LONG_S
+        await rig.processes.after_death(JOURNAL_STUCK_EXIT_CODE)
+        await rig.until_nats_runs(restarts=1)
+        assert rig.reports[0] == RESTARTING
+        assert rig.reports[1].startswith("nats-server ")
 
 
-async def test_two_sequencers_that_find_it_at_once_have_it_restarted_once(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await rig.until_nats_runs(restarts=0)
-    monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
-    await rig.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
-    monkeypatch.undo()
-    await rig.until_nats_runs(restarts=1)
-    pid = rig.nats.pid
-    await rig.supervisor._after_death(JOURNAL_STUCK_EXIT_CODE)
-    assert (rig.nats.pid, rig.said.count(RESTARTING)) == (pid, 1)
+async def test_two_sequencers_that_find_it_at_once_have_it_restarted_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.until_nats_runs(restarts=0)
+        rig.clock.now_s += LONG_S
+        await rig.processes.after_death(JOURNAL_STUCK_EXIT_CODE)
+        await rig.until_nats_runs(restarts=1)
+        pid = rig.nats.pid
+        await rig.processes.after_death(JOURNAL_STUCK_EXIT_CODE)
+        assert (rig.nats.pid, rig.reports.count(RESTARTING)) == (pid, 1)
 
 
 @pytest.mark.parametrize("code", [0, 1, -9])
-async def test_a_sequencer_that_ended_otherwise_leaves_the_nats_server_alone(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    await rig.until_nats_runs(restarts=0)
-    monkeypatch.setattr(children, "HEALTHY_AFTER_S", 0.0)
-    pid = rig.nats.pid
-    await rig.supervisor._after_death(code)
-    assert (rig.nats.pid, rig.said) == (pid, [])
+async def test_a_sequencer_that_ended_otherwise_leaves_the_nats_server_alone(tmp_path: Path, code: int) -> None:
+    async with running(tmp_path) as rig:
+        await rig.until_nats_runs(restarts=0)
+        rig.clock.now_s += LONG_S
+        pid = rig.nats.pid
+        await rig.processes.after_death(code)
+        assert (rig.nats.pid, rig.reports) == (pid, [])
 
 
-def test_every_service_tells_the_supervisor_how_it_ended(rig: Rig) -> None:
-    services = [child for role in rig.supervisor._services.values() for child in role]
-    assert [child._after_death for child in services] == [rig.supervisor._after_death] * 4
+async def test_the_end_of_every_service_is_looked_at(tmp_path: Path) -> None:
+    async with running(tmp_path, JOURNAL_STUCK_EXIT_CODE) as rig:
+        for number, role in enumerate(SERVICES):
+            await rig.until_nats_runs(restarts=number)
+            rig.clock.now_s += LONG_S
+            (service,) = rig.processes.services[role]
+            keeping = asyncio.create_task(service.keep())
+            await until(lambda number=number: rig.reports.count(RESTARTING) == number + 1)
+            await service.stop(TIMEOUT_S)
+            await keeping
 
 
 def test_the_port_is_below_those_that_the_kernel_gives_to_connections_and_reserved() -> None:
@@ -109,83 +140,76 @@ class FullDisk(io.StringIO):
         raise OSError(28, "No space left on device")
 
 
-def test_what_cannot_be_told_the_user_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_printed_for_the_user_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", FullDisk())
     with pytest.raises(OSError, match="No space left"):
         print("this cannot be printed")
-    say("penstock is ready")
+    print_line("penstock is ready")
 
 
-async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_with_spark(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    found: list[str] = []
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexec sleep 600\n")  # one that ended would be started again, and that told
-    python.chmod(0o700)
+class SparkPython:
+    """A search for a Python with Spark, which finds one once `path` is set."""
 
-    def find(_environ: object) -> str:
-        if not found:
+    def __init__(self) -> None:
+        self.path: Path | None = None
+
+    def find(self) -> Path:
+        if self.path is None:
             raise Invalid("Spark is not installed")
-        return found[0]
+        return self.path
 
-    monkeypatch.setattr(up, "need_spark_python", find)
-    monkeypatch.setattr(up, "SPARK_POLL_S", 0.01)
-    supervisor = rig.supervisor
-    keeping = asyncio.create_task(supervisor._keep_helpers())
-    supervisor._is_ready.set()
-    await until(lambda: "compaction waits: Spark is not installed" in rig.said)
-    (janitor,) = supervisor._helpers
+
+def helpers_of(data: Path, python: SparkPython, reports: list[str]) -> Helpers:
+    (data / "logs").mkdir()
+    specs = Specs(options_of(data), 1, 1)
+    return Helpers(specs, reports.append, limits=LIMITS, find_python=python.find)
+
+
+async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_with_spark(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")  # one that ends would be started again, and that is reported
+    program.chmod(0o700)
+    python, reports, is_ready = SparkPython(), [], asyncio.Event()
+    helpers = helpers_of(tmp_path, python, reports)
+    keeping = asyncio.create_task(helpers.run(is_ready))
+    is_ready.set()
+    await until(lambda: "compaction waits: Spark is not installed" in reports)
+    (janitor,) = helpers.all
     assert janitor.spec.argv == ["nice", "-n", "5", sys.executable, "-m", "penstock_janitor"], "it waits for no Spark"
-    found.append(str(python))
-    await until(lambda: len(supervisor._helpers) == 2)
-    compactor = supervisor._helpers[1]
-    assert compactor.spec.argv == ["nice", "-n", "5", str(python), "-m", "penstock_compactor"]
-    assert {janitor, compactor} <= set(supervisor._all), "the console shows them, and they are killed with the others"
-    supervisor._begin_no_more()
+    python.path = program
+    await until(lambda: len(helpers.all) == 2)
+    compactor = helpers.all[1]
+    assert compactor.spec.argv == ["nice", "-n", "5", str(program), "-m", "penstock_compactor"]
+    helpers.begin_stop()
     await asyncio.gather(janitor.stop(TIMEOUT_S), compactor.stop(TIMEOUT_S))
     await keeping
-    assert rig.said == ["compaction waits: Spark is not installed", "compaction waits no more"]
+    assert reports == ["compaction waits: Spark is not installed", "compaction waits no more"]
 
 
-async def test_too_little_room_on_the_disk_is_told_once_and_so_is_its_end(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_too_little_room_on_the_disk_is_reported_once_and_so_is_its_end() -> None:
     looks: list[str] = []
-    trouble = ["only 3 MiB are free"]
+    shortage, reports = ["only 3 MiB are free"], list[str]()
 
-    def look(_folder: Path) -> str:
-        looks.append(trouble[0])
-        return trouble[0]
+    def look() -> str:
+        looks.append(shortage[0])
+        return shortage[0]
 
-    monkeypatch.setattr(up, "disk_trouble", look)
-    monkeypatch.setattr(up, "DISK_POLL_S", 0.001)
-    watching = asyncio.create_task(rig.supervisor._watch_disk())
+    watching = asyncio.create_task(report_shortages(Path("data"), look, reports.append, poll_s=0.001))
     await until(lambda: len(looks) > 3)
-    trouble[0] = ""
+    shortage[0] = ""
     await until(lambda: looks.count("") > 3)
     watching.cancel()
-    assert [line.split(" under ")[0] for line in rig.said] == ["only 3 MiB are free", "there is room again"]
+    assert reports == ["only 3 MiB are free", "there is room again under data"]
 
 
-async def test_helpers_that_wait_for_spark_are_not_started_while_everything_stops(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: list[str] = []
-
-    def find(_environ: object) -> str:
-        if not found:
-            raise Invalid("Spark is not installed")
-        return found[0]
-
-    monkeypatch.setattr(up, "need_spark_python", find)
-    monkeypatch.setattr(up, "SPARK_POLL_S", 0.01)
-    supervisor = rig.supervisor
-    keeping = asyncio.create_task(supervisor._keep_helpers())
-    supervisor._is_ready.set()
-    await until(lambda: supervisor._helpers)
-    found.append("/bin/true")
-    supervisor._begin_no_more()
-    await asyncio.gather(*(child.stop(TIMEOUT_S) for child in supervisor._helpers))
+async def test_helpers_that_wait_for_spark_are_not_started_while_everything_stops(tmp_path: Path) -> None:
+    python, is_ready = SparkPython(), asyncio.Event()
+    helpers = helpers_of(tmp_path, python, [])
+    keeping = asyncio.create_task(helpers.run(is_ready))
+    is_ready.set()
+    await until(lambda: helpers.all)
+    python.path = Path("/bin/true")
+    helpers.begin_stop()
+    await asyncio.gather(*(child.stop(TIMEOUT_S) for child in helpers.all))
     await keeping
-    assert [child.spec.name for child in supervisor._helpers] == ["janitor-1"]
+    assert [child.spec.name for child in helpers.all] == ["janitor-1"]
