@@ -18,7 +18,7 @@ from benches.report import Result
 from benches.whole import TUNED, TUNED_MESSAGES, create_topic, load, scratch_cluster
 from benches.zones import FarZone, account, far_zone, spent
 from penstock.contracts.chunks import RECENT_MS
-from penstock_gateway.fetch.catch_up_throttle import FOLLOWED_S
+from penstock_gateway.fetch.limits import ThrottleLimits
 from tests.testkit.clusters.cluster import Cluster, running
 from tests.testkit.metrics import total
 from tests.testkit.servers.ports import free_ports
@@ -150,7 +150,7 @@ def replays(mib: int) -> Iterator[Result]:
         yield from _beside_replays(cluster, "a store like S3", mib)
     with scratch_cluster() as cluster:
         yield from _beside_replays(cluster, "files", mib)
-        time.sleep(FOLLOWED_S)  # nobody follows the end any more
+        time.sleep(ThrottleLimits().tailed_s)  # no client tails any more
         yield from _catch_up(cluster, _records_each(mib))
 
 

@@ -17,6 +17,8 @@ from penstock.segment.keys import segment_key
 from penstock_cacher.app import Cacher
 from penstock_cacher.config import CacherConfig
 from penstock_cacher.metrics import CacherMetrics
+from penstock_gateway.parts import GatewayLimits
+from penstock_gateway.segments.limits import HedgingLimits, SegmentLimits
 from tests.testkit.loads.compaction import compacted, extents_of
 from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
@@ -34,6 +36,11 @@ from tests.unit.gateway.gateway_read_world import (
 
 MIB = 1024 * 1024
 FOR_EVER_MS = 60_000
+# A slow cacher is not hedged: it shares a process with the gateway, and a machine with other tests.
+NO_HEDGES = SegmentLimits(
+    cacher_timeout_s=FOR_EVER_MS / 1000,
+    hedging=HedgingLimits(timeout_s_min=FOR_EVER_MS / 1000, timeout_s_max=FOR_EVER_MS / 1000),
+)
 
 
 class Nobody:
@@ -44,18 +51,10 @@ class Nobody:
 
 
 @pytest.fixture
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else is asked because a cacher takes long: it has to share a process, and that a machine."""
-    for name in ("PATIENCE_S_MIN", "PATIENCE_S_MAX"):
-        monkeypatch.setattr(f"penstock_gateway.segments.hedging.{name}", FOR_EVER_MS / 1000)
-    monkeypatch.setattr("penstock_gateway.segments.cache_client.CACHER_TIMEOUT_S", FOR_EVER_MS / 1000)
-
-
-@pytest.fixture
-async def world(nats_server: NatsServer, patience: None) -> AsyncIterator[World]:
+async def world(nats_server: NatsServer) -> AsyncIterator[World]:
     async with contextlib.AsyncExitStack() as stack:
         gateway, sequencer = [await connected(stack, nats_server, name) for name in ("gateway", "sequencer")]
-        made = World(gateway.bus, sequencer.bus)
+        made = World(gateway.bus, sequencer.bus, limits=GatewayLimits(segments=NO_HEDGES))
         await made.open()
         yield made
         assert made.tail.watched_partitions == 0
