@@ -30,9 +30,7 @@ class HedgingLimits(msgspec.Struct, frozen=True, kw_only=True):
 class SegmentLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Memory, requests and waits of one gateway's segment reader."""
 
-    window_bytes: int = (
-        32 * MIB
-    )  # of answers in flight to the gateway; the bus cuts off a client that leaves 64 MB unread
+    window_bytes: int = 32 * MIB  # of answers in flight; the bus cuts off a client that leaves 64 MB unread
     store_reads_max: int = 16  # at once
     cold_store_reads_max: int = 8  # at once, of old data: they wait for each other, and not for reads of new data
     owners_asked_max: int = 2  # the owner and the next in the ring; then the store, which always has the segment

@@ -1,7 +1,8 @@
-"""Markers as readers meet them: extents whose batch, a control record, is at hand (ADR 0012). Pure.
+"""Turns transaction markers into extents that contain their control batch (ADR 0012). Pure.
 
-A marker is an extent without bytes, and what it says comes beside it. Here both become one extent of the batch's size,
-so that all who count, cut and send bytes need not know of markers; only who reads segments does.
+In plans and announcements a marker is an extent without bytes, with the marker's content beside it. Here both become
+one extent of the batch's size. So code that counts, cuts and sends bytes treats markers like other extents. Only code
+that reads segments must know them.
 """
 
 from collections.abc import Sequence
@@ -14,11 +15,11 @@ class MarkerExtent(Extent, frozen=True, gc=False):
     """The extent of one control record."""
 
     marker: Marker
-    data: bytes  # its batch, whose leader epoch is still to be written
+    data: bytes  # its batch; the leader epoch is written later
 
 
 def with_markers(extents: list[Extent], markers: Sequence[Marker]) -> list[Extent]:
-    """The extents, those of markers with their batches."""
+    """The extents; the extents of markers contain their batches."""
     if not markers:
         return extents
     by_offset = {marker.offset: marker for marker in markers}
@@ -29,7 +30,7 @@ def with_markers(extents: list[Extent], markers: Sequence[Marker]) -> list[Exten
 
 
 def aborted_by(extent: Extent) -> AbortedTransaction | None:
-    """The transaction that the extent aborts, if it is such a marker."""
+    """The transaction that the extent aborts, None if it is no abort marker."""
     if not isinstance(extent, MarkerExtent) or extent.marker.committed:
         return None
     return AbortedTransaction(extent.marker.producer_id, extent.marker.first_offset, extent.base_offset)

@@ -1,16 +1,15 @@
-"""The newest extents of the partitions that are being read, as the sequencers announce them, so that a reader near the
-end of the log asks nobody. Pure.
+"""The newest extents of partitions that clients read, so that reads near the end of a log need no plan. Pure.
 
-Two things keep it right. Announcements are applied in the order of the journal, each once; where one is missing and
-does not come, everything is forgotten. And a partition is known only from a journal sequence on: `since` is what had
-been applied when somebody first asked for it, so an answer of the sequencers from before that could miss something
-that went by unnoticed, and is not learnt.
+The extents come from the sequencers' announcements. Two rules keep the index correct. First, announcements are applied
+in the order of the journal, each once. If one is missing and does not come, the index is cleared. Second, a partition
+is known only from a journal sequence on: `since` is the last one applied when a reader first asked for the partition.
+An older plan is not learnt. It could miss a change whose announcement came before the index followed the partition.
 
-An extent is believed for a while only: compaction may have put others in its place, and then its segment is deleted
-after a grace that is much longer.
+An extent is used for a limited time only. Compaction may have replaced it, and then its segment is deleted after a
+grace that is much longer.
 
-Aborted transactions are known by their markers, which are extents of the tail, and by plans. So all are known that have
-records in the extents held, from the offset on for which the first of these were planned.
+Aborted transactions are known from their markers, which are extents of the tail, and from plans. Those with records in
+the extents are all known from `known_from` on, the offset at which the plan of the first extent began.
 """
 
 from bisect import bisect_left
@@ -33,20 +32,20 @@ class TailLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Memory and waits of the tail index."""
 
     extents_max: int = 65_536  # about 25 MB; a partition counts as one more
-    aborted_max: int = 1_000  # learnt by one plan, about 100 KB; beyond it the extents are not worth keeping
-    # Announcements behind a missing one; more than arrive within `hold_back_s`, so the missing one is lost.
+    aborted_max: int = 1_000  # of one plan, about 100 KB; beyond it the extents are not worth the memory
+    # Announcements after a missing one. Fewer arrive within `hold_back_s`; with more, the missing one counts as lost.
     held_back_max: int = 1_000
-    hold_back_s: float = 0.1  # replicas announce on their own connections, a millisecond or so apart
-    # An extent is known for so long. When it is read it is twice as old at most: the objects of replaced segments stay
-    # for 10 minutes.
+    hold_back_s: float = 0.1  # each replica announces on its own connection, so they differ by about a millisecond
+    # An extent is kept for this time. When it is read, it is at most twice as old. That is safe, because the objects of
+    # replaced segments stay for 10 minutes.
     extent_age_s_max: float = 120.0
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False):
-    """What there is to read of a partition from an offset on; no extents at its end, or where a byte budget ended.
+    """The extents to read of a partition from an offset on; none at its end, or if the byte budget ended.
 
-    `aborted` are, by their last offsets, the aborted transactions with records from the offset on; all of them below
-    `aborted_end_offset`, which is -1 where there is no such end.
+    `aborted` has the aborted transactions with records from the offset on, in the order of their last offsets. It is
+    complete below `aborted_end_offset`, or everywhere if that is -1.
     """
 
     log_start_offset: int
@@ -58,7 +57,7 @@ class PartitionView(msgspec.Struct, frozen=True, gc=False):
 
 
 def view_of(plan: PartitionPlan) -> PartitionView:
-    """What a plan says that there is to read."""
+    """The view that a plan gives of its partition."""
     return PartitionView(
         plan.log_start_offset,
         plan.high_watermark,
@@ -70,7 +69,7 @@ def view_of(plan: PartitionPlan) -> PartitionView:
 
 
 class Received(msgspec.Struct, frozen=True):
-    """What an announcement changed: these partitions and topics; with `lost`, perhaps any."""
+    """The partitions and topics that an announcement changed; with `lost`, any may have changed."""
 
     partitions: list[PartitionKey] = []
     topics: list[str] = []
@@ -80,8 +79,8 @@ class Received(msgspec.Struct, frozen=True):
 class _Partition:
     """`extents[first:]` follow each other up to `end`, the high watermark at journal sequence `sequence`.
 
-    `told_s` has the time at which each of `extents` was told. `aborted` are all aborted transactions with records in
-    `extents[first:]` from `known_from` on, by their last offsets.
+    `received_s` has the time at which each of `extents` was received. `aborted` has all aborted transactions with
+    records in `extents[first:]` from `known_from` on, in the order of their last offsets.
     """
 
     __slots__ = (
@@ -92,9 +91,9 @@ class _Partition:
         "known_from",
         "last_stable_offset",
         "log_start_offset",
+        "received_s",
         "sequence",
         "since",
-        "told_s",
     )
 
     def __init__(self, since: int) -> None:
@@ -104,14 +103,14 @@ class _Partition:
         self.log_start_offset = 0
         self.last_stable_offset = 0
         self.extents: list[Extent] = []
-        self.told_s: list[float] = []
+        self.received_s: list[float] = []
         self.first = 0
         self.aborted: list[AbortedTransaction] = []
         self.known_from = 0
 
 
 class TailIndex:
-    """Partitions by key, bounded; those that nobody asked for lately go first."""
+    """Partitions by key, in bounded memory; the least recently read are removed first."""
 
     def __init__(self, limits: TailLimits | None = None, *, monotonic_s: Callable[[], float] = lambda: 0.0) -> None:
         self.limits = limits or TailLimits()
@@ -121,7 +120,7 @@ class TailIndex:
         self.applied: int | None = None  # the journal sequence of the last announcement; None: there was none yet
 
     def lookup(self, key: PartitionKey, offset: int, bytes_max: int) -> PartitionView | None:
-        """Extents from the one that holds `offset` on, up to a byte budget and one at least; None: ask for a plan."""
+        """Extents from the one that holds `offset` on, up to a byte budget, at least one; None: ask for a plan."""
         partition = self._partitions.get(key)
         if partition is None:
             self._begin(key)
@@ -144,7 +143,7 @@ class TailIndex:
         )
 
     def learn(self, sequence: int, plan: PartitionPlan, offset: int) -> None:
-        """Take over what a plan from `offset` on says that was true at a journal sequence, unless newer is known."""
+        """Take over a plan from `offset` on, which was made at a journal sequence, unless newer data is known."""
         partition = self._partitions.get((plan.topic_id, plan.partition))
         if partition is None or plan.rejection is not Rejection.NONE or sequence < partition.since:
             return
@@ -166,43 +165,43 @@ class TailIndex:
         self._trim()
 
     def remove(self, key: PartitionKey) -> None:
-        """Know nothing of a partition any more."""
+        """Remove a partition."""
         partition = self._partitions.pop(key, None)
         if partition is not None:
             self.held_extents -= len(partition.extents) - partition.first
 
     def remove_all(self, applied: int) -> None:
-        """Know nothing any more, and go on behind this journal sequence."""
+        """Remove all partitions, and continue after this journal sequence."""
         self._partitions.clear()
         self.held_extents = 0
         self.applied = applied
 
     def _begin(self, key: PartitionKey) -> None:
-        """Follow a partition from now on; before the first announcement there is no saying what `now` is."""
+        """Follow a partition from now on; before the first announcement the journal sequence of `now` is unknown."""
         if self.applied is not None:
             self._partitions[key] = _Partition(self.applied)
             self._trim()
 
     def _take(
-        self, partition: _Partition, sequence: int, news: PartitionAdvance | PartitionPlan, known_from: int = 0
+        self, partition: _Partition, sequence: int, update: PartitionAdvance | PartitionPlan, known_from: int = 0
     ) -> None:
-        for extent in with_markers(news.extents, news.markers):
+        for extent in with_markers(update.extents, update.markers):
             self._append(partition, extent, known_from)
         last = partition.extents[-1] if len(partition.extents) > partition.first else None
-        if last is not None and last.last_offset + 1 != news.high_watermark:
+        if last is not None and last.last_offset + 1 != update.high_watermark:
             self._drop_extents(partition)
-        partition.end = news.high_watermark
-        partition.log_start_offset = news.log_start_offset
-        partition.last_stable_offset = news.last_stable_offset
+        partition.end = update.high_watermark
+        partition.log_start_offset = update.log_start_offset
+        partition.last_stable_offset = update.last_stable_offset
         partition.sequence = sequence
         while len(partition.extents) > partition.first and (
-            partition.extents[partition.first].last_offset < news.log_start_offset
+            partition.extents[partition.first].last_offset < update.log_start_offset
         ):
             self._drop_first(partition)
         _remove_aborted(partition)
 
     def _append(self, partition: _Partition, extent: Extent, known_from: int) -> None:
-        """Add an extent that follows; one behind a hole, or across the end, takes the place of all before it."""
+        """Add the next extent; after a gap, or across the end, it replaces all extents before it."""
         held = len(partition.extents) > partition.first
         end = partition.extents[-1].last_offset + 1 if held else partition.end
         if end is not None and extent.last_offset < end:
@@ -212,7 +211,7 @@ class TailIndex:
         if len(partition.extents) == partition.first:
             partition.known_from, partition.aborted = known_from, []
         partition.extents.append(extent)
-        partition.told_s.append(self._monotonic_s())
+        partition.received_s.append(self._monotonic_s())
         self.held_extents += 1
         aborted = aborted_by(extent)
         if aborted is not None:
@@ -221,13 +220,13 @@ class TailIndex:
     def _drop_extents(self, partition: _Partition) -> None:
         self.held_extents -= len(partition.extents) - partition.first
         partition.extents = []
-        partition.told_s = []
+        partition.received_s = []
         partition.first = 0
         partition.aborted = []
 
     def _drop_old(self, partition: _Partition) -> None:
         oldest_s = self._monotonic_s() - self.limits.extent_age_s_max
-        while partition.first < len(partition.extents) and partition.told_s[partition.first] <= oldest_s:
+        while partition.first < len(partition.extents) and partition.received_s[partition.first] <= oldest_s:
             self._drop_first(partition)
 
     def _drop_first(self, partition: _Partition) -> None:
@@ -235,7 +234,7 @@ class TailIndex:
         self.held_extents -= 1
         if 2 * partition.first >= len(partition.extents):
             del partition.extents[: partition.first]
-            del partition.told_s[: partition.first]
+            del partition.received_s[: partition.first]
             partition.first = 0
 
     def _trim(self) -> None:
@@ -265,7 +264,7 @@ def _last_offset(extent: Extent | AbortedTransaction) -> int:
 
 
 def _first_known(partition: _Partition) -> int:
-    """The first offset from which on both extents and aborted transactions are known; there are extents."""
+    """The first offset with known extents and known aborted transactions; the partition must have extents."""
     return max(partition.extents[partition.first].base_offset, partition.known_from)
 
 
@@ -275,14 +274,14 @@ def _aborted_from(partition: _Partition, offset: int) -> Sequence[AbortedTransac
 
 
 def _learn_aborted(partition: _Partition, plan: PartitionPlan) -> None:
-    """Those of a plan with those whose markers are extents of it, or were there before."""
+    """Merge a plan's aborted transactions with those known from markers or from before."""
     if plan.aborted and len(partition.extents) > partition.first:
         known = {each.last_offset: each for each in (*partition.aborted, *plan.aborted)}
         partition.aborted = sorted(known.values(), key=_last_offset)
 
 
 def _remove_aborted(partition: _Partition) -> None:
-    """Those whose last records are not among the extents any more."""
+    """Remove aborted transactions whose last records are no longer in the extents."""
     if not partition.aborted:
         return
     held = len(partition.extents) > partition.first
@@ -291,7 +290,7 @@ def _remove_aborted(partition: _Partition) -> None:
 
 
 class Tail:
-    """A tail index fed by announcements as they come: late, twice, in another order, or never."""
+    """A tail index fed by announcements as they arrive: late, twice, out of order, or never."""
 
     def __init__(self, index: TailIndex) -> None:
         self.index = index
@@ -299,11 +298,11 @@ class Tail:
         self._missing_since_s = 0.0
 
     def overdue_s(self, now_s: float) -> float | None:
-        """How long to go on waiting for a missing announcement; None if none is missing."""
+        """How much longer to wait for a missing announcement; None if none is missing."""
         return self._missing_since_s + self.index.limits.hold_back_s - now_s if self._held_back else None
 
     def receive(self, advanced: Advanced, now_s: float) -> Received:
-        """Take an announcement in, and those that it makes good."""
+        """Apply an announcement, and the held-back ones that follow it."""
         applied = self.index.applied
         if applied is None:
             return self._lose(advanced.sequence)
@@ -337,7 +336,7 @@ class Tail:
         )
 
     def _lose(self, sequence: int) -> Received:
-        """Forget everything: what comes after this sequence is known again."""
+        """Clear the index; changes after this sequence are known again."""
         self._held_back.clear()
         self.index.remove_all(sequence)
         return Received(lost=True)

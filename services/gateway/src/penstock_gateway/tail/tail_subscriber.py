@@ -1,4 +1,4 @@
-"""Feeds the tail index from the bus, and wakes the fetches that wait for something new."""
+"""Feeds announcements from the bus to the tail index, and wakes the fetches that wait for new data."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class Topics(Protocol):
-    """The part of the topic cache that is needed: forgetting what has changed."""
+    """The part of the topic cache that the subscriber needs: the removal of changed topics."""
 
     def remove(self, names: Iterable[str]) -> None: ...
 
@@ -32,7 +32,7 @@ class Topics(Protocol):
 
 
 class Sequences(Protocol):
-    """The part of the sequencer client that is needed: which journal sequence and level were seen."""
+    """The part of the sequencer client that the subscriber needs: the journal sequence and level that were seen."""
 
     def record_sequence(self, sequence: int) -> None: ...
 
@@ -48,9 +48,9 @@ def _ignore_new_data(age_s: float, size_bytes: int) -> None:
 
 
 class TailWatch:
-    """Somebody who waits, within the block, for news of some partitions; set from the first such news on.
+    """A fetch's wait for new data of some partitions, within the block; the first new data ends it.
 
-    There are thousands whose wait ends without news, so that costs no more than a timer.
+    Thousands of waits end without new data, so a wait costs no more than a timer.
     """
 
     __slots__ = ("_keys", "_waiter", "_watches", "woken_s")
@@ -59,7 +59,7 @@ class TailWatch:
         self._watches = watches
         self._keys = keys
         self._waiter: asyncio.Future[bool] | None = None
-        self.woken_s: float | None = None  # when the first news came, by the loop's clock
+        self.woken_s: float | None = None  # when the first new data came, by the loop's clock
 
     def __enter__(self) -> "TailWatch":
         for key in self._keys:
@@ -75,18 +75,18 @@ class TailWatch:
                     del self._watches[key]
 
     def wake(self) -> None:
-        """There is news."""
+        """Record that there is new data, and end the wait."""
         if self.woken_s is None:
             self.woken_s = asyncio.get_running_loop().time()
-        self._end(is_news=True)
+        self._end(is_new_data=True)
 
     @property
     def has_waited(self) -> bool:
-        """Whether its owner has begun to wait, or has waited."""
+        """Whether the fetch has begun to wait, or has waited."""
         return self._waiter is not None
 
     async def until(self, deadline_s: float) -> bool:
-        """Whether news came, at once if it has already, before the loop's clock shows `deadline_s`."""
+        """Wait for new data until the loop's clock shows `deadline_s`; return whether it came, now or before."""
         if self.woken_s is not None:
             return True
         loop = asyncio.get_running_loop()
@@ -98,18 +98,18 @@ class TailWatch:
             timer.cancel()
 
     def _expire(self) -> None:
-        self._end(is_news=False)
+        self._end(is_new_data=False)
 
-    def _end(self, *, is_news: bool) -> None:
+    def _end(self, *, is_new_data: bool) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(is_news)
+            self._waiter.set_result(is_new_data)
 
 
 TailWatches = dict[PartitionKey, dict[TailWatch, None]]
 
 
 class TailSubscriber:
-    """What the sequencers announce, to those who read near the end of the log."""
+    """Brings the sequencers' announcements to readers near the end of the log."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class TailSubscriber:
         self._record_quotas = record_quotas
         self._record_new_data = record_new_data
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
-        self._watches: TailWatches = {}  # woken in the order in which they came
+        self._watches: TailWatches = {}  # woken in the order in which they began
         self._subscription: Subscription | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._losses = Counter(
@@ -155,66 +155,66 @@ class TailSubscriber:
         )
 
     async def open(self) -> None:
-        """Begin to listen."""
+        """Subscribe to the announcements."""
         self._subscription = await self._bus.subscribe(subjects.advanced(self._cluster), self._receive)
 
     async def close(self) -> None:
-        """Stop listening; who waits goes on to wait."""
+        """End the subscription; fetches that wait are not woken."""
         if self._timer is not None:
             self._timer.cancel()
         if self._subscription is not None:
             await self._subscription.unsubscribe()
 
     def lookup(self, key: PartitionKey, offset: int, bytes_max: int) -> PartitionView | None:
-        """What there is to read from `offset` on, as `TailIndex.lookup`; None: ask for a plan."""
+        """The extents to read from `offset` on, as `TailIndex.lookup`; None: ask for a plan."""
         return self._tail.index.lookup(key, offset, bytes_max)
 
     def learn(self, plan: Plan, offsets: Sequence[int]) -> None:
-        """Remember what a plan, for these offsets, says of the partitions' ends."""
+        """Record the partitions of a plan for these offsets."""
         for partition, offset in zip(plan.partitions, offsets, strict=True):
             self._tail.index.learn(plan.sequence, partition, offset)
 
     def remove(self, key: PartitionKey) -> None:
-        """What was known of this partition led nowhere."""
+        """Remove a partition, because its extents could not be read."""
         self._tail.index.remove(key)
 
     def wake_all(self) -> None:
-        """Let everybody who waits look again, also at whether their client is leaving."""
+        """Wake all waits; the fetches also check whether their client is leaving."""
         self._wake(list(self._watches))
 
     def record_answered(self, woken_s: float) -> None:
-        """A fetch is answered that was woken then, by the loop's clock."""
+        """Record the answer to a fetch that was woken at `woken_s`, by the loop's clock."""
         self._answered_seconds.observe(asyncio.get_running_loop().time() - woken_s)
 
     @property
     def applied_sequence(self) -> int | None:
-        """The journal sequence of the last announcement that was taken in, None before the first."""
+        """The journal sequence of the last applied announcement, None before the first."""
         return self._tail.index.applied
 
     @property
     def watched_partitions(self) -> int:
-        """How many partitions somebody waits for."""
+        """How many partitions fetches wait for."""
         return len(self._watches)
 
     def watch(self, keys: Collection[PartitionKey]) -> TailWatch:
-        """Notice all news of these partitions, and every change of topics, from the begin to the end of the block."""
+        """Watch for new data of these partitions, and for changes of topics, until the end of the block."""
         return TailWatch(self._watches, keys)
 
     async def _receive(self, inbound: Inbound) -> None:
         try:
             advanced = decode(inbound.data, Advanced)
         except Corrupt as error:
-            log.error("announcement_unreadable", error=str(error))  # its sequence will be missed, and all forgotten
+            log.error("announcement_unreadable", error=str(error))  # its sequence is missing, so the index is cleared
             return
         self._sequencer.record_sequence(advanced.sequence)
         self._record_quotas(advanced.quotas_sequence)
         self._sequencer.record_level(advanced.level)
         self._record_age(advanced)
-        self._tell(self._tail.receive(advanced, self._clock.monotonic_s()))
+        self._notify(self._tail.receive(advanced, self._clock.monotonic_s()))
         self._arm()
 
     def _record_age(self, advanced: Advanced) -> None:
-        """How old the news is; of several segments committed at once that of one."""
+        """Record the age of new data; if several segments were committed at once, the age of one."""
         segment = next((change.extents[-1].segment for change in advanced.partitions if change.extents), None)
         if segment is not None and segment.level == 0 and segment.segment_id != NO_SEGMENT_ID:
             age_ms = self._clock.now_ms() - segment_born_ms(segment.segment_id)
@@ -224,20 +224,20 @@ class TailSubscriber:
             self._record_new_data(age_s, size_bytes)
 
     def _arm(self) -> None:
-        """Look again when a missing announcement is overdue."""
+        """Set a timer to the time at which a missing announcement is overdue."""
         overdue_s = self._tail.overdue_s(self._clock.monotonic_s())
         if overdue_s is not None and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(max(overdue_s, 0), self._expire)
 
     def _expire(self) -> None:
         self._timer = None
-        self._tell(self._tail.expire(self._clock.monotonic_s()))
+        self._notify(self._tail.expire(self._clock.monotonic_s()))
         self._arm()
 
-    def _tell(self, received: Received) -> None:
+    def _notify(self, received: Received) -> None:
         if received.lost:
             self._losses.inc()
-            log.info("tail_forgotten", sequence=self._tail.index.applied)
+            log.info("tail_index_cleared", sequence=self._tail.index.applied)
             self._topics.remove_all()
         elif received.topics:
             self._topics.remove(received.topics)
