@@ -1,4 +1,4 @@
-"""Events of groups of every kind: deadlines, silent members, deleted groups, topics that change."""
+"""Commands and events for groups of every kind: deadlines, silent members, deleted groups, topics that change."""
 
 from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Rejected
 from penstock.contracts.rejections import Rejection
@@ -13,7 +13,7 @@ from penstock_sequencer.core.state.cluster import EMPTY, Changes, Group, State
 
 
 def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done:
-    """A silent member goes, unless the journal shows that it was not silent, or it waits for us."""
+    """Remove a silent member, unless the journal shows that it was active, or it waits for an answer."""
     shared = state.share_groups.get(command.group_id)
     if shared is not None:
         return share_commands.expire(state, shared, command, changes)
@@ -26,7 +26,7 @@ def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done
 
 
 def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done | Rejected:
-    """An empty group and its offsets go."""
+    """Delete an empty group and its offsets."""
     shared = state.share_groups.get(command.group_id)
     if shared is not None:
         return share_offsets.delete_share_group(state, shared, command, changes)
@@ -48,8 +48,8 @@ def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done |
 
 
 def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = False) -> None:
-    """A topic of the name came (`is_new`), went or grew: who subscribes it is assigned anew."""
-    # Sorted, as the table's order is another one behind a snapshot, and the last partitions go to who comes first.
+    """Assign partitions anew in groups that subscribe a topic that came (`is_new`), went or grew."""
+    # Sorted: after a snapshot the table has another order, and the first group gets the last free partitions.
     for group_id in sorted(subscriptions.record_topic(state, name, is_new=is_new)):
         if group_id in state.share_groups:
             share_groups.renew_targets(state, state.share_groups[group_id], [name])
@@ -60,7 +60,7 @@ def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = Fa
 
 
 def fire_deadlines(state: State, changes: Changes) -> None:
-    """Do what is due by the machine's clock. Every deadline that is set lies ahead, so this ends."""
+    """Do what is due by the machine's clock. Every new deadline is in the future, so this loop ends."""
     while (deadline_ms := next_deadline_ms(state)) is not None and deadline_ms <= state.clock_ms:
         group_id = state.alarms[0][1]
         if group_id in state.share_groups:
@@ -75,13 +75,13 @@ def fire_deadlines(state: State, changes: Changes) -> None:
 
 
 def _drop_overdue(state: State, group: Group, changes: Changes) -> None:
-    """Members that have not done in time what was awaited of them are out."""
+    """Remove members that missed their deadline."""
     members = list(consumer_of(group).members.values())
     _remove(state, group, [member.member_id for member in members if 0 < member.due_ms <= state.clock_ms], changes)
 
 
 def _expire_consumer(state: State, group: Group, command: ExpireMember, changes: Changes) -> Done:
-    """A silent member of a consumer group goes, unless the journal shows that it was not silent."""
+    """Remove a silent member of a consumer group, unless the journal shows that it was active."""
     member = consumer_of(group).members.get(command.member_id)
     if member is not None and member.active_sequence <= command.active_sequence:
         _remove(state, group, [member.member_id], changes)

@@ -1,4 +1,4 @@
-"""Reads of groups: their listing, members, offsets, heartbeats, and answers that members wait for."""
+"""Queries of groups: their list, members, offsets, heartbeats, and answers that members wait for."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ _NOT_COMMITTED = Committed(-1, -1, "")
 
 
 def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
-    """A group's committed offsets; a group that does not exist has committed none."""
+    """A group's committed offsets; none for a group that does not exist."""
     group = state.groups.get(query.group_id)
     rejection = Rejection.NONE if group is None else _fetch_rejection(group, query)
     if rejection:
@@ -43,7 +43,7 @@ def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
         wanted = [(topic, number) for topic, partitions in known.items() for number in partitions]
     else:
         wanted = [(each.topic, number) for each in query.topics for number in each.partitions]
-    # Most groups have nothing to do with transactions, and need not be looked at offset by offset.
+    # Most groups have no transactions; then their offsets need no further look.
     in_doubt = query.group_id in state.transactions_by_group
     found = [
         _committed(known, topic, number, in_doubt and is_pending(state, query.group_id, topic, number))
@@ -53,7 +53,7 @@ def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
 
 
 def _fetch_rejection(group: Group, query: GroupOffsetsQuery) -> Rejection:
-    """Why a member of a consumer group that asks for itself is not told."""
+    """Why a member of a consumer group may not read the offsets."""
     if group.consumer is None or (query.member_id is None and query.member_epoch < 0):
         return Rejection.NONE
     return commit_rejection(group.consumer, query.member_epoch, query.member_id or "", None)
@@ -65,7 +65,7 @@ def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int, 
 
 
 def groups(state: State, query: GroupsQuery) -> GroupsView:
-    """Every group in one of the states asked for."""
+    """Every group in one of the given states."""
     found = [
         GroupSummary(group.group_id, group.protocol_type, group.state, group.consumer is not None)
         for group in state.groups.values()
@@ -88,7 +88,7 @@ def _group_view(state: State, group_id: str) -> GroupView:
     group = state.groups.get(group_id)
     if group is None or group.consumer is not None:
         return GroupView(group_id, DEAD, "", "", [])
-    stable = group.state == STABLE  # Kafka tells protocol, metadata and assignments of a stable group only
+    stable = group.state == STABLE  # Kafka describes protocol, metadata and assignments only for a stable group
     members = [
         MemberView(
             member.member_id,
@@ -104,7 +104,7 @@ def _group_view(state: State, group_id: str) -> GroupView:
 
 
 def heartbeat(state: State, query: HeartbeatQuery) -> HeartbeatView:
-    """Whether the member may go on as it is."""
+    """Whether the member may continue without joining again."""
     group = state.groups.get(query.group_id)
     if not query.group_id:
         return HeartbeatView(state.sequence, Rejection.INVALID_GROUP)
@@ -121,14 +121,14 @@ def heartbeat(state: State, query: HeartbeatQuery) -> HeartbeatView:
 
 
 def group_wait(state: State, query: GroupWaitQuery) -> GroupWaitView:
-    """What a waiting member would be told now; Waiting if it has to go on waiting."""
+    """The answer to a waiting member, or Waiting if there is none yet."""
     group = state.groups.get(query.group_id)
     outcome = Rejected(Rejection.UNKNOWN_MEMBER) if group is None else _wait_outcome(group, query)
     return GroupWaitView(state.sequence, outcome)
 
 
 def _wait_outcome(group: Group, query: GroupWaitQuery) -> Outcome:
-    if group.consumer is not None:  # it became one meanwhile
+    if group.consumer is not None:  # the group was converted since
         is_there = query.member_id in group.consumer.members
         return Rejected(Rejection.REBALANCE_IN_PROGRESS if is_there else Rejection.UNKNOWN_MEMBER)
     member = group.members.get(query.member_id)
@@ -137,7 +137,7 @@ def _wait_outcome(group: Group, query: GroupWaitQuery) -> Outcome:
     if query.kind == "join":
         return Waiting(member.member_id, query.generation) if member.joining else joined(group, member)
     if query.kind != "sync":
-        return Rejected(Rejection.INVALID_REQUEST, f"nobody waits for {query.kind!r}")
+        return Rejected(Rejection.INVALID_REQUEST, f"no member waits for {query.kind!r}")
     if query.generation != group.generation or group.state == PREPARING:
         return Rejected(Rejection.REBALANCE_IN_PROGRESS)
     if group.state == STABLE:
@@ -146,7 +146,7 @@ def _wait_outcome(group: Group, query: GroupWaitQuery) -> Outcome:
 
 
 def watched_members(state: State) -> Iterator[tuple[str, str, int, int, bool]]:
-    """(group id, member id, session time-out in ms, active sequence, whether it waits for an answer) of each member.
+    """(group id, member id, session timeout in ms, active sequence, whether it waits for an answer) of each member.
 
     A waiting member must not be expired: it cannot send heartbeats.
     """

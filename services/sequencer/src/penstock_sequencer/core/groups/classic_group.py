@@ -230,7 +230,7 @@ def settle(state: State, group: Group, changes: Changes) -> None:
 
 
 def fire(state: State, group: Group) -> None:
-    """Do what is due in the group by the uptime clock; `settle` then sets a deadline in the future."""
+    """Do what is due in the group by the machine's clock; `settle` then sets a deadline in the future."""
     for member_id in [each for each, expiry_ms in group.pending.items() if expiry_ms <= state.clock_ms]:
         del group.pending[member_id]
     if group.state == PREPARING and group.join_deadline_ms <= state.clock_ms:

@@ -243,7 +243,7 @@ def _leave(state: State, command: ConsumerHeartbeat, changes: Changes) -> Consum
 
 
 def _now_ms(state: State, command: ConsumerHeartbeat) -> int:
-    """The sender's clock, or the uptime clock if the sender's is out of range."""
+    """The sender's clock, or the machine's clock if the sender's is out of range."""
     return command.now_ms if command.now_ms <= CLOCK_MS_MAX else state.clock_ms
 
 

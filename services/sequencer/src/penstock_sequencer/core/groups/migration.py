@@ -1,9 +1,9 @@
 """Conversion of running groups from the classic protocol to the new one and back; classic members of consumer groups.
 
 A classic group becomes a consumer group with its first member of the new protocol. Its members keep their partitions,
-with the generation as their epoch. They still use JoinGroup, SyncGroup and Heartbeat. A change that other members get by
-their heartbeat makes them join again; their JoinGroup reports the partitions that they own. When the last member of the
-new protocol is gone, the rest is a classic group again, and rebalances. Kafka does the same with
+with the generation as their epoch. They still use JoinGroup, SyncGroup and Heartbeat. A change that other members get
+by their heartbeat makes them join again. Their JoinGroup reports the partitions that they own. When the last member of
+the new protocol is gone, the rest is a classic group again, and rebalances. Kafka does the same with
 `group.consumer.migration.policy=bidirectional`.
 """
 

@@ -1,7 +1,7 @@
 """Share groups (KIP-932): members, and the records in flight of each shared partition.
 
-It imports `state`, `log` and `groups`.
+It may import `state`, `log` and `groups`.
 
-Start with `group.py` for members and targets, and `partition.py` for the states of records. `offset_ranges.py` is the
-arithmetic of ranges; `commands.py`, `acquire_ack.py` and `offsets.py` are the commands.
+Start with `group.py` for members and targets, and `partition.py` for the states of records. `offset_ranges.py` has the
+arithmetic of ranges; `commands.py`, `acquire_ack.py` and `offsets.py` have the commands.
 """

@@ -1,4 +1,4 @@
-"""Acquiring and acknowledging records: one command for all partitions of a member's request (KIP-932)."""
+"""The command that acknowledges and acquires records, for all partitions of a member's request (KIP-932)."""
 
 import msgspec
 
@@ -27,7 +27,7 @@ _NOTHING = SharedPartition(Rejection.NONE, [])
 
 
 def share_records(state: State, command: ShareRecords, changes: Changes) -> RecordsShared | Rejected:
-    """What became of records that the member had, and records that are its now."""
+    """Apply acknowledgements, then acquire records for the member."""
     wrong = _wrong(command)
     if wrong:
         return Rejected(Rejection.INVALID_REQUEST, wrong)
@@ -39,7 +39,7 @@ def share_records(state: State, command: ShareRecords, changes: Changes) -> Reco
         return Rejected(Rejection.UNKNOWN_MEMBER, f"Member {command.member_id[:256]} is not a member of the group.")
     rules = rules_of(state, group.group_id)
     if member is not None and command.ticket in member.tickets:
-        return _once_more(group, rules, command, member.tickets[command.ticket])
+        return _repeated(group, rules, command, member.tickets[command.ticket])
     group.acquisitions += 1
     rejections = [_acknowledge(state, group, rules, command.member_id, each) for each in command.partitions]
     if any(each.acknowledged for each in command.partitions):
@@ -48,16 +48,16 @@ def share_records(state: State, command: ShareRecords, changes: Changes) -> Reco
         _release(state, group, rules, command, changes)
     shared = _acquire_all(state, group, rules, command, rejections)
     if member is not None:
-        _remember(state, group, member, command, rejections)
+        _record_answer(state, group, member, command, rejections)
     return RecordsShared(shared, rules.lock_duration_ms, group.acquisitions)
 
 
 def _wrong(command: ShareRecords) -> str:
     if len(command.partitions) > SHARE_PARTITIONS_PER_COMMAND_MAX:
-        return f"{len(command.partitions)} partitions at once"
+        return f"{len(command.partitions)} partitions in one command"
     ranges = sum(len(each.acknowledged) + len(each.gaps) for each in command.partitions)
     if ranges > SHARE_RANGES_MAX:
-        return f"{ranges} ranges at once"
+        return f"{ranges} ranges in one command"
     named = dict.fromkeys((each.topic_id, each.partition) for each in command.partitions)
     if len(named) < len(command.partitions):
         return "a partition is named twice"
@@ -91,7 +91,7 @@ def _find(state: State, group: ShareGroup, wanted: SharePartition) -> tuple[Part
 
 
 def _release(state: State, group: ShareGroup, rules: Rules, command: ShareRecords, changes: Changes) -> None:
-    """A session ends: what it got of the partitions that it had, and has not acknowledged, others may have."""
+    """End a session: make its records of these partitions available, if they are not acknowledged."""
     numbers = range(command.releases_from, command.releases_through + 1)
     for each in command.partitions:
         share = group.partitions.get(each.topic_id, {}).get(each.partition)
@@ -106,11 +106,11 @@ def _acquire_all(
 ) -> list[SharedPartition]:
     until_ms = lock_end_ms(state, rules)
     acquisition = Acquisition(command.member_id, until_ms, group.acquisitions)
-    room = command.records_max
+    records_left = command.records_max
     shared: list[SharedPartition] = []
     for wanted, rejection in zip(command.partitions, rejections, strict=True):
-        each = _acquire(state, group, rules, acquisition, wanted, room)
-        room -= sum(got.last - got.first + 1 for got in each.acquired)
+        each = _acquire(state, group, rules, acquisition, wanted, records_left)
+        records_left -= sum(got.last - got.first + 1 for got in each.acquired)
         shared.append(msgspec.structs.replace(each, acknowledge_rejection=rejection))
     if any(each.acquired for each in shared):
         record_due(state, group, until_ms)
@@ -118,7 +118,7 @@ def _acquire_all(
 
 
 def _acquire(
-    state: State, group: ShareGroup, rules: Rules, acquisition: Acquisition, wanted: SharePartition, room: int
+    state: State, group: ShareGroup, rules: Rules, acquisition: Acquisition, wanted: SharePartition, records_left: int
 ) -> SharedPartition:
     if wanted.first == NO_OFFSET:
         return _NOTHING
@@ -128,15 +128,15 @@ def _acquire(
     partition, share = found
     share_partitions.trim(state, share, partition.log_start_offset)
     window = OffsetRange(wanted.first, INTEGER_MAX if wanted.last < 0 else wanted.last)
-    limit = min(wanted.records_max, room)
+    limit = min(wanted.records_max, records_left)
     acquired = share_partitions.acquire(state, rules, partition, share, acquisition, window, wanted.gaps, limit)
     return SharedPartition(Rejection.NONE, acquired)
 
 
-def _remember(
+def _record_answer(
     state: State, group: ShareGroup, member: ShareMember, command: ShareRecords, rejections: list[Rejection]
 ) -> None:
-    """The member lives, and is told the same if it asks the same again."""
+    """Record the member as active, and the answer under its ticket, so that a repeated command gets it again."""
     member.active_sequence = state.sequence
     if command.ticket == NO_TICKET:
         return
@@ -147,8 +147,8 @@ def _remember(
         del member.tickets[next(iter(member.tickets))]
 
 
-def _once_more(group: ShareGroup, rules: Rules, command: ShareRecords, answered: Answered) -> RecordsShared:
-    """What is left of what the member got; the state has all but the refusals."""
+def _repeated(group: ShareGroup, rules: Rules, command: ShareRecords, answered: Answered) -> RecordsShared:
+    """The recorded answer: its rejections, and the records that the member still has of this acquisition."""
     shared: list[SharedPartition] = []
     for place, wanted in enumerate(command.partitions):
         share = group.partitions.get(wanted.topic_id, {}).get(wanted.partition)

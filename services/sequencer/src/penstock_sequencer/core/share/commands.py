@@ -1,7 +1,7 @@
 """Heartbeats of share groups' members: join, stay, leave (KIP-932).
 
-As with consumer groups `preview` says what a heartbeat would be answered if it changes nothing, so that only those that
-do are journaled, and one that would change something and whose sender had not seen the member's last change is STALE.
+As with consumer groups, `preview` answers heartbeats that change nothing, so that only the other ones are journaled. A
+heartbeat that would change something is STALE if its sender had not seen the member's last change.
 """
 
 from penstock.contracts.commands import (
@@ -32,12 +32,12 @@ from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
 
 
 def share_heartbeat(state: State, command: ShareHeartbeat, changes: Changes) -> ShareMembership | Rejected:
-    """The member joins, goes on, or leaves."""
+    """The member joins, stays, or leaves."""
     answer = preview(state, command)
     if isinstance(answer, ShareMembership):
-        # Nothing was to be journaled, so this came before: nobody may have got that answer and what it assigned.
+        # Only changes are journaled, so an earlier copy made the change; its answer and assignment may be lost.
         group = state.share_groups[command.group_id]
-        return _membership(state, group, group.members[command.member_id], is_told=True)
+        return _membership(state, group, group.members[command.member_id], is_full=True)
     if answer is not None:
         return answer
     known = state.share_groups.get(command.group_id)
@@ -49,11 +49,11 @@ def share_heartbeat(state: State, command: ShareHeartbeat, changes: Changes) -> 
         return ShareMembership(command.member_id, LEAVE_EPOCH, 0, None)
     if late:
         return Rejected(Rejection.STALE, "the member has changed or left since")
-    return _go_on(state, known or new_group(state, command.group_id), member, command)
+    return _continue(state, known or new_group(state, command.group_id), member, command)
 
 
 def expire(state: State, group: ShareGroup, command: ExpireMember, changes: Changes) -> Done:
-    """A silent member goes, unless the journal shows that it was not silent; its records count as delivered."""
+    """Remove a silent member, unless the journal shows that it was active; its records count as delivered."""
     member = group.members.get(command.member_id)
     if member is not None and member.active_sequence <= command.active_sequence:
         remove_member(state, group, member, changes, unread=False)
@@ -61,7 +61,7 @@ def expire(state: State, group: ShareGroup, command: ExpireMember, changes: Chan
 
 
 def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Rejected | None:
-    """The answer to a heartbeat that is refused or changes nothing; None for one that is to be journaled."""
+    """The answer to a heartbeat that is rejected or changes nothing; None for one that must be journaled."""
     wrong = _wrong(command, state.limits.groups)
     if wrong:
         return Rejected(Rejection.INVALID_REQUEST, wrong)
@@ -75,16 +75,16 @@ def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Rejected
         return None
     if command.member_epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
         return _fenced(member, command)
-    if _said(command, member) != _said(None, member):
+    if _settings(command, member) != _settings(None, member):
         return _subscription_validation_error(state, group, member, command)
     if member.target != member.assigned:
         return None
-    is_told = command.member_epoch == JOIN_EPOCH or command.topics is not None or command.member_epoch != member.epoch
-    return _membership(state, group, member, is_told=is_told)
+    is_full = command.member_epoch == JOIN_EPOCH or command.topics is not None or command.member_epoch != member.epoch
+    return _membership(state, group, member, is_full=is_full)
 
 
 def _wrong(command: ShareHeartbeat, limits: GroupLimits) -> str:
-    """In Kafka's words and order, and after them what is only too large."""
+    """Kafka's checks with its texts and in its order, then the limits on sizes."""
     if not command.group_id or not command.member_id:
         return "GroupId can't be empty." if not command.group_id else "MemberId can't be empty."
     if command.rack_id == "":
@@ -95,15 +95,15 @@ def _wrong(command: ShareHeartbeat, limits: GroupLimits) -> str:
         return "MemberEpoch is invalid."
     names = (command.member_id, command.rack_id or "", command.client_id, command.client_host)
     length = sum(map(len, names))
-    said = sum(map(len, command.topics or ())) + len(command.topics or ())
+    subscribed = sum(map(len, command.topics or ())) + len(command.topics or ())
     is_long = len(command.group_id) > limits.group_id_length_max or length > limits.member_names_length_max
-    if is_long or said > limits.member_bytes_max:
-        return f"a member with names of {length} letters and a subscription of {said}"
+    if is_long or subscribed > limits.member_bytes_max:
+        return f"a member with names of {length} characters and a subscription of {subscribed}"
     return ""
 
 
 def _validation_error_to_new(state: State, command: ShareHeartbeat) -> Rejected | None:
-    """Why there will be no share group of this heartbeat."""
+    """Why this heartbeat can make no share group."""
     if command.group_id in state.groups or command.group_id in state.transactions_by_group:
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a share group.")
     if command.member_epoch != JOIN_EPOCH:
@@ -112,7 +112,7 @@ def _validation_error_to_new(state: State, command: ShareHeartbeat) -> Rejected 
 
 
 def group_validation_error(state: State) -> Rejected | None:
-    """Why there can be no more groups."""
+    """Why no more groups can be made."""
     is_full = len(state.groups) + len(state.share_groups) >= state.limits.groups.groups_max
     return Rejected(Rejection.OVERLOADED, "no room for another group") if is_full else None
 
@@ -137,13 +137,13 @@ def _room_validation_error(state: State) -> Rejected | None:
 def _subscription_validation_error(
     state: State, group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat
 ) -> Rejected | None:
-    """Why the member may not subscribe so much beside what the others subscribe; less than before it always may."""
+    """Why the group's subscriptions would be too many; a member may always subscribe fewer topics than before."""
     before = 0 if known is None else len(known.topics)
     growth = len(set(command.topics or ())) - before
     subscriptions_max = state.limits.share.share_subscriptions_max
     if growth <= 0 or sum(len(each.topics) for each in group.members.values()) + growth <= subscriptions_max:
         return None
-    message = f"The members of the share group subscribe {subscriptions_max} topics in all, and may no more."
+    message = f"The members of the share group subscribe {subscriptions_max} topics in all, which is the maximum."
     return Rejected(Rejection.GROUP_FULL, message)
 
 
@@ -157,23 +157,23 @@ def _fenced(member: ShareMember, command: ShareHeartbeat) -> Rejected:
 
 
 def _is_late(state: State, command: ShareHeartbeat, member: ShareMember | None) -> bool:
-    """Whether something has happened since that the sender had not seen."""
+    """Whether the member has changed since by an entry that the sender had not seen."""
     changed = (
         departed_sequence(state, command.group_id, command.member_id) if member is None else member.changed_sequence
     )
     return 0 <= command.seen_sequence < changed
 
 
-def _said(command: ShareHeartbeat | None, member: ShareMember) -> tuple[list[str], str | None]:
-    """What the member has said, and what the command says anew."""
+def _settings(command: ShareHeartbeat | None, member: ShareMember) -> tuple[list[str], str | None]:
+    """The member's topics and rack so far, with those that the command changes."""
     if command is None:
         return member.topics, member.rack_id
     topics = member.topics if command.topics is None else sorted(dict.fromkeys(command.topics))
     return topics, member.rack_id if command.rack_id is None else command.rack_id
 
 
-def _go_on(state: State, group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat) -> ShareMembership:
-    """The member, new or known, is as it says that it is, and is topic_partitions its target."""
+def _continue(state: State, group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat) -> ShareMembership:
+    """Add or update the member by the command, and answer with its target."""
     if known is None:
         topics = sorted(dict.fromkeys(command.topics or ()))
         names = (command.member_id, command.rack_id, command.client_id, command.client_host)
@@ -182,22 +182,22 @@ def _go_on(state: State, group: ShareGroup, known: ShareMember | None, command: 
         renew_targets(state, group, topics)
     else:
         member = known
-        topics, member.rack_id = _said(command, member)
+        topics, member.rack_id = _settings(command, member)
         member.client_id, member.client_host = command.client_id, command.client_host
         if topics != member.topics:
             subscribe(state, group, member, topics)
             renew_targets(state, group, topics)
             if group.target_due_ms:
                 narrow_target(state, member)
-    is_told = command.topics is not None or member.assigned != member.target or command.member_epoch != member.epoch
+    is_full = command.topics is not None or member.assigned != member.target or command.member_epoch != member.epoch
     member.previous_epoch, member.epoch = member.epoch, group.assignment_epoch
     member.assigned = member.target
     member.active_sequence = member.changed_sequence = state.sequence
     weigh(state, member)
-    return _membership(state, group, member, is_told=is_told)
+    return _membership(state, group, member, is_full=is_full)
 
 
-def _membership(state: State, group: ShareGroup, member: ShareMember, *, is_told: bool) -> ShareMembership:
+def _membership(state: State, group: ShareGroup, member: ShareMember, *, is_full: bool) -> ShareMembership:
     interval_ms = heartbeat_interval_ms(state, group)
-    assignment = topic_partitions(member.assigned) if is_told else None
+    assignment = topic_partitions(member.assigned) if is_full else None
     return ShareMembership(member.member_id, member.epoch, interval_ms, assignment)

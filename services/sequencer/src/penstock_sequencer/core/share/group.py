@@ -1,10 +1,10 @@
-"""Share groups' inner life (KIP-932): members, epochs, who is assigned what, and where the group begins to read.
+"""States of share groups (KIP-932): members, epochs, targets, and the group's first offset in each partition.
 
-The group's epoch grows whenever members, what they subscribe, or the topics that they subscribe change. All get their
-targets at once then, but not sooner than `share.assignment.interval.ms` after the last ones, so that a thousand members
-may come together. Whose target differs from what it was told learns that by its next heartbeat, which is an entry;
-nobody has to give anything back first, since a partition may be several members'. What somebody subscribes the group
-has begun to share: from then on no record is missed.
+The group's epoch grows whenever its members, their subscriptions, or the subscribed topics change. All members then get
+new targets at once, but not sooner than `share.assignment.interval.ms` after the last ones. So a thousand members may
+join together. A member whose target has changed gets it by its next heartbeat, which is an entry. No member has to give
+partitions back first, since a partition may belong to several members. The group shares a topic from its first
+subscription on; after that it misses no record.
 """
 
 from collections.abc import Iterable
@@ -35,23 +35,23 @@ def new_group(state: State, group_id: str) -> ShareGroup:
 
 
 def state_of(group: ShareGroup) -> str:
-    """In Kafka's words."""
+    """The group's state, as Kafka names it."""
     return STABLE if group.members else EMPTY
 
 
 def session_timeout_ms(state: State, group: ShareGroup) -> int:
-    """For how long a member may be silent."""
+    """How long a member may be silent."""
     return int(share_config(SHARE_SESSION_TIMEOUT, state.group_configs.get(group.group_id, {})))
 
 
 def heartbeat_interval_ms(state: State, group: ShareGroup) -> int:
-    """When a member is to come again: sooner if it is about to be told other partitions."""
+    """The time to a member's next heartbeat: shorter if its partitions are about to change."""
     interval_ms = int(share_config(SHARE_HEARTBEAT_INTERVAL, state.group_configs.get(group.group_id, {})))
     return min(interval_ms, state.limits.share.share_heartbeat_soon_ms) if group.target_due_ms else interval_ms
 
 
 def enter_member(state: State, group: ShareGroup, member: ShareMember) -> None:
-    """The member is one of the group from now on."""
+    """Add the member to the group and to the tables."""
     before = 0 if group.members else _count(group)
     group.members[member.member_id] = member
     if len(group.members) == 1:
@@ -61,9 +61,9 @@ def enter_member(state: State, group: ShareGroup, member: ShareMember) -> None:
 
 
 def counted(group: ShareGroup, share: SharePartition) -> int:
-    """What of `share_records_max` the partition takes: in a group without members no more than there is to remember.
+    """The partition's part of `share_records_max`; without members it is at most its number of holds.
 
-    Of members' records each may come to stand alone. So a group that nobody reads any more leaves room to others.
+    Each record of members may get a hold of its own. So a group that no client reads any more leaves room for others.
     """
     return share.in_flight if group.members else min(len(share.holds), share.in_flight)
 
@@ -73,14 +73,14 @@ def _count(group: ShareGroup) -> int:
 
 
 def subscribe(state: State, group: ShareGroup, member: ShareMember, topics: list[str]) -> None:
-    """The member subscribes these from now on."""
+    """Replace the member's subscription."""
     subscriptions.subscribe(state, group.group_id, topics, "")
     subscriptions.unsubscribe(state, group.group_id, member.topics, "")
     member.topics = topics
 
 
 def remove_member(state: State, group: ShareGroup, member: ShareMember, changes: Changes, *, unread: bool) -> None:
-    """The member is out; what it had comes again, and its partitions are others'."""
+    """Remove the member; its records are delivered again, and its partitions go to other members."""
     del group.members[member.member_id]
     subscriptions.unsubscribe(state, group.group_id, member.topics, "")
     state.group_bytes -= member.size_bytes
@@ -94,7 +94,7 @@ def remove_member(state: State, group: ShareGroup, member: ShareMember, changes:
 
 
 def release(state: State, group: ShareGroup, member_id: str, changes: Changes, *, unread: bool) -> None:
-    """Nothing that is in flight is the member's any more."""
+    """Release all records that the member has acquired."""
     rules = share_partitions.rules_of(state, group.group_id)
     for shares in group.partitions.values():
         for share in shares.values():
@@ -103,7 +103,7 @@ def release(state: State, group: ShareGroup, member_id: str, changes: Changes, *
 
 
 def fire(state: State, group: ShareGroup, changes: Changes) -> None:
-    """Locks that have ended are no more, and targets are made if it is time; the next deadline lies ahead."""
+    """Release ended locks and make targets that are due; the next deadline is in the future."""
     rules = share_partitions.rules_of(state, group.group_id)
     if 0 < group.target_due_ms <= state.clock_ms:
         assign_all(state, group)
@@ -114,20 +114,20 @@ def fire(state: State, group: ShareGroup, changes: Changes) -> None:
                 changes.share_locks_ended += share_partitions.release_overdue(state, rules, share)
             if share.due_ms:
                 due_ms = min(due_ms or share.due_ms, share.due_ms)
-    assert not due_ms or due_ms > state.clock_ms, "what is due is done, and not looked at for ever"
+    assert not due_ms or due_ms > state.clock_ms, "the next deadline is in the future"
     set_deadline(state, group.group_id, due_ms)
     changes.groups[group.group_id] = None
 
 
 def record_due(state: State, group: ShareGroup, due_ms: int) -> None:
-    """The group is to be looked at then, if not before."""
+    """Make the group due at this time, unless it is due earlier."""
     before_ms = state.deadlines.get(group.group_id, 0)
     if not before_ms or due_ms < before_ms:
         set_deadline(state, group.group_id, due_ms)
 
 
 def renew_targets(state: State, group: ShareGroup, names: Iterable[str]) -> None:
-    """Something changed that the targets depend on, in these topics: a new epoch, and targets now or soon."""
+    """Start an epoch after a change, in these topics, on which targets depend; make targets now or soon."""
     group.epoch += 1
     for name in names:
         if name in state.topics:
@@ -144,20 +144,20 @@ def renew_targets(state: State, group: ShareGroup, names: Iterable[str]) -> None
 
 
 def _pause_ms(state: State, group: ShareGroup) -> int:
-    """For how long the group keeps its targets; longer if they are much work."""
+    """How long the group keeps its targets; longer if they take much work."""
     fragments = sum(len(member.topics) for member in group.members.values()) + sum(map(len, group.partitions.values()))
     interval_ms = int(share_config(SHARE_ASSIGNMENT_INTERVAL, state.group_configs.get(group.group_id, {})))
     return max(interval_ms, fragments // state.limits.share.share_fragments_per_pause_ms)
 
 
 def narrow_target(state: State, member: ShareMember) -> None:
-    """Until there is another target, the member's is without what it does not subscribe any more."""
+    """Remove topics from the member's target that it no longer subscribes, until the next target."""
     topic_ids = [state.topics[name].topic_id for name in member.topics if name in state.topics]
     member.target = {topic_id: member.target[topic_id] for topic_id in topic_ids if topic_id in member.target}
 
 
 def assign_all(state: State, group: ShareGroup) -> None:
-    """Everybody's target as things are now."""
+    """Make all members' targets for the group's epoch."""
     group.assignment_epoch, group.assigned_ms, group.target_due_ms = group.epoch, state.clock_ms, 0
     subscribers: dict[TopicId, list[str]] = {}
     for member_id, member in group.members.items():
@@ -176,7 +176,7 @@ def assign_all(state: State, group: ShareGroup) -> None:
 
 
 def weigh(state: State, member: ShareMember) -> None:
-    """Bring the member's size up to date."""
+    """Update the member's size after a change."""
     held = sum(map(len, (*member.assigned.values(), *member.target.values())))
     size_bytes = MEMBER_OVERHEAD_BYTES + sum(map(len, member.topics)) + held * PARTITION_BYTES
     state.group_bytes += size_bytes - member.size_bytes
@@ -184,9 +184,9 @@ def weigh(state: State, member: ShareMember) -> None:
 
 
 def begin(state: State, group: ShareGroup, topic: Topic) -> bool:
-    """The group shares all partitions of the topic from now on; whether there is room for that.
+    """Share all partitions of the topic from now on; whether the limit of shared partitions allows this.
 
-    As in Kafka, partitions that a topic gets later are read from their begin.
+    As in Kafka, partitions that a topic gets later are read from their first offset.
     """
     shares = group.partitions.get(topic.topic_id, {})
     missing = len(topic.partitions) - len(shares)
@@ -207,7 +207,7 @@ def _first_offset(partition: Partition, *, from_begin: bool) -> int:
 
 
 def enter_share(state: State, group: ShareGroup, partition: Partition, start: int) -> None:
-    """The group goes on from there in the partition, whatever was in flight."""
+    """Set the group's next offset in the partition; records in flight there are given up."""
     shares = group.partitions.setdefault(partition.topic_id, {})
     before = shares.get(partition.number)
     if before is None:
@@ -219,7 +219,7 @@ def enter_share(state: State, group: ShareGroup, partition: Partition, start: in
 
 
 def enter_group(state: State, group: ShareGroup) -> None:
-    """The group, as a snapshot has it, and in the tables that are derived from it."""
+    """Add the group to the state and the derived tables, after a snapshot was read."""
     state.share_groups[group.group_id] = group
     for member in group.members.values():
         subscriptions.subscribe(state, group.group_id, member.topics, "")
@@ -230,7 +230,7 @@ def enter_group(state: State, group: ShareGroup) -> None:
 
 
 def remove_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
-    """The group knows no more where it was in the topic."""
+    """Remove the group's position in the topic."""
     shares = group.partitions.pop(topic_id)
     state.share_partition_count -= len(shares)
     state.share_record_count -= sum(counted(group, share) for share in shares.values())
@@ -241,7 +241,7 @@ def remove_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
 
 
 def remove_deleted_topic(state: State, topic_id: TopicId) -> None:
-    """The topic is gone for good, to all groups."""
+    """Remove a deleted topic from all groups."""
     for group_id in list(state.share_topics.get(topic_id, ())):
         group = state.share_groups[group_id]
         remove_topic(state, group, topic_id)
@@ -249,8 +249,8 @@ def remove_deleted_topic(state: State, topic_id: TopicId) -> None:
 
 
 def remove_group(state: State, group: ShareGroup) -> None:
-    """A group without members is no more."""
-    assert not group.members, "nobody is left"
+    """Remove a group without members."""
+    assert not group.members, "the group has no members"
     for topic_id in list(group.partitions):
         remove_topic(state, group, topic_id)
     del state.share_groups[group.group_id]
@@ -258,6 +258,6 @@ def remove_group(state: State, group: ShareGroup) -> None:
 
 
 def remove_if_bare(state: State, group: ShareGroup) -> None:
-    """Nothing is lost with a group that has neither members nor partitions."""
+    """Remove the group if it has neither members nor partitions."""
     if not group.members and not group.partitions:
         remove_group(state, group)

@@ -1,4 +1,4 @@
-"""Holds of a partition that a share group reads: finding, cutting, putting others in their place (pure)."""
+"""Arithmetic of the holds of a shared partition: find, cut, replace (pure)."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -9,17 +9,17 @@ Fragment = tuple[int, int, bool]  # first and last offset, whether it is a gap
 
 
 def end_of(share: SharePartition) -> int:
-    """The first offset that nobody has ever acquired."""
+    """The first offset that was never acquired."""
     return share.holds[-1].last + 1 if share.holds else share.start
 
 
 def find(share: SharePartition, offset: int) -> int:
-    """The number of the first hold that ends at the offset or behind it."""
+    """The number of the first hold that ends at the offset or after it."""
     return bisect_left(share.holds, offset, key=_last)
 
 
 def cut(share: SharePartition, first: int, last: int) -> tuple[int, int]:
-    """Have holds begin and end just here; the numbers of the first one, and of the one behind the last."""
+    """Cut holds at these offsets; returns the number of the first hold and the one after the last."""
     return _cut_before(share, first), _cut_before(share, last + 1)
 
 
@@ -33,7 +33,7 @@ def _cut_before(share: SharePartition, offset: int) -> int:
 
 
 def put(share: SharePartition, place: int, stop: int, holds: list[Hold]) -> int:
-    """These instead of those, neighbours that are alike joined; by how much more is in flight."""
+    """Replace holds by others, and merge equal neighbours; returns the growth of the offsets in flight."""
     growth = _in_flight(holds) - _in_flight(share.holds[place:stop])
     begin, end = max(place - 1, 0), min(stop + 1, len(share.holds))
     share.holds[begin:end] = _joined([*share.holds[begin:place], *holds, *share.holds[stop:end]])
@@ -42,7 +42,7 @@ def put(share: SharePartition, place: int, stop: int, holds: list[Hold]) -> int:
 
 
 def drop_done(share: SharePartition) -> None:
-    """What is done with at the front is behind us."""
+    """Remove DONE holds at the front."""
     count = 0
     for hold in share.holds:
         if hold.status != DONE:
@@ -53,7 +53,7 @@ def drop_done(share: SharePartition) -> None:
 
 
 def fragments(first: int, last: int, gaps: Iterable[tuple[int, int]]) -> Iterator[Fragment]:
-    """The offsets from first to last, divided into gaps and what lies between; gaps ascend and may overlap."""
+    """Divide the offsets from first to last into gaps and the ranges between them; gaps ascend and may overlap."""
     place = first
     for gap_first, gap_last in gaps:
         if gap_first > last:
@@ -69,17 +69,17 @@ def fragments(first: int, last: int, gaps: Iterable[tuple[int, int]]) -> Iterato
 
 
 def part(hold: Hold, first: int, last: int) -> Hold:
-    """Some of its offsets."""
+    """A hold with these offsets and the same state."""
     return Hold(first, last, hold.status, hold.deliveries, hold.member_id, hold.until_ms, hold.acquisition)
 
 
 def done(first: int, last: int) -> Hold:
-    """Offsets that are done with."""
+    """A hold of DONE offsets."""
     return Hold(first, last, DONE)
 
 
 def available(first: int, last: int, deliveries: int) -> Hold:
-    """Offsets that anybody may have."""
+    """A hold of AVAILABLE offsets."""
     return Hold(first, last, AVAILABLE, deliveries)
 
 

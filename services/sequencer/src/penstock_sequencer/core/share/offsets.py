@@ -1,4 +1,4 @@
-"""Where share groups are: what administrators see of it, and change of it while nobody reads (KIP-932)."""
+"""Positions of share groups: administrators read them, and change them in groups without members (KIP-932)."""
 
 from penstock.contracts.commands import (
     SHARE_PARTITIONS_PER_COMMAND_MAX,
@@ -22,13 +22,13 @@ from penstock_sequencer.core.state.share_group import ShareGroup, SharePartition
 
 
 def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Changes) -> PerItem | Rejected:
-    """The group goes on from these offsets; nothing of it is in flight."""
+    """Set the group's next offsets; its records in flight there are given up."""
     group = state.share_groups.get(command.group_id)
     validation_error = _validation_error_to_new(state, command) if group is None else _validation_error(group, command)
     if validation_error is not None:
         return validation_error
     if len(command.offsets) > SHARE_PARTITIONS_PER_COMMAND_MAX:
-        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.offsets)} offsets at once")
+        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.offsets)} offsets in one command")
     group = group or new_group(state, command.group_id)
     rejections = [_alter(state, group, each) for each in command.offsets]
     group.altered_sequence = state.sequence
@@ -37,7 +37,7 @@ def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Chang
 
 
 def delete_share_offsets(state: State, command: DeleteShareOffsets, changes: Changes) -> PerItem | Rejected:
-    """The group begins anew in these topics; one without any partitions left is no more."""
+    """Remove the group's positions in these topics; a group without any partitions left is removed."""
     group = state.share_groups.get(command.group_id)
     if group is None:
         return _unknown(command.group_id)
@@ -56,7 +56,7 @@ def delete_share_offsets(state: State, command: DeleteShareOffsets, changes: Cha
 
 
 def delete_share_group(state: State, group: ShareGroup, command: DeleteGroup, changes: Changes) -> Done | Rejected:
-    """A group without members goes, and where it was."""
+    """Delete a group without members, and its positions."""
     if group.members:
         return Rejected(Rejection.GROUP_NOT_EMPTY)
     if 0 <= command.seen_sequence < group.altered_sequence:
@@ -67,7 +67,7 @@ def delete_share_group(state: State, group: ShareGroup, command: DeleteGroup, ch
 
 
 def share_offsets(state: State, query: ShareOffsetsQuery) -> ShareOffsetsView:
-    """Where the group is, and how much lies before it."""
+    """The group's positions, and its lag in each partition."""
     group = state.share_groups.get(query.group_id)
     if group is None:
         return ShareOffsetsView(state.sequence, [], Rejection.UNKNOWN_GROUP)
@@ -77,7 +77,7 @@ def share_offsets(state: State, query: ShareOffsetsQuery) -> ShareOffsetsView:
 
 
 def _begun(state: State, group: ShareGroup) -> list[ShareOffsetTopic]:
-    """What the group has begun to share, of topics that exist."""
+    """The existing topics that the group has begun to share."""
     return [
         ShareOffsetTopic(state.topics_by_id[topic_id].name, sorted(shares))
         for topic_id, shares in group.partitions.items()
@@ -102,14 +102,14 @@ def _view(state: State, group: ShareGroup, name: str, number: int) -> ShareOffse
 
 
 def _lag(share: SharePartition, partition: Partition, end: int) -> int:
-    """Offsets that are in flight, and those that nobody has ever acquired."""
+    """The number of offsets that are in flight, or were never acquired."""
     start = partition.log_start_offset
     return share.in_flight - gone_count(share, start) + max(end - max(end_of(share), start), 0)
 
 
 def _validation_error_to_new(state: State, command: AlterShareOffsets) -> Rejected | None:
     if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
-        return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
+        return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} characters")
     if command.group_id in state.groups or command.group_id in state.transactions_by_group:
         return _unknown(command.group_id)
     return group_validation_error(state)

@@ -1,13 +1,13 @@
-"""One partition of a share group: acquiring its records, hearing what became of them, and letting go of them.
+"""One partition of a share group: acquire its records, acknowledge them, release them.
 
-    behind the end, or AVAILABLE -- acquired ------------------------------------------> ACQUIRED
-    ACQUIRED -- accepted, rejected, no record; or released, and delivered often enough -> DONE
+    after the end, or AVAILABLE -- acquired -------------------------------------------> ACQUIRED
+    ACQUIRED -- accepted, rejected, no record; or released at the delivery limit ------> DONE
     ACQUIRED -- released, unread, its lock has ended, its member has gone -------------> AVAILABLE
-    behind the end, or AVAILABLE -- it is a gap, or the log begins behind it ----------> DONE
+    after the end, or AVAILABLE -- it is a gap, or the log now begins after it --------> DONE
 
-Members get the lowest offsets that are to be had, so nothing is passed over; as many may be in flight as
-`share.partition.max.record.locks` says, and of all groups together `share_records_max`. An extent without a segment is
-a marker, and no record: of other gaps the gateways tell.
+Members get the lowest available offsets, so none is skipped. `share.partition.max.record.locks` limits the records in
+flight, and `share_records_max` limits those of all groups together. An extent without a segment is a marker, not a
+record. Gateways report all other gaps.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ ANY_ACQUISITION = range(INTEGER_MAX)
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What is in force for a group."""
+    """The settings that apply to a group."""
 
     lock_duration_ms: int
     delivery_limit: int
@@ -56,7 +56,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def rules_of(state: State, group_id: str) -> Rules:
-    """By the group's configurations and the defaults."""
+    """Read the settings from the group's configurations and the defaults."""
     configs = state.group_configs.get(group_id, {})
     return Rules(
         int(share_config(SHARE_LOCK_DURATION, configs)),
@@ -67,24 +67,24 @@ def rules_of(state: State, group_id: str) -> Rules:
 
 
 def visible_end(rules: Rules, partition: Partition) -> int:
-    """Where the records end that the group may have."""
+    """The end of the records that the group may read."""
     return last_stable_offset(partition) if rules.read_committed else partition.high_watermark
 
 
 def lock_end_ms(state: State, rules: Rules) -> int:
-    """When a lock ends that begins now: after its duration, or a little later."""
+    """The end of a lock that begins now: after its duration, or slightly later."""
     end_ms = state.clock_ms + rules.lock_duration_ms
     return end_ms + -end_ms % state.limits.share.share_lock_grain_ms
 
 
 def room_for_new(state: State, rules: Rules, share: SharePartition, gone: int = 0) -> int:
-    """How many more records of the partition may be in flight, when so many are not any more."""
+    """How many more records may be in flight, if `gone` of the present ones end first."""
     room_in_all = state.limits.share.share_records_max - state.share_record_count
     return max(min(rules.locks_max - share.in_flight, room_in_all) + gone, 0)
 
 
 def gone_count(share: SharePartition, log_start_offset: int) -> int:
-    """How many offsets the log no longer has that the next acquisition trims: what is in flight, and nobody's."""
+    """How many AVAILABLE offsets the log no longer has; the next acquisition trims them."""
     return sum(
         min(hold.last + 1, log_start_offset) - hold.first
         for hold in share.holds
@@ -93,7 +93,7 @@ def gone_count(share: SharePartition, log_start_offset: int) -> int:
 
 
 def trim(state: State, share: SharePartition, log_start_offset: int) -> None:
-    """What the log no longer has is done with; but who has acquired some of it may still say what became of it."""
+    """Mark offsets that the log no longer has as DONE; a member may still acknowledge those that it has acquired."""
     if share.start >= log_start_offset:
         return
     if not share.holds:
@@ -109,7 +109,7 @@ def trim(state: State, share: SharePartition, log_start_offset: int) -> None:
 
 
 class Acquisition(msgspec.Struct, frozen=True):
-    """Who acquires, and until when."""
+    """The member that acquires, the end of its locks, and the acquisition's number."""
 
     member_id: str
     until_ms: int
@@ -126,21 +126,21 @@ def acquire(
     gaps: list[OffsetRange],
     records_max: int,
 ) -> list[AcquiredRange]:
-    """The lowest offsets of the window that nobody has are the member's, `records_max` at most."""
+    """Acquire the lowest free offsets of the window for the member, `records_max` at most."""
     first, last = max(window.first, share.start), min(window.last, visible_end(rules, partition) - 1)
     if first > last:
         return []
-    told = [(gap.first, gap.last) for gap in gaps]
+    reported_gaps = [(gap.first, gap.last) for gap in gaps]
     end = end_of(share)
     place, stop = cut(share, first, min(last, end - 1)) if first < end else (len(share.holds), len(share.holds))
     taker = _Taker(rules, acquisition, records_max)
-    holds = [hold for old in share.holds[place:stop] for hold in taker.take_again(old, told)]
+    holds = [hold for old in share.holds[place:stop] for hold in taker.take_again(old, reported_gaps)]
     _put(state, share, place, stop, holds)
     if first <= end <= last:
         room = room_for_new(state, rules, share)
         fragments_max = state.limits.share.share_fragments_max
-        gaps_here = merge(told, _markers(partition, end, fragments_max))
-        new = taker.take_new(islice(fragments(end, last, gaps_here), fragments_max), room)
+        all_gaps = merge(reported_gaps, _markers(partition, end, fragments_max))
+        new = taker.take_new(islice(fragments(end, last, all_gaps), fragments_max), room)
         _put(state, share, len(share.holds), len(share.holds), new)
     drop_done(share)
     if taker.taken:
@@ -149,7 +149,7 @@ def acquire(
 
 
 class _Taker:
-    """Takes what there is, in order, while there is room."""
+    """Acquires offsets in ascending order, up to the limits."""
 
     def __init__(self, rules: Rules, acquisition: Acquisition, records_max: int) -> None:
         self.taken: list[AcquiredRange] = []
@@ -158,7 +158,7 @@ class _Taker:
         self._room = max(records_max, 0)
 
     def take_again(self, hold: Hold, gaps: Iterable[tuple[int, int]]) -> list[Hold]:
-        """Of what was in flight before, if it is available."""
+        """Acquire from a hold, if it is AVAILABLE."""
         if hold.status != AVAILABLE:
             return [hold]
         if hold.deliveries >= self._rules.delivery_limit:
@@ -174,7 +174,7 @@ class _Taker:
         return found
 
     def take_new(self, found: Iterable[tuple[int, int, bool]], room: int) -> list[Hold]:
-        """Of what was never in flight: up to where the room ends, and gaps behind it."""
+        """Acquire offsets that were never in flight, up to the limit, and mark gaps on the way as DONE."""
         self._room = min(self._room, room)
         holds: list[Hold] = []
         for first, last, is_gap in found:
@@ -185,17 +185,17 @@ class _Taker:
         return holds
 
     def _take(self, holds: list[Hold], first: int, last: int, deliveries: int) -> int:
-        """What is taken of these offsets; the first that is not."""
+        """Acquire the first of these offsets; returns the first offset that is not acquired."""
         end = min(last, first + self._room - 1) + 1
         if end > first:
             self._room -= end - first
-            who = self._acquisition
-            holds.append(Hold(first, end - 1, ACQUIRED, deliveries + 1, who.member_id, who.until_ms, who.number))
-            self._note(AcquiredRange(first, end - 1, deliveries + 1))
+            by = self._acquisition
+            holds.append(Hold(first, end - 1, ACQUIRED, deliveries + 1, by.member_id, by.until_ms, by.number))
+            self._record(AcquiredRange(first, end - 1, deliveries + 1))
         return end
 
-    def _note(self, taken: AcquiredRange) -> None:
-        """As one with what it continues: so the holds have it, from which it may be told again."""
+    def _record(self, taken: AcquiredRange) -> None:
+        """Merge with the range before, as holds are merged: a repeated command is answered from the holds."""
         before = self.taken[-1] if self.taken else None
         if before is not None and (before.last + 1, before.delivery_count) == (taken.first, taken.delivery_count):
             self.taken[-1] = AcquiredRange(before.first, taken.last, taken.delivery_count)
@@ -216,7 +216,7 @@ def _markers(partition: Partition, first: int, rows_max: int) -> Iterator[tuple[
 def acknowledge(
     state: State, rules: Rules, share: SharePartition, member_id: str, acknowledged: list[AcknowledgedRange]
 ) -> Rejection:
-    """What became of records that the member has: of all that it names, or of none."""
+    """Apply acknowledgements of a member, to all records that it names or to none."""
     before = -1
     for each in acknowledged:
         count = each.last - each.first + 1
@@ -231,7 +231,7 @@ def acknowledge(
         place, stop = cut(share, each.first, each.last)
         holds = [
             _acknowledged(rules, part(hold, max(first, hold.first), min(last, hold.last)), acknowledge_type, until_ms)
-            for hold, (first, last, acknowledge_type) in _met(share.holds[place:stop], _acknowledge_types(each))
+            for hold, (first, last, acknowledge_type) in _overlaps(share.holds[place:stop], _acknowledge_types(each))
         ]
         _put(state, share, place, stop, holds)
     drop_done(share)
@@ -261,8 +261,8 @@ def _acknowledge_types(acknowledged: AcknowledgedRange) -> Iterator[tuple[int, i
             begin = place
 
 
-def _met(holds: list[Hold], types: Iterator[tuple[int, int, int]]) -> Iterator[tuple[Hold, tuple[int, int, int]]]:
-    """Each hold with each acknowledge type that is on some of it; both are dense, and over the same offsets."""
+def _overlaps(holds: list[Hold], types: Iterator[tuple[int, int, int]]) -> Iterator[tuple[Hold, tuple[int, int, int]]]:
+    """Each hold with each run of types that overlaps it; both are dense, and cover the same offsets."""
     run = next(types)
     for hold in holds:
         while run[1] < hold.last:
@@ -298,7 +298,7 @@ def release_member(
     unread: bool,
     acquisitions: range = ANY_ACQUISITION,
 ) -> bool:
-    """The member has nothing more of the partition by these acquisitions; whether it had something."""
+    """Release the member's records of these acquisitions; whether there were any."""
     found = [
         each.status == ACQUIRED and each.member_id == member_id and each.acquisition in acquisitions
         for each in share.holds
@@ -316,7 +316,7 @@ def release_member(
 
 
 def release_overdue(state: State, rules: Rules, share: SharePartition) -> int:
-    """Locks that have ended by the machine's clock are no more; how many records had one."""
+    """Release locks that have ended by the machine's clock; returns how many records they held."""
     overdue = [hold.status == ACQUIRED and hold.until_ms <= state.clock_ms for hold in share.holds]
     count = sum(hold.last - hold.first + 1 for hold, is_over in zip(share.holds, overdue, strict=True) if is_over)
     holds = [_released(rules, hold) if its else hold for hold, its in zip(share.holds, overdue, strict=True)]
@@ -327,7 +327,7 @@ def release_overdue(state: State, rules: Rules, share: SharePartition) -> int:
 
 
 def acquired_by(share: SharePartition, member_id: str, number: int) -> list[AcquiredRange]:
-    """What of an acquisition the member still has."""
+    """The offsets of an acquisition that the member still has."""
     return [
         AcquiredRange(hold.first, hold.last, hold.deliveries)
         for hold in share.holds
@@ -338,7 +338,7 @@ def acquired_by(share: SharePartition, member_id: str, number: int) -> list[Acqu
 def windows(
     state: State, rules: Rules, partition: Partition, share: SharePartition, windows_max: int
 ) -> list[OffsetRange]:
-    """What could be acquired now, the lowest first; the last may be what was never in flight."""
+    """Ranges that could be acquired now, in ascending order; the last range may never have been in flight."""
     start, end, stop = partition.log_start_offset, end_of(share), visible_end(rules, partition)
     found: list[OffsetRange] = []
     for hold in share.holds:

@@ -1,4 +1,4 @@
-"""Reads of share groups: heartbeats, what there is to acquire, members, configurations (KIP-932)."""
+"""Queries of share groups: heartbeats, offsets that can be acquired, members, configurations (KIP-932)."""
 
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView
 from penstock.contracts.queries.share import (
@@ -24,26 +24,26 @@ from penstock_sequencer.core.share.partition import Rules, rules_of, visible_end
 from penstock_sequencer.core.state.cluster import Partition, State
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
 
-ASSIGNOR = "simple"  # Kafka's name for how members are assigned to
+ASSIGNOR = "simple"  # Kafka's name of the assignor
 
 
 def share_heartbeat(state: State, query: ShareHeartbeatQuery) -> ShareHeartbeatView:
-    """What the heartbeat would be answered, unless it is to be journaled."""
+    """The answer to a heartbeat that changes nothing; without an answer it must be journaled."""
     return ShareHeartbeatView(state.sequence, share_commands.preview(state, query.heartbeat))
 
 
 def share_partitions(state: State, query: SharePartitionsQuery) -> SharePartitionsView:
-    """What the member could acquire now."""
+    """The offsets that the member could acquire now."""
     group = state.share_groups.get(query.group_id)
     if group is None or query.member_id not in group.members:
         rejection = Rejection.UNKNOWN_GROUP if group is None else Rejection.UNKNOWN_MEMBER
         return SharePartitionsView(state.sequence, [], rejection=rejection)
     rules = rules_of(state, group.group_id)
-    room = state.limits.answers.share_windows_max
+    windows_left = state.limits.answers.share_windows_max
     views: list[SharePartitionView] = []
     for each in query.partitions:
-        views.append(_partition_view(state, group, rules, each, min(room, WINDOWS_PER_PARTITION_MAX)))
-        room -= len(views[-1].windows)
+        views.append(_partition_view(state, group, rules, each, min(windows_left, WINDOWS_PER_PARTITION_MAX)))
+        windows_left -= len(views[-1].windows)
     return SharePartitionsView(state.sequence, views, rules.read_committed)
 
 
@@ -94,7 +94,7 @@ def _member_view(member: ShareMember) -> ShareMemberView:
 
 
 def group_configs(state: State, query: GroupConfigsQuery) -> GroupConfigsView:
-    """What each group has set for itself; or which groups have, all of which would fill more than a message."""
+    """Each group's own configurations; without group ids, the ids of all groups that have any, to fit a message."""
     if not query.group_ids:
         return GroupConfigsView(state.sequence, [], group_ids=sorted(state.group_configs))
     configs = [state.group_configs.get(each, {}) for each in query.group_ids]
