@@ -1,4 +1,4 @@
-"""Record batches as the services name them without opening them: their metadata, and runs of them."""
+"""Metadata of record batches, runs and extents, as services exchange it without opening the batches."""
 
 import msgspec
 
@@ -6,13 +6,13 @@ from penstock.contracts.ids import ID_BYTES, SegmentId, TopicId
 
 TRANSACTIONAL = 0x10  # the bit of `attributes` that a transactional batch carries
 NO_PRODUCER = -1
-# In the place of a segment's id: the extent is a control record of a transaction's end, which is stored nowhere.
+# In the place of a segment's id: the extent is a transaction marker, which is not stored in any segment.
 NO_SEGMENT_ID: SegmentId = bytes(ID_BYTES)
 MARKER_BYTES = 78  # a batch with one control record
 
 
 class BatchMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What is known of one record batch from its 61-byte header."""
+    """The metadata of one record batch, taken from its 61-byte header."""
 
     length: int  # bytes, header included
     record_count: int
@@ -21,11 +21,11 @@ class BatchMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     producer_epoch: int
     base_sequence: int
     attributes: int
-    adds_partition: bool = False  # transactional: its partition needs not be added before (KIP-890)
+    adds_partition: bool = False  # transactional: the batch itself adds its partition (KIP-890)
 
 
 class BatchRun(msgspec.Struct, frozen=True, array_like=True):
-    """Contiguous batches of one partition in one segment, in commit order, from byte `position` on."""
+    """Contiguous batches of one partition in one segment, in commit order; the first starts at byte `position`."""
 
     topic_id: TopicId
     partition: int
@@ -34,12 +34,12 @@ class BatchRun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a segment's bytes can be had: the store always, and its writer while that still holds it."""
+    """A segment and its sources: the store always has the bytes, its writer has them for a while after the flush."""
 
     segment_id: SegmentId
     level: int
     size_bytes: int
-    writer: str  # the flusher instance that wrote a level-0 segment, "" above
+    writer: str  # the flusher instance that wrote a level-0 segment, "" for higher levels
     zone: str  # the writer's zone
 
 
@@ -58,19 +58,19 @@ class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Marker(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the control record at `offset` says; who reads makes its batch from that (ADR 0012)."""
+    """The content of the control record at `offset`; a reader builds the batch from it (ADR 0012)."""
 
     offset: int
     producer_id: int
     producer_epoch: int
     committed: bool
     coordinator_epoch: int
-    timestamp: int  # the machine's clock when the transaction ended
+    timestamp: int  # the state machine's clock when the transaction ended
     first_offset: int  # of the transaction in this partition
 
 
 class AbortedTransaction(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An aborted transaction in one partition; `last_offset` is its marker's."""
+    """An aborted transaction in one partition; `last_offset` is the offset of its marker."""
 
     producer_id: int
     first_offset: int
@@ -78,8 +78,8 @@ class AbortedTransaction(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class BatchResult(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of one produced batch: `rejection` 0 and its offset, or why not."""
+    """The result of one produced batch: its offset, or a rejection."""
 
-    rejection: int  # a Refusal's value, 0 for accepted
+    rejection: int  # a Rejection's value, 0 for accepted
     base_offset: int = -1
     log_start_offset: int = -1

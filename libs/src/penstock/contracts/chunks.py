@@ -1,46 +1,46 @@
-"""The chunks that segments are loaded and kept in, and who of a zone owns them together. Pure.
+"""Positions of chunks and stripes in a segment: the units of caching and of ownership in a zone. Pure.
 
-Gateways and cachers must mean the same bytes by a chunk; where they do not, as while an upgrade rolls, a chunk is
-loaded once more than it need be.
+Gateways and cachers must use the same chunk borders. If they differ, for example during a rolling upgrade, a chunk is
+loaded twice.
 """
 
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.ids import segment_born_ms
 
 CHUNK_BYTES = 4 * 1024 * 1024  # DESIGN section 6
-# A full segment is a little longer than the flusher's limit. What is left over belongs to the chunk before it, or each
-# segment would cost one GET more. A chunk with that is still one answer on the bus (8 MiB).
+# A full segment is a little longer than the flusher's limit. The remainder belongs to the chunk before it; otherwise
+# each segment would cost one more GET. A chunk with its remainder still fits into one message of the bus (8 MiB).
 SPILL_BYTES_MAX = CHUNK_BYTES // 4
-STRIPE_CHUNKS = 4  # of a compacted segment that have one owner: one GET can bring them all to a sequential reader
-RECENT_MS = 60_000  # so old is what those read who follow the end of the log, and whoever was away for a moment
+STRIPE_CHUNKS = 4  # chunks of a compacted segment with one owner, which a sequential reader gets with one GET
+RECENT_MS = 60_000  # tailing consumers, also after a short pause, read segments of at most this age
 
 
 def chunk_count(size_bytes: int) -> int:
-    """How many chunks a segment has, at least one."""
+    """The number of chunks of a segment, at least one."""
     whole, rest = divmod(size_bytes, CHUNK_BYTES)
     return max(whole + (rest > SPILL_BYTES_MAX), 1)
 
 
 def chunk_at(size_bytes: int, position: int) -> int:
-    """The index of the chunk with a byte of a segment."""
+    """The index of the chunk that contains the byte at `position`."""
     return min(position // CHUNK_BYTES, chunk_count(size_bytes) - 1)
 
 
 def chunk_end(size_bytes: int, index: int) -> int:
-    """The position behind a chunk's last byte."""
+    """The position after the last byte of a chunk."""
     return size_bytes if index + 1 >= chunk_count(size_bytes) else (index + 1) * CHUNK_BYTES
 
 
 def stripe_at(size_bytes: int, position: int) -> int:
-    """The index of the stripe with a byte of a segment."""
+    """The index of the stripe that contains the byte at `position`."""
     return chunk_at(size_bytes, position) // STRIPE_CHUNKS
 
 
 def stripe_end(size_bytes: int, stripe: int) -> int:
-    """The position behind a stripe's last byte."""
+    """The position after the last byte of a stripe."""
     return chunk_end(size_bytes, (stripe + 1) * STRIPE_CHUNKS - 1)
 
 
 def is_history(segment: SegmentRef, now_ms: int) -> bool:
-    """Whether a segment is read by those only who replay: a compacted one, or one written some time ago."""
+    """Whether only catch-up reads need the segment: it is compacted, or older than RECENT_MS."""
     return segment.level > 0 or segment_born_ms(segment.segment_id) < now_ms - RECENT_MS

@@ -1,4 +1,4 @@
-"""How messages become bytes: a version byte, then msgpack; with record bytes, a head length, the head, the bytes.
+"""Encoding of messages: a version byte, then msgpack; record bytes follow as a payload.
 
 message without payload:  u8 version | msgpack
 message with payload:     u8 version | u32 head length, big endian | msgpack head | payload
@@ -35,14 +35,14 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def decode(data: Buffer, kind: type[Message]) -> Message:
-    """A message without a payload; `Corrupt` for anything that is not one of `kind` in this version."""
+    """A message without a payload; `Corrupt` if the bytes are not a message of `kind` in this version."""
     if not data or data[0] != VERSION:
         raise Corrupt(f"message of version {data[0] if data else None}, expected {VERSION}")
     return _decode(memoryview(data)[1:], kind)
 
 
 def encode_with_payload(head: msgspec.Struct, payload: Sequence[Buffer]) -> bytes:
-    """A message with record bytes behind its head; copies the payload once, into the message."""
+    """A message with record bytes after its head; copies the payload once, into the message."""
     packed = _encoder.encode(head)
     return b"".join((_HEAD.pack(VERSION, len(packed)), packed, *payload))
 

@@ -1,9 +1,10 @@
-"""Journal entries: a version, a CRC, commands in order, and their author's place in the chain (DESIGN section 5).
+"""Encoding of journal entries, and the hash chain over them (DESIGN section 5).
 
-    u8 version | u32 CRC-32C of what follows, big endian | msgpack of Entry
+    u8 version | u32 CRC-32C of the msgpack bytes, big endian | msgpack of Entry
 
-The running hash chains every entry's bytes: hash(n) = blake2b(bytes of entry n, key = hash(n-1)), 16 bytes long,
-from 16 zero bytes on.
+An entry holds commands in order, and the sequence and hash up to which its author had applied the journal.
+The running hash chains every entry's bytes: hash(n) = blake2b(bytes of entry n, key = hash(n-1)). It has 16 bytes;
+hash(0) is 16 zero bytes.
 """
 
 import hashlib
@@ -23,17 +24,17 @@ _HEAD = struct.Struct(">BI")
 
 
 class UnknownLevel(Corrupt):
-    """As it was written, and beyond the reader: what follows may be unknown to it, or mean another thing."""
+    """The entry is intact, but raises the cluster above the reader's level: the reader cannot apply later entries."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One journal entry; `author_sequence` and `author_hash` are what its author had applied when it wrote."""
+    """One journal entry; `author_sequence` and `author_hash` name the last entry that its author had applied."""
 
     entry_id: str
     author: str
     author_sequence: int
     author_hash: bytes
-    requests: list[list[Command]]  # one list per request that shares the entry: group commit
+    requests: list[list[Command]]  # one list per request: several requests share an entry (group commit)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -41,15 +42,15 @@ _decoder = msgspec.msgpack.Decoder(Entry)
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The entry's bytes in the journal."""
+    """The bytes of the entry in the journal."""
     packed = _encoder.encode(entry)
     return _HEAD.pack(ENTRY_VERSION, crc32c.crc32c(packed)) + packed
 
 
 def decode_entry(data: bytes, known_level: int | None = None) -> Entry:
-    """The entry in `data`; `Corrupt` for a damaged one or a version this code does not know.
+    """The entry in `data`; `Corrupt` if it is damaged or of a version that this code does not know.
 
-    `UnknownLevel` if it raises the cluster above `known_level`, by default the newest one.
+    `UnknownLevel` if the entry raises the cluster above `known_level`, by default NEWEST_LEVEL.
     """
     if known_level is None:
         known_level = NEWEST_LEVEL

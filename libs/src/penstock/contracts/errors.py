@@ -1,29 +1,29 @@
-"""Errors named for what the caller does next; every error of our own is one of these five kinds."""
+"""The five kinds of errors, named for the caller's next step; every error of Penstock's own is one of them."""
 
 
 class PenstockError(Exception):
-    """The base of the five kinds; never raised itself."""
+    """The base class of the five kinds; never raised itself."""
 
 
 class Unavailable(PenstockError):
-    """Try again later: the other side did not answer, and whether it acted is unknown."""
+    """Try again later: the other side did not answer, and the outcome is unknown."""
 
 
 class Undelivered(Unavailable):
-    """Try again at once: nobody was there to receive it, so it surely had no effect."""
+    """Try again at once: no process received the message, so it had no effect."""
 
 
 class Conflict(PenstockError):
-    """Refresh what you know, then decide again: the thing is not in the state you expected."""
+    """Refresh the view, then decide again: the object is not in the expected state."""
 
 
 class Fenced(PenstockError):
-    """Stop: somebody newer took over, or this came too late ever to be accepted."""
+    """Stop: a newer process took over, or the request came too late and is never accepted."""
 
 
 class Invalid(PenstockError):
-    """Mend the call: it can never succeed as it is."""
+    """Correct the call: it can never succeed as it is."""
 
 
 class Corrupt(PenstockError):
-    """Raise the alarm: bytes are not what they were when they were written."""
+    """Raise the alarm: the bytes differ from those that were written."""

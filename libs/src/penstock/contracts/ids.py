@@ -1,12 +1,12 @@
-"""Identifiers: segment ids that carry their birth time, topic ids, and the names of clusters, zones and instances."""
+"""Identifiers: segment ids with their creation time, topic ids, and names of clusters, zones and instances."""
 
 import base64
 import re
 
 from penstock.contracts.errors import Invalid
 
-# 16 bytes as a ULID: a 48-bit birth time in milliseconds since 1970, big endian, then 80 random bits.
-# So ids sort by birth, and nobody can commit or sweep a segment without knowing its age (DESIGN section 3).
+# 16 bytes as a ULID: a 48-bit creation time in milliseconds since 1970, big endian, then 80 random bits.
+# So ids sort by creation time, and the id of a segment contains its age (DESIGN section 3).
 SegmentId = bytes
 # 16 bytes, a version-4 UUID as Kafka uses it (KIP-516); all zeros is "no topic id".
 TopicId = bytes
@@ -26,13 +26,13 @@ _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def new_segment_id(now_ms: int, entropy: bytes) -> SegmentId:
-    """A fresh segment id from a time in milliseconds since 1970 and 10 random bytes."""
+    """A new segment id from a time in milliseconds since 1970 and 10 random bytes."""
     assert len(entropy) == ENTROPY_BYTES, f"entropy is {len(entropy)} bytes, not {ENTROPY_BYTES}"
     return now_ms.to_bytes(6, "big") + entropy
 
 
 def segment_born_ms(segment_id: SegmentId) -> int:
-    """The birth time in a segment id, milliseconds since 1970."""
+    """The creation time in a segment id, in milliseconds since 1970."""
     return int.from_bytes(segment_id[:6], "big")
 
 
@@ -67,7 +67,7 @@ def topic_id_text(topic_id: TopicId) -> str:
 
 
 def check_token(kind: str, text: str) -> str:
-    """`text` if it can be one token of a subject and part of an object key, else `Invalid` naming `kind`."""
+    """`text` if it can be a token of a subject and part of an object key; else `Invalid`, naming `kind`."""
     if not _TOKEN.fullmatch(text):
         raise Invalid(f"{kind} must be 1 to 64 letters, digits, '_' or '-': {text!r}")
     return text

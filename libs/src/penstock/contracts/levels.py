@@ -1,7 +1,7 @@
-"""Levels: what every replica of a cluster is known to understand, and so what may be journaled (ADR 0008).
+"""Levels of a cluster: the commands that all its replicas understand, and that may be journaled (ADR 0008).
 
-A command that a replica does not know halts it. So a new command, or a new meaning of an old one, belongs to a level,
-and a cluster reaches that level by a journaled command, once all its replicas say that they know it.
+A command that a replica does not know halts it. So each new command, and each new meaning of an old one, belongs to a
+level. A journaled command raises the cluster to a level once all its replicas report that they know it.
 """
 
 from collections.abc import Iterable
@@ -45,14 +45,14 @@ from penstock.contracts.configs.topics import (
     need_retention,
 )
 
-NEWEST_LEVEL = 4  # that this code knows; 0 is what release 0.1.0 knew
-# From this level on topics may have configurations of Kafka's that are without effect here.
+NEWEST_LEVEL = 4  # the newest that this code knows; level 0 is that of release 0.1.0
+# From this level on topics may have Kafka configurations that are without effect here.
 INERT_CONFIGS_LEVEL = 3
 # From this level on there are client quotas.
 QUOTAS_LEVEL = 3
 # From this level on there are share groups (KIP-932).
 SHARE_GROUPS_LEVEL = 4
-# Commands that are not here need level 0. `RaiseLevel` leads to a level, and so comes before it.
+# Commands that are not in this table need level 0. So does `RaiseLevel`, because it comes before the level it sets.
 COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     TakeCustody: 1,
     RecordArchived: 1,
@@ -83,32 +83,33 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     DeleteShareOffsets: SHARE_GROUPS_LEVEL,
     AlterGroupConfigs: SHARE_GROUPS_LEVEL,
 }
-# From this level on topics may have configurations that replicas below it refuse.
+# From this level on topics may have configurations that replicas of lower levels reject.
 KEY_COMPACTION_LEVEL = 1
-# From this level on commands that came late may be refused: by `seen_sequence`, or as a static member's former life.
+# From this level on late commands may be rejected: by `seen_sequence`, or as commands of a fenced static member.
 LATE_COMMANDS_LEVEL = 1
-# From this level on a lease of custody ends later with each renewal, also while the machine's clock stands still.
+# From this level on each renewal moves a custody lease's end, even if the state machine's clock stands still.
 RISING_LEASE_LEVEL = 1
-# From this level on there is retention, deleted topics may be kept for a while, and a step drops fewer extents.
+# From this level on there is retention, deleted topics may be recoverable, and one step removes fewer extents.
 JANITOR_LEVEL = 2
 # From this level on there are groups of the consumer protocol (KIP-848).
 CONSUMER_GROUPS_LEVEL = 3
 # From this level on transactional batches belong to transactions.
 TRANSACTIONS_LEVEL = 3
-# From this level on it is known since when static members have their places, and who came before takes none.
+# From this level on the state holds the entry by which each static member joined. A join that is older than that entry
+# does not replace the member.
 LATE_JOINS_LEVEL = 3
-# From this level on consumer groups' targets are made some time apart, and that is the cluster's to set.
+# From this level on a consumer group's targets are an interval apart, and the cluster can set that interval.
 ASSIGNMENT_INTERVAL_LEVEL = 4
-# From this level on members that go over to the classic protocol take along what they have, not what they were to have.
+# From this level on a member that moves to the classic protocol keeps its current partitions, not its target.
 HELD_GOES_OVER_LEVEL = 4
-# From this level on snapshots hold which topics match patterns.
+# From this level on snapshots contain the topics that match each pattern.
 KEPT_MATCHES_LEVEL = 4
-# From this level on offsets expire, and brokers' configurations of groups are the cluster's to set.
+# From this level on offsets expire, and the cluster can set Kafka's broker configurations of groups.
 OFFSET_EXPIRY_LEVEL = 3
 
 
 def level_of(commands: Iterable[Command]) -> int:
-    """The level that a cluster must have reached before these may be journaled."""
+    """The level that a cluster must have reached before these commands may be journaled."""
     return max(map(_level, commands), default=0)
 
 
@@ -128,14 +129,14 @@ def level_of_configs(configs: dict[str, str]) -> int:
 
 
 def level_of_cluster_configs(configs: Iterable[str], changed: Iterable[str]) -> int:
-    """The level that a cluster must have reached before these of its configurations may be changed, to be those."""
-    if CONSUMER_ASSIGNMENT_INTERVAL in (*configs, *changed):  # replicas below it refuse also to unset it
+    """The level that a cluster must have reached to have `configs` after a change of the names in `changed`."""
+    if CONSUMER_ASSIGNMENT_INTERVAL in (*configs, *changed):  # replicas of lower levels reject it even when it is unset
         return ASSIGNMENT_INTERVAL_LEVEL
     return OFFSET_EXPIRY_LEVEL if need_group_configs(configs) else 0
 
 
 def unknown_level(requests: Iterable[Iterable[Command]], known_level: int) -> int | None:
-    """The level that an entry raises the cluster to, if that is more than a replica knows."""
+    """The level to which an entry raises the cluster, if the replica does not know that level; else None."""
     for request in requests:
         for command in request:
             if type(command) is RaiseLevel and command.level > known_level:

@@ -1,4 +1,4 @@
-"""Messages between services other than commands and queries: flushes, cache reads, announcements and presence."""
+"""Messages that are neither commands nor queries: flushes, cache reads, announcements and presence."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from penstock.contracts.ids import TopicId
 
 
 class FlushBatch(msgspec.Struct, frozen=True, array_like=True):
-    """One produced batch; its bytes are in the payload, batches one after the other in this order."""
+    """One produced batch; its bytes are in the payload, which holds all batches in this order."""
 
     topic_id: TopicId
     partition: int
@@ -18,25 +18,25 @@ class FlushBatch(msgspec.Struct, frozen=True, array_like=True):
 class FlushProduce(msgspec.Struct, frozen=True, array_like=True):
     """One client's Produce request, or one part of it.
 
-    All parts of a request come one after the other from the same gateway and join again in one buffer, so in one
-    segment (DESIGN section 3).
+    One gateway sends all parts of a request one after the other. The flusher puts them together in one buffer, and so
+    in one segment (DESIGN section 3).
     """
 
-    request: int  # unique within the gateway's life
+    request: int  # unique within the gateway's instance
     part: int  # from 0
     parts: int
     batches: list[FlushBatch]
 
 
 class FlushRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Head of a flush message: produce requests in the order in which their connections sent them."""
+    """The head of a flush message: produce requests in the order in which their connections sent them."""
 
     gateway: str
     produces: list[FlushProduce]
 
 
 class FlushReply(msgspec.Struct, frozen=True, array_like=True):
-    """One list per produce of the message, one result per batch, true at journal sequence `sequence`."""
+    """The result of each batch, in one list per produce of the message, as of journal sequence `sequence`."""
 
     sequence: int
     results: list[list[BatchResult]]
@@ -44,7 +44,7 @@ class FlushReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SegmentRead(msgspec.Struct, frozen=True, array_like=True):
-    """A range of a segment: `length` bytes from `position`; the reader is likely to want `ahead` more behind them."""
+    """A range of a segment: `length` bytes from `position`; the reader probably needs the next `ahead` bytes soon."""
 
     segment: SegmentRef
     position: int
@@ -53,9 +53,9 @@ class SegmentRead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CacheRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ranges wanted; the sender keeps their sum, and the reply's head, within the bus's largest message.
+    """The ranges to read; the sender keeps their sum, with the reply's head, within the largest message of the bus.
 
-    With `loads_only` nothing is answered: somebody is going to want them soon.
+    With `loads_only` the cacher loads the ranges for a coming read, and sends no bytes.
     """
 
     reads: list[SegmentRead]
@@ -63,13 +63,13 @@ class CacheRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CacheReply(msgspec.Struct, frozen=True, array_like=True):
-    """Head of the reply: per range the length that follows in the payload, or -1 where it could not be had here."""
+    """The head of the reply: for each range the length of its bytes in the payload, or -1 if they are not available."""
 
     lengths: list[int]
 
 
 class PartitionAdvance(msgspec.Struct, frozen=True, array_like=True):
-    """What one partition gained; extents begin where the last announced ones ended."""
+    """The change of one partition; its extents begin where the last announced extents ended."""
 
     topic_id: TopicId
     partition: int
@@ -77,21 +77,21 @@ class PartitionAdvance(msgspec.Struct, frozen=True, array_like=True):
     high_watermark: int
     last_stable_offset: int
     extents: list[Extent]
-    markers: list[Marker] = []  # of the extents that are such
+    markers: list[Marker] = []  # one for each extent that is a marker
 
 
 class Advanced(msgspec.Struct, frozen=True, array_like=True):
-    """What the journal entry `sequence` changed. There is exactly one per entry, so a missing one is seen as a gap."""
+    """The effects of the journal entry `sequence`. There is one message per entry, so a lost message shows as a gap."""
 
     sequence: int
     partitions: list[PartitionAdvance]
-    topics: list[str]  # names of topics made, changed or deleted
-    level: int = 0  # that the cluster has reached
-    quotas_sequence: int = 0  # the entry that changed client quotas last, 0 before there is one
+    topics: list[str]  # names of created, changed and deleted topics
+    level: int = 0  # the level of the cluster
+    quotas_sequence: int = 0  # the last entry that changed client quotas, 0 if there is none
 
 
 class ListenerAddress(msgspec.Struct, frozen=True, array_like=True):
-    """The address that Kafka clients are told who came by the listener of that name."""
+    """The address that clients of the listener `name` get in Metadata and FindCoordinator responses."""
 
     name: str
     host: str
@@ -99,7 +99,7 @@ class ListenerAddress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
-    """How much those who share a client quota have used of it lately at one gateway."""
+    """The recent use of one client quota at one gateway, by all clients that share the quota."""
 
     key: str
     who: Entity
@@ -107,43 +107,43 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Presence(msgspec.Struct, frozen=True, array_like=True):
-    """One instance says that it lives, every second; three missed seconds mean that it is gone."""
+    """The presence of one instance, published every second; after three missed seconds the instance counts as gone."""
 
     role: str  # gateway, flusher, sequencer, cacher
     zone: str
     instance: str
     version: str
     http: str = ""  # host:port of health and metrics
-    load_bytes: int = 0  # unanswered bytes held now
-    budget_bytes: int = 0  # bytes that all senders together may leave unanswered here
+    load_bytes: int = 0  # bytes of requests that are not answered yet
+    budget_bytes: int = 0  # limit of load_bytes, over all senders
     leaving: bool = False  # draining: send nothing new
     listeners: tuple[ListenerAddress, ...] = ()  # gateways only
     quota_use: tuple[QuotaUse, ...] = ()  # gateways only
 
 
 class HeardMember(msgspec.Struct, frozen=True, array_like=True):
-    """A group member that a replica heard from."""
+    """A group member that sent a heartbeat to a replica."""
 
     group_id: str
     member_id: str
 
 
 class Heard(msgspec.Struct, frozen=True, array_like=True):
-    """Members that the sending replica heard from since its last such message, and what it knows itself."""
+    """The members that the replica heard from since its last message of this kind, and the replica's level."""
 
     replica: str
     members: list[HeardMember]
-    level: int = 0  # the highest that its code knows
+    level: int = 0  # the newest level that the replica's code knows
 
 
 class ExplainRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Why does the object with this key stay or go?"""
+    """The question why the object with this key is kept or deleted."""
 
     key: str
 
 
 class ExplainReply(msgspec.Struct, frozen=True, array_like=True):
-    """What a janitor thinks of it: a word (live, waiting, condemned, orphan, ...), a sentence, and what it goes by."""
+    """A janitor's classification of the object (`live`, `orphan`, ...), the reason as a sentence, and the facts."""
 
     verdict: str
     reason: str

@@ -1,10 +1,10 @@
-"""Why the state machine refuses a command; the gateway turns each into the Kafka error of its name."""
+"""Reasons for which the state machine rejects a command; the gateway maps each to a Kafka error."""
 
 import enum
 
 
 class Rejection(enum.IntEnum):
-    """A refusal is a value, never an exception; the numbers are stored in the journal's outcomes and never reused."""
+    """A value, never an exception. The numbers are stored with results in snapshots, and are never reused."""
 
     NONE = 0
     UNKNOWN_TOPIC = 1
@@ -31,20 +31,20 @@ class Rejection(enum.IntEnum):
     OVERLOADED = 22
     INVALID_GROUP = 23
     DUPLICATE_TOPIC = 24
-    OUTCOME_UNKNOWN = 25  # given by services, never by the machine: a time-out, the effect may or may not be there
+    OUTCOME_UNKNOWN = 25  # from services, never from the state machine: a time-out, the command may have an effect
     INVALID_REQUEST = 26
-    STALE = 27  # something newer was committed that its sender did not know of; asked again it knows
-    ALREADY_LEASED = 28  # a compaction job, or one of its segments, by somebody whose lease is not over
-    EXTENTS_CHANGED = 29  # since a compaction job was planned
-    POLICY_VIOLATION = 30  # records of a topic that is only compacted are not deleted
-    INVALID_TXN_STATE = 31  # no transaction that this could be part of, or that could end so
+    STALE = 27  # a newer change was committed that the sender did not know; it refreshes and can retry
+    ALREADY_LEASED = 28  # another holder has an active lease on the compaction job or one of its segments
+    EXTENTS_CHANGED = 29  # since the compaction job was planned
+    POLICY_VIOLATION = 30  # DeleteRecords does not apply to a topic that is only compacted
+    INVALID_TXN_STATE = 31  # there is no transaction that this could be part of, or that could end in this way
     INVALID_PRODUCER_MAPPING = 32  # the transactional id is unknown, or has another producer id
     INVALID_TRANSACTION_TIMEOUT = 33
-    FENCED_MEMBER_EPOCH = 60  # the member was taken for gone, or is elsewhere than it believes: it joins again
-    STALE_MEMBER_EPOCH = 61  # the member's epoch has changed: it asks again with the one that it learns
-    UNRELEASED_INSTANCE = 62  # another member has the instance id, and did not leave
+    FENCED_MEMBER_EPOCH = 60  # the member was removed, or has another epoch than it sent: it must join again
+    STALE_MEMBER_EPOCH = 61  # the member's epoch has changed: it retries with the epoch of its next heartbeat
+    UNRELEASED_INSTANCE = 62  # another member has the instance id and did not leave
     UNSUPPORTED_ASSIGNOR = 63
     INVALID_PATTERN = 64
-    UNSUPPORTED_YET = 65  # not all replicas know what is asked for
-    GROUP_SUBSCRIBED = 70  # offsets of a topic that members of the group read now
-    INVALID_RECORD_STATE = 100  # records that the member has not acquired, or not any more
+    UNSUPPORTED_YET = 65  # not all replicas know this command
+    GROUP_SUBSCRIBED = 70  # the offsets are of a topic to which the group is subscribed
+    INVALID_RECORD_STATE = 100  # the member has not acquired the records, or has lost them

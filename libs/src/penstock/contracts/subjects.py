@@ -1,4 +1,4 @@
-"""Every NATS subject and stream name that Penstock uses, built in this one place (DESIGN section 2)."""
+"""Names of all NATS subjects, queue groups and streams; no other module builds them (DESIGN section 2)."""
 
 from penstock.contracts.ids import check_token
 
@@ -39,58 +39,58 @@ QUERY_NAMES = (
 
 
 def flush(cluster: str, zone: str, instance: str) -> str:
-    """Produce batches, to one flusher."""
+    """The subject of produced batches for one flusher."""
     return f"{ROOT}.{cluster}.flush.{zone}.{instance}"
 
 
 def sequencer_command(cluster: str) -> str:
-    """Commands that change state, to whichever sequencer takes them (queue group `sequencer`)."""
+    """The subject of commands that change state; any one sequencer takes a message (queue group `sequencer`)."""
     return f"{ROOT}.{cluster}.sequencer.command"
 
 
 def sequencer_query(cluster: str, name: str) -> str:
-    """Reads of the state, to whichever sequencer takes them (queue group `sequencer`)."""
+    """The subject of reads of the state; any one sequencer takes a message (queue group `sequencer`)."""
     assert name in QUERY_NAMES, f"unknown query {name!r}"
     return f"{ROOT}.{cluster}.sequencer.query.{name}"
 
 
 def explain(cluster: str) -> str:
-    """Why an object stays or goes, to whichever janitor takes the question (queue group `janitor`)."""
+    """The subject of questions why an object is kept or deleted, to any one janitor (queue group `janitor`)."""
     return f"{ROOT}.{cluster}.janitor.explain"
 
 
 def advanced(cluster: str) -> str:
-    """What each journal entry added, published by the entry's author."""
+    """The subject of announcements of each journal entry's effects, published by the entry's author."""
     return f"{ROOT}.{cluster}.advanced"
 
 
 def cache(cluster: str, zone: str, instance: str) -> str:
-    """Ranges of segments, to one cacher, or to the flusher that wrote them."""
+    """The subject of reads of segment ranges, from one cacher or from the flusher that wrote the segment."""
     return f"{ROOT}.{cluster}.cache.{zone}.{instance}"
 
 
 def presence(cluster: str, role: str, zone: str, instance: str) -> str:
-    """One instance saying that it lives."""
+    """The subject of one instance's presence."""
     return f"{ROOT}.{cluster}.presence.{role}.{zone}.{instance}"
 
 
 def presence_all(cluster: str) -> str:
-    """Every instance of the cluster saying that it lives."""
+    """The wildcard subject of the presence of all instances of the cluster."""
     return f"{ROOT}.{cluster}.presence.>"
 
 
 def heard(cluster: str) -> str:
-    """Group members heard from lately, between sequencers."""
+    """The subject on which sequencers report to each other the group members that they heard from."""
     return f"{ROOT}.{cluster}.heard"
 
 
 def journal_stream(cluster: str) -> str:
-    """The JetStream stream that is the journal."""
+    """The name of the JetStream stream that is the journal."""
     return f"{ROOT}-journal-{check_token('cluster', cluster)}"
 
 
 def journal_subject(cluster: str) -> str:
-    """The one subject that the journal's stream stores."""
+    """The only subject that the journal's stream stores."""
     return f"{ROOT}.{cluster}.journal"
 
 

@@ -1,8 +1,8 @@
-"""Commands that change the state of the virtual cluster, and the outcomes that the state machine answers.
+"""Commands that change the state of a cluster, and the outcomes that the state machine answers.
 
-Every command is idempotent by its content, so one that is sent again through another replica does no harm. Time
-enters the state machine only as `now_ms` (milliseconds since 1970, the proposer's clock). The modules of this package
-hold the commands of one domain each; import all of them from here.
+Every command is idempotent by its content, so a retry through another replica does no harm. Time enters the state
+machine only as `now_ms` (milliseconds since 1970, the proposer's clock). Each module of this package holds the commands
+of one domain; import all of them from here. Start with `log` (commits) and `topics`.
 """
 
 import msgspec
@@ -201,9 +201,9 @@ class CommandRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CommandReply(msgspec.Struct, frozen=True, array_like=True):
-    """One outcome per command, true at journal sequence `sequence`; or a failure, and the outcome is unknown."""
+    """One outcome per command, as of journal sequence `sequence`; with a `failure` the outcomes are unknown."""
 
     sequence: int
     outcomes: list[Outcome]
     failure: str | None = None
-    clock_ms: int = 0  # the machine's time when this was sent; 0 if it is not told
+    clock_ms: int = 0  # the state machine's clock when this was sent; 0: not given

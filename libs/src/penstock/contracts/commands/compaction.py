@@ -1,4 +1,4 @@
-"""The commands of compactors; `commands` offers them with all the others."""
+"""Commands of compactors: job leases, and the replacement of extents."""
 
 import msgspec
 
@@ -6,9 +6,9 @@ from penstock.contracts.ids import SegmentId, TopicId
 
 
 class LeaseJob(msgspec.Struct, frozen=True, array_like=True, tag=18):
-    """A compactor wants to work on these segments for `lease_ms`; sent again it goes on with its claim.
+    """Take a job lease on these segments for `lease_ms`, or renew it.
 
-    Claims keep compactors out of each other's way and nothing else: what `ReplaceExtents` checks is the extents.
+    A job lease only keeps two compactors from the same work. It guards nothing: `ReplaceExtents` checks the extents.
     """
 
     now_ms: int
@@ -19,7 +19,7 @@ class LeaseJob(msgspec.Struct, frozen=True, array_like=True, tag=18):
 
 
 class ReleaseJob(msgspec.Struct, frozen=True, array_like=True, tag=19):
-    """The claim is given up; void if another holds it."""
+    """Give up a job lease; without effect if another holder has it."""
 
     now_ms: int
     job_id: str
@@ -35,18 +35,18 @@ class OutputSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplacedRun(msgspec.Struct, frozen=True, array_like=True):
-    """One extent in an output that takes the place of contiguous ones of a partition.
+    """One extent in an output that replaces contiguous extents of a partition.
 
-    `inputs` names these in order, two numbers each: the segment's place in the command's `inputs`, and the extent's
-    position. Only if they are still exactly what lies between the two offsets they are replaced. Runs of one output
-    come in the order of their positions.
+    `inputs` names the replaced extents in order, by two numbers each: the place of the segment in the command's
+    `inputs`, and the position of the extent. They are replaced only if they are still exactly the extents between the
+    two offsets. Runs of one output come in the order of their positions.
 
-    Cleaned runs of a partition make a pass over its log: the first begins at the log's start, each next one where the
-    one before ended. After one that is refused the pass is over.
+    Cleaned runs of a partition form a pass over its log: the first run starts at the log's start, and each later run
+    starts where the run before it ended. A rejected run ends the pass.
 
-    A run `without_aborted` lies before the last stable offset, and has no record of an aborted transaction. Of one that
-    lay in it as a whole the marker is not in it either, and the transaction is forgotten. A cleaned run of a partition
-    that has had transactions must be `without_aborted`: compactors of earlier releases know nothing of them.
+    A run `without_aborted` lies before the last stable offset, and has no record of an aborted transaction. If all of
+    an aborted transaction lay in the run, its marker is left out too. The state machine then removes the transaction. A
+    cleaned run of a partition with transactions must be `without_aborted`: compactors of earlier releases ignore them.
     """
 
     topic_id: TopicId
@@ -54,19 +54,19 @@ class ReplacedRun(msgspec.Struct, frozen=True, array_like=True):
     base_offset: int
     last_offset: int
     inputs: list[int]
-    output: int  # place in the command's `outputs`
+    output: int  # the place in the command's `outputs`
     position: int
     length: int
     max_timestamp: int
-    cleaned: bool = False  # of each key only the last record of the pass is left
-    delete_horizon_ms: int = -1  # cleaned only: when the first tombstone in it may go, -1 without one
-    without_aborted: bool = False  # what was aborted is left out; of meaning from TRANSACTIONS_LEVEL on
+    cleaned: bool = False  # the pass keeps only the last record of each key
+    delete_horizon_ms: int = -1  # of a cleaned run: when its first tombstone may be removed, -1 without one
+    without_aborted: bool = False  # aborted records are left out; read from TRANSACTIONS_LEVEL on
 
 
 class ReplaceExtents(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """A compaction job is done: stored outputs take the place of its inputs, each run by itself or not at all.
+    """Finish a compaction job: stored outputs replace its inputs, each run independently of the others.
 
-    The outcome is `PerItem` with a refusal per run. The same again for the same first output.
+    The outcome is `PerItem` with a rejection or NONE per run. A retry with the same first output gets the same outcome.
     """
 
     now_ms: int

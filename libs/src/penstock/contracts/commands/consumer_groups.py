@@ -1,4 +1,4 @@
-"""The command of consumer groups' members, and its outcome (KIP-848, ADR 0013); `commands` offers both.
+"""The heartbeat command of consumer group members, and its outcome (KIP-848, ADR 0013).
 
 A heartbeat is journaled only if it changes something: gateways ask with `ConsumerHeartbeatQuery` first.
 """
@@ -9,21 +9,21 @@ from penstock.contracts.ids import TopicId
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
-LEAVE_FOR_A_WHILE_EPOCH = -2  # of a static member
+LEAVE_FOR_A_WHILE_EPOCH = -2  # a static member that intends to come back
 
 
 class TopicPartitions(msgspec.Struct, frozen=True, array_like=True):
-    """Partitions of one topic, ascending."""
+    """Partitions of one topic, in ascending order."""
 
     topic_id: TopicId
     partitions: list[int]
 
 
 class ConsumerHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=60):
-    """A member joins, stays, says what it owns now, or leaves; None, and -1 as a time-out, is "as before".
+    """A member joins, stays, reports its partitions, or leaves. None, or -1 as a time-out, means "unchanged".
 
-    A member sends one at a time. So one whose sender had not seen the entry of the member's last change
-    (`seen_sequence`, -1: not told) comes late: if it would change something it is refused as STALE.
+    A member sends one heartbeat at a time. So a heartbeat is late if its sender had not seen the entry of the member's
+    last change (`seen_sequence`; -1: not given). A late heartbeat that would change something is rejected as STALE.
     """
 
     now_ms: int
@@ -43,7 +43,7 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=60):
 
 
 class ConsumerMembership(msgspec.Struct, frozen=True, array_like=True, tag=60):
-    """The member as it is now; `assignment` None where it knows that already."""
+    """The current membership; `assignment` is None if the member has it already."""
 
     member_id: str
     member_epoch: int

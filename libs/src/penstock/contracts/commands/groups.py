@@ -6,7 +6,7 @@ from penstock.contracts.commands.offsets import OffsetToCommit
 
 
 class GroupProtocol(msgspec.Struct, frozen=True, array_like=True):
-    """An assignment strategy that a member supports, and what it has to say for it."""
+    """An assignment strategy that a member supports, with the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -15,8 +15,8 @@ class GroupProtocol(msgspec.Struct, frozen=True, array_like=True):
 class JoinGroup(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """A member (re)joins a classic group.
 
-    With `member_id` empty the member gets `new_member_id`, which the gateway made: so a command sent again makes no
-    second member. With an instance id it takes the place of who has that, if its sender had seen that one come.
+    With an empty `member_id` the member gets `new_member_id`. The gateway makes that id, so a retry adds no second
+    member. With an instance id it replaces the member that has this id, if its sender knew of that member's join.
     """
 
     now_ms: int
@@ -35,14 +35,14 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class MemberAssignment(msgspec.Struct, frozen=True, array_like=True):
-    """What the leader assigns to one member, opaque."""
+    """The leader's assignment for one member, as opaque bytes."""
 
     member_id: str
     assignment: bytes
 
 
 class SyncGroup(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """A member asks for its assignment; the leader brings everybody's."""
+    """A member asks for its assignment; the leader sends the assignments of all members."""
 
     now_ms: int
     group_id: str
@@ -55,7 +55,7 @@ class SyncGroup(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class LeavingMember(msgspec.Struct, frozen=True, array_like=True):
-    """A member that leaves, by member id, or by instance id with an empty member id."""
+    """A leaving member, by its member id, or by its instance id with an empty member id."""
 
     member_id: str
     group_instance_id: str | None
@@ -71,7 +71,7 @@ class LeaveGroup(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class ExpireMember(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """A member was not heard from for its session time-out; void if the machine saw it after `active_sequence`."""
+    """Remove a member that was silent for its session time-out; without effect if it acted after `active_sequence`."""
 
     now_ms: int
     group_id: str
@@ -80,7 +80,7 @@ class ExpireMember(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 class CommitOffsets(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """A group's offsets; generation -1 with an empty member id is a commit from outside the group."""
+    """Commit offsets of a group; generation -1 with an empty member id is a commit from outside the group."""
 
     now_ms: int
     group_id: str
@@ -88,11 +88,11 @@ class CommitOffsets(msgspec.Struct, frozen=True, array_like=True, tag=11):
     member_id: str
     group_instance_id: str | None
     offsets: list[OffsetToCommit]
-    seen_sequence: int = -1  # the newest entry that its sender knew of when it was asked; -1: not told
+    seen_sequence: int = -1  # newest entry the sender knew when its client asked; -1: not given
 
 
 class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """An empty group and its offsets go."""
+    """Delete an empty group with its offsets."""
 
     now_ms: int
     group_id: str
@@ -100,7 +100,7 @@ class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class JoinedMember(msgspec.Struct, frozen=True, array_like=True):
-    """A member as its leader gets to see it."""
+    """A member as the group's leader sees it."""
 
     member_id: str
     group_instance_id: str | None
@@ -108,7 +108,7 @@ class JoinedMember(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Joined(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """The member is in this generation; `members` is filled for the leader only."""
+    """The member is in this generation; only the leader gets `members`."""
 
     generation: int
     protocol_type: str
@@ -116,7 +116,7 @@ class Joined(msgspec.Struct, frozen=True, array_like=True, tag=6):
     leader: str
     member_id: str
     members: list[JoinedMember]
-    skip_assignment: bool = False  # KIP-814: a static leader came back, nothing is to be assigned anew
+    skip_assignment: bool = False  # KIP-814: a static leader came back, and the assignments stay as they are
 
 
 class Synced(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -128,13 +128,13 @@ class Synced(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Waiting(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Accepted; ask `group_wait` with these two until there is an answer."""
+    """Accepted; the caller repeats the query `group_wait` with these two values until it gets an answer."""
 
     member_id: str
-    generation: int  # the generation at which the member began to wait
+    generation: int  # the group's generation when the member began to wait
 
 
 class MemberIdRequired(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Join again with this member id (KIP-394)."""
+    """The member must join again with this member id (KIP-394)."""
 
     member_id: str

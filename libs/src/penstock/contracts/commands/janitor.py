@@ -1,23 +1,23 @@
-"""Commands of janitors, and their outcomes."""
+"""Commands of janitors (retention, segment removal, task leases), and their outcomes."""
 
 import msgspec
 
 from penstock.contracts.commands.log import LogRef
 from penstock.contracts.ids import SegmentId
 
-SEGMENTS_REMOVED_MAX = 1_000  # by one command, as many as one request to S3 deletes
-LOGS_PER_COMMAND_MAX = 2_000  # of one retention step or DeleteRecords
-SHARD_TASKS = 1_000  # chores 0 to 999: each looks for orphans in one shard of the segments' keys
-MAINTENANCE_TASK = 1_000  # what else there is in the store: unfinished uploads, keys that nobody knows
+SEGMENTS_REMOVED_MAX = 1_000  # per command; one request to S3 deletes as many
+LOGS_PER_COMMAND_MAX = 2_000  # per retention step or DeleteRecords
+SHARD_TASKS = 1_000  # tasks 0 to 999: each looks for orphans in one shard of the segments' keys
+MAINTENANCE_TASK = 1_000  # looks for unfinished uploads and unknown keys in the store
 RETENTION_TASK = 1_001
 TASKS = 1_002
 NO_TASK = -1
 
 
 class ExpireLogs(msgspec.Struct, frozen=True, array_like=True, tag=23):
-    """What of these logs is too old or too much goes, by their topics' configurations.
+    """Trim these logs by age and by size, as their topics' configurations demand.
 
-    Too old is what is so by the machine's clock and by `now_ms`: the sender's own clock, not one that it was told.
+    A record is too old only if both clocks agree: the state machine's clock, and `now_ms` from the sender's own clock.
     """
 
     now_ms: int
@@ -25,26 +25,28 @@ class ExpireLogs(msgspec.Struct, frozen=True, array_like=True, tag=23):
 
 
 class DropExtents(msgspec.Struct, frozen=True, array_like=True, tag=24):
-    """A step further in dropping what lies before log starts and in deleted topics.
+    """Remove a limited number of extents that lie before log starts or in deleted topics.
 
-    Those whose window is over, by the machine's clock and by `now_ms`, the sender's own, cannot come back any more.
+    A deleted topic is final once its undelete window is over by both clocks: the state machine's clock, and `now_ms`
+    from the sender's own clock.
     """
 
     now_ms: int
 
 
 class RemoveSegments(msgspec.Struct, frozen=True, array_like=True, tag=26):
-    """The objects of these condemned segments are deleted. `PerItem`; one that is not known any more is no news."""
+    """Remove these dead segments, whose objects are deleted. `PerItem`; an unknown segment counts as removed."""
 
     now_ms: int
     segment_ids: list[SegmentId]
 
 
 class TakeTaskLease(msgspec.Struct, frozen=True, array_like=True, tag=27):
-    """A janitor wants one of the chores from `first` to before `stop`, the one that was done longest ago.
+    """Take the lease of a task from `first` to before `stop`: the one that was done longest ago.
 
-    Nobody else gets it for `lease_ms`, nor anybody for `period_ms` after it was done. Who has one of them already gets
-    that one again, and its lease goes on; so does that of `number`, unless it is over.
+    No other janitor gets the task for `lease_ms`, and none gets it for `period_ms` after it was done. A janitor that
+    has one of these leases already gets the same task, with a renewed lease. With `number` it renews that lease, unless
+    it has expired.
     """
 
     now_ms: int
@@ -53,11 +55,11 @@ class TakeTaskLease(msgspec.Struct, frozen=True, array_like=True, tag=27):
     stop: int
     period_ms: int
     lease_ms: int
-    number: int = NO_TASK  # the chore to go on with
+    number: int = NO_TASK  # the task to continue
 
 
 class EndTaskLease(msgspec.Struct, frozen=True, array_like=True, tag=28):
-    """The chore is done, or given up; void if somebody else has it."""
+    """End a task lease because the task is done or given up; without effect if another janitor has the lease."""
 
     now_ms: int
     holder: str
@@ -66,7 +68,7 @@ class EndTaskLease(msgspec.Struct, frozen=True, array_like=True, tag=28):
 
 
 class ExtentsDropped(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """How much this step let go, and whether there is more."""
+    """The amount that this step removed, and whether there is more to remove."""
 
     extents: int
     dropped_bytes: int
@@ -74,7 +76,7 @@ class ExtentsDropped(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class TaskLeaseTaken(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """The chore, or NO_CHORE; then `due_ms` is when one may be due by the machine's clock. `clock_ms` is that now."""
+    """The task, or NO_TASK; then a task may be due at `due_ms`. Both times are of the state machine's clock."""
 
     number: int
     clock_ms: int

@@ -1,23 +1,23 @@
-"""Commands that sequencers send to themselves: time, custody of the journal, levels."""
+"""Commands that sequencers journal by themselves: time, the custodian's lease, levels."""
 
 import msgspec
 
 
 class Tick(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Time passes: deadlines of the machine fire."""
+    """Time has passed: deadlines of the state machine expire."""
 
     now_ms: int
 
 
 class TakeCustody(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """A replica wants to keep the journal's house (archive, snapshots, purge), or to go on with it.
+    """Take or renew the custodian's lease: the right to archive the journal, take snapshots and purge.
 
-    A lease that ends at `dead_until_ms` is over: by its own clock the author saw it unchanged for longer than a lease
-    lasts, whatever the machine's clock says.
+    A lease that ends at `dead_until_ms` counts as expired, even if the state machine's clock stands still. By its own
+    clock the author saw that lease unchanged for longer than a lease lasts.
     """
 
     now_ms: int
-    author: str  # of journal entries: one life of one replica
+    author: str  # the author of journal entries: one instance of one replica
     dead_until_ms: int = -1
 
 
@@ -38,19 +38,19 @@ class RecordSnapshot(msgspec.Struct, frozen=True, array_like=True, tag=15):
 
 
 class RaiseLevel(msgspec.Struct, frozen=True, array_like=True, tag=16):
-    """Every replica knows commands up to this level, and may be given them from now on."""
+    """Every replica knows the commands up to this level, so they may be journaled from now on."""
 
     now_ms: int
     level: int
-    is_new: bool = False  # the cluster: its journal had no entries when the author came
+    is_new: bool = False  # the cluster is new: its journal had no entries when the author started
 
 
 class ReleaseCustody(msgspec.Struct, frozen=True, array_like=True, tag=17):
-    """The custodian ends, so that another replica need not wait for its lease to be over."""
+    """End the custodian's lease, so that another replica need not wait until it expires."""
 
     now_ms: int
     author: str
 
 
-# What sequencers journal by themselves, whether anything happens or not: nothing worth an archive or a snapshot.
+# Commands that sequencers journal by themselves in an idle cluster. They alone are no reason to archive or snapshot.
 HOUSEKEEPING = (Tick, TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody)

@@ -1,4 +1,4 @@
-"""Commands that add to logs or move their start, and their outcomes."""
+"""Commands that append to logs or trim them, and their outcomes."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from penstock.contracts.rejections import Rejection
 
 
 class CommitSegment(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A stored level-0 segment takes its place in the order; runs are sorted by (topic id, partition)."""
+    """Give the batches of a stored level-0 segment their offsets; runs are sorted by (topic id, partition)."""
 
     now_ms: int
     segment_id: SegmentId
@@ -19,29 +19,29 @@ class CommitSegment(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class AllocateProducer(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """A producer id that nobody had before, with epoch 0. Sent twice it gives two ids, which does no harm."""
+    """Allocate a new producer id, with epoch 0. A retry allocates a second id, which does no harm."""
 
     now_ms: int
 
 
 class SegmentCommitted(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """One list per run, one result per batch, in the command's order. The same again for the same segment id."""
+    """One list per run, one result per batch, in the command's order. A retry gets the same results."""
 
     runs: list[list[BatchResult]]
 
 
 class ProducerAllocated(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """A fresh producer id, or a fresh epoch of one."""
+    """A new producer id, or a new epoch of a known one."""
 
     producer_id: int
     producer_epoch: int
 
 
-TO_HIGH_WATERMARK = -1  # as an offset in DeleteRecords: everything that is there
+TO_HIGH_WATERMARK = -1  # as an offset in DeleteRecords: delete all records
 
 
 class LogOffset(msgspec.Struct, frozen=True, array_like=True):
-    """A partition's log, and an offset before which everything goes, or TO_HIGH_WATERMARK."""
+    """A partition's log and its new start, or TO_HIGH_WATERMARK; all records before it are deleted."""
 
     topic_id: TopicId
     partition: int
@@ -49,7 +49,7 @@ class LogOffset(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeleteRecords(msgspec.Struct, frozen=True, array_like=True, tag=22):
-    """Log starts move at once; the extents before them go step by step."""
+    """Trim logs. Log starts move at once; the extents before them are removed in steps."""
 
     now_ms: int
     logs: list[LogOffset]
@@ -63,16 +63,16 @@ class LogRef(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogTrimmed(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one log."""
+    """The result for one log."""
 
     rejection: Rejection
     log_start_offset: int = -1
-    extents: int = 0  # dropped by this command
+    extents: int = 0  # removed by this command
     dropped_bytes: int = 0
 
 
 class LogsTrimmed(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """One per log, in the command's order; with `is_more` the command has to be sent again, or `DropExtents`."""
+    """One result per log, in the command's order. With `is_more` send the command again, or `DropExtents`."""
 
     logs: list[LogTrimmed]
     is_more: bool

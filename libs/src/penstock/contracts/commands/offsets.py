@@ -1,4 +1,4 @@
-"""Offsets that groups commit, as commands name them, and the command by which they go again."""
+"""Committed offsets of groups, as commands name them, and the command that deletes them."""
 
 import msgspec
 
@@ -14,16 +14,16 @@ class OffsetToCommit(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeletedOffset(msgspec.Struct, frozen=True, array_like=True):
-    """A partition whose committed offset is to go."""
+    """A partition whose committed offset is deleted."""
 
     topic: str
     partition: int
 
 
 class DeleteOffsets(msgspec.Struct, frozen=True, array_like=True, tag=70):
-    """Some of a group's committed offsets go, of topics that it is not subscribed to."""
+    """Delete some of a group's committed offsets, of topics to which the group is not subscribed."""
 
     now_ms: int
     group_id: str
     offsets: list[DeletedOffset]
-    seen_sequence: int = -1  # the newest entry that its sender knew of when it was asked; -1: not told
+    seen_sequence: int = -1  # newest entry the sender knew when its client asked; -1: not given

@@ -1,4 +1,4 @@
-"""Outcomes that commands of several domains share."""
+"""Outcomes that are common to commands of several domains."""
 
 import msgspec
 
@@ -6,17 +6,17 @@ from penstock.contracts.rejections import Rejection
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Accepted, with nothing more to say."""
+    """Accepted, without further results."""
 
 
 class Rejected(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Refused, and nothing changed."""
+    """Rejected as a whole: nothing changed."""
 
     rejection: Rejection
     message: str = ""
 
 
 class PerItem(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """One refusal (or NONE) per item of the command, in its order: offsets to commit, members that leave."""
+    """One rejection or NONE per item of the command, in its order: committed offsets, leaving members, ..."""
 
     rejections: list[Rejection]

@@ -1,26 +1,26 @@
-"""The command that changes client quotas; `commands` offers it."""
+"""The command that changes client quotas."""
 
 import msgspec
 
 
 class QuotaPart(msgspec.Struct, frozen=True, array_like=True):
-    """One part of whom a quota is for; without a name it is everybody who has none of his own."""
+    """One part of a quota's entity; without a name it is the default for clients without an own quota."""
 
     kind: str
     name: str | None = None
 
 
 class QuotaChange(msgspec.Struct, frozen=True, array_like=True):
-    """One quota of an entity; without a value it goes."""
+    """One quota of an entity; without a value the quota is removed."""
 
     key: str
     value: str | None = None
 
 
 class AlterClientQuotas(msgspec.Struct, frozen=True, array_like=True, tag=80):
-    """The quotas of one entity change, all that are named or none."""
+    """Change quotas of one entity: all named changes are made, or none."""
 
     now_ms: int
     entity: list[QuotaPart]
     changes: list[QuotaChange]
-    seen_sequence: int = -1  # the newest entry that its sender knew of when it was asked; -1: not told
+    seen_sequence: int = -1  # newest entry the sender knew when its client asked; -1: not given

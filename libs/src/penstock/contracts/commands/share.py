@@ -8,7 +8,7 @@ from penstock.contracts.commands.consumer_groups import TopicPartitions
 from penstock.contracts.ids import TopicId
 from penstock.contracts.rejections import Rejection
 
-SHARE_RANGES_MAX = 20_000  # over all partitions of one command, and of its outcome
+SHARE_RANGES_MAX = 20_000  # over all partitions of one command; the same limit holds for its outcome
 SHARE_PARTITIONS_PER_COMMAND_MAX = 10_000
 NO_TICKET = 0
 NO_OFFSET = -1
@@ -16,14 +16,14 @@ NO_ACQUISITION = 0
 
 
 class AcknowledgeType(enum.IntEnum):
-    """What a member did with acquired records; up to RENEW these are Kafka's numbers."""
+    """A member's acknowledgement of an acquired record; the numbers up to RENEW are Kafka's (AcknowledgeTypes)."""
 
-    GAP = 0  # there is no record: of a batch cut by compaction, a marker, of an aborted transaction
+    GAP = 0  # the offset has no record: compaction removed it, it is a marker, or its transaction was aborted
     ACCEPT = 1
-    RELEASE = 2  # comes again, to anybody, unless it has come as often as it may
-    REJECT = 3  # never comes again
-    RENEW = 4  # its lock begins anew (KIP-1222)
-    UNREAD = 5  # of gateways only: it was never sent to the member, and so does not count as a delivery
+    RELEASE = 2  # delivered again to any member, unless the delivery limit is reached
+    REJECT = 3  # never delivered again
+    RENEW = 4  # the acquisition lock starts again (KIP-1222)
+    UNREAD = 5  # from gateways only: never sent to the member, so it does not count as a delivery
 
 
 class OffsetRange(msgspec.Struct, frozen=True, array_like=True):
@@ -34,7 +34,7 @@ class OffsetRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AcquiredRange(msgspec.Struct, frozen=True, array_like=True):
-    """Offsets that the member has now; `delivery_count` is 1 where they come for the first time."""
+    """Offsets that the member has acquired; `delivery_count` is 1 at the first delivery."""
 
     first: int
     last: int
@@ -44,7 +44,7 @@ class AcquiredRange(msgspec.Struct, frozen=True, array_like=True):
 class AcknowledgedRange(msgspec.Struct, frozen=True, array_like=True):
     """Offsets from `first` to `last`: one acknowledge type for all of them, or one per offset.
 
-    Kafka's AcknowledgementBatch; all of a partition's are taken, or none is.
+    This is Kafka's AcknowledgementBatch. The state machine accepts all batches of a partition, or none.
     """
 
     first: int
@@ -53,24 +53,24 @@ class AcknowledgedRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SharePartition(msgspec.Struct, frozen=True, array_like=True):
-    """What a member has to say of one partition, and what it wants of it: `first` -1 for nothing.
+    """A member's acknowledgements in one partition, and the offsets that it asks to acquire (`first` -1: none).
 
-    Of the offsets from `first` to `last` (`last` -1: as far as there are) it gets those that are available, beginning
-    with the lowest. `gaps` holds offsets in which the gateway knows that there are no records: those that nobody has
-    acquired are done with, and not given out; ascending.
+    The member gets the available offsets from `first` to `last` (`last` -1: up to the end), the lowest first. The
+    gateway knows that the offsets in `gaps` have no records. Those that no member has acquired become done, and are
+    not delivered.
     """
 
     topic_id: TopicId
     partition: int
-    acknowledged: list[AcknowledgedRange] = []  # ascending
+    acknowledged: list[AcknowledgedRange] = []  # in ascending order
     first: int = NO_OFFSET
     last: int = NO_OFFSET
     records_max: int = 0
-    gaps: list[OffsetRange] = []
+    gaps: list[OffsetRange] = []  # in ascending order
 
 
 class ShareHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=100):
-    """A member joins (epoch 0), stays, or leaves (-1); None is "as before". `ShareMembership`.
+    """A member joins (epoch 0), stays, or leaves (-1); None means "unchanged". The outcome is `ShareMembership`.
 
     Like `ConsumerHeartbeat` it is journaled only if it changes something: gateways ask `ShareHeartbeatQuery` first.
     """
@@ -87,7 +87,7 @@ class ShareHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=100):
 
 
 class ShareMembership(msgspec.Struct, frozen=True, array_like=True, tag=100):
-    """The member as it is now; `assignment` None where it knows that already."""
+    """The current membership; `assignment` is None if the member has it already."""
 
     member_id: str
     member_epoch: int
@@ -96,16 +96,16 @@ class ShareMembership(msgspec.Struct, frozen=True, array_like=True, tag=100):
 
 
 class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
-    """A member acknowledges and acquires records, in one entry however many partitions; `RecordsShared`.
+    """A member acknowledges and acquires records of all its partitions in one entry; the outcome is `RecordsShared`.
 
-    Per partition, acknowledgements come before acquisitions. When a session ends, all else that the member got of
-    these partitions by acquisitions from `releases_from` to `releases_through` goes back before anything is acquired,
-    as with UNREAD: what it got before or since, or has of other partitions, is another session's. Over all
-    partitions `records_max` are acquired at most.
+    In each partition the acknowledgements apply before the acquisition. At the end of a session the member's other
+    records in these partitions become available in between, as with UNREAD. This concerns the acquisitions from
+    `releases_from` to `releases_through`; other acquisitions belong to other sessions. Over all partitions at most
+    `records_max` records are acquired.
 
-    Sent again with the same `ticket` (any number but 0 that its sender gave no command of this member lately) it is
-    answered with what the member got the first time. To acquire, one has to be a member; acknowledgements of another
-    member are refused range by range, since it has no records.
+    A retry carries the same `ticket`, and gets the acquisitions of the first attempt. The ticket is not 0, and no
+    other recent command of this member has it. Only a member can acquire. Acknowledgements of a client that is not a
+    member are rejected partition by partition, since it has acquired nothing.
     """
 
     now_ms: int
@@ -119,24 +119,24 @@ class ShareRecords(msgspec.Struct, frozen=True, array_like=True, tag=101):
 
 
 class SharedPartition(msgspec.Struct, frozen=True, array_like=True):
-    """What came of one partition."""
+    """The result for one partition."""
 
     # Of all acknowledgements of the partition: NONE, UNKNOWN_TOPIC, INVALID_RECORD_STATE, INVALID_REQUEST.
     acknowledge_rejection: Rejection
-    acquired: list[AcquiredRange]  # ascending
+    acquired: list[AcquiredRange]  # in ascending order
     rejection: Rejection = Rejection.NONE  # why nothing can be acquired: UNKNOWN_TOPIC, OVERLOADED, UNKNOWN_MEMBER
 
 
 class RecordsShared(msgspec.Struct, frozen=True, array_like=True, tag=101):
-    """One per partition of the command, in its order."""
+    """One result per partition of the command, in its order."""
 
     partitions: list[SharedPartition]
-    lock_duration_ms: int  # of what was acquired or renewed: for Kafka's AcquisitionLockTimeoutMs
-    acquisition: int = NO_ACQUISITION  # the number of this one in the group: later ones have greater numbers
+    lock_duration_ms: int  # of acquired and renewed records: Kafka's AcquisitionLockTimeoutMs
+    acquisition: int = NO_ACQUISITION  # the number of this acquisition in the group; numbers increase
 
 
 class ShareOffset(msgspec.Struct, frozen=True, array_like=True):
-    """A partition of a share group, by its topic's name, and the offset at which it is to go on."""
+    """A partition of a share group, by its topic's name, and the new start offset of the group in it."""
 
     topic: str
     partition: int
@@ -144,7 +144,7 @@ class ShareOffset(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AlterShareOffsets(msgspec.Struct, frozen=True, array_like=True, tag=102):
-    """An empty group goes on from these offsets; it is made if there is none. `PerItem`."""
+    """Set the start offsets of an empty group, which is created if it does not exist. The outcome is `PerItem`."""
 
     now_ms: int
     group_id: str
@@ -153,7 +153,7 @@ class AlterShareOffsets(msgspec.Struct, frozen=True, array_like=True, tag=102):
 
 
 class DeleteShareOffsets(msgspec.Struct, frozen=True, array_like=True, tag=103):
-    """An empty group forgets where it is in these topics; `PerItem`."""
+    """Delete the offsets of an empty group in these topics. The outcome is `PerItem`."""
 
     now_ms: int
     group_id: str

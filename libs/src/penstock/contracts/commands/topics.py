@@ -1,4 +1,4 @@
-"""Commands that make, change and delete topics and configurations."""
+"""Commands that create, change and delete topics and configurations."""
 
 import enum
 
@@ -8,7 +8,7 @@ from penstock.contracts.ids import TopicId
 
 
 class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A new topic; `partitions` -1 takes the default."""
+    """Create a topic; `partitions` -1 means the default."""
 
     now_ms: int
     name: str
@@ -18,7 +18,7 @@ class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """A topic goes, by name or, with an empty name, by id."""
+    """Delete a topic by its name, or by its id with an empty name."""
 
     now_ms: int
     name: str
@@ -26,7 +26,7 @@ class DeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class CreatePartitions(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """A topic grows to `count` partitions."""
+    """Increase the number of a topic's partitions to `count`."""
 
     now_ms: int
     name: str
@@ -34,7 +34,7 @@ class CreatePartitions(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """The topic as it now is."""
+    """The created or changed topic."""
 
     topic_id: TopicId
     partitions: int
@@ -42,7 +42,7 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class ConfigOperation(enum.IntEnum):
-    """What happens to one configuration, in Kafka's numbers (KIP-339)."""
+    """The kind of a configuration change, in Kafka's numbers (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -51,7 +51,7 @@ class ConfigOperation(enum.IntEnum):
 
 
 class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
-    """One configuration; `value` is empty for DELETE."""
+    """The change of one configuration; `value` is empty for DELETE."""
 
     name: str
     operation: ConfigOperation
@@ -59,31 +59,31 @@ class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AlterConfigs(msgspec.Struct, frozen=True, array_like=True, tag=21):
-    """A topic's configurations change, all of them or none; an empty `topic` means the cluster's defaults.
+    """Change configurations of a topic, all of them or none; an empty `topic` means the cluster's defaults.
 
-    With `replace` what is not set here goes back to its default.
+    With `replace` each configuration that is not set here returns to its default.
     """
 
     now_ms: int
     topic: str
     changes: list[ConfigChange]
     replace: bool = False
-    seen_sequence: int = -1  # the newest entry that its sender knew of when it was asked; -1: not told
+    seen_sequence: int = -1  # newest entry the sender knew when its client asked; -1: not given
 
 
 class UndeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag=25):
-    """A deleted topic comes back as long as it is kept; without an id the one deleted last under that name."""
+    """Restore a recoverable topic; without an id the last deleted topic of that name."""
 
     now_ms: int
     name: str
     topic_id: TopicId
-    seen_sequence: int = -1  # the newest entry that its sender knew of when it was asked; -1: not told
+    seen_sequence: int = -1  # newest entry the sender knew when its client asked; -1: not given
 
 
 class AlterGroupConfigs(msgspec.Struct, frozen=True, array_like=True, tag=104):
-    """A group's configurations (Kafka's GROUP resource) change, all of them or none; the group need not exist.
+    """Change configurations of a group (Kafka's GROUP resource), all of them or none; the group need not exist.
 
-    With `replace` what is not set here goes back to its default.
+    With `replace` each configuration that is not set here returns to its default.
     """
 
     now_ms: int

@@ -1,9 +1,9 @@
-"""The commands of transactional producers; `commands` offers them with all the others (ADR 0012).
+"""Commands of transactional producers (ADR 0012).
 
-Each names its producer by transactional id, producer id and epoch. A producer of the old protocol keeps its epoch from
-one transaction to the next, so a command that comes late could meet the next one: `seen_sequence` is the newest entry
-that its sender knew of when it was asked (-1: not told), and where the last transaction was ended, or the producer
-fenced, by a later one, the command is refused as STALE.
+Each names its producer by transactional id, producer id and epoch. In the old protocol the next transaction has the
+same epoch, so a late command could apply to it. `seen_sequence` prevents that: it is the newest entry that the sender
+knew when its client asked (-1: not given). If a later entry ended the last transaction or fenced the producer, the
+command is rejected as STALE.
 """
 
 import msgspec
@@ -15,10 +15,10 @@ NO_EPOCH = -1
 
 
 class InitTransactionalProducer(msgspec.Struct, frozen=True, array_like=True, tag=31):
-    """A producer begins its life under a transactional id; who had the id before is fenced, its transaction aborted.
+    """Start a producer with a transactional id; the previous producer is fenced, and its transaction is aborted.
 
-    With the producer id and epoch that it has, a producer that lives goes on with a higher epoch (KIP-360). The outcome
-    is `ProducerAllocated`.
+    A running producer that sends its producer id and epoch gets a higher epoch (KIP-360). The outcome is
+    `ProducerAllocated`.
     """
 
     now_ms: int
@@ -37,9 +37,9 @@ class TransactionPartition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AddPartitionsToTxn(msgspec.Struct, frozen=True, array_like=True, tag=32):
-    """The producer is going to write to these partitions; begins a transaction where none is ongoing.
+    """Add partitions to the ongoing transaction, or begin a transaction with them.
 
-    `PerItem`: a refusal for each of them; if one is refused none is added.
+    The outcome is `PerItem`, with a rejection or NONE per partition. If one partition is rejected, none is added.
     """
 
     now_ms: int
@@ -51,7 +51,7 @@ class AddPartitionsToTxn(msgspec.Struct, frozen=True, array_like=True, tag=32):
 
 
 class AddOffsetsToTxn(msgspec.Struct, frozen=True, array_like=True, tag=33):
-    """The producer is going to commit offsets of the group; begins a transaction where none is ongoing."""
+    """Add offsets of the group to the ongoing transaction, or begin a transaction with them."""
 
     now_ms: int
     transactional_id: str
@@ -62,9 +62,9 @@ class AddOffsetsToTxn(msgspec.Struct, frozen=True, array_like=True, tag=33):
 
 
 class CommitTxnOffsets(msgspec.Struct, frozen=True, array_like=True, tag=34):
-    """A group's offsets, which count when the transaction is committed; `PerItem`.
+    """Commit offsets of a group as part of a transaction; they take effect with its commit. The outcome is `PerItem`.
 
-    With `adds` (transaction version 2) the group needs not be added before.
+    With `adds` (transaction version 2) the command itself adds the group to the transaction.
     """
 
     now_ms: int
@@ -81,9 +81,9 @@ class CommitTxnOffsets(msgspec.Struct, frozen=True, array_like=True, tag=34):
 
 
 class EndTxn(msgspec.Struct, frozen=True, array_like=True, tag=35):
-    """The transaction is committed or aborted, in all its partitions and groups at once; `TransactionEnded`.
+    """Commit or abort the transaction, in all its partitions and groups at once. The outcome is `TransactionEnded`.
 
-    With `bumps` (transaction version 2, KIP-890) the producer goes on with a higher epoch.
+    With `bumps` (transaction version 2, KIP-890) the producer gets a higher epoch.
     """
 
     now_ms: int
@@ -96,7 +96,7 @@ class EndTxn(msgspec.Struct, frozen=True, array_like=True, tag=35):
 
 
 class TransactionEnded(msgspec.Struct, frozen=True, array_like=True, tag=14):
-    """The producer id and epoch to go on with. The same again for the same command."""
+    """The producer id and epoch for the next transaction. A retry gets the same outcome."""
 
     producer_id: int
     producer_epoch: int

@@ -1,4 +1,4 @@
-"""Configurations that a group can have for itself (Kafka's GROUP resource): those of share groups (KIP-932)."""
+"""Configurations of a single group (Kafka's GROUP resource); there are some for share groups (KIP-932)."""
 
 from penstock.contracts.configs.topics import ASSIGNMENT_INTERVAL_CEILING_MS, TopicConfig
 from penstock.contracts.configs.values import only, whole_number
@@ -21,21 +21,21 @@ GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
             SHARE_AUTO_OFFSET_RESET,
             "STRING",
             "latest",
-            "Where a share group begins in a partition that it has not read yet.",
+            "The start of a share group in a partition that it has not read yet.",
             only("latest", EARLIEST_RESET),
         ),
         (
             SHARE_ISOLATION_LEVEL,
             "STRING",
             "read_uncommitted",
-            "Whether a share group gets records of transactions before these are committed.",
+            "Whether a share group gets records of transactions that are not committed.",
             only("read_uncommitted", READ_COMMITTED),
         ),
         (
             SHARE_LOCK_DURATION,
             "INT",
             "30000",
-            "Milliseconds for which a member of a share group has a record to itself.",
+            "Milliseconds for which a member of a share group has the lock on a record.",
             whole_number(1_000, 3_600_000),
         ),
         (
@@ -63,7 +63,7 @@ GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
             SHARE_DELIVERY_LIMIT,
             "INT",
             "5",
-            "How often a share group's record is delivered at most, before it counts as done with.",
+            "The largest number of deliveries of a record to a share group; after them the record is done.",
             whole_number(2, 10),
         ),
         (
@@ -78,7 +78,7 @@ GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
 
 
 def group_validation_errors(configs: dict[str, str]) -> list[str]:
-    """Why a group cannot have these configurations, one sentence each."""
+    """The reasons why a group cannot have these configurations, one sentence each."""
     found = []
     for name, value in configs.items():
         config = GROUP_RESOURCE_CONFIGS.get(name)
@@ -92,7 +92,7 @@ def group_validation_errors(configs: dict[str, str]) -> list[str]:
 
 
 def share_config(name: str, configs: dict[str, str]) -> str:
-    """The value in force of one of GROUP_RESOURCE_CONFIGS for a group with these."""
+    """The value in force of one of GROUP_RESOURCE_CONFIGS for a group with these configurations."""
     return configs.get(name, GROUP_RESOURCE_CONFIGS[name].default)
 
 

@@ -1,7 +1,7 @@
-"""Client quotas: whom they can be for, which there are, what values they take, and which of them is in force; pure.
+"""Client quotas: their entities, keys and values, and the lookup of the quota in force for a client. Pure.
 
-A quota is for an entity: a user, a client id, a user with a client id, or an address. A name that is None stands for
-everybody who has no quota of his own. Every other combination, and every other quota, is refused by name.
+A quota is for an entity: a user, a client id, a user with a client id, or an address. The name None means the default,
+for clients without an own quota. Every other combination, and every other quota, is rejected by name.
 """
 
 import math
@@ -17,9 +17,9 @@ FETCH_RATE = "consumer_byte_rate"
 REQUEST_TIME = "request_percentage"
 MUTATION_RATE = "controller_mutation_rate"
 CONNECTION_RATE = "connection_creation_rate"
-ANONYMOUS = "ANONYMOUS"  # the user who has not said who he is, as Kafka names him
-NAME_LENGTH_MAX = 255  # letters; nobody's name is longer, and all quotas together fit into one message
-VALUE_MAX = 2**53 - 1  # up to here a float holds every whole number, and clients send floats
+ANONYMOUS = "ANONYMOUS"  # Kafka's name for a user without authentication
+NAME_LENGTH_MAX = 255  # letters; real names are shorter, and with this limit all quotas fit into one message.
+VALUE_MAX = 2**53 - 1  # Clients send floats, which hold every whole number up to this one.
 
 _WHOLE = re.compile(r"[1-9][0-9]{0,15}|0", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,16}(\.[0-9]{1,20})?", re.ASCII)
@@ -31,7 +31,7 @@ Quotas = Mapping[Entity, Mapping[str, str]]
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """One kind of quota: whom it can be for, and what Kafka calls it."""
+    """One kind of quota: Kafka's key, and the types of entities that can have it."""
 
     key: str
     types: tuple[str, ...]
@@ -52,19 +52,19 @@ QUOTAS: dict[str, Quota] = {
 
 
 class InForce(msgspec.Struct, frozen=True):
-    """A quota that a client is held to, and with whom it shares it: everybody with the same `who`."""
+    """The quota in force for a client, which shares it with all clients that have the same `who`."""
 
     who: Entity
     value: float
 
 
 def entity_of(parts: Sequence[Part]) -> Entity:
-    """The entity with these parts, in whatever order they came."""
+    """The entity with these parts, in any order."""
     return tuple(sorted(parts, key=lambda part: part[0]))
 
 
 def entity_validation_error(entity: Entity) -> str:
-    """Why there is no such entity; "" if there is."""
+    """The reason why this entity is invalid; "" if it is valid."""
     types = [kind for kind, _ in entity]
     if not entity:
         return "Invalid empty client quota entity"
@@ -86,7 +86,7 @@ def entity_validation_error(entity: Entity) -> str:
 
 
 def value_validation_error(entity: Entity, key: str, value: str) -> str:
-    """Why the entity cannot have this quota; "" if it can."""
+    """The reason why the entity cannot have this quota; "" if it can."""
     quota = QUOTAS.get(key)
     if quota is None:
         return f"Invalid configuration key {key[:NAME_LENGTH_MAX]}"
@@ -102,14 +102,17 @@ def value_validation_error(entity: Entity, key: str, value: str) -> str:
 
 
 def value_text(value: float) -> str:
-    """How a value that came as a float is kept; what has no good form is refused by it."""
+    """The stored text of a value that came as a float; `value_validation_error` rejects the text of a bad value."""
     if not math.isfinite(value):
         return str(value)
     return str(int(value)) if value == int(value) else format(value, ".10f").rstrip("0")
 
 
 def connection_quota(quotas: Quotas, address: str) -> InForce | None:
-    """How many connections an address may open per second; none is no limit. One of its own goes before the default."""
+    """The number of connections that an address may open per second, None without a limit.
+
+    The address's own quota comes before the default.
+    """
     who = ((IP, address),)
     for entity in (who, ((IP, None),)):
         value = quotas.get(entity, {}).get(CONNECTION_RATE)
@@ -119,10 +122,10 @@ def connection_quota(quotas: Quotas, address: str) -> InForce | None:
 
 
 def client_quota(quotas: Quotas, key: str, user: str, client_id: str) -> InForce | None:
-    """The quota that the client is held to; none is no limit.
+    """The quota in force for the client, None without a limit.
 
-    Kafka's order: what is said of the user goes before what is said of the client id alone, a name before everybody.
-    Clients share it who have in common what the entity says: the user, the client id, or both.
+    Kafka's order: a quota of the user comes before a quota of the client id alone, and a name before the default.
+    Clients share the quota if they have the entity's parts in common: the user, the client id, or both.
     """
     for user_name in (user, None):
         for client_name in (client_id, None):

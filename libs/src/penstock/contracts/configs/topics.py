@@ -1,7 +1,7 @@
-"""Topic configurations that Penstock honours, their defaults and what each accepts; every other is refused by name.
+"""Supported topic configurations with their defaults and accepted values; all others are rejected by name.
 
-A few have a default of the cluster's, under the name that Kafka's brokers have for it. What is in force for a topic is
-its own configuration, else the cluster's, else the default here.
+Some have a cluster default, under the name of Kafka's broker configuration. The value in force for a topic is the
+topic's own, else the cluster's, else the default of this module.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTE
 from penstock.contracts.configs.values import only, ratio, whole_number
 
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
-MESSAGE_BYTES_CEILING = 8_000_000  # a batch travels whole in one message of the bus, which holds 8 MiB
+MESSAGE_BYTES_CEILING = 8_000_000  # a batch must fit into one message of 8 MiB
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 DAY_MS = 86_400_000
@@ -46,14 +46,14 @@ ASSIGNMENT_INTERVAL_CEILING_MS = 15_000  # Kafka's group.consumer.max.assignment
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
-    """One configuration: Kafka's name, type and default, and why a value is not accepted ("" if it is)."""
+    """One configuration: Kafka's name, type and default, and the check of a value ("" if it is valid)."""
 
     name: str
     kind: str  # Kafka's words: BOOLEAN, INT, LONG, DOUBLE, STRING, LIST
     default: str
     documentation: str
     validation_error: Callable[[str], str]
-    cluster_name: str = ""  # of the cluster's default for it, if there is one
+    cluster_name: str = ""  # the name of its cluster default, "" if there is none
 
 
 def _policies(value: str) -> str:
@@ -73,7 +73,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             CLEANUP_POLICY,
             "LIST",
             DELETE,
-            "What happens to old records: delete by age and size, compact to the last record of each key, or both.",
+            "The policy for old records: delete by age and size, compact to the last record of each key, or both.",
             _policies,
         ),
         TopicConfig("compression.type", "STRING", "producer", "Batches keep the producer's codec.", only("producer")),
@@ -81,14 +81,14 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "delete.retention.ms",
             "LONG",
             str(DAY_MS),
-            "Milliseconds that key compaction keeps a tombstone after first coming by it.",
+            "Milliseconds that key compaction keeps a tombstone after it first found it.",
             whole_number(0, LONG_MAX),
         ),
         TopicConfig(
             MAX_COMPACTION_LAG,
             "LONG",
             str(LONG_MAX),
-            "Milliseconds after which a record is compacted, however little there is to gain.",
+            "Milliseconds after which a record is compacted, even if little space is saved.",
             whole_number(1, LONG_MAX),
         ),
         TopicConfig(
@@ -102,7 +102,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             TIMESTAMP_TYPE,
             "STRING",
             CREATE_TIME,
-            "Whose clock a record's timestamp is: the producer's or, with LogAppendTime, the broker's.",
+            "The clock of a record's timestamp: the producer's or, with LogAppendTime, the broker's.",
             only(CREATE_TIME, LOG_APPEND_TIME),
         ),
         TopicConfig(
@@ -123,7 +123,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "min.cleanable.dirty.ratio",
             "DOUBLE",
             "0.5",
-            "How large a part of a log must be new since the last key compaction before there is another.",
+            "The part of a log that must be new since the last key compaction before there is another one.",
             ratio,
         ),
         TopicConfig(
@@ -153,14 +153,14 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             UNDELETE_WINDOW,
             "LONG",
             "0",
-            "Milliseconds during which the topic can come back after it was deleted; 0 deletes it for good.",
+            "Milliseconds for which a deleted topic can be restored; 0 deletes it for good.",
             whole_number(0, LONG_MAX),
             UNDELETE_WINDOW,
         ),
     )
 }
 
-# Of groups, which are no topic's: there is only the cluster's value, under the name that Kafka's brokers have for it.
+# Configurations of groups have no topic's value, only the cluster's, under the name of Kafka's broker configuration.
 GROUP_CONFIGS: dict[str, TopicConfig] = {
     name: TopicConfig(name, kind, default, documentation, validation_error, name)
     for name, kind, default, documentation, validation_error in (
@@ -168,7 +168,7 @@ GROUP_CONFIGS: dict[str, TopicConfig] = {
             OFFSETS_RETENTION,
             "INT",
             "10080",
-            "Minutes that a group's offsets are kept after its last member went, or for others after their commit.",
+            "Minutes that offsets are kept after a group's last member left or, without members, after the commit.",
             whole_number(1, INT_MAX),
         ),
         (
@@ -182,7 +182,7 @@ GROUP_CONFIGS: dict[str, TopicConfig] = {
             GROUP_SIZE_MAX,
             "INT",
             str(GROUP_SIZE_CEILING),
-            "Members of a classic group.",
+            "The largest number of members of a classic group.",
             whole_number(1, GROUP_SIZE_CEILING),
         ),
         (
@@ -217,7 +217,7 @@ GROUP_CONFIGS: dict[str, TopicConfig] = {
             CONSUMER_ASSIGNMENT_INTERVAL,
             "INT",
             "1000",
-            "Milliseconds between two assignments of a consumer group, however many members come and go meanwhile.",
+            "The shortest time between two assignments of a consumer group, in milliseconds.",
             whole_number(0, ASSIGNMENT_INTERVAL_CEILING_MS),
         ),
     )
@@ -240,7 +240,7 @@ CLUSTER_CONFIGS: dict[str, TopicConfig] = {
 
 CLUSTER_NAMES = {config.name: name for name, config in CLUSTER_CONFIGS.items()}
 
-# What releases before key compaction accepted; anything else must not reach a journal that one of them reads.
+# Names that releases before key compaction accepted. Other names must not reach a journal that such a release reads.
 _FIRST_NAMES = ("compression.type", "max.message.bytes", TIMESTAMP_TYPE, RETENTION_BYTES, RETENTION_MS)
 # The only values that releases before retention accepted, and the names that they did not know.
 _ONLY_VALUES = {RETENTION_BYTES: str(FOR_EVER), RETENTION_MS: str(FOR_EVER), TIMESTAMP_TYPE: CREATE_TIME}
@@ -248,7 +248,7 @@ _NAMES_SINCE_RETENTION = (UNDELETE_WINDOW, TIMESTAMP_BEFORE_MAX, TIMESTAMP_AFTER
 
 
 class CompactionConfigs(msgspec.Struct, frozen=True):
-    """What a topic's configurations say about key compaction."""
+    """The configurations of key compaction for one topic."""
 
     min_lag_ms: int
     max_lag_ms: int
@@ -257,14 +257,14 @@ class CompactionConfigs(msgspec.Struct, frozen=True):
 
 
 class RetentionConfigs(msgspec.Struct, frozen=True):
-    """How much of a topic's logs is kept; FOR_EVER where there is no bound."""
+    """The limits of a topic's logs; FOR_EVER means no limit."""
 
     retention_ms: int
     retention_bytes: int
 
 
 def validation_errors(configs: dict[str, str]) -> list[str]:
-    """Why these configurations cannot be set, one sentence each; none if they can."""
+    """The reasons why these configurations cannot be set, one sentence each; empty if they can."""
     found = _validation_errors(configs, TOPIC_CONFIGS, "topic")
     if not found and int(_value(configs, MIN_COMPACTION_LAG)) > int(_value(configs, MAX_COMPACTION_LAG)):
         found.append(f"{MIN_COMPACTION_LAG} must not be larger than {MAX_COMPACTION_LAG}")
@@ -272,7 +272,7 @@ def validation_errors(configs: dict[str, str]) -> list[str]:
 
 
 def cluster_validation_errors(configs: dict[str, str]) -> list[str]:
-    """Why these cannot be the cluster's defaults, one sentence each, by the names that brokers' configurations have."""
+    """The reasons why these cannot be the cluster's defaults, one sentence each; `configs` has broker names."""
     found = _validation_errors(configs, CLUSTER_CONFIGS, "cluster")
     if not found and group_config(SESSION_TIMEOUT_MIN, configs) > group_config(SESSION_TIMEOUT_MAX, configs):
         found.append(f"{SESSION_TIMEOUT_MIN} must not be larger than {SESSION_TIMEOUT_MAX}")
@@ -296,19 +296,19 @@ def _validation_errors(configs: dict[str, str], known: dict[str, TopicConfig], w
 
 
 def need_inert_configs(configs: dict[str, str]) -> bool:
-    """Whether only releases that accept configurations without effect accept these."""
+    """Whether a release must know configurations without effect to accept these."""
     return any(name in INERT_CONFIGS for name in configs)
 
 
 def need_key_compaction(configs: dict[str, str]) -> bool:
-    """Whether only releases that have key compaction accept these configurations."""
+    """Whether a release must have key compaction to accept these configurations."""
     return any(
         value != DELETE if name == CLEANUP_POLICY else name not in _FIRST_NAMES for name, value in configs.items()
     )
 
 
 def need_retention(configs: dict[str, str]) -> bool:
-    """Whether only releases that have retention, and what came with it, accept these configurations."""
+    """Whether a release must have retention to accept these configurations."""
     return any(
         name in _NAMES_SINCE_RETENTION or value != _ONLY_VALUES.get(name, value) for name, value in configs.items()
     )
@@ -320,12 +320,12 @@ def message_bytes_max(configs: dict[str, str]) -> int:
 
 
 def is_compacted(configs: dict[str, str]) -> bool:
-    """Whether of each key only the last record is to stay."""
+    """Whether key compaction keeps only the last record of each key."""
     return COMPACT in _items(configs.get(CLEANUP_POLICY, DELETE))
 
 
 def compaction_configs(configs: dict[str, str]) -> CompactionConfigs:
-    """When the records of a topic with these configurations are compacted."""
+    """The configurations of key compaction for a topic with these configurations."""
     return CompactionConfigs(
         min_lag_ms=int(_value(configs, MIN_COMPACTION_LAG)),
         max_lag_ms=int(_value(configs, MAX_COMPACTION_LAG)),
@@ -335,12 +335,12 @@ def compaction_configs(configs: dict[str, str]) -> CompactionConfigs:
 
 
 def is_deleted_with_age(configs: dict[str, str]) -> bool:
-    """Whether retention lets old records go; a topic that is only compacted keeps each key's last one for ever."""
+    """Whether retention removes old records; a topic that is only compacted keeps each key's last record for ever."""
     return DELETE in _items(configs.get(CLEANUP_POLICY, DELETE))
 
 
 def retention_configs(configs: dict[str, str], cluster_configs: dict[str, str]) -> RetentionConfigs:
-    """How much is kept of a topic with these configurations."""
+    """The retention of a topic with these configurations."""
     if not is_deleted_with_age(configs):
         return RetentionConfigs(FOR_EVER, FOR_EVER)
     return RetentionConfigs(
@@ -350,12 +350,12 @@ def retention_configs(configs: dict[str, str], cluster_configs: dict[str, str]) 
 
 
 def undelete_window_ms(configs: dict[str, str], cluster_configs: dict[str, str]) -> int:
-    """For how long a topic with these configurations can come back after it was deleted."""
+    """The undelete window of a topic with these configurations."""
     return int(value_in_force(UNDELETE_WINDOW, configs, cluster_configs))
 
 
 def need_group_configs(names: Iterable[str]) -> bool:
-    """Whether only releases in which groups can be configured accept these names as the cluster's."""
+    """Whether a release must have configurations of groups to accept these names as the cluster's."""
     return any(name in GROUP_CONFIGS for name in names)
 
 
@@ -365,17 +365,17 @@ def group_config(name: str, cluster_configs: dict[str, str]) -> int:
 
 
 def offsets_retention_ms(cluster_configs: dict[str, str]) -> int:
-    """For how long offsets that nobody uses are kept."""
+    """The time for which unused offsets are kept."""
     return group_config(OFFSETS_RETENTION, cluster_configs) * 60_000
 
 
 def is_append_time(configs: dict[str, str]) -> bool:
-    """Whether records get the time of their coming."""
+    """Whether records get the time at which the broker received them."""
     return configs.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
 
 
 def timestamp_limits_ms(configs: dict[str, str]) -> tuple[int, int]:
-    """How far a record's timestamp may be before, and after, the time of its coming."""
+    """The limits for a record's timestamp: how far it may be before, and after, the broker's clock."""
     return int(_value(configs, TIMESTAMP_BEFORE_MAX)), int(_value(configs, TIMESTAMP_AFTER_MAX))
 
 

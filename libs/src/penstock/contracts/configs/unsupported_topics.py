@@ -1,8 +1,8 @@
-"""The topic configurations of Kafka 4 that decide nothing here: some are accepted all the same, the others refused.
+"""Topic configurations of Kafka 4 that Penstock does not support: some are accepted without effect, others rejected.
 
-Scripts, Kafka Streams and Connect set some of them on every topic. Those are accepted whose wish is met whatever they
-say, or is about files and replicas that there are none of; they are kept and described as they were set. What would be
-a promise that nobody keeps is refused by its name.
+Scripts, Kafka Streams and Connect set some of them on every topic. A configuration is accepted if Penstock fulfils
+every value of it, or if it is about files or replicas: Penstock has none. Accepted values are stored and described as
+they were set. A configuration that promises something Penstock does not do is rejected by name.
 """
 
 import msgspec
@@ -12,7 +12,7 @@ INT_MAX = 2**31 - 1
 
 
 class InertConfig(msgspec.Struct, frozen=True):
-    """One that is accepted without effect: what it may be, and why it need not have any."""
+    """A configuration that is accepted without effect: its accepted values, and why it needs no effect."""
 
     name: str
     kind: str  # Kafka's words: BOOLEAN, INT, LONG
@@ -22,9 +22,9 @@ class InertConfig(msgspec.Struct, frozen=True):
     reason: str
 
 
-_NO_FILES = "There are no log files: segments are shared objects that gateways' flushers close."
-_DURABLE = "What is acknowledged is stored already."
-_RETENTION = "Retention and compaction go by single runs of records, not by log segments."
+_NO_FILES = "There are no log files: segments are shared objects that flushers write."
+_DURABLE = "Acknowledged records are already stored in the object store."
+_RETENTION = "Retention and compaction work on single runs of records, not on log segments."
 _NO_REPLICAS = "There are no replicas: the object store keeps the copies."
 
 INERT_CONFIGS: dict[str, InertConfig] = {
@@ -44,7 +44,7 @@ INERT_CONFIGS: dict[str, InertConfig] = {
     )
 }
 
-_TIERED = "everything lies in the object store already, and there is no second tier"
+_TIERED = "all data is in the object store, and there is no second tier"
 _THROTTLED = "there are no replicas whose traffic could be throttled"
 _CODEC = "batches keep the producer's codec"
 

@@ -1,4 +1,4 @@
-"""What values configurations may have: each says why one is not accepted, and nothing if it is. Pure."""
+"""Checks of configuration values: each returns the reason why a value is invalid, "" for a valid one. Pure."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ _DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII | re.IGNOR
 
 
 def whole_number(low: int, high: int) -> Callable[[str], str]:
-    """Whole numbers, both ends included."""
+    """A check for whole numbers from `low` to `high`, both included."""
 
     def validation_error(value: str) -> str:
         digits = value.removeprefix("-")
@@ -19,12 +19,12 @@ def whole_number(low: int, high: int) -> Callable[[str], str]:
 
 
 def ratio(value: str) -> str:
-    """Numbers from 0 to 1."""
+    """Check for a number from 0 to 1."""
     return "" if _DECIMAL.fullmatch(value) and float(value) <= 1 else "must be a number from 0 to 1"
 
 
 def only(*values: str) -> Callable[[str], str]:
-    """One of these words."""
+    """A check for one of these words."""
 
     def validation_error(value: str) -> str:
         return "" if value in values else f"only {' or '.join(values)} is supported"

@@ -1,4 +1,4 @@
-"""Reads about consumer groups (KIP-848)."""
+"""Queries about consumer groups (KIP-848)."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from penstock.contracts.commands.outcomes import Rejected
 
 
 class ConsumerHeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
-    """A member says that it lives; never journaled."""
+    """A member's heartbeat, answered without a journal entry if it changes nothing."""
 
     min_sequence: int
     heartbeat: ConsumerHeartbeat
@@ -16,7 +16,7 @@ class ConsumerHeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ConsumerHeartbeatView(msgspec.Struct, frozen=True, array_like=True):
-    """The answer; None where the heartbeat changes something and so is to be journaled."""
+    """The answer; None if the heartbeat changes something, so that the gateway must send it as a command."""
 
     sequence: int
     outcome: ConsumerMembership | Rejected | None
@@ -48,7 +48,7 @@ class ConsumerMemberView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ConsumerGroupView(msgspec.Struct, frozen=True, array_like=True):
-    """A group as an administrator sees it; `state` is "" where there is no group of that id, or a classic one."""
+    """A group as an administrator sees it; `state` is "" if there is no consumer group with this id."""
 
     group_id: str
     state: str
@@ -56,7 +56,7 @@ class ConsumerGroupView(msgspec.Struct, frozen=True, array_like=True):
     assignment_epoch: int
     assignor: str
     members: list[ConsumerMemberView]
-    topic_names: list[tuple[bytes, str]]  # of the topics that the members have, or are to have
+    topic_names: list[tuple[bytes, str]]  # of the topics in the members' assignments and targets
     is_classic: bool = False
 
 

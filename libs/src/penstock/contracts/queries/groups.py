@@ -1,4 +1,4 @@
-"""Questions about groups of any kind: offsets, members, heartbeats, configurations."""
+"""Queries about groups of any kind: offsets, members, heartbeats, configurations."""
 
 import msgspec
 
@@ -14,18 +14,18 @@ class GroupTopicPartitions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """A group's committed offsets; `topics` None is all that it has."""
+    """A group's committed offsets; `topics` None means all of them."""
 
     min_sequence: int
     group_id: str
     topics: list[GroupTopicPartitions] | None
     fresh: bool = False
-    member_id: str | None = None  # of a consumer group, who asks for itself (KIP-848)
+    member_id: str | None = None  # the member of a consumer group that asks (KIP-848)
     member_epoch: int = -1
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
-    """`offset` -1 where nothing was committed."""
+    """A committed offset; `offset` is -1 if there is none."""
 
     topic: str
     partition: int
@@ -41,11 +41,11 @@ class GroupOffsetsView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     offsets: list[CommittedOffset]
     failure: str | None = None
-    rejection: Rejection = Rejection.NONE  # why a member that asks for itself is not told
+    rejection: Rejection = Rejection.NONE  # why the asking member gets no offsets
 
 
 class GroupsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """All groups; empty `states` means every state."""
+    """All groups in the given states; empty `states` means every state."""
 
     min_sequence: int
     states: list[str]
@@ -58,12 +58,12 @@ class GroupSummary(msgspec.Struct, frozen=True, array_like=True):
     group_id: str
     protocol_type: str
     state: str
-    is_consumer: bool = False  # a group of the consumer protocol, no classic one
+    is_consumer: bool = False  # a group of the consumer protocol (KIP-848), not a classic one
     is_share: bool = False
 
 
 class GroupsView(msgspec.Struct, frozen=True, array_like=True):
-    """Every group that was asked for."""
+    """All groups that match the query."""
 
     sequence: int
     groups: list[GroupSummary]
@@ -90,7 +90,7 @@ class MemberView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupView(msgspec.Struct, frozen=True, array_like=True):
-    """A group as an administrator sees it; state "Dead" where there is none of that id."""
+    """A group as an administrator sees it; the state is "Dead" if there is no group with this id."""
 
     group_id: str
     state: str
@@ -108,7 +108,7 @@ class DescribeGroupsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
-    """A member says that it lives; never journaled."""
+    """A member's heartbeat in a classic group; never journaled."""
 
     min_sequence: int
     group_id: str
@@ -118,7 +118,7 @@ class HeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeartbeatView(msgspec.Struct, frozen=True, array_like=True):
-    """Whether the member may go on."""
+    """The answer to a heartbeat: NONE, or the reason why the member must rejoin."""
 
     sequence: int
     rejection: Rejection
@@ -126,7 +126,7 @@ class HeartbeatView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupWaitQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Wait for what a `Waiting` outcome promised, `wait_ms` at most; `kind` is "join" or "sync"."""
+    """Wait at most `wait_ms` for the result of a command with the outcome `Waiting`; `kind` is "join" or "sync"."""
 
     min_sequence: int
     kind: str
@@ -137,7 +137,7 @@ class GroupWaitQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupWaitView(msgspec.Struct, frozen=True, array_like=True):
-    """The answer: Joined, Synced or Refused; or Waiting again, when the time is over."""
+    """The answer: `Joined`, `Synced` or `Rejected`; or `Waiting` again at the end of `wait_ms`."""
 
     sequence: int
     outcome: Outcome
@@ -145,7 +145,7 @@ class GroupWaitView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupConfigsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Configurations of groups (Kafka's GROUP resource); without groups only whose there are."""
+    """Configurations of groups (Kafka's GROUP resource); without `group_ids` only the ids of configured groups."""
 
     min_sequence: int
     group_ids: list[str]
@@ -153,9 +153,9 @@ class GroupConfigsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupConfigsView(msgspec.Struct, frozen=True, array_like=True):
-    """What is set of each group's, in the query's order; `group_configs.GROUP_RESOURCE_CONFIGS` has the defaults."""
+    """The values that each group sets, in the query's order; `configs.groups` has the defaults."""
 
     sequence: int
     configs: list[dict[str, str]]
     failure: str | None = None
-    group_ids: list[str] = []  # whose they are
+    group_ids: list[str] = []  # one per item of `configs`, or all configured groups

@@ -1,49 +1,49 @@
-"""Questions of janitors, custodians and operators: what is overdue, dead, known and used."""
+"""Queries of janitors, custodians and operators: overdue logs, dead and known segments, usage, the journal."""
 
 import msgspec
 
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries.compaction import SegmentView
 
-KNOWN_SEGMENTS_ASKED_MAX = 2_000  # of one question: about 20 ms, and twice what one page of a store's listing holds
+KNOWN_SEGMENTS_ASKED_MAX = 2_000  # per query: about 20 ms, and twice the size of one page of a store's listing
 
 
 class RetentionQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Which logs hold what is too old, by the asker's clock and the machine's, or too much."""
+    """Logs that hold too many bytes, or records that are too old by both `now_ms` and the state machine's clock."""
 
     min_sequence: int
-    now_ms: int
-    first_topic: int = 0  # where to begin among all topics, in the order in which the state has them
+    now_ms: int  # the caller's clock
+    first_topic: int = 0  # the first topic to look at, in the order of the state
 
 
 class OverdueLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A log of which something should be gone; the extents are counted up to a limit."""
+    """A log with extents beyond its retention; they are counted up to a limit."""
 
     topic_id: TopicId
     partition: int
     extents: int
     overdue_bytes: int
-    overdue_ms: int  # since when the oldest of them should be gone; 0 where it is the size
+    overdue_ms: int  # for how long the oldest one is overdue; 0 if only the size is over its limit
 
 
 class RetentionView(msgspec.Struct, frozen=True, array_like=True):
-    """The logs where there is something to do, topic by topic; never more than one command may name.
+    """Overdue logs, topic by topic; at most as many as one command may name.
 
-    Once these are done, go on at `next_topic`. If topics are deleted meanwhile others are passed over, till the next
-    time that somebody asks from the beginning.
+    When these are done, the janitor continues at `next_topic`. If topics are deleted in between, it skips some topics
+    until the next query that starts at topic 0.
     """
 
     sequence: int
     clock_ms: int
     logs: list[OverdueLog]
     failure: str | None = None
-    next_topic: int = -1  # -1: all were looked at
+    next_topic: int = -1  # -1: there are no more
 
 
 class DeadSegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Segments condemned at or before a time, by the machine's clock, and at or before a journal sequence.
+    """Segments that died at or before a time of the state machine's clock, and at or before a journal sequence.
 
-    Those that somebody has claimed are passed over.
+    Segments with an active job lease are left out.
     """
 
     min_sequence: int
@@ -51,32 +51,32 @@ class DeadSegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
     before_sequence: int
     limit: int
     fresh: bool = False
-    first_place: int = 0  # in the queue of those that are condemned; places move up when others are forgotten
+    first_place: int = 0  # in the queue of dead segments; places move up when segments are removed
 
 
 class DeadSegment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A segment that no extent points to any more."""
+    """A dead segment: no extent points to it."""
 
     segment_id: SegmentId
     level: int
     size_bytes: int
     dead_since_ms: int
-    dead_sequence: int  # the entry that took its last extent
+    dead_sequence: int  # the entry that removed its last extent
 
 
 class DeadSegmentsView(msgspec.Struct, frozen=True, array_like=True):
-    """In the order in which they were condemned."""
+    """Dead segments, in the order in which they died."""
 
     sequence: int
     clock_ms: int
-    secured_sequence: int  # whatever a journal is made anew from, all entries up to this one count in it
+    secured_sequence: int  # any rebuild of the journal contains all entries up to this one
     segments: list[DeadSegment]
     failure: str | None = None
-    next_place: int = -1  # where to go on; -1: there are no more
+    next_place: int = -1  # where the next query starts; -1: there are no more
 
 
 class KnownSegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """What the journal knows of segments, by their ids: KNOWN_SEGMENTS_ASKED_MAX of them at most."""
+    """The journal's knowledge of segments, by their ids; at most KNOWN_SEGMENTS_ASKED_MAX ids."""
 
     min_sequence: int
     segment_ids: list[SegmentId]
@@ -84,7 +84,7 @@ class KnownSegmentsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KnownSegment(msgspec.Struct, frozen=True, array_like=True):
-    """A segment that is known; `remembered` without a view: forgotten, but its commit would still be answered."""
+    """A known segment; without `view` it was removed, and `remembered`: a retry of its commit still gets an answer."""
 
     view: SegmentView | None
     remembered: bool
@@ -92,7 +92,7 @@ class KnownSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KnownSegmentsView(msgspec.Struct, frozen=True, array_like=True):
-    """One per id, in the query's order; None where no entry knows it."""
+    """One item per id, in the query's order; None if no entry knows the segment."""
 
     sequence: int
     clock_ms: int
@@ -102,37 +102,37 @@ class KnownSegmentsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UsageQuery(msgspec.Struct, frozen=True, array_like=True):
-    """How much there is."""
+    """The sizes of everything that the journal knows."""
 
     min_sequence: int
 
 
 class UsageView(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of objects that the journal knows, by what they are."""
+    """Counts and bytes of the objects that the journal knows, by their state."""
 
     sequence: int
     clock_ms: int
     secured_sequence: int
-    segments: int  # live ones
-    live_bytes: int  # of them, that extents point to
-    dead_bytes: int  # the rest of them
+    segments: int  # live segments
+    live_bytes: int  # bytes of live segments that extents point to
+    dead_bytes: int  # other bytes of live segments
     dead_segments: int
     dead_segment_bytes: int
-    dead_since_ms: int  # when the first of those that are left was condemned, -1 without one
+    dead_since_ms: int  # when the oldest dead segment died, -1 without one
     extents: int
-    waiting_logs: int  # that have extents to be dropped
+    waiting_logs: int  # logs with extents to remove
     failure: str | None = None
-    next_window_ms: int = 2**63 - 1  # when the first deleted topic that can still come back may be let go of for good
+    next_window_ms: int = 2**63 - 1  # the end of the first undelete window of the recoverable topics
 
 
 class JournalQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Which stream is the journal."""
+    """The identity of the journal's stream."""
 
     min_sequence: int
 
 
 class JournalView(msgspec.Struct, frozen=True, array_like=True):
-    """What the marker in the journal's own object store says, word for word (ADR 0004)."""
+    """The text of the marker in the object store that names the journal's stream, unchanged (ADR 0004)."""
 
     sequence: int
     stream: str

@@ -1,4 +1,4 @@
-"""Questions about logs: what to read from an offset on, offsets by time, sizes."""
+"""Queries about logs: plans of extents to read, offsets by timestamp, sizes."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ MAX_TIMESTAMP = -3
 
 
 class PlanPartition(msgspec.Struct, frozen=True, array_like=True):
-    """What one partition of a fetch wants."""
+    """One partition of a fetch: the offset, and the largest number of bytes."""
 
     topic_id: TopicId
     partition: int
@@ -21,7 +21,7 @@ class PlanPartition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlanQuery(msgspec.Struct, frozen=True, array_like=True):
-    """The extents to read, for several partitions at once, up to a byte budget."""
+    """The extents to read for several partitions, up to a byte budget."""
 
     min_sequence: int
     partitions: list[PlanPartition]
@@ -29,7 +29,7 @@ class PlanQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionPlan(msgspec.Struct, frozen=True, array_like=True):
-    """Ordered extents from the one that holds the offset on; none at the high watermark or with a refusal."""
+    """Ordered extents, the first of which holds the offset; none at the high watermark or with a rejection."""
 
     topic_id: TopicId
     partition: int
@@ -38,15 +38,15 @@ class PartitionPlan(msgspec.Struct, frozen=True, array_like=True):
     high_watermark: int
     last_stable_offset: int
     extents: list[Extent]
-    markers: list[Marker] = []  # of the extents that are such
-    aborted: list[AbortedTransaction] = []  # by their last offsets: who has records from the offset on ...
-    aborted_end_offset: int = (
-        -1
-    )  # ... and below this one, which may lie before the last extent's end; -1: there are none
+    markers: list[Marker] = []  # one for each extent that is a marker
+    # Ordered by last offset: transactions with records from the offset on and below `aborted_end_offset`, which may lie
+    # before the last extent's end. -1: there are none.
+    aborted: list[AbortedTransaction] = []
+    aborted_end_offset: int = -1
 
 
 class Plan(msgspec.Struct, frozen=True, array_like=True):
-    """One plan per partition asked for, in the query's order."""
+    """One plan per partition, in the query's order."""
 
     sequence: int
     partitions: list[PartitionPlan]
@@ -54,7 +54,7 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OffsetOf(msgspec.Struct, frozen=True, array_like=True):
-    """`timestamp` in ms since 1970, or LATEST, EARLIEST, MAX_TIMESTAMP; times are looked for from `from_offset` on."""
+    """A `timestamp` in ms since 1970, or LATEST, EARLIEST, MAX_TIMESTAMP; the search starts at `from_offset`."""
 
     topic_id: TopicId
     partition: int
@@ -63,7 +63,7 @@ class OffsetOf(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Where in the log a time is."""
+    """Offsets of timestamps in logs."""
 
     min_sequence: int
     partitions: list[OffsetOf]
@@ -71,9 +71,9 @@ class OffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OffsetFound(msgspec.Struct, frozen=True, array_like=True):
-    """`offset` for the special timestamps (-1: none); for a real one the extent to look into, or None past the last.
+    """`offset` for a special timestamp (-1: none); for a real one the extent to search, None after the last record.
 
-    Records of the extent that lie below `log_start_offset` are gone.
+    Records of the extent below `log_start_offset` are deleted.
     """
 
     rejection: Rejection
@@ -81,7 +81,7 @@ class OffsetFound(msgspec.Struct, frozen=True, array_like=True):
     extent: Extent | None
     leader_epoch: int
     log_start_offset: int = 0
-    last_stable_offset: int = -1  # what is decided lies below it; -1: not told
+    last_stable_offset: int = -1  # -1: not given
 
 
 class OffsetsView(msgspec.Struct, frozen=True, array_like=True):
@@ -93,7 +93,7 @@ class OffsetsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogSizesQuery(msgspec.Struct, frozen=True, array_like=True):
-    """How much the logs of topics hold; `names` None is all topics."""
+    """The sizes of topics' logs; `names` None means all topics."""
 
     min_sequence: int
     names: list[str] | None
@@ -101,14 +101,14 @@ class LogSizesQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogSizes(msgspec.Struct, frozen=True, array_like=True):
-    """The bytes of a topic's live extents, partition by partition."""
+    """The bytes of a topic's live extents, one number per partition."""
 
     name: str
     size_bytes: list[int]
 
 
 class LogSizesView(msgspec.Struct, frozen=True, array_like=True):
-    """The topics that exist of those asked for."""
+    """Those topics of the query that exist."""
 
     sequence: int
     topics: list[LogSizes]

@@ -1,4 +1,4 @@
-"""Questions about client quotas."""
+"""Queries about client quotas."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ class QuotaEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClientQuotasView(msgspec.Struct, frozen=True, array_like=True):
-    """Every entity that has quotas; the entry `altered_sequence` changed one of them last, 0 before there is one."""
+    """All entities that have quotas; the entry `altered_sequence` made the last change, 0 if there is none."""
 
     sequence: int
     altered_sequence: int

@@ -1,4 +1,4 @@
-"""Questions about share groups (KIP-932)."""
+"""Queries about share groups (KIP-932)."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ WINDOWS_PER_PARTITION_MAX = 64
 
 
 class ShareHeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
-    """A member says that it lives; never journaled."""
+    """A member's heartbeat, answered without a journal entry if it changes nothing."""
 
     min_sequence: int
     heartbeat: ShareHeartbeat
@@ -20,7 +20,7 @@ class ShareHeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShareHeartbeatView(msgspec.Struct, frozen=True, array_like=True):
-    """The answer; None where the heartbeat changes something and so is to be journaled."""
+    """The answer; None if the heartbeat changes something, so that the gateway must send it as a command."""
 
     sequence: int
     outcome: ShareMembership | Rejected | None
@@ -28,16 +28,16 @@ class ShareHeartbeatView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SharePartitionRef(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that a member would like to fetch."""
+    """A partition that a member fetches."""
 
     topic_id: TopicId
     partition: int
 
 
 class SharePartitionsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """What the group could acquire now of these partitions, answered at once.
+    """The offsets of these partitions that the group could acquire now, answered at once.
 
-    Whoever is assigned a partition has begun to share it; one that nobody has been assigned yet has nothing.
+    A group shares a partition from its first assignment on; before that there is nothing to acquire in it.
     """
 
     min_sequence: int
@@ -47,16 +47,16 @@ class SharePartitionsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SharePartitionView(msgspec.Struct, frozen=True, array_like=True):
-    """Offsets that a member could acquire now: ascending windows, the first WINDOWS_PER_PARTITION_MAX of them.
+    """Windows of offsets that a member could acquire now, in ascending order, at most WINDOWS_PER_PARTITION_MAX.
 
-    The last may be what lies behind all that is in flight; it is cut to what the group may have in flight. No windows:
-    there is nothing, or enough in flight.
+    The last window may lie after all records in flight; the group's limit of records in flight bounds it. Without
+    windows there is no record to acquire, or the limit is reached.
     """
 
     rejection: Rejection  # NONE, UNKNOWN_TOPIC
-    start_offset: int  # below it all is done with (Kafka's SPSO)
-    end_offset: int  # nothing from here on was ever acquired (behind Kafka's SPEO)
-    high_watermark: int  # or the last stable offset: where the group's records end now
+    start_offset: int  # all offsets below it are done (Kafka's SPSO)
+    end_offset: int  # no offset from here on was ever acquired (the offset after Kafka's SPEO)
+    high_watermark: int  # the end of the group's records: the high watermark, or the last stable offset
     windows: list[OffsetRange]
 
 
@@ -66,7 +66,7 @@ class SharePartitionsView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     partitions: list[SharePartitionView]
     read_committed: bool = False  # the group's `share.isolation.level`
-    rejection: Rejection = Rejection.NONE  # UNKNOWN_GROUP, UNKNOWN_MEMBER: it is told nothing of partitions then
+    rejection: Rejection = Rejection.NONE  # UNKNOWN_GROUP, UNKNOWN_MEMBER: then `partitions` is empty
     failure: str | None = None
 
 
@@ -91,7 +91,7 @@ class ShareMemberView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShareGroupView(msgspec.Struct, frozen=True, array_like=True):
-    """A group as an administrator sees it; `state` is "" where there is no share group of that id, or Empty, Stable."""
+    """A group as an administrator sees it; `state` is Empty, Stable, or "" if there is no such share group."""
 
     group_id: str
     state: str
@@ -99,7 +99,7 @@ class ShareGroupView(msgspec.Struct, frozen=True, array_like=True):
     assignment_epoch: int
     assignor: str
     members: list[ShareMemberView]
-    topic_names: list[tuple[bytes, str]]  # of the topics that the members have
+    topic_names: list[tuple[bytes, str]]  # of the topics in the members' assignments
 
 
 class ShareGroupsView(msgspec.Struct, frozen=True, array_like=True):
@@ -118,7 +118,7 @@ class ShareOffsetTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShareOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Where a group is; `topics` None is all that it has begun to share."""
+    """The start offsets of a group; `topics` None means all partitions that it shares."""
 
     min_sequence: int
     group_id: str
@@ -127,14 +127,14 @@ class ShareOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShareOffsetView(msgspec.Struct, frozen=True, array_like=True):
-    """`start_offset` and `lag` -1 where the group has not begun to share the partition."""
+    """The state of one partition; `start_offset` and `lag` are -1 if the group does not share it yet."""
 
     topic: str
     topic_id: TopicId
     partition: int
     rejection: Rejection  # NONE, UNKNOWN_TOPIC
     start_offset: int
-    lag: int  # offsets that are not done with
+    lag: int  # the number of offsets that are not done
     leader_epoch: int
 
 

@@ -1,4 +1,4 @@
-"""Questions about topics: what exists, with which configurations, what was deleted, and what a change would answer."""
+"""Queries about topics: existing and deleted topics, configurations, and the validation of changes."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from penstock.contracts.ids import TopicId
 
 
 class MetadataQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Topics by name and by id; `names` None is all topics."""
+    """Topics by name and by id; `names` None means all topics."""
 
     min_sequence: int
     names: list[str] | None
@@ -16,7 +16,7 @@ class MetadataQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicView(msgspec.Struct, frozen=True, array_like=True):
-    """A topic; `configs` holds what was set, not the defaults."""
+    """A topic; `configs` holds the values that were set, not the defaults."""
 
     name: str
     topic_id: TopicId
@@ -26,7 +26,7 @@ class TopicView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MetadataView(msgspec.Struct, frozen=True, array_like=True):
-    """The topics that exist of those asked for."""
+    """Those topics of the query that exist."""
 
     sequence: int
     topics: list[TopicView]
@@ -34,7 +34,7 @@ class MetadataView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ValidateQuery(msgspec.Struct, frozen=True, array_like=True):
-    """What commands would be answered, each on its own, without doing them (CreateTopic and CreatePartitions only)."""
+    """Validate commands, each on its own, without an effect (only CreateTopic and CreatePartitions)."""
 
     min_sequence: int
     commands: list[Command]
@@ -50,25 +50,25 @@ class ValidateView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeletedTopicsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Topics that were deleted and can still come back."""
+    """All recoverable topics."""
 
     min_sequence: int
     fresh: bool = False
 
 
 class DeletedTopicView(msgspec.Struct, frozen=True, array_like=True):
-    """One of them; both times by the machine's clock."""
+    """A recoverable topic; both times are of the state machine's clock."""
 
     name: str
     topic_id: TopicId
     partitions: int
     size_bytes: int
     deleted_ms: int
-    until_ms: int  # from then on a janitor may let go of it for good
+    until_ms: int  # the end of the undelete window
 
 
 class DeletedTopicsView(msgspec.Struct, frozen=True, array_like=True):
-    """In the order in which they were deleted."""
+    """Recoverable topics, in the order in which they were deleted."""
 
     sequence: int
     clock_ms: int
@@ -84,7 +84,7 @@ class ClusterConfigsQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterConfigsView(msgspec.Struct, frozen=True, array_like=True):
-    """What was set, by the names that brokers' configurations have."""
+    """The values that were set, by the names of Kafka's broker configurations."""
 
     sequence: int
     configs: dict[str, str]

@@ -1,4 +1,4 @@
-"""What those ask who administer transactions; `queries` says what holds for all of them."""
+"""Queries of administrators about transactions and producers."""
 
 import msgspec
 
@@ -22,19 +22,19 @@ class TransactionTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionView(msgspec.Struct, frozen=True, array_like=True):
-    """One of them, in Kafka's words (Empty, Ongoing, CompleteCommit, CompleteAbort); Dead where there is none."""
+    """One transaction; `state` is Kafka's: Empty, Ongoing, CompleteCommit, CompleteAbort, or Dead if it is unknown."""
 
     transactional_id: str
     state: str
     producer_id: int = -1
     producer_epoch: int = -1
     timeout_ms: int = -1
-    started_ms: int = -1  # by the machine's clock, -1 unless it is ongoing
-    topics: list[TransactionTopic] = []  # that exist, of an ongoing one
+    started_ms: int = -1  # by the state machine's clock, -1 unless it is ongoing
+    topics: list[TransactionTopic] = []  # existing topics of an ongoing transaction
 
 
 class DescribeTransactionsView(msgspec.Struct, frozen=True, array_like=True):
-    """One view per id, in the query's order, for the first of them: at least one, maybe not all."""
+    """One view per id, in the query's order, for the first ids: at least one, maybe not all."""
 
     sequence: int
     transactions: list[TransactionView]
@@ -42,7 +42,7 @@ class DescribeTransactionsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """All transactions with ids behind `after`; an empty filter lets all pass, and so does `duration_ms` below 0.
+    """All transactions with ids greater than `after`; an empty filter and a negative `duration_ms` match all.
 
     `pattern` is a regular expression for the whole transactional id, in RE2's syntax.
     """
@@ -50,7 +50,7 @@ class TransactionsQuery(msgspec.Struct, frozen=True, array_like=True):
     min_sequence: int
     states: list[str] = []
     producer_ids: list[int] = []
-    duration_ms: int = -1  # ongoing for longer than that
+    duration_ms: int = -1  # ongoing for longer than this
     fresh: bool = False
     after: str = ""
     pattern: str = ""
@@ -65,18 +65,18 @@ class TransactionSummary(msgspec.Struct, frozen=True, array_like=True, gc=False)
 
 
 class TransactionsView(msgspec.Struct, frozen=True, array_like=True):
-    """The first of the transactions that were asked for, ordered by id; none with a `rejection`."""
+    """The first matching transactions, ordered by id; none with a `rejection`."""
 
     sequence: int
     transactions: list[TransactionSummary]
     failure: str | None = None
-    is_more: bool = False  # behind the last of these, or behind `after`
+    is_more: bool = False  # there may be more after the last of these, or after `after`
     rejection: Rejection = Rejection.NONE
-    after: str = ""  # up to here ids were held against the pattern, if there is one
+    after: str = ""  # with a pattern: the last id that was compared with it
 
 
 class ProducersQuery(msgspec.Struct, frozen=True, array_like=True):
-    """What partitions know of their producers."""
+    """The idempotent producers of partitions."""
 
     min_sequence: int
     partitions: list[tuple[TopicId, int]]
@@ -84,12 +84,12 @@ class ProducersQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProducerView(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An idempotent producer as a partition knows it."""
+    """The state of an idempotent producer in a partition."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
-    active_ms: int  # the machine's clock at its last accepted batch
+    active_ms: int  # the state machine's clock at its last accepted batch
     coordinator_epoch: int  # -1 if it is not transactional
     first_offset: int  # of its open transaction in the partition, -1 without one
 
@@ -102,7 +102,7 @@ class PartitionProducers(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProducersView(msgspec.Struct, frozen=True, array_like=True):
-    """One answer per partition, in the query's order, for the first of them: at least one, maybe not all."""
+    """One answer per partition, in the query's order, for the first partitions: at least one, maybe not all."""
 
     sequence: int
     partitions: list[PartitionProducers]
