@@ -74,7 +74,7 @@ async def test_an_election_while_sequencers_are_away_may_be_asked_for_again(worl
 async def test_a_reassignment_is_refused_and_the_message_says_why(world: World, version: int) -> None:
     ((partition, error, message),) = await altered(world, ReassignablePartition(1, [7]), version=version)
     assert (partition, error) == (1, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
-    assert "there is nothing to assign" in message
+    assert "replicas cannot be assigned" in message
 
 
 async def test_there_is_no_reassignment_to_call_off(world: World) -> None:

@@ -1,8 +1,9 @@
-"""One module for each API that Penstock serves; the table of handlers is made from the modules.
+"""One module for each API that Penstock serves; `all_handlers` collects them.
 
 A handler module has `API`, from the wire module of its messages, and `handle(gateway, client, version, request)`. The
-first parameter's type says what the handler uses of the gateway. Handlers are thin: the work is in the other packages
-of the gateway, all of which they may import except `server`. Start with `data/fetch.py` or `groups/join_group.py`.
+type of the first parameter names the parts of the gateway that the handler uses. Handlers are thin: the work is in the
+other packages of the gateway. Handlers may import all of them except `server`. The first paragraph of each docstring
+stands in docs/kafka-compatibility.md. Start with `data/fetch.py` or `groups/join_group.py`.
 """
 
 import importlib
@@ -14,7 +15,7 @@ import msgspec
 
 from penstock_gateway.kafka.client import Client
 
-# The first argument is the object with all parts of the gateway, of which a handler sees what its type names.
+# The first argument has all parts of the gateway; a handler sees only those that its type names.
 Handler = Callable[[Any, Client, int, Any], Awaitable[msgspec.Struct | None]]
 
 

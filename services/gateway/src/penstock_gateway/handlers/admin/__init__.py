@@ -1,0 +1,1 @@
+"""Topics, configurations and client quotas: create, alter, describe and delete."""

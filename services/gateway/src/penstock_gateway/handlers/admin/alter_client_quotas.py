@@ -1,4 +1,4 @@
-"""AlterClientQuotas: how much clients may use from now on, each entity with its own result (KIP-546)."""
+"""AlterClientQuotas: sets and removes quotas of users, client ids and addresses, with a result for each (KIP-546)."""
 
 from typing import Protocol
 
@@ -27,8 +27,11 @@ from penstock_gateway.metadata.admin_commands import AdminResult, duplicates, re
 from penstock_gateway.metadata.config_updates import ATTEMPTS_MAX, STALE
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
-TIMEOUT_MS = 30_000  # the API has none of its own
-NOT_YET: AdminResult = (ErrorCode.UNSUPPORTED_VERSION, "some sequencers do not know client quotas yet")
+TIMEOUT_MS = 30_000  # the request has no time-out field
+NOT_YET: AdminResult = (
+    ErrorCode.UNSUPPORTED_VERSION,
+    "client quotas are not supported until all sequencers of the cluster are upgraded",
+)
 
 
 class Needs(HasClock, HasQuotas, HasSequencer, Protocol):
@@ -46,7 +49,7 @@ async def handle(
     if gateway.sequencer.seen_level is not None and gateway.sequencer.seen_level < QUOTAS_LEVEL:
         results = dict.fromkeys(asked, NOT_YET)
     good = [entity for entity, result in results.items() if not result[0]]
-    for _ in range(ATTEMPTS_MAX):  # all but the first for who did not know of a change made elsewhere
+    for _ in range(ATTEMPTS_MAX):  # again if this gateway did not know of a change through another one
         commands = [_command(gateway, entity, asked[entity]) for entity in good]
         outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=request.validate_only)
         results |= {entity: result_of(outcome) for entity, outcome in zip(good, outcomes, strict=True)}
@@ -66,7 +69,7 @@ def _entity(entry: EntryData) -> Entity:
 
 
 def _validation_error(entity: Entity, entry: EntryData, is_repeated: bool) -> AdminResult:
-    """What can be refused without asking a sequencer, so that none of it gets into the journal."""
+    """The error that the gateway finds without a sequencer, so that the request stays out of the journal."""
     reason = "the entity occurs more than once in the request" if is_repeated else entity_validation_error(entity)
     if not reason and duplicates(op.key for op in entry.ops):
         reason = "a quota occurs more than once for the entity"

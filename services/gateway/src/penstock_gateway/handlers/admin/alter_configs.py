@@ -1,4 +1,4 @@
-"""AlterConfigs: the configurations of a resource anew; what a request does not name goes back to its default."""
+"""AlterConfigs: replaces all configurations of a resource; those that a request does not name get their default."""
 
 from typing import Protocol
 

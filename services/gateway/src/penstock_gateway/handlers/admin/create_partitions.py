@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grow (KIP-195)."""
+"""CreatePartitions: adds partitions to topics (KIP-195)."""
 
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from penstock_gateway.metadata.admin_commands import AdminResult, duplicates, re
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
-FIRST_VERSION_MUTATIONS = 3  # that is told of the quota on them (KIP-599)
+FIRST_VERSION_MUTATIONS = 3  # with an error for partitions above the quota (KIP-599)
 
 
 class Needs(HasClock, HasQuotas, HasSequencer, HasTopics, Protocol):
@@ -57,7 +57,7 @@ async def handle(
 
 
 async def _known_partitions(gateway: Needs, names: list[str]) -> dict[str, int]:
-    """How many partitions the topics have now, for those of which that can be known; nobody needs it without quotas."""
+    """The present number of partitions of each topic, as far as it is known. Needed only for quotas."""
     if gateway.quotas.is_empty:
         return {}
     try:
@@ -77,13 +77,16 @@ def _validation_error(topic: CreatePartitionsTopic, is_repeated: bool) -> AdminR
 async def _assigned(
     gateway: Needs, request: CreatePartitionsRequest, results: dict[str, AdminResult]
 ) -> dict[str, AdminResult]:
-    """Replicas cannot be assigned. As in Kafka that is said only of topics that are there and would grow."""
+    """Reject assignments of replicas. As in Kafka, other errors of the topic come first."""
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
         for topic in request.topics
         if not results[topic.name][0] and topic.assignments
     ]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
-    rejection = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
+    rejection = (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "every broker leads every partition, so replicas cannot be assigned: send no assignments",
+    )
     found = {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
     return {name: result if result[0] else rejection for name, result in found.items()}

@@ -1,4 +1,4 @@
-"""CreateTopics: each topic is made, or refused with its own error and reason (KIP-464, KIP-525)."""
+"""CreateTopics: creates topics; each topic has its own result, error and message (KIP-464, KIP-525)."""
 
 from typing import Protocol
 
@@ -35,9 +35,9 @@ from penstock_gateway.quotas.quota_cache import HasQuotas
 
 DEFAULT = -1
 FIRST_VERSION_CONFIGS = 5
-FIRST_VERSION_MUTATIONS = 6  # that is told of the quota on them (KIP-599)
-CONFIGS_DEADLINE_S = 1.0  # what is only to be told of topics that are made is worth no longer wait
-REPLICATION_FACTOR = 1  # one leader names itself; the copies are the object store's business
+FIRST_VERSION_MUTATIONS = 6  # with an error for topics above the quota (KIP-599)
+CONFIGS_DEADLINE_S = 1.0  # short: the topics exist already, and the configurations are only information
+REPLICATION_FACTOR = 1  # only the leader is reported as a replica; the object store keeps the copies
 
 
 class Needs(HasClock, HasEntropy, HasQuotas, HasSequencer, HasSettings, HasTopics, Protocol):
@@ -67,7 +67,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: CreateTo
 
 
 def _rejection(gateway: Needs, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
-    """What can be refused without asking a sequencer, so that none of it gets into the journal."""
+    """The error that the gateway finds without a sequencer, so that the topic stays out of the journal."""
     error, message = _validation_error(gateway, topic, is_repeated)
     if not error:
         return None
@@ -77,7 +77,7 @@ def _rejection(gateway: Needs, topic: CreatableTopic, is_repeated: bool) -> Crea
 
 
 async def _existing(gateway: Needs, names: list[str]) -> dict[str, CreatableTopicResult]:
-    """Those that exist: Kafka says so before anything else, and many a client makes its topics at every start."""
+    """Errors for topics that exist. Kafka checks this first, and many clients create their topics at each start."""
     try:
         found = await gateway.topics.find(name for name in names if is_legal_topic_name(name))
     except Unavailable:
@@ -102,11 +102,13 @@ def _validation_error(gateway: Needs, topic: CreatableTopic, is_repeated: bool) 
 
 def _placement_validation_error(topic: CreatableTopic) -> AdminResult:
     if topic.assignments and topic.replication_factor != DEFAULT:
-        return ErrorCode.INVALID_REQUEST, "replicas are assigned, and yet the replication factor is not -1"
+        return ErrorCode.INVALID_REQUEST, "the replication factor must be -1 in a request with replica assignments"
     if topic.assignments and topic.num_partitions != DEFAULT:
-        return ErrorCode.INVALID_REQUEST, "replicas are assigned, and yet the number of partitions is not -1"
+        return ErrorCode.INVALID_REQUEST, "the number of partitions must be -1 in a request with replica assignments"
     if topic.assignments:
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "every broker leads every partition: there is nothing to assign"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, (
+            "every broker leads every partition, so replicas cannot be assigned: send no assignments"
+        )
     if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
         return ErrorCode.INVALID_REPLICATION_FACTOR, (
             "Replication factor must be larger than 0, or -1 to use the default value."
@@ -142,7 +144,7 @@ def _command(gateway: Needs, topic: CreatableTopic) -> CreateTopic:
 
 
 async def _cluster_configs(gateway: Needs, version: int, outcomes: list[Outcome]) -> dict[str, str] | None:
-    """What the topics take over from the cluster, None where it is not asked for or nobody says."""
+    """The cluster's default configurations; None if the answer does not need them, or no sequencer answers."""
     if version < FIRST_VERSION_CONFIGS or not any(isinstance(outcome, TopicCreated) for outcome in outcomes):
         return None
     try:

@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, or by id from version 6 on (KIP-516)."""
+"""DeleteTopics: deletes topics by name, and from version 6 on also by id (KIP-516)."""
 
 from collections import Counter
 from typing import Protocol
@@ -22,7 +22,7 @@ from penstock_gateway.metadata.admin_commands import AdminResult, result_of, run
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
-FIRST_VERSION_MUTATIONS = 5  # that is told of the quota on them (KIP-599)
+FIRST_VERSION_MUTATIONS = 5  # with an error for topics above the quota (KIP-599)
 FIRST_VERSION_IDS = 6
 
 
@@ -61,11 +61,10 @@ async def handle(gateway: Needs, client: Client, version: int, request: DeleteTo
 
 
 async def _find(gateway: Needs, asked: list[DeleteTopicState], timeout_ms: int) -> dict[DeleteTopicState, TopicView]:
-    """Those of the topics that exist now, as their names stand when the request came.
+    """The topics that exist, with the ids that their names have when the request arrives.
 
-    Topics are deleted by id: a deletion by name, delayed and sent again through another sequencer meanwhile, would
-    delete whatever has that name when it arrives. The Tick is journaled, so what is asked after it misses nothing that
-    happened before the request, through whatever gateway.
+    Topics are deleted by id: a delayed deletion by name, that was sent again meanwhile, could delete a newer topic of
+    that name. The Tick is journaled, so the query after it sees all changes before the request, through any gateway.
     """
     if not asked:
         return {}
@@ -89,9 +88,9 @@ def _validation_error(topic: DeleteTopicState, times: int) -> AdminResult:
     if times > 1:
         return ErrorCode.INVALID_REQUEST, "the topic occurs more than once in the request"
     if topic.name is not None and topic.topic_id != NO_TOPIC_ID:
-        return ErrorCode.INVALID_REQUEST, "a topic is named or identified, not both"
+        return ErrorCode.INVALID_REQUEST, "send either the name or the id of a topic, not both"
     if topic.name is None and topic.topic_id == NO_TOPIC_ID:
-        return ErrorCode.INVALID_REQUEST, "neither name nor id"
+        return ErrorCode.INVALID_REQUEST, "send the name or the id of the topic: the request has neither"
     if topic.name is not None and not is_legal_topic_name(topic.name):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
     return ErrorCode.NONE, None

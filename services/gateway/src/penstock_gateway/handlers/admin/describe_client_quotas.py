@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: the entities that a filter matches, with their quotas (KIP-546)."""
+"""DescribeClientQuotas: lists the quotas of the entities that a filter matches (KIP-546)."""
 
 from penstock.contracts.configs.quotas import CLIENT_ID, ENTITY_TYPES, IP, USER
 from penstock.contracts.errors import Unavailable
@@ -36,7 +36,7 @@ async def handle(
         return DescribeClientQuotasResponse(
             error_code=ADMINISTRATION_UNAVAILABLE, error_message=str(failure), entries=None
         )
-    found = [_told(entry) for entry in view.entries if _matches(entry, request)]
+    found = [_entry_data(entry) for entry in view.entries if _matches(entry, request)]
     return DescribeClientQuotasResponse(entries=found)
 
 
@@ -74,7 +74,7 @@ def _matches(entry: QuotaEntry, request: DescribeClientQuotasRequest) -> bool:
     )
 
 
-def _told(entry: QuotaEntry) -> EntryData:
+def _entry_data(entry: QuotaEntry) -> EntryData:
     return EntryData(
         [EntityData(part.kind, part.name) for part in entry.entity],
         [ValueData(key, float(value)) for key, value in entry.values.items()],

@@ -1,4 +1,4 @@
-"""DescribeConfigs: what is in force for topics and share groups, the cluster's defaults, and what a gateway says."""
+"""DescribeConfigs: lists the configurations of topics, share groups, the cluster and the broker that answers."""
 
 from typing import Protocol
 
@@ -41,8 +41,8 @@ from penstock_gateway.metadata.config_view import (
 Results = list[DescribeConfigsResourceResult]
 
 
-class _Refused(Exception):
-    """The resource cannot be described: Kafka's error, and why."""
+class _Rejected(Exception):
+    """The resource cannot be described: Kafka's error, and a message."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class _Refused(Exception):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What the sequencers say to all that the request asks for, or why they do not."""
+    """The sequencers' answers for all resources of the request, or the failure."""
 
     topics: dict[str, TopicView] = {}
     cluster: dict[str, str] = {}  # by brokers' names
@@ -59,7 +59,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Needs(HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -72,7 +72,7 @@ async def handle(
 
 
 async def _look_up(gateway: Needs, resources: list[DescribeConfigsResource]) -> _Known:
-    """As it is now: what this gateway remembers of topics may be older than what another one was just told."""
+    """Query the present state: this gateway's cache may not have a change that another gateway just confirmed."""
     types = {resource.resource_type for resource in resources if _is_known(gateway, resource.resource_type)}
     if not types:
         return _Known()
@@ -104,7 +104,7 @@ def _describe(
     error, message, configs = ErrorCode.NONE, "", Results()
     try:
         configs = _asked(_configs(gateway, client, known, resource), resource, request)
-    except _Refused as rejected:
+    except _Rejected as rejected:
         error, message = rejected.error, str(rejected)
     return DescribeConfigsResult(
         error_code=error,
@@ -118,26 +118,26 @@ def _describe(
 def _configs(gateway: Needs, client: Client, known: _Known, resource: DescribeConfigsResource) -> Results:
     kind, name = resource.resource_type, resource.resource_name
     if not _is_known(gateway, kind):
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"resources of type {kind} are not supported")
+        raise _Rejected(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
     if kind == TOPIC and not is_legal_topic_name(name):
-        raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name))
+        raise _Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name))
     if known.failure:
-        raise _Refused(ADMINISTRATION_UNAVAILABLE, known.failure)
+        raise _Rejected(ADMINISTRATION_UNAVAILABLE, known.failure)
     if kind == GROUP:
-        return [_told(setting) for setting in group_settings(known.groups[name])]
+        return [_result(setting) for setting in group_settings(known.groups[name])]
     defaults = cluster_settings(known.cluster)
-    if kind == BROKER and name == CLUSTER:  # as Kafka: what was set, and nothing else
-        return [_told(setting) for setting in defaults if setting.source == ConfigSource.CLUSTER]
+    if kind == BROKER and name == CLUSTER:  # as Kafka: only the configurations that were set
+        return [_result(setting) for setting in defaults if setting.source == ConfigSource.CLUSTER]
     if kind == BROKER:
-        told = _broker_configs(gateway, client, name) + [_told(setting) for setting in defaults]
-        return sorted(told, key=lambda config: config.name)
+        configs = _broker_configs(gateway, client, name) + [_result(setting) for setting in defaults]
+        return sorted(configs, key=lambda config: config.name)
     if name not in known.topics:
-        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic")
-    return [_told(setting) for setting in settings_of(known.topics[name].configs, known.cluster)]
+        raise _Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist")
+    return [_result(setting) for setting in settings_of(known.topics[name].configs, known.cluster)]
 
 
 def _asked(configs: Results, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> Results:
-    """Only the names asked for, only as much about each as was asked for; null and no names mean all of them."""
+    """The requested configurations, with the requested details; null or no names in the request mean all."""
     wanted = resource.configuration_keys
     return [
         msgspec.structs.replace(
@@ -150,7 +150,7 @@ def _asked(configs: Results, resource: DescribeConfigsResource, request: Describ
     ]
 
 
-def _told(setting: Setting) -> DescribeConfigsResourceResult:
+def _result(setting: Setting) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=setting.name,
         value=setting.value,
@@ -164,18 +164,21 @@ def _told(setting: Setting) -> DescribeConfigsResourceResult:
 def _broker_configs(gateway: Needs, client: Client, name: str) -> Results:
     own, config = gateway.nodes[client.listener], gateway.settings
     if name != str(own.node_id):
-        raise _Refused(ErrorCode.INVALID_REQUEST, f"this is broker {own.node_id}, not {name!r}")
+        raise _Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {own.node_id} or empty string, but received {name}",
+        )
     advertised = f"{client.listener}://{host_and_port(own.host, own.port)}"
     auto_create = "true" if config.auto_create_topics else "false"
     return [
         _broker_config("advertised.listeners", advertised, "LIST", "The address that clients of this listener use."),
-        _broker_config("auto.create.topics.enable", auto_create, "BOOLEAN", "Topics are made on first use."),
+        _broker_config("auto.create.topics.enable", auto_create, "BOOLEAN", "Topics are created on first use."),
         _broker_config("connections.max.idle.ms", config.idle_timeout_ms, "LONG", "When idle connections are closed."),
         _broker_config("delete.topic.enable", "true", "BOOLEAN", "Topics can be deleted."),
-        _broker_config("max.connections", config.connections_max, "INT", "Connections of one gateway process."),
+        _broker_config("max.connections", config.connections_max, "INT", "The largest number of connections."),
         _broker_config("message.max.bytes", MESSAGE_BYTES_DEFAULT, "INT", "The default of max.message.bytes."),
         _broker_config("num.partitions", config.default_partitions, "INT", "Partitions of a new topic by default."),
-        _broker_config("socket.request.max.bytes", config.frame_bytes_max, "INT", "The largest request."),
+        _broker_config("socket.request.max.bytes", config.frame_bytes_max, "INT", "The largest request in bytes."),
     ]
 
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: what a request names of a resource's configurations changes, the rest stays (KIP-339)."""
+"""IncrementalAlterConfigs: changes only the configurations that a request names; the others stay (KIP-339)."""
 
 from typing import Protocol
 

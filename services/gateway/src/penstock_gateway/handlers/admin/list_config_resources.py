@@ -1,4 +1,4 @@
-"""ListConfigResources: topics, brokers, and groups for which something was set; nothing else has any (KIP-1142)."""
+"""ListConfigResources: lists topics, brokers, and the groups that have a configuration (KIP-1142)."""
 
 from typing import Protocol
 
@@ -22,7 +22,7 @@ SUPPORTED = frozenset((TOPIC, BROKER, CLIENT_METRICS))
 
 
 class Needs(HasDirectory, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(

@@ -1,4 +1,4 @@
-"""DeleteRecords: log starts move at once, what lies before them goes step by step (KIP-107)."""
+"""DeleteRecords: moves log start offsets at once; a janitor removes the bytes before them later (KIP-107)."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ NO_WATERMARK = -1
 
 @dataclass(slots=True)
 class _Wanted:
-    """One partition of the request, and its answer so far; `offset` is where its log is to start."""
+    """One partition of the request, and its answer so far; `offset` is the new log start offset."""
 
     topic: str
     asked: DeleteRecordsPartition
@@ -72,7 +72,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: DeleteRe
 
 
 async def _locate(gateway: Needs, wanted: list[_Wanted]) -> Found:
-    """Those whose partition exists; the others get their error."""
+    """The partitions that exist; the others get their error."""
     located = await locate(gateway.topics, (each.topic for each in wanted))
     times = Counter((each.topic, each.asked.partition_index) for each in wanted)
     found: Found = []
@@ -88,10 +88,10 @@ async def _locate(gateway: Needs, wanted: list[_Wanted]) -> Found:
 
 
 async def _resolve(gateway: Needs, some: Found) -> Found:
-    """Those of which it is known what to delete: for all that there is, the offset at which it ends now.
+    """The partitions with a known end of the deletion: a deletion of all records ends at the present end of the log.
 
-    A command that says just "all" would, delayed and sent again through another sequencer meanwhile, delete what was
-    written after the first one was answered.
+    The command must have that offset. A delayed command "delete all", that was sent again meanwhile, would also delete
+    records that were written after the answer.
     """
     whole = [(each, topic_id) for each, topic_id in some if each.offset == TO_HIGH_WATERMARK]
     if not whole:
@@ -109,7 +109,7 @@ async def _resolve(gateway: Needs, some: Found) -> Found:
 
 
 async def _delete(gateway: Needs, some: Found, timeout_ms: int) -> None:
-    """One command, and so one entry: what it does is bounded."""
+    """Delete in one command, so in one entry: the caller limits its size."""
     if not some:
         return
     logs = [LogOffset(topic_id, each.asked.partition_index, each.offset) for each, topic_id in some]
@@ -118,17 +118,17 @@ async def _delete(gateway: Needs, some: Found, timeout_ms: int) -> None:
         each.error = error_of(rejection)
         if rejection == Rejection.NONE:
             each.low_watermark = log_start_offset
-            # Whoever reads through this gateway from now on must not find what is gone, whenever the news comes.
+            # Reads through this gateway must not find the deleted records, even before the announcement arrives.
             gateway.tail.remove((topic_id, each.asked.partition_index))
         elif rejection == Rejection.UNKNOWN_TOPIC:
             gateway.topics.remove([each.topic])
 
 
 def _results(outcome: Outcome, count: int) -> list[tuple[int, int]]:
-    """Refusal and log start of each log."""
+    """Rejection and log start offset of each log."""
     if isinstance(outcome, Rejected):
         return [(outcome.rejection, NO_WATERMARK)] * count
-    assert isinstance(outcome, LogsTrimmed), f"an unexpected answer to a deletion of records: {outcome}"
+    assert isinstance(outcome, LogsTrimmed), f"unexpected outcome of a deletion of records: {outcome}"
     return [(log.rejection, log.log_start_offset) for log in outcome.logs]
 
 

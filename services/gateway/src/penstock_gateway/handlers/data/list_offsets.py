@@ -1,4 +1,4 @@
-"""ListOffsets: the ends of partitions, and the first offset at or after a time (KIP-79, KIP-734)."""
+"""ListOffsets: finds the ends of partitions, and the first offset at or after a time (KIP-79, KIP-734)."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate
 log = structlog.get_logger()
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-IN_SECOND_TIER = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)  # there is none, so there is no such offset
-# The first versions that may ask for these; other times below 0 are none.
+IN_SECOND_TIER = (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)  # there is no second tier, so there is no such offset
+# The first version with each special timestamp; other timestamps below 0 are invalid.
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11, EARLIEST: 1, LATEST: 1}
 NEVER = 32_767
 READ_COMMITTED = 1
@@ -45,7 +45,7 @@ class _Wanted:
     asked: ListOffsetsPartition
     committed_only: bool
     topic_id: TopicId | None = None
-    from_offset: int = 0  # where to look for a time
+    from_offset: int = 0  # the start of the search by timestamp
     error: ErrorCode = ErrorCode.NONE
     offset: int = NOTHING
     timestamp: int = NOTHING
@@ -55,12 +55,12 @@ class _Wanted:
 
     @property
     def time(self) -> int:
-        """What to look for: all that there is counts as being local."""
+        """The timestamp to look for; all data counts as local."""
         return EARLIEST if self.asked.timestamp == EARLIEST_LOCAL else self.asked.timestamp
 
 
 class Needs(HasLogReader, HasSequencer, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -71,7 +71,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: ListOffs
     await _locate(gateway, version, wanted)
     await _find(gateway, wanted)
     gone = [each for each in wanted if each.search is not None and isinstance(each.search.error, NotFound)]
-    await _find(gateway, gone)  # compaction has put others in the place of those extents, and the answer was old
+    await _find(gateway, gone)  # again: compaction replaced these extents after the answer
     await _find(gateway, [each for each in wanted if _moves_on(each)])
     answers = iter([_answer(each) for each in wanted])
     return ListOffsetsResponse(
@@ -104,7 +104,7 @@ async def _find(gateway: Needs, wanted: list[_Wanted]) -> None:
 
 
 def _moves_on(each: _Wanted) -> bool:
-    """Move on to the extents behind where all that the first one has of this time was deleted; whether that is so."""
+    """Whether all records of this time in the extent are deleted; if so, continue behind the extent."""
     done = each.search
     if done is None or done.found is not None or done.error is not None or done.start_offset <= done.extent.base_offset:
         return False
@@ -113,7 +113,7 @@ def _moves_on(each: _Wanted) -> bool:
 
 
 async def _ask(gateway: Needs, wanted: list[_Wanted]) -> None:
-    """The sequencers' answers: the offset itself, or the extent to look into."""
+    """Query the sequencers: the answer is the offset, or the extent to search."""
     known = [(each, each.topic_id) for each in wanted if each.topic_id is not None]
     if not known:
         return
@@ -134,7 +134,7 @@ async def _ask(gateway: Needs, wanted: list[_Wanted]) -> None:
         each.leader_epoch = found.leader_epoch
         each.search = None
         if found.extent is not None and not each.error:
-            if each.time == MAX_TIMESTAMP:  # whatever was deleted before it in its extent; so does Kafka
+            if each.time == MAX_TIMESTAMP:  # also among deleted records of its extent; so does Kafka
                 each.search = TimeSearch(found.extent, found.extent.max_timestamp)
             else:
                 each.search = TimeSearch(found.extent, each.time, found.log_start_offset)
@@ -159,7 +159,7 @@ def _answer(each: _Wanted) -> ListOffsetsPartitionResponse:
 
 
 def _hide_undecided(each: _Wanted) -> None:
-    """Who reads what is committed does not come beyond the last stable offset: the log ends there for him."""
+    """For read_committed the log ends at the last stable offset (KIP-98)."""
     if not each.committed_only or not 0 <= each.last_stable_offset <= each.offset:
         return
     if each.time == LATEST:

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends. There is one for all records, so it ends where the log does (KIP-320)."""
+"""OffsetForLeaderEpoch: finds the end of an epoch; all records have one epoch, so it ends with the log (KIP-320)."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Wanted:
-    """One partition of the request, what to ask the sequencers, and the answer."""
+    """One partition of the request, the query for the sequencers, and the answer."""
 
     asked: OffsetForLeaderPartition
     question: OffsetOf | None
@@ -35,7 +35,7 @@ class _Wanted:
 
 
 class Needs(HasSequencer, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -63,7 +63,7 @@ def _wanted(topic: TopicView | ErrorCode, asked: OffsetForLeaderPartition) -> _W
     nothing = EpochEndOffset(partition=asked.partition)
     if not 0 <= asked.leader_epoch <= topic.leader_epoch:
         return _Wanted(asked, None, nothing)
-    # No record is of an earlier epoch; where those end is where the first record is, says Kafka.
+    # No record has an earlier epoch. As in Kafka, such an epoch ends at the first record.
     end = LATEST if asked.leader_epoch == topic.leader_epoch else EARLIEST
     return _Wanted(asked, OffsetOf(topic.topic_id, asked.partition, end), nothing)
 

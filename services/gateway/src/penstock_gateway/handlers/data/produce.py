@@ -1,4 +1,7 @@
-"""Produce: see `penstock_gateway.produce.produce_service`."""
+"""Produce: checks each batch by its header, sends valid ones to a flusher, and answers after the commit.
+
+The work is in `penstock_gateway.produce.produce_service`.
+"""
 
 from penstock.kafkawire.api.produce import API as API, ProduceRequest, ProduceResponse
 from penstock_gateway.kafka.client import Client

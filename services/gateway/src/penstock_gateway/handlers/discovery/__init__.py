@@ -1,0 +1,1 @@
+"""APIs by which clients find brokers, coordinators, topics and supported versions."""

@@ -1,4 +1,4 @@
-"""ApiVersions: the APIs and versions of the codec's table (KIP-35, KIP-511), and features."""
+"""ApiVersions: lists the APIs with their versions, and the features of the cluster (KIP-35, KIP-511)."""
 
 from typing import Protocol
 
@@ -16,19 +16,19 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasSequencer, HasSettings
 
-# Name, version, and the level of the cluster from which on it is so.
+# Name, version, and the cluster's level that it needs.
 FEATURES = (
     ("group.version", 1, CONSUMER_GROUPS_LEVEL),  # consumer groups (KIP-848)
-    # Each transaction has an epoch of its own, partitions join with their first batch (KIP-890).
+    # Each transaction has its own epoch, and the first batch adds a partition to it (KIP-890).
     ("transaction.version", 2, TRANSACTIONS_LEVEL),
 )
-SHARE_FEATURE = ("share.version", 1, SHARE_GROUPS_LEVEL)  # share groups (KIP-932), where they are on
+SHARE_FEATURE = ("share.version", 1, SHARE_GROUPS_LEVEL)  # share groups (KIP-932), if they are enabled
 UNKNOWN_EPOCH = -1
-FIRST_VERSION_MIN_ZERO = 4  # before it a client may fail over a feature that begins with level 0 (KAFKA-17011)
+FIRST_VERSION_MIN_ZERO = 4  # older clients may fail at a feature whose minimum is 0 (KAFKA-17011)
 
 
 class Needs(HasSequencer, HasSettings, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -40,7 +40,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: ApiVersi
     return ApiVersionsResponse(
         api_keys=_ranges(),
         supported_features=supported,
-        finalized_features_epoch=level if reached else UNKNOWN_EPOCH,  # it grows with what is finalized
+        finalized_features_epoch=level if reached else UNKNOWN_EPOCH,  # it grows with the finalized features
         finalized_features=[FinalizedFeatureKey(name, newest, newest) for name, newest in reached],
     )
 

@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers that this client may use (KIP-700)."""
+"""DescribeCluster: lists the brokers that this client may use (KIP-700)."""
 
 from typing import Protocol
 
@@ -20,7 +20,7 @@ MISMATCHED = "The request was sent to an endpoint of type BROKER, but we wanted 
 
 
 class Needs(HasDirectory, HasNodes, HasSettings, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(

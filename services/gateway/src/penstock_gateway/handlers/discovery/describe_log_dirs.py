@@ -1,7 +1,7 @@
-"""DescribeLogDirs: the bytes of each partition, in the one directory that every gateway seems to have (KIP-113).
+"""DescribeLogDirs: lists the bytes of each partition, in the one log directory of the leader (KIP-113).
 
-As in Metadata one gateway leads every partition for a client, and only that one has them: so who adds up all brokers
-counts each byte once.
+As in Metadata, one gateway leads all partitions for a client, and only that gateway reports them. So a sum over all
+brokers counts each byte once.
 """
 
 from typing import Protocol
@@ -23,12 +23,12 @@ from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasSequencer
 from penstock_gateway.metadata.cluster_view import cluster_of
 
 LOG_DIR = "penstock"
-NAMES_PER_QUERY_MAX = 1_000  # names of 249 letters fit well into one message
+NAMES_PER_QUERY_MAX = 1_000  # so many names of 249 letters fit into one message
 DEADLINE_S = 5.0
 
 
 class Needs(HasDirectory, HasNodes, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -65,7 +65,7 @@ async def _ask(gateway: Needs, names: list[str] | None) -> LogSizesView:
 
 
 def _topic(sizes: LogSizes, asked: list[int] | None) -> DescribeLogDirsTopic:
-    """Of those asked for the partitions that there are."""
+    """The requested partitions that exist."""
     count = len(sizes.size_bytes)
     numbers = range(count) if asked is None else [each for each in dict.fromkeys(asked) if 0 <= each < count]
     return DescribeLogDirsTopic(

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics by name, so many partitions at a time, and where to go on (KIP-966)."""
+"""DescribeTopicPartitions: describes topics in pages of partitions, with a cursor for the next page (KIP-966)."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -21,18 +21,18 @@ from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasTopics
 from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS
 from penstock_gateway.metadata.cluster_view import cluster_of
 
-PARTITIONS_MAX = 2_000  # of one answer, as in Kafka
+PARTITIONS_MAX = 2_000  # per answer, as in Kafka
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """The topics to answer about in their order, and those that exist."""
+    """The names of the answer in their order, and the topics that exist."""
 
     names: list[str]
     views: dict[str, TopicView]
 
 
 class Needs(HasDirectory, HasNodes, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -50,7 +50,7 @@ async def handle(
 
 
 async def _find(gateway: Needs, asked: Iterable[str], first_name: str) -> _Found:
-    """The topics from a name on; all of them if none is asked for."""
+    """The topics from a name on; all topics if the request names none."""
     if not asked:
         views = {view.name: view for view in await gateway.topics.everything() if view.name >= first_name}
         return _Found(sorted(views), views)
@@ -60,7 +60,7 @@ async def _find(gateway: Needs, asked: Iterable[str], first_name: str) -> _Found
 
 
 def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) -> DescribeTopicPartitionsResponse:
-    """As many partitions as may be, and the first one left out."""
+    """At most `partitions_max` partitions, and a cursor to the next one."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     left = partitions_max
     for name in found.names:

@@ -1,5 +1,5 @@
-"""FindCoordinator: any gateway coordinates every group and every transaction, so it is the one asked, or one in the
-client's zone."""
+"""FindCoordinator: names the gateway that was asked, or one in the client's zone; each gateway can coordinate every
+group and transaction."""
 
 from typing import Protocol
 
@@ -21,7 +21,7 @@ FIRST_VERSION_BATCHED = 4  # KIP-699
 
 
 class Needs(HasClock, HasDirectory, HasNodes, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -43,13 +43,13 @@ async def handle(
 def _coordinator(gateway: Needs, client: Client, key: str, key_type: int) -> Coordinator:
     error = transactions_error(gateway) if key_type == KEY_TRANSACTION else ErrorCode.NONE
     if error:
-        return _rejected(key, error, "transactions come when all sequencers know them")
+        return _rejected(key, error, "transactions are not supported until all sequencers of the cluster are upgraded")
     if key_type in (KEY_GROUP, KEY_TRANSACTION):
         cluster = cluster_of(gateway, client)
         own = gateway.nodes[client.listener]
-        node = own if own in cluster.brokers else cluster.leader  # the client's zone may be another one
+        node = own if own in cluster.brokers else cluster.leader  # the client may be in another zone
         return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message=None)
-    return _rejected(key, ErrorCode.INVALID_REQUEST, f"no coordinators of type {key_type}")
+    return _rejected(key, ErrorCode.INVALID_REQUEST, f"unsupported coordinator key type: {key_type}")
 
 
 def _rejected(key: str, error: ErrorCode, message: str) -> Coordinator:

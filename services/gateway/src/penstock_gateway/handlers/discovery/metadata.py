@@ -1,4 +1,4 @@
-"""Metadata: the brokers that a client may use, and the topics, made on first use where that is allowed."""
+"""Metadata: lists the brokers that a client may use, and topics; creates unknown topics if that is allowed."""
 
 from typing import Protocol
 
@@ -33,12 +33,12 @@ from penstock_gateway.kafka.parts import (
 from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS, cluster_operations
 from penstock_gateway.metadata.cluster_view import cluster_of
 
-COMMAND_DEADLINE_S = 10.0  # clients ask again after 30 s or so
-TOPICS_PER_COMMAND_MAX = 100  # made together in one journal entry
+COMMAND_DEADLINE_S = 10.0  # clients ask again after about 30 s
+TOPICS_PER_COMMAND_MAX = 100  # created together in one journal entry
 
 
 class Needs(HasClock, HasDirectory, HasEntropy, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: MetadataRequest) -> MetadataResponse:
@@ -66,14 +66,14 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
 async def _asked_topics(
     gateway: Needs, leader: Node, asked: list[MetadataRequestTopic], may_create: bool
 ) -> list[MetadataResponseTopic]:
-    # Who asks by id sends no name or, as the Java client does, an empty one (KIP-516).
+    # A request by id has a null name or, from the Java client, an empty one (KIP-516).
     ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.name is None or topic.topic_id != NO_TOPIC_ID))
     names = list(
         dict.fromkeys(topic.name for topic in asked if topic.name is not None and topic.topic_id == NO_TOPIC_ID)
     )
     legal = [name for name in names if is_legal_topic_name(name)]
     failed: dict[str, ErrorCode] = dict.fromkeys(set(names).difference(legal), ErrorCode.INVALID_TOPIC_EXCEPTION)
-    # If nobody can say whether they exist, that is `Unavailable` and ends the connection (ADR 0009): clients ask again.
+    # Without an answer of a sequencer, `Unavailable` closes the connection (ADR 0009), and clients ask again.
     by_name = await gateway.topics.find(legal)
     missing = [name for name in legal if name not in by_name]
     if missing and may_create and gateway.settings.auto_create_topics:
@@ -102,7 +102,7 @@ async def _asked_ids(gateway: Needs, leader: Node, ids: list[bytes]) -> list[Met
 
 
 async def _create(gateway: Needs, names: list[str]) -> dict[str, ErrorCode]:
-    """Make the topics; why not, for those that could not be made."""
+    """Create the topics; return the error of each topic that could not be created."""
     failed = {}
     for start in range(0, len(names), TOPICS_PER_COMMAND_MAX):
         some = names[start : start + TOPICS_PER_COMMAND_MAX]
@@ -127,7 +127,7 @@ def _creation(gateway: Needs, name: str) -> CreateTopic:
 
 
 def _creation_error(outcome: Outcome) -> ErrorCode:
-    if isinstance(outcome, Rejected) and outcome.rejection != Rejection.TOPIC_EXISTS:  # somebody else was faster
+    if isinstance(outcome, Rejected) and outcome.rejection != Rejection.TOPIC_EXISTS:  # another client may be faster
         return error_of(outcome.rejection)
     return ErrorCode.NONE
 

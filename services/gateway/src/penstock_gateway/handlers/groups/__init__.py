@@ -1,0 +1,1 @@
+"""Classic groups and consumer groups, and their committed offsets."""

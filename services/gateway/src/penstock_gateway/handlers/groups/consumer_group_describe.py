@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: consumer groups with what their members have and are to have (KIP-848)."""
+"""ConsumerGroupDescribe: describes consumer groups, with the assignments and targets of their members (KIP-848)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -43,7 +43,7 @@ def _with_operations(group: consumer_group_describe.DescribedGroup) -> consumer_
 async def _describe(gateway: HasSequencer, group_id: str) -> consumer_group_describe.DescribedGroup:
     if not group_id:
         return _rejected(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-    # One question per group: several large groups together could outgrow a message.
+    # One query per group: the answer for several large groups could be too large for a message.
     query = ConsumerGroupsQuery(0, [group_id], fresh=True)
     try:
         view = await gateway.sequencer.query("consumer_groups", query, ConsumerGroupsView)

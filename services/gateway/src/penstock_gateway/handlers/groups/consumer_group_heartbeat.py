@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat: all that a member of a consumer group says to its coordinator (KIP-848).
+"""ConsumerGroupHeartbeat: lets a member of a consumer group join, stay, change its subscription, and leave (KIP-848).
 
-Most heartbeats change nothing, and are answered by a query; only the others are journaled. A replica that is behind
-could refuse a member of which it has not heard, so a refusal counts when the journal's present state says the same.
+Most heartbeats change nothing, and a query answers them; only the others are journaled. A replica that is behind could
+reject a member that it does not know yet. So a rejection counts only if a fresh query confirms it.
 """
 
 import base64
@@ -36,7 +36,7 @@ FIRST_VERSION_OWN_MEMBER_ID = 1  # KIP-1082
 
 
 class Needs(HasClock, HasEntropy, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -49,7 +49,7 @@ async def handle(
         return ConsumerGroupHeartbeatResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(error))
     if isinstance(outcome, Rejected):
         return ConsumerGroupHeartbeatResponse(error_code=_error(outcome), error_message=outcome.message or None)
-    assert isinstance(outcome, ConsumerMembership), f"an unexpected answer to a heartbeat: {outcome}"
+    assert isinstance(outcome, ConsumerMembership), f"unexpected outcome of a heartbeat: {outcome}"
     return _response(outcome)
 
 
@@ -88,14 +88,14 @@ async def _outcome(gateway: Needs, heartbeat: ConsumerHeartbeat) -> Outcome:
 async def _preview(
     gateway: Needs, heartbeat: ConsumerHeartbeat, *, fresh: bool
 ) -> ConsumerMembership | Rejected | None:
-    """What is answered without a journal entry; None if there is to be one."""
+    """The answer without a journal entry; None if the heartbeat must be journaled."""
     query = ConsumerHeartbeatQuery(0, heartbeat, fresh=fresh)
     view = await gateway.sequencer.query("consumer_heartbeat", query, ConsumerHeartbeatView, deadline_s=DEADLINE_S)
     return view.outcome
 
 
 def _error(rejected: Rejected) -> ErrorCode:
-    """Without room a member tries again; clients take an error that they do not know here as final."""
+    """Kafka's code. An overload is retriable here, because clients treat an unknown error as final."""
     return GROUPS_UNAVAILABLE if rejected.rejection == Rejection.OVERLOADED else error_of(rejected.rejection)
 
 

@@ -1,4 +1,4 @@
-"""DeleteGroups: empty groups and their offsets go (KIP-229)."""
+"""DeleteGroups: deletes empty groups and their offsets (KIP-229)."""
 
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 
 class Needs(HasClock, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: DeleteGroupsRequest) -> DeleteGroupsResponse:

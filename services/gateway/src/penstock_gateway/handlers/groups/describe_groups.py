@@ -1,4 +1,4 @@
-"""DescribeGroups: groups with their members; one that nobody knows is "Dead", from version 6 on an error as well."""
+"""DescribeGroups: describes groups with their members; an unknown group is "Dead", from version 6 on with an error."""
 
 import msgspec
 
@@ -35,7 +35,7 @@ def _with_operations(group: DescribedGroup) -> DescribedGroup:
 
 
 async def _describe(gateway: HasSequencer, version: int, group_id: str) -> DescribedGroup:
-    # One question per group: several large groups together could outgrow a message.
+    # One query per group: the answer for several large groups could be too large for a message.
     query = DescribeGroupsQuery(0, [group_id], fresh=True)
     try:
         view = await gateway.sequencer.query("describe_groups", query, DescribeGroupsView)

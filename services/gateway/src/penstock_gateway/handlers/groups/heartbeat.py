@@ -1,4 +1,4 @@
-"""Heartbeat: a group member says that it lives, and learns whether a rebalance is under way."""
+"""Heartbeat: keeps a member of a classic group alive, and reports whether a rebalance is in progress."""
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import HeartbeatQuery, HeartbeatView

@@ -1,4 +1,4 @@
-"""JoinGroup: a member joins a classic group and waits until the rebalance is over."""
+"""JoinGroup: lets a member join a classic group, and answers when the rebalance is over."""
 
 from typing import Protocol
 
@@ -19,14 +19,14 @@ MEMBER_ENTROPY_BYTES = 16
 
 
 class Needs(HasClock, HasEntropy, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: JoinGroupRequest) -> JoinGroupResponse:
-    patience_ms = _rebalance_timeout_ms(request)
+    timeout_ms = _rebalance_timeout_ms(request)
     try:
         outcome = await group_command(gateway, _command(gateway, client, version, request))
-        outcome = await group_answer(gateway, client, "join", request.group_id, outcome, patience_ms)
+        outcome = await group_answer(gateway, client, "join", request.group_id, outcome, timeout_ms)
     except Unavailable:
         return _rejected(version, GROUPS_UNAVAILABLE, request.member_id)
     return _response(version, request, outcome)
@@ -63,10 +63,10 @@ def _response(version: int, request: JoinGroupRequest, outcome: Outcome) -> Join
     if isinstance(outcome, MemberIdRequired):
         return _rejected(version, ErrorCode.MEMBER_ID_REQUIRED, outcome.member_id)
     if isinstance(outcome, Rejected):
-        # As Kafka: there is no place for this member id, so the client drops it.
+        # As Kafka: the group has no place for this member id, so the client drops it.
         member_id = "" if outcome.rejection == Rejection.GROUP_FULL else request.member_id
         return _rejected(version, error_of(outcome.rejection), member_id)
-    assert isinstance(outcome, Joined), f"an unexpected answer to a join: {outcome}"
+    assert isinstance(outcome, Joined), f"unexpected outcome of a join: {outcome}"
     return JoinGroupResponse(
         generation_id=outcome.generation,
         protocol_type=outcome.protocol_type,

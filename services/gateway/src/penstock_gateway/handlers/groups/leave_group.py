@@ -1,4 +1,4 @@
-"""LeaveGroup: members leave, one up to version 2, any number from 3 on (KIP-345)."""
+"""LeaveGroup: removes members from a classic group; one up to version 2, any number from version 3 on (KIP-345)."""
 
 from typing import Protocol
 
@@ -21,7 +21,7 @@ FIRST_VERSION_BATCHED = 3
 
 
 class Needs(HasClock, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: LeaveGroupRequest) -> LeaveGroupResponse:
@@ -36,7 +36,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: LeaveGro
         return LeaveGroupResponse(error_code=GROUPS_UNAVAILABLE)
     if isinstance(outcome, Rejected):
         return LeaveGroupResponse(error_code=error_of(outcome.rejection))
-    assert isinstance(outcome, PerItem), f"an unexpected answer to a leave: {outcome}"
+    assert isinstance(outcome, PerItem), f"unexpected outcome of a leave: {outcome}"
     errors = [error_of(rejection) for rejection in outcome.rejections]
     if not is_batched:
         return LeaveGroupResponse(error_code=errors[0])

@@ -1,4 +1,4 @@
-"""ListGroups: every group, or those in the states (KIP-518) and of the types (KIP-848) asked for."""
+"""ListGroups: lists groups, filtered by state (KIP-518) and type (KIP-848)."""
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import GroupsQuery, GroupSummary, GroupsView
@@ -19,9 +19,8 @@ async def handle(gateway: HasSequencer, client: Client, version: int, request: L
     types = [each.lower() for each in request.types_filter] or TYPES
     if not any(each in TYPES for each in types):
         return ListGroupsResponse()
-    states = [
-        STATES.get(state.lower(), state) for state in request.states_filter
-    ]  # as in Kafka, in upper or lower case
+    # As in Kafka, a filter may be in upper or lower case.
+    states = [STATES.get(state.lower(), state) for state in request.states_filter]
     try:
         view = await gateway.sequencer.query("groups", GroupsQuery(0, states, fresh=True), GroupsView)
     except Unavailable:

@@ -1,4 +1,4 @@
-"""OffsetCommit: a group's offsets, each with its own verdict."""
+"""OffsetCommit: commits offsets of a group, with a result for each partition."""
 
 from typing import Protocol
 
@@ -19,11 +19,11 @@ from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
-FIRST_VERSION_NO_GROUP = 9  # KIP-848; before that a group that is not there has no such generation
+FIRST_VERSION_NO_GROUP = 9  # KIP-848; before it the error for an unknown group is ILLEGAL_GENERATION
 
 
 class Needs(HasClock, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -54,5 +54,5 @@ def _errors(version: int, outcome: Outcome, count: int) -> list[ErrorCode]:
         return [ErrorCode.ILLEGAL_GENERATION] * count
     if isinstance(outcome, Rejected):
         return [error_of(outcome.rejection)] * count
-    assert isinstance(outcome, PerItem), f"an unexpected answer to a commit: {outcome}"
+    assert isinstance(outcome, PerItem), f"unexpected outcome of a commit: {outcome}"
     return [error_of(rejection) for rejection in outcome.rejections]

@@ -1,4 +1,4 @@
-"""OffsetDelete: committed offsets of a group go, where nobody reads what they are of (KIP-496)."""
+"""OffsetDelete: deletes committed offsets of topics that no member of the group subscribes to (KIP-496)."""
 
 from typing import Protocol
 
@@ -22,13 +22,13 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 
 class Needs(HasClock, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     await until_level(gateway, OFFSET_EXPIRY_LEVEL)
     level = gateway.sequencer.seen_level
-    if level is not None and level < OFFSET_EXPIRY_LEVEL:  # nobody would journal it, as long as an upgrade lasts
+    if level is not None and level < OFFSET_EXPIRY_LEVEL:  # until the end of an upgrade no sequencer journals it
         return OffsetDeleteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     gone = [DeletedOffset(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
     command = DeleteOffsets(gateway.clock.now_ms(), request.group_id, gone, gateway.sequencer.seen_sequence)
@@ -38,9 +38,9 @@ async def handle(gateway: Needs, client: Client, version: int, request: OffsetDe
         return OffsetDeleteResponse(error_code=GROUPS_UNAVAILABLE)
     if isinstance(outcome, Rejected):
         return OffsetDeleteResponse(error_code=error_of(outcome.rejection))
-    assert isinstance(outcome, PerItem), f"an unexpected answer to a deletion of offsets: {outcome}"
+    assert isinstance(outcome, PerItem), f"unexpected outcome of a deletion of offsets: {outcome}"
     if Rejection.STALE in outcome.rejections:
-        # Clients ask again only for what they are told of the group. What is gone by now is gone the second time, too.
+        # Clients retry only an error of the whole group. A second deletion of the same offset has no effect.
         return OffsetDeleteResponse(error_code=error_of(Rejection.STALE))
     return _response(request, outcome)
 

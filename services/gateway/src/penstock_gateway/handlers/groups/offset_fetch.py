@@ -1,4 +1,4 @@
-"""OffsetFetch: what groups committed; of a group that nobody knows, offset -1 and no error, as Kafka does."""
+"""OffsetFetch: reads the committed offsets of groups; as in Kafka, an unknown group has offset -1 and no error."""
 
 from collections.abc import Iterable
 
@@ -75,7 +75,7 @@ async def _find(gateway: HasSequencer, query: GroupOffsetsQuery, require_stable:
 
 
 def _settled(offset: CommittedOffset, require_stable: bool) -> CommittedOffset:
-    """The offset; none, and `pending`, where a transaction may commit another one and that matters (KIP-447)."""
+    """The offset. With `require_stable` it is empty and `pending` while a transaction may change it (KIP-447)."""
     if not offset.pending:
         return offset
     if not require_stable:

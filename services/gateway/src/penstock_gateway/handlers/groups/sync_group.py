@@ -1,4 +1,4 @@
-"""SyncGroup: a member asks for its assignment; the leader brings everybody's."""
+"""SyncGroup: takes the assignments of all members from the leader, and gives each member its own."""
 
 from typing import Protocol
 
@@ -13,12 +13,12 @@ from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 FIRST_VERSION_PROTOCOL = 5  # KIP-559
-# The request does not say how long the leader may take; the sequencers end the wait when it is over.
-PATIENCE_MS = int(WAIT_S_MAX * 1000)
+# The request has no time-out field; the sequencers end the wait when the rebalance time-out is over.
+TIMEOUT_MS = int(WAIT_S_MAX * 1000)
 
 
 class Needs(HasClock, HasSequencer, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: SyncGroupRequest) -> SyncGroupResponse:
@@ -27,12 +27,12 @@ async def handle(gateway: Needs, client: Client, version: int, request: SyncGrou
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
         outcome = await group_command(gateway, _command(gateway, request))
-        outcome = await group_answer(gateway, client, "sync", request.group_id, outcome, PATIENCE_MS)
+        outcome = await group_answer(gateway, client, "sync", request.group_id, outcome, TIMEOUT_MS)
     except Unavailable:
         return SyncGroupResponse(error_code=GROUPS_UNAVAILABLE)
     if isinstance(outcome, Rejected):
         return SyncGroupResponse(error_code=error_of(outcome.rejection))
-    assert isinstance(outcome, Synced), f"an unexpected answer to a sync: {outcome}"
+    assert isinstance(outcome, Synced), f"unexpected outcome of a sync: {outcome}"
     return SyncGroupResponse(
         protocol_type=outcome.protocol_type,
         protocol_name=outcome.protocol,

@@ -1,0 +1,1 @@
+"""Share groups (KIP-932): heartbeats, fetches, acknowledgements, and their offsets."""

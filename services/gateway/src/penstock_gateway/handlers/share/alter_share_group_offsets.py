@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: a share group without members goes on elsewhere (KIP-932)."""
+"""AlterShareGroupOffsets: moves the start offsets of a share group without members (KIP-932)."""
 
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from penstock_gateway.share.commands import topic_ids_by_name
 
 
 class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -44,7 +44,7 @@ async def handle(
         return AlterShareGroupOffsetsResponse(
             error_code=error_of(outcome.rejection), error_message=outcome.message or None
         )
-    assert isinstance(outcome, PerItem), f"an unexpected answer to new offsets: {outcome}"
+    assert isinstance(outcome, PerItem), f"unexpected outcome of new offsets: {outcome}"
     return _response(request, outcome, ids)
 
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: a share group without members forgets topics (KIP-932)."""
+"""DeleteShareGroupOffsets: removes topics from the state of a share group without members (KIP-932)."""
 
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from penstock_gateway.share.commands import topic_ids_by_name
 
 
 class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -39,7 +39,7 @@ async def handle(
         return DeleteShareGroupOffsetsResponse(
             error_code=error_of(outcome.rejection), error_message=outcome.message or None
         )
-    assert isinstance(outcome, PerItem), f"an unexpected answer to a deletion of offsets: {outcome}"
+    assert isinstance(outcome, PerItem), f"unexpected outcome of a deletion of offsets: {outcome}"
     return DeleteShareGroupOffsetsResponse(
         responses=[
             DeleteShareGroupOffsetsResponseTopic(name, ids[name], error_of(rejection))

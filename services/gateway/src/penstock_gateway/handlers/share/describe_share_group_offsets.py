@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: where share groups begin in partitions, and how many records they have to go (KIP-932)."""
+"""DescribeShareGroupOffsets: lists the start offset and the lag of share groups in each partition (KIP-932)."""
 
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
 
 
 class Needs(HasClock, HasSequencer, HasSettings, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(

@@ -1,4 +1,4 @@
-"""ShareAcknowledge: what became of records that a member of a share group acquired (KIP-932)."""
+"""ShareAcknowledge: takes the acknowledgements of records that a member of a share group acquired (KIP-932)."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -22,11 +22,11 @@ from penstock_gateway.share.commands import HasShareCommands
 from penstock_gateway.share.sessions import CLOSING_EPOCH, acknowledging_session
 from penstock_gateway.tail.tail_index import PartitionKey
 
-UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # the client asks for it if it has to know
+UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # a client that needs the leader sends a Metadata request
 
 
 class Needs(HasShareGroupLevel, HasShareCommands, HasTopics, Protocol):
-    """What this handler uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(

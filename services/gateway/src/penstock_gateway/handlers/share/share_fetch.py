@@ -1,4 +1,7 @@
-"""ShareFetch (KIP-932): see `penstock_gateway.share.fetcher`."""
+"""ShareFetch: takes acknowledgements of a share group member, and lets it acquire more records (KIP-932).
+
+The work is in `penstock_gateway.share.fetcher`.
+"""
 
 from typing import Protocol
 
@@ -9,7 +12,7 @@ from penstock_gateway.share.fetcher import HasShareFetcher
 
 
 class Needs(HasShareGroupLevel, HasShareFetcher, Protocol):
-    """What this handler uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: ShareFetchRequest) -> ShareFetchResponse:

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe: share groups with their members and what these read (KIP-932)."""
+"""ShareGroupDescribe: describes share groups with their members and assignments (KIP-932)."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -22,7 +22,7 @@ from penstock_gateway.metadata.authorized_operations import GROUP_OPERATIONS
 
 
 class Needs(HasClock, HasSequencer, HasSettings, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -43,7 +43,7 @@ async def _describe(gateway: Needs, group_id: str) -> share_group_describe.Descr
         return _rejected(group_id, error, NO_SHARE_GROUPS)
     if not group_id:
         return _rejected(group_id, ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-    # One question per group: several large groups together could outgrow a message.
+    # One query per group: the answer for several large groups could be too large for a message.
     query = ShareGroupsQuery(0, [group_id], fresh=True)
     try:
         view = await gateway.sequencer.query("share_groups", query, ShareGroupsView)

@@ -1,6 +1,6 @@
-"""ShareGroupHeartbeat: all that a member of a share group says to its coordinator (KIP-932).
+"""ShareGroupHeartbeat: lets a member of a share group join, stay, change its subscription, and leave (KIP-932).
 
-As with consumer groups most heartbeats change nothing, and are answered by a query; only the others are journaled.
+As with consumer groups, most heartbeats change nothing, and a query answers them; only the others are journaled.
 """
 
 from typing import Protocol
@@ -26,7 +26,7 @@ DEADLINE_S = 5.0  # the usual time between two heartbeats
 
 
 class Needs(HasClock, HasSequencer, HasSettings, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -52,26 +52,26 @@ async def handle(
         return ShareGroupHeartbeatResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))
     if isinstance(outcome, Rejected):
         return ShareGroupHeartbeatResponse(error_code=_error(outcome), error_message=outcome.message or None)
-    assert isinstance(outcome, ShareMembership), f"an unexpected answer to a heartbeat: {outcome}"
+    assert isinstance(outcome, ShareMembership), f"unexpected outcome of a heartbeat: {outcome}"
     return _response(outcome)
 
 
 async def _outcome(gateway: Needs, heartbeat: ShareHeartbeat) -> Outcome:
     answer = await _preview(gateway, heartbeat, fresh=False)
-    if isinstance(answer, Rejected):  # by somebody who may not have heard of the member yet
+    if isinstance(answer, Rejected):  # the replica may be behind, and not know the member yet
         answer = await _preview(gateway, heartbeat, fresh=True)
     return await group_command(gateway, heartbeat) if answer is None else answer
 
 
 async def _preview(gateway: Needs, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareMembership | Rejected | None:
-    """What is answered without a journal entry; None if there is to be one."""
+    """The answer without a journal entry; None if the heartbeat must be journaled."""
     query = ShareHeartbeatQuery(0, heartbeat, fresh=fresh)
     view = await gateway.sequencer.query("share_heartbeat", query, ShareHeartbeatView, deadline_s=DEADLINE_S)
     return view.outcome
 
 
 def _error(rejected: Rejected) -> ErrorCode:
-    """Without room a member tries again; clients take an error that they do not know here as final."""
+    """Kafka's code. An overload is retriable here, because clients treat an unknown error as final."""
     return GROUPS_UNAVAILABLE if rejected.rejection == Rejection.OVERLOADED else error_of(rejected.rejection)
 
 

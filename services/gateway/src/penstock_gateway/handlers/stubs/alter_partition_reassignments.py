@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: refused, as partitions are on no broker; nor is there ever one to call off (KIP-455)."""
+"""AlterPartitionReassignments: always rejected, because partitions are not stored on brokers (KIP-455)."""
 
 from penstock.kafkawire.api.alter_partition_reassignments import (
     API as API,
@@ -37,8 +37,8 @@ def _result(located: Located, topic: str, asked: ReassignablePartition) -> Reass
     if isinstance(found, ErrorCode):
         return ReassignablePartitionResponse(asked.partition_index, found, None)
     if asked.replicas is None:
-        error, message = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no partition is ever reassigned"
+        error, message = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment is in progress"
     else:
         error = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        message = "records are in the object store and every gateway leads every partition: there is nothing to assign"
+        message = "records are in the object store, and every broker leads every partition: replicas cannot be assigned"
     return ReassignablePartitionResponse(asked.partition_index, error, message)

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: everything lies in the one directory that there is, and there is no other to move it to."""
+"""AlterReplicaLogDirs: accepts only the one log directory that exists, and moves nothing."""
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name

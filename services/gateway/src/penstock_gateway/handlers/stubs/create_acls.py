@@ -1,4 +1,4 @@
-"""CreateAcls: refused one by one, since nobody would go by them."""
+"""CreateAcls: rejects each ACL with Kafka's error for a broker without an authorizer."""
 
 from penstock.kafkawire.api.create_acls import API as API, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from penstock.kafkawire.error_codes import ErrorCode

@@ -1,4 +1,4 @@
-"""DeleteAcls: refused filter by filter, since there are none."""
+"""DeleteAcls: rejects each filter with Kafka's error for a broker without an authorizer."""
 
 from penstock.kafkawire.api.delete_acls import API as API, DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 from penstock.kafkawire.error_codes import ErrorCode

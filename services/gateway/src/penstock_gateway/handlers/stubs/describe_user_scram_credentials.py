@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: no user has any; who asks for quotas of users asks for these, too."""
+"""DescribeUserScramCredentials: finds no credentials; Kafka's tools ask for them together with the quotas of users."""
 
 from penstock.kafkawire.api.describe_user_scram_credentials import (
     API as API,

@@ -1,4 +1,4 @@
-"""ElectLeaders: there is never anything to elect, as every gateway leads every partition (KIP-460)."""
+"""ElectLeaders: no election is ever needed, because every gateway leads every partition (KIP-460)."""
 
 from penstock.kafkawire.api.elect_leaders import (
     API as API,
@@ -21,7 +21,7 @@ async def handle(
 ) -> ElectLeadersResponse:
     if request.election_type not in ELECTION_TYPES:
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if request.topic_partitions is None:  # then Kafka leaves out those that need no election
+    if request.topic_partitions is None:  # all partitions: Kafka leaves out those that need no election
         return ElectLeadersResponse()
     asked = (topic.topic for topic in request.topic_partitions)
     located = await locate(gateway.topics, asked, unavailable=ADMINISTRATION_UNAVAILABLE)
@@ -39,4 +39,4 @@ def _result(located: Located, topic: str, partition: int) -> PartitionResult:
     found = located.partition(topic, partition, NO_EPOCH)
     if isinstance(found, ErrorCode):
         return PartitionResult(partition, found, None)
-    return PartitionResult(partition, ErrorCode.ELECTION_NOT_NEEDED, "every gateway leads every partition")
+    return PartitionResult(partition, ErrorCode.ELECTION_NOT_NEEDED, "every broker leads every partition")

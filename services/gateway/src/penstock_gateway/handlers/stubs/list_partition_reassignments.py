@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: none is ever under way (KIP-455)."""
+"""ListPartitionReassignments: lists no reassignment, because none is ever in progress (KIP-455)."""
 
 from penstock.kafkawire.api.list_partition_reassignments import (
     API as API,

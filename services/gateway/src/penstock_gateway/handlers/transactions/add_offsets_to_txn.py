@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a group whose offsets a transaction is going to commit (KIP-98)."""
+"""AddOffsetsToTxn: adds a group to a transaction, which then may commit offsets of it (KIP-98)."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ FIRST_VERSION_FENCED = 2
 
 
 class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(

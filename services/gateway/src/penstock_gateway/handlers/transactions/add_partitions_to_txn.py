@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: partitions that a transaction is going to write to, all of them or none (KIP-98)."""
+"""AddPartitionsToTxn: adds partitions to a transaction, all of them or none (KIP-98)."""
 
 from typing import Protocol
 
@@ -22,11 +22,11 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics, HasT
 from penstock_gateway.metadata.partition_lookup import locate
 
 FIRST_VERSION_FENCED = 2
-FIRST_VERSION_BATCHED = 4  # for brokers among themselves; who is none is told what Kafka tells him
+FIRST_VERSION_BATCHED = 4  # only between brokers: clients get the error that Kafka gives them
 
 
 class Needs(HasClock, HasSequencer, HasTopics, HasTransactionCommands, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -38,7 +38,7 @@ async def handle(
     if not any(isinstance(each, ErrorCode) for each in found):
         partitions = [each for each in found if isinstance(each, TransactionPartition)]
         return _response(request, await _add(gateway, version, request, partitions))
-    # As in Kafka, nothing is done for the others then.
+    # As in Kafka, one wrong partition prevents all of them.
     errors = [each if isinstance(each, ErrorCode) else ErrorCode.OPERATION_NOT_ATTEMPTED for each in found]
     return _response(request, errors)
 
@@ -71,8 +71,8 @@ async def _add(
     if isinstance(outcome, Rejected):
         error = transaction_error(outcome.rejection, fenced=fenced_error(version, FIRST_VERSION_FENCED))
         return [error] * len(partitions)
-    assert isinstance(outcome, PerItem), f"an unexpected answer to partitions of a transaction: {outcome}"
-    if any(outcome.rejections):  # a topic went since we looked
+    assert isinstance(outcome, PerItem), f"unexpected outcome of partitions of a transaction: {outcome}"
+    if any(outcome.rejections):  # a topic was deleted after the lookup
         gateway.topics.remove(topic.name for topic in request.v3_and_below_topics)
         return [transaction_error(each) or ErrorCode.OPERATION_NOT_ATTEMPTED for each in outcome.rejections]
     return [ErrorCode.NONE] * len(partitions)

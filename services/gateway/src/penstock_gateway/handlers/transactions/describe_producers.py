@@ -1,4 +1,4 @@
-"""DescribeProducers: what partitions know of their idempotent producers (KIP-664)."""
+"""DescribeProducers: lists the idempotent producers of partitions, with their state (KIP-664)."""
 
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from penstock_gateway.tail.tail_index import PartitionKey
 
 
 class Needs(HasSequencer, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -47,13 +47,13 @@ async def handle(
 
 
 async def _ask(gateway: Needs, keys: list[PartitionKey]) -> list[PartitionProducers | ErrorCode]:
-    """One answer for each, in several questions where one answer does not hold them all."""
+    """One answer for each partition; several queries if they do not fit into one answer."""
     found: list[PartitionProducers | ErrorCode] = []
     try:
         while len(found) < len(keys):
             query = ProducersQuery(0, keys[len(found) :], fresh=True)
             view = await gateway.sequencer.query("producers", query, ProducersView)
-            assert view.partitions, "an answer has one partition at least"
+            assert view.partitions, "an answer has at least one partition"
             found += view.partitions
     except Unavailable:
         found += [READ_UNAVAILABLE] * (len(keys) - len(found))

@@ -1,4 +1,4 @@
-"""DescribeTransactions: transactions by their transactional ids, with the partitions of those ongoing (KIP-664)."""
+"""DescribeTransactions: describes transactions by transactional id, with the partitions of ongoing ones (KIP-664)."""
 
 from collections.abc import Sequence
 
@@ -33,10 +33,10 @@ async def handle(
 
 
 async def _ask(gateway: HasSequencer, transactional_ids: list[str]) -> Sequence[TransactionView]:
-    """The first of them, as many as an answer holds."""
+    """The first transactions, as many as fit into an answer."""
     query = DescribeTransactionsQuery(0, transactional_ids, fresh=True)
     view = await gateway.sequencer.query("describe_transactions", query, DescribeTransactionsView)
-    assert view.transactions, "an answer has one transaction at least"
+    assert view.transactions, "an answer has at least one transaction"
     return view.transactions
 
 

@@ -1,4 +1,4 @@
-"""EndTxn: a transaction is committed or aborted, in all its partitions and groups at once (KIP-98, KIP-890)."""
+"""EndTxn: commits or aborts a transaction, in all its partitions and groups at once (KIP-98, KIP-890)."""
 
 from typing import Protocol
 
@@ -10,11 +10,11 @@ from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTransactionCommands
 
 FIRST_VERSION_FENCED = 2
-FIRST_VERSION_BUMPS = 5  # from here on each transaction has an epoch of its own
+FIRST_VERSION_BUMPS = 5  # from this version on, each transaction has its own epoch
 
 
 class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: EndTxnRequest) -> EndTxnResponse:
@@ -33,5 +33,5 @@ async def handle(gateway: Needs, client: Client, version: int, request: EndTxnRe
     if isinstance(outcome, Rejected):
         fenced = fenced_error(version, FIRST_VERSION_FENCED)
         return EndTxnResponse(error_code=transaction_error(outcome.rejection, fenced=fenced))
-    assert isinstance(outcome, TransactionEnded), f"an unexpected answer to a transaction's end: {outcome}"
+    assert isinstance(outcome, TransactionEnded), f"unexpected outcome of a transaction's end: {outcome}"
     return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)

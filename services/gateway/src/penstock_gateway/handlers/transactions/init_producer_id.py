@@ -1,5 +1,5 @@
-"""InitProducerId: a producer id of its own for every idempotent producer that asks (KIP-98), and under a
-transactional id one that fences whoever had it before (KIP-360)."""
+"""InitProducerId: gives an idempotent producer its producer id (KIP-98). With a transactional id, the earlier producer
+of that id is fenced (KIP-360)."""
 
 from typing import Protocol
 
@@ -23,7 +23,7 @@ FIRST_VERSION_FENCED = 4
 
 
 class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -37,7 +37,7 @@ async def handle(
 
 
 async def _idempotent(gateway: Needs) -> InitProducerIdResponse:
-    # A producer that lost its sequence asks with its old id (KIP-360); a new one serves it as well, with a fresh start.
+    # A producer that lost its sequence sends its old id (KIP-360). A new id serves as well, with a new sequence.
     try:
         command = AllocateProducer(gateway.clock.now_ms())
         (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
@@ -66,7 +66,7 @@ async def _transactional(
 
 
 def _allocated(outcome: Outcome) -> InitProducerIdResponse:
-    assert isinstance(outcome, ProducerAllocated), f"an unexpected answer to an allocation: {outcome}"
+    assert isinstance(outcome, ProducerAllocated), f"unexpected outcome of an allocation: {outcome}"
     return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
 
 

@@ -1,4 +1,4 @@
-"""ListTransactions: the transactional ids there are, by state, producer, duration and pattern (KIP-664, KIP-1152)."""
+"""ListTransactions: lists transactional ids, filtered by state, producer, duration and pattern (KIP-664, KIP-1152)."""
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.transactions import TransactionsQuery, TransactionsView
@@ -14,7 +14,7 @@ from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
 from penstock_gateway.kafka.parts import HasSequencer
 
-# Kafka's; here a transaction is never between its end and the markers of it.
+# Kafka's states. In Penstock a transaction is never between its end and its markers.
 STATES = frozenset(
     (
         "Empty",

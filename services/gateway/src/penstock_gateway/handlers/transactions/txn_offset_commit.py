@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: a group's offsets, which count once the transaction is committed (KIP-98, KIP-447)."""
+"""TxnOffsetCommit: stores offsets of a group, which are committed with the transaction (KIP-98, KIP-447)."""
 
 from typing import Protocol
 
@@ -17,13 +17,13 @@ from penstock_gateway.coordination.transaction_commands import transaction_comma
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTransactionCommands
 
-FIRST_VERSION_LOADING = 2  # older clients fall over COORDINATOR_LOAD_IN_PROGRESS
-FIRST_VERSION_ABORTABLE = 4  # from here on clients know TRANSACTION_ABORTABLE (KIP-890)
-FIRST_VERSION_ADDS = 5  # from here on the group needs not be added before
+FIRST_VERSION_LOADING = 2  # older clients fail at COORDINATOR_LOAD_IN_PROGRESS
+FIRST_VERSION_ABORTABLE = 4  # from this version on, clients know TRANSACTION_ABORTABLE (KIP-890)
+FIRST_VERSION_ADDS = 5  # from this version on, AddOffsetsToTxn is not needed before
 
 
 class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -54,14 +54,14 @@ def _errors(version: int, outcome: Outcome | ErrorCode, count: int) -> list[Erro
         return [outcome] * count
     if isinstance(outcome, Rejected):
         return [_error(version, outcome.rejection)] * count
-    assert isinstance(outcome, PerItem), f"an unexpected answer to a transaction's offsets: {outcome}"
+    assert isinstance(outcome, PerItem), f"unexpected outcome of a transaction's offsets: {outcome}"
     return [_error(version, rejection) for rejection in outcome.rejections]
 
 
 def _error(version: int, rejection: int) -> ErrorCode:
     if rejection == Rejection.INVALID_TXN_STATE and version >= FIRST_VERSION_ABORTABLE:
         return ErrorCode.TRANSACTION_ABORTABLE
-    if rejection == Rejection.STALE_MEMBER_EPOCH:  # clients of this API take it for fatal
+    if rejection == Rejection.STALE_MEMBER_EPOCH:  # clients of this API treat that code as fatal
         return ErrorCode.ILLEGAL_GENERATION
     error = transaction_error(rejection, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_VERSION_LOADING:

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers: an administrator aborts a transaction by one of its partitions (KIP-664); commits are refused.
+"""WriteTxnMarkers: aborts a transaction by one of its partitions, for an administrator; commits are rejected (KIP-664).
 
-In Kafka a marker ends a transaction in one partition, whatever the coordinator knows. Here a transaction ends
-everywhere at once, so the one that is open in the partition is aborted as a whole, and its producer fenced as by a
-time-out. Where none is open there is nothing to do.
+In Kafka a marker ends a transaction in one partition, even against the state of the coordinator. In Penstock a
+transaction ends everywhere at once. So the open transaction of the partition is aborted as a whole. Its producer is
+fenced, as after a time-out. Without an open transaction the request changes nothing.
 """
 
 from typing import Protocol
@@ -36,13 +36,13 @@ from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics, HasTransactionCommands
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, Located, locate
 
-VERSION_WITH_EPOCHS = 2  # of transactions: a marker has a later epoch than its records (KIP-890)
+VERSION_WITH_EPOCHS = 2  # the transaction version in which a marker has a later epoch than its records (KIP-890)
 ONGOING, ABORTED = "Ongoing", "CompleteAbort"
 Partition = tuple[str, int]
 
 
 class Needs(HasClock, HasSequencer, HasTopics, HasTransactionCommands, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def handle(
@@ -76,11 +76,11 @@ async def _result(gateway: Needs, located: Located, marker: WritableTxnMarker) -
 def _validation_errors(
     located: Located, marker: WritableTxnMarker, partitions: list[Partition]
 ) -> dict[Partition, ErrorCode]:
-    """What can be said against the marker without a look at transactions."""
+    """The errors that do not depend on the transaction."""
     validation_errors: dict[Partition, ErrorCode] = {}
     for name, number in partitions:
         topic = located.partition(name, number, -1)
-        if marker.transaction_result:  # only who decides of transactions may say so, and that is no client
+        if marker.transaction_result:  # only a coordinator may commit, and no client is one
             validation_errors[name, number] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         elif isinstance(topic, ErrorCode):
             validation_errors[name, number] = topic
@@ -106,7 +106,7 @@ async def _abort(gateway: Needs, marker: WritableTxnMarker, partitions: list[Par
 
 
 async def _transaction_of(gateway: Needs, producer_id: int) -> tuple[TransactionView, int] | None:
-    """The transactional id that has the producer id, if one has, and the journal sequence at which it is so."""
+    """The transaction of this producer id, and the journal sequence of that state; None if there is none."""
     query = TransactionsQuery(0, producer_ids=[producer_id], fresh=True)
     listed = await gateway.sequencer.query("transactions", query, TransactionsView)
     if not listed.transactions:
@@ -118,7 +118,7 @@ async def _transaction_of(gateway: Needs, producer_id: int) -> tuple[Transaction
 
 
 def _is_fenced(marker: WritableTxnMarker, view: TransactionView, *, is_open: bool) -> bool:
-    """Whether the marker's epoch is too old; who repeats what has aborted the transaction is not told so."""
+    """Whether the marker's epoch is too old. A repeated request that aborted the transaction is not fenced."""
     if is_open and marker.transaction_version >= VERSION_WITH_EPOCHS:
         return marker.producer_epoch <= view.producer_epoch
     is_repeated = view.state == ABORTED and marker.producer_epoch + 1 == view.producer_epoch
@@ -137,9 +137,9 @@ async def _end(gateway: Needs, view: TransactionView, sequence: int) -> ErrorCod
     )
     outcome = await transaction_command(gateway, command)
     if isinstance(outcome, Rejected):
-        if outcome.rejection == Rejection.STALE:  # it has ended meanwhile, and perhaps another one begun
+        if outcome.rejection == Rejection.STALE:  # the transaction ended meanwhile, and another one may have begun
             return READ_UNAVAILABLE
         outcome = transaction_error(outcome.rejection, fenced=ErrorCode.INVALID_PRODUCER_EPOCH)
-    if isinstance(outcome, ErrorCode):  # administrators ask again of a partition's leader, not of a coordinator
+    if isinstance(outcome, ErrorCode):  # administration clients look up the partition's leader, not a coordinator
         return READ_UNAVAILABLE if outcome is TRANSACTIONS_UNAVAILABLE else outcome
     return ErrorCode.NONE
