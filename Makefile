@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help env spark-env up test test-simulation test-services test-spark spark-classes \
-    quick e2e-compose conformance sim sim-all chaos check format bench bench-spark docs lock clean
+    quick e2e-compose conformance sim sim-all chaos check house format bench bench-spark docs lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ check: env  ## format, lint, types, import contracts and the house rules, as CI 
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_tidy.py
 	$(BIN)/python -m tests.testkit.docs.compatibility_page --check
+
+house: env  ## measure how the code is arranged and how it reads
+	$(BIN)/python -m tests.testkit.house
 
 format: env  ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix-only $(CODE)

@@ -9,9 +9,13 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.testkit import house, prose
+
 ROOT = Path(__file__).parent.parent
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
+PACKAGE_MODULES_MAX = 20
+FLAT_PACKAGES = {"penstock/kafkawire/api"}  # one module per API of the protocol
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".yaml", ".yml", ".conf", ".cfg", ".txt", ""}
 # Each of these libraries is imported by the modules whose names begin so, and by no other.
 ONE_MODULE_EACH = {
@@ -38,13 +42,14 @@ def tracked_files() -> list[Path]:
     return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
 
 
-FILES = tracked_files()
-PYTHON = [path for path in FILES if path.suffix == ".py"]
-CODE = [path for path in PYTHON if not path.is_relative_to(ROOT / "tests")]
-
-
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+FILES = tracked_files()
+PYTHON = [path for path in FILES if path.suffix == ".py"]
+PRODUCT = [path for path in PYTHON if name_of(path).startswith(("libs/", "services/"))]
+CODE = [path for path in PYTHON if not path.is_relative_to(ROOT / "tests")]
 
 
 @cache
@@ -90,6 +95,34 @@ def test_functions_stay_small() -> None:
     functions = [function for path in CODE for function in facts_of(path).functions]
     large = [name for name, lines in functions if lines > FUNCTION_LINES_MAX]
     assert not large, f"more than {FUNCTION_LINES_MAX} lines: {large}"
+
+
+def test_packages_stay_small() -> None:
+    packages = house.largest_packages(name_of(path) for path in PRODUCT)
+    large = [package for package, count in packages if count > PACKAGE_MODULES_MAX]
+    assert set(large) <= FLAT_PACKAGES, f"more than {PACKAGE_MODULES_MAX} modules: {large}"
+
+
+def test_no_modules_and_no_packages_import_each_other() -> None:
+    graph = house.import_graph({name_of(path): text_of(path) for path in PRODUCT})
+    assert house.mutual_packages(graph) == []
+    assert house.cycles(graph) == []
+
+
+def test_tests_pass_limits_and_use_public_names() -> None:
+    """A limit is passed in as a struct; a fake replaces a mock; a fact that a test needs is public."""
+    tests = [path for path in PYTHON if path not in PRODUCT]
+    for rule in (house.patched_constants, house.mock_uses, house.private_reads):
+        found = {name_of(path): count for path in tests if (count := rule(text_of(path)))}
+        assert not found, f"{rule.__doc__}: {found}"
+
+
+def test_the_english_is_plain() -> None:
+    """Short sentences with a named subject and standard terms. STYLE in CONTRIBUTING.md says why."""
+    pages = [path for path in FILES if path.suffix in (".py", ".md")]
+    found = [finding for path in pages for finding in prose.findings(name_of(path), text_of(path))]
+    lines = [f"{each.path}:{each.line}: {each.why}" for each in found]
+    assert not lines, "\n".join([f"{len(lines)} places to mend", *lines[:50]])
 
 
 @pytest.mark.parametrize("library", ONE_MODULE_EACH)

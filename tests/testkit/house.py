@@ -44,14 +44,14 @@ def measure() -> dict[str, str]:
     pairs = mutual_packages(graph)
     circles = cycles(graph)
     return {
-        "modules per package, largest five": _largest_packages(code),
+        "modules per package, largest five": ", ".join(f"{name} {count}" for name, count in largest_packages(code)[:5]),
         "mutual package pairs": f"{len(pairs)}  {'; '.join(' <-> '.join(pair) for pair in pairs[:8])}",
         "import cycles": f"{len(circles)}  {'; '.join(' '.join(circle) for circle in circles[:4])}",
         "function length p50 / p95 / max": _quantiles(_function_lengths(code.values())),
         "comment lines per 100 lines of core": f"{_comment_share(code):.1f}",
-        "constants patched in tests and benches": str(sum(map(_patched_constants, tests.values()))),
-        "uses of unittest.mock": str(sum(len(re.findall(r"\bmock\.\w", source)) for source in tests.values())),
-        "private attributes read in tests": str(sum(map(_private_reads, tests.values()))),
+        "constants patched in tests and benches": str(sum(map(patched_constants, tests.values()))),
+        "uses of unittest.mock": str(sum(map(mock_uses, tests.values()))),
+        "private attributes read in tests": str(sum(map(private_reads, tests.values()))),
         **_prose_facts("product and pages", {p: s for p, s in sources.items() if p not in tests}),
         **_prose_facts("tests and benches", tests),
         "longest Markdown line": str(_longest_markdown_line(sources)),
@@ -134,9 +134,9 @@ def _tracked(*patterns: str) -> list[str]:
     return sorted({path for path in listed if path and (ROOT / path).is_file()})
 
 
-def _largest_packages(code: dict[str, str]) -> str:
-    counts = Counter(path.rpartition("/")[0].split("/src/")[-1] for path in code)
-    return ", ".join(f"{package} {count}" for package, count in counts.most_common(5))
+def largest_packages(paths: Iterable[str]) -> list[tuple[str, int]]:
+    """Packages with the number of modules in them, the largest first."""
+    return Counter(path.rpartition("/")[0].split("/src/")[-1] for path in paths).most_common()
 
 
 def _function_lengths(sources: Iterable[str]) -> Iterator[int]:
@@ -166,7 +166,7 @@ def _comment_share(code: dict[str, str]) -> float:
     return 100 * comments / max(lines, 1)
 
 
-def _patched_constants(source: str) -> int:
+def patched_constants(source: str) -> int:
     """Assignments to a constant of another module: `setattr`, `mock.patch`, or `module.NAME = value`."""
     found = 0
     for node in ast.walk(ast.parse(source)):
@@ -184,7 +184,12 @@ def _patched_constants(source: str) -> int:
     return found
 
 
-def _private_reads(source: str) -> int:
+def mock_uses(source: str) -> int:
+    """Uses of `unittest.mock`."""
+    return len(re.findall(r"\bmock\.\w", source))
+
+
+def private_reads(source: str) -> int:
     """Attributes with a leading underscore of anything but `self` and `cls`, and imports of such names."""
     found = 0
     for node in ast.walk(ast.parse(source)):

@@ -218,6 +218,8 @@ def _messages(path: str, source: str) -> Iterator[Text]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Assert) and node.msg is not None:
             yield from _literal(path, node.msg)
+        elif isinstance(node, ast.Call) and _logs(node.func) and node.args:
+            yield from _event(path, node.args[0])
         elif isinstance(node, ast.Call) and _speaks(node.func):
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 yield from _literal(path, argument)
@@ -228,6 +230,16 @@ def _speaks(function: ast.expr) -> bool:
         function.id if isinstance(function, ast.Name) else function.attr if isinstance(function, ast.Attribute) else ""
     )
     return name in {"print", "add_argument", "add_parser", "ArgumentParser", "error", "exit"} or name[:1].isupper()
+
+
+def _logs(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and ast.unparse(function.value) in {"log", "self._log"}
+
+
+def _event(path: str, node: ast.expr) -> Iterator[Text]:
+    """The words of a log event, whose name is in snake case."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield Text(path, node.lineno, Place.MESSAGE, node.value.replace("_", " "))
 
 
 def _literal(path: str, node: ast.expr) -> Iterator[Text]:
