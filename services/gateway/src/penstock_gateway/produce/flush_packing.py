@@ -1,4 +1,4 @@
-"""How produce requests are packed into flush messages that the bus can carry, and their answers told apart; pure."""
+"""Packs produce requests into flush messages that the bus can carry, and assigns the replies to the requests. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -7,16 +7,16 @@ from penstock.contracts.codec import HEAD_BYTES, Buffer
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
 from penstock.contracts.rejections import Rejection
 
-# What the head of a message takes at most: msgpack of ids, counts and a full batch metadata, rounded up.
+# Upper bounds of a message's head: msgpack of ids, counts and a full batch metadata, rounded up.
 HEAD_BYTES_PER_MESSAGE = HEAD_BYTES + 128
 HEAD_BYTES_PER_PRODUCE = 40
 HEAD_BYTES_PER_BATCH = 80
-# What a flusher counts for a batch beyond its bytes; the gateway's windows count the same.
+# The memory that a flusher counts for a batch beyond its bytes; the gateway's windows count the same.
 OVERHEAD_BYTES_PER_BATCH = 1_024
 
 
 class Produce:
-    """One client's Produce request on its way: what was accepted of it, and what became of that so far."""
+    """One client's Produce request in flight: its accepted batches, and their results so far."""
 
     __slots__ = (
         "batches",
@@ -42,14 +42,14 @@ class Produce:
         self.begin_attempt()
 
     def begin_attempt(self) -> None:
-        """Forget what an attempt without any effect brought."""
+        """Reset the results, after an attempt that had no effect."""
         self.parts = self.parts_left = 0
         self.was_delivered = False
         self.results = [BatchResult(Rejection.OUTCOME_UNKNOWN)] * len(self.batches)
 
 
 class Part:
-    """Consecutive batches of a produce that travel in one message."""
+    """Consecutive batches of a produce that are sent in one message."""
 
     __slots__ = ("first", "number", "produce", "stop")
 
@@ -69,39 +69,39 @@ def batch_bytes_max(message_bytes_max: int) -> int:
 
 
 def pack(produces: Iterable[Produce], message_bytes_max: int) -> list[Message]:
-    """Messages, none larger than allowed, that hold the produces in order.
+    """Messages of at most `message_bytes_max` that hold the produces in order.
 
-    A produce that fits into a message is never split; the parts of one that does not are consecutive.
+    A produce that fits into a message is never split. The parts of a larger one are consecutive.
     """
-    room = message_bytes_max - HEAD_BYTES_PER_MESSAGE
+    parts_bytes_max = message_bytes_max - HEAD_BYTES_PER_MESSAGE
     messages: list[Message] = []
-    used = room
+    used_bytes = parts_bytes_max
     for produce in produces:
-        parts = list(_parts(produce, room))
+        parts = list(_parts(produce, parts_bytes_max))
         produce.parts = produce.parts_left = len(parts)
         for part, size_bytes in parts:
-            if used + size_bytes > room or part.number:
+            if used_bytes + size_bytes > parts_bytes_max or part.number:
                 messages.append([])
-                used = 0
+                used_bytes = 0
             messages[-1].append(part)
-            used += size_bytes
+            used_bytes += size_bytes
     return messages
 
 
-def _parts(produce: Produce, room: int) -> Iterator[tuple[Part, int]]:
+def _parts(produce: Produce, parts_bytes_max: int) -> Iterator[tuple[Part, int]]:
     number = first = 0
-    used = HEAD_BYTES_PER_PRODUCE
+    used_bytes = HEAD_BYTES_PER_PRODUCE
     for index, batch in enumerate(produce.batches):
         size_bytes = batch.meta.length + HEAD_BYTES_PER_BATCH
-        if used + size_bytes > room:
-            yield Part(produce, number, first, index), used
-            number, first, used = number + 1, index, HEAD_BYTES_PER_PRODUCE
-        used += size_bytes
-    yield Part(produce, number, first, len(produce.batches)), used
+        if used_bytes + size_bytes > parts_bytes_max:
+            yield Part(produce, number, first, index), used_bytes
+            number, first, used_bytes = number + 1, index, HEAD_BYTES_PER_PRODUCE
+        used_bytes += size_bytes
+    yield Part(produce, number, first, len(produce.batches)), used_bytes
 
 
 def head_of(message: Message, gateway: str) -> FlushRequest:
-    """The head that says what the message's payload is."""
+    """The head that describes the message's payload."""
     return FlushRequest(
         gateway,
         [FlushProduce(part.produce.number, part.number, part.produce.parts, _batches(part)) for part in message],
@@ -130,13 +130,13 @@ def record_reply(reply: FlushReply, message: Message) -> None:
 
 
 def record_delivered(message: Message) -> None:
-    """Whatever comes of it, the message may have had an effect."""
+    """Record that the message may have had an effect, even if no reply comes."""
     for part in message:
         part.produce.was_delivered = True
 
 
 def record_finished(message: Message) -> list[Produce]:
-    """The message is answered or given up; the produces of which nothing is on its way any more."""
+    """Record that a message was answered or given up; return the produces that have no more parts in flight."""
     finished = []
     for part in message:
         part.produce.parts_left -= 1

@@ -1,7 +1,7 @@
-"""Hands produce requests to flushers: each connection sticks to one, in order, within the flusher's window.
+"""Sends produce requests to flushers: each connection uses one flusher, in order, within that flusher's window.
 
-A connection's route moves to another flusher only when nothing of it is unanswered at the old one. What surely had no
-effect is sent again, in order; what may have had one is answered OUTCOME_UNKNOWN, and ends the route.
+A connection's route moves to another flusher only when the old one has answered all its requests. A request that surely
+had no effect is sent again, in order. A request that may have had one is answered OUTCOME_UNKNOWN, and ends the route.
 """
 
 import asyncio
@@ -47,9 +47,9 @@ class FlushRouter:
         self.cluster = cluster
         self._zone = zone
         self._instance = instance
-        self.stalled: dict[ProducerRoute, None] = {}  # routes with something that no flusher can be given now
+        self.stalled: dict[ProducerRoute, None] = {}  # routes with requests that no flusher can take now
         self._windows: dict[str, FlusherWindow] = {}
-        self._candidates: dict[str, Presence] | None = None  # until the directory changes
+        self._candidates: dict[str, Presence] | None = None  # kept until the directory changes
         self._unreachable: dict[str, float] = {}  # instance -> until when, monotonic
         self._numbers = itertools.count(1)
         self._route_numbers = itertools.count(1)
@@ -59,7 +59,7 @@ class FlushRouter:
 
     @property
     def is_connected(self) -> bool:
-        """Whether anything can be sent now."""
+        """Whether messages can be sent now."""
         return self._bus.is_connected
 
     @property
@@ -69,27 +69,27 @@ class FlushRouter:
 
     @property
     def batch_bytes_max(self) -> int:
-        """The largest record batch that a flusher can be sent, in bytes."""
+        """The largest record batch that fits into a flush message, in bytes."""
         return batch_bytes_max(self._bus.message_bytes_max)
 
     @property
     def unanswered_bytes(self) -> int:
-        """What all flushers together have not answered yet, per-batch overhead included."""
+        """The bytes that all flushers have not answered yet, per-batch overhead included."""
         return sum(window.unanswered_bytes for window in self._windows.values())
 
     def open_route(self, on_change: Callable[[], None], key: str = "") -> ProducerRoute:
-        """A way to a flusher for one connection, to be closed with it; routes with one key choose the same flusher."""
+        """A connection's route to a flusher, to be closed with it; routes with one key choose the same flusher."""
         return ProducerRoute(self, key or f"{self._instance}/{next(self._route_numbers)}", on_change)
 
     async def run(self) -> None:
-        """Send and expire until cancelled."""
+        """Send requests, and expire old ones, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             while True:
                 await asyncio.sleep(self._limits.sweep_interval_s)
                 self.sweep()
 
     def sweep(self) -> None:
-        """Expire what waited too long, and try again what could not be delivered."""
+        """Expire requests that waited too long, and retry those that could not be delivered."""
         now_s = self._clock.monotonic_s()
         for instance in [name for name, until_s in self._unreachable.items() if until_s <= now_s]:
             del self._unreachable[instance]
@@ -104,14 +104,14 @@ class FlushRouter:
     def take(
         self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float, route: ProducerRoute
     ) -> QueuedProduce:
-        """A produce with a number of its own and a deadline."""
+        """A queued produce with the next number, and with a deadline."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         return QueuedProduce(next(self._numbers), batches, payload, deadline_s, route)
 
     def candidates(self) -> dict[str, Presence]:
-        """The flushers that new requests may go to: those of the gateway's zone, or any if it has none.
+        """The flushers that may take new requests: those of the gateway's zone, or all if that has none.
 
-        Where the client runs does not matter: its bytes are here already, and must not cross zones once more.
+        The client's zone does not matter: its bytes are here already, and must not cross zones again.
         """
         if self._candidates is None:
             live = [one for one in self._directory.live("flusher") if one.instance not in self._unreachable]
@@ -120,7 +120,7 @@ class FlushRouter:
         return self._candidates
 
     def window_of(self, presence: Presence) -> FlusherWindow:
-        """The window of a flusher for a connection, made when first needed."""
+        """The window of a flusher for a connection, created on first use."""
         if presence.zone != self._zone:
             self._metrics.zone_fallbacks.inc()
         window = self._windows.get(presence.instance)
@@ -129,7 +129,7 @@ class FlushRouter:
         return window
 
     def window_bytes(self, instance: str) -> int:
-        """How many unanswered bytes this gateway may leave at a flusher: its share of the budget."""
+        """How many unanswered bytes this gateway may have at a flusher: its share of the flusher's budget."""
         presence = self._directory.get(instance)
         budget = presence.budget_bytes // self._gateway_count if presence else 0
         return min(budget or self._limits.window_bytes_default, self._limits.window_bytes_max)
@@ -140,7 +140,7 @@ class FlushRouter:
         return self._tasks.create_task(sending)
 
     async def request(self, subject: str, zone: str, message: Message) -> FlushReply:
-        """Send one message to a flusher of `zone`; wait for the reply until the last of its requests has expired."""
+        """Send one message to a flusher of `zone`; wait for the reply until the last of its requests expires."""
         last_s = max(part.produce.deadline_s for part in message)
         timeout_s = max(self._limits.answer_timeout_s_min, last_s - self._clock.monotonic_s())
         data = encode_with_payload(head_of(message, self._instance), payload_of(message))
@@ -148,12 +148,12 @@ class FlushRouter:
         self._metrics.flush_bytes.labels(zone).inc(len(data))
         reply = decode(await self._bus.request(subject, data, timeout_s), FlushReply)
         if not fits(reply, message):
-            raise Corrupt(f"flush reply with other counts than the {len(message)} requests it answers")
+            raise Corrupt(f"flush reply whose counts do not fit the {len(message)} requests it answers")
         self._sequencer.record_sequence(reply.sequence)
         return reply
 
     def record_unreachable(self, instance: str) -> None:
-        """Nobody was there to take a message: leave the flusher alone for a while."""
+        """Avoid a flusher for a while: no process received its message."""
         self._unreachable[instance] = self._clock.monotonic_s() + self._limits.unreachable_s
         self._candidates = None
 

@@ -1,4 +1,4 @@
-"""One flusher as this gateway uses it: what waits for room in its window, and what it has not answered yet."""
+"""One flusher as this gateway uses it: requests that wait for its window, and requests that it has not answered."""
 
 import asyncio
 from collections import deque
@@ -39,7 +39,7 @@ class Sender(Protocol):
 
 
 class FlusherWindow:
-    """One flusher: what waits for room in its window, and what it was sent and has not answered."""
+    """The requests that wait for one flusher's window, and those sent to it and not answered."""
 
     def __init__(self, sender: Sender, presence: Presence) -> None:
         self._sender = sender
@@ -54,12 +54,12 @@ class FlusherWindow:
         self._messages: dict[int, tuple[asyncio.Task[None], Message]] = {}
 
     def offer(self, produce: QueuedProduce) -> None:
-        """Take a produce; all of one turn of the event loop travel together."""
+        """Take a produce; all produces of one iteration of the event loop are packed together."""
         self.outbox.append(produce)
         self._pump_soon()
 
     def lose(self) -> None:
-        """The flusher is gone: whether it acted on what it was sent is unknown; the rest was never sent."""
+        """Give up the flusher, which is gone: the outcome of sent requests is unknown, the rest was never sent."""
         for task, message in list(self._messages.values()):
             record_delivered(message)
             self._finish(message)
@@ -73,7 +73,7 @@ class FlusherWindow:
             route.on_change()
 
     def expire(self, now_s: float) -> None:
-        """Answer what waited for room in the window too long; it was never sent."""
+        """Answer requests that waited for the window too long; they were never sent."""
         for produce in [waiting for waiting in self.outbox if waiting.deadline_s <= now_s]:
             self.outbox.remove(produce)
             produce.was_delivered = True

@@ -8,10 +8,10 @@ MIB = 1024 * 1024
 class RecordLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much of one batch is decoded, for topics whose records must be checked."""
 
-    # Up to so many uncompressed records are checked in the event loop. More take milliseconds, in which other
-    # connections should go on.
+    # Up to this many uncompressed records are checked in the event loop. More take milliseconds, so a thread checks
+    # them while other connections continue.
     records_at_once_max: int = 200
-    # Of one batch: no real client sends more, and it would take seconds.
+    # Of one batch: no real client sends more, and decoding it would take seconds.
     decompressed_bytes_max: int = 64 * MIB
     records_max: int = 1_000_000
     errors_max: int = 1_000  # listed one by one in an answer; a batch may have a million of them
@@ -21,7 +21,7 @@ class RecordLimits(msgspec.Struct, frozen=True, kw_only=True):
 class ProduceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Windows and waits between a gateway and its flushers."""
 
-    # A window, however large the flusher's budget: what one burst may queue at the server for one slow subscriber.
+    # Of one window, also if the flusher's budget is larger: a burst may queue this much in NATS for a slow flusher.
     window_bytes_max: int = 64 * MIB
     window_bytes_default: int = 8 * MIB  # for a flusher that announces no budget
     unreachable_s: float = 0.5  # how long a flusher is avoided after a message found no process listening

@@ -28,12 +28,12 @@ FIRST_VERSION_ABORTABLE = 11  # from here on clients know TRANSACTION_ABORTABLE 
 FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 NO_TIMESTAMP = -1
 
-Refused = ErrorCode | RecordValidationError
-BatchCheck = int | Refused  # of one partition: its place among the accepted batches, or why it was rejected
+BatchError = ErrorCode | RecordValidationError
+BatchCheck = int | BatchError  # of one partition: the index of its batch among the accepted ones, or its error
 
 
 class Checked(msgspec.Struct):
-    """A request after the check: what goes to the flusher, and for each partition its place there or its error."""
+    """A request after the check: the batches for the flusher, and for each partition the index there or the error."""
 
     topics: dict[TopicRef, TopicView]  # that exist
     batches: list[FlushBatch]
@@ -68,7 +68,7 @@ def produce_response(
 
 
 def close_on_error(response: ProduceResponse) -> None:
-    """With acks=0 no answer could report an error, so the connection ends."""
+    """End the connection if a batch failed: with acks=0 there is no answer to report it."""
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:

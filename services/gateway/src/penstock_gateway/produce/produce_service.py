@@ -26,8 +26,8 @@ from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.produce_response import (
     BatchCheck,
+    BatchError,
     Checked,
-    Refused,
     close_on_error,
     produce_response,
     topic_ref,
@@ -39,14 +39,14 @@ from penstock_gateway.produce.topic_rules import TopicRules, record_rules, rules
 FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 rejects, too
 FIRST_VERSION_ZSTD = 7  # KIP-110
 FIRST_VERSION_ADDS = 12  # from here on a partition joins the transaction with its first batch (KIP-890)
-# While a new gateway does not know yet whether the cluster has transactions: clients send once more.
+# The error while a new gateway does not know yet whether the cluster has transactions: clients send again.
 _UNKNOWN_LEVEL = ErrorCode.NOT_ENOUGH_REPLICAS
 ACKS_NONE = 0
 ACKS = frozenset((-1, 0, 1))
 
 
 class _RequestRules(msgspec.Struct, frozen=True):
-    """What holds for all batches of a request: its version, and whether they may be transactional."""
+    """The rules for all batches of a request: its version, and whether they may be transactional."""
 
     version: int
     transactional: bool
@@ -76,7 +76,7 @@ class ProduceService:
     ) -> None:
         self._flush_router = flush_router
         self._topics = topics
-        self.sequencer = sequencer  # these two: to know the cluster's level
+        self.sequencer = sequencer  # this and the clock: for the cluster's level
         self.clock = clock
         self._metrics = metrics
         self._proxied_listeners = proxied_listeners
@@ -84,7 +84,7 @@ class ProduceService:
         self._validator = validator or RecordValidator(self._limits.records)
 
     async def produce(self, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
-        """The answer to one request, None for acks=0; `CloseConnection` if it was not decided."""
+        """The answer to one request, None for acks=0; raises `CloseConnection` if the request was not decided."""
         is_unanswered = request.acks == ACKS_NONE
         client.unanswered_produces += is_unanswered
         try:
@@ -97,7 +97,7 @@ class ProduceService:
         if error:
             rejected: list[BatchCheck] = [error] * _partition_count(request)
             return _if_wanted(request, produce_response(version, request, Checked({}, [], [], rejected), None))
-        async with client.produce_order:  # released before the answer comes: the connection's next request follows
+        async with client.produce_order:  # released before the answer: the connection's next request follows
             topics = await self._topics_of(client, version, request)
             checked = await self._check(version, request, topics)
             flushed_later = self._hand_over(client, request, checked)
@@ -109,14 +109,14 @@ class ProduceService:
         return _if_wanted(request, response)
 
     def _request_error(self, request: ProduceRequest) -> ErrorCode:
-        """What is wrong with the request, whatever its batches are; `NONE` if nothing."""
+        """The error of the request itself, before its batches are checked; `NONE` if there is none."""
         if request.acks not in ACKS:
             return ErrorCode.INVALID_REQUIRED_ACKS
         error = transactions_error(self) if request.transactional_id is not None else ErrorCode.NONE
         return _UNKNOWN_LEVEL if error is TRANSACTIONS_UNAVAILABLE else error
 
     async def _topics_of(self, client: Client, version: int, request: ProduceRequest) -> dict[TopicRef, TopicView]:
-        """The topics that exist; asks for those that are unknown here, or that may have grown."""
+        """The topics that exist; asks for topics that are not cached, or that may have more partitions now."""
         found: dict[TopicRef, TopicView] = {}
         missing = []
         for topic in request.topic_data:
@@ -161,14 +161,14 @@ class ProduceService:
                     self._reject(checked, check)
         return checked
 
-    def _reject(self, checked: Checked, check: Refused) -> None:
+    def _reject(self, checked: Checked, check: BatchError) -> None:
         checked.checks.append(check)
         error = check.error if isinstance(check, RecordValidationError) else check
         self._metrics.batches_rejected.labels(error.name).inc()
 
     async def _check_records(
         self, place: str, records: Records, header: BatchHeader, rules: RecordRules
-    ) -> BatchHeader | Refused:
+    ) -> BatchHeader | BatchError:
         """The header of a batch whose records follow the topic's rules, or the error."""
         assert records is not None and not isinstance(records, list), "a valid batch has its bytes"
         return await self._validator.validation_error(place, records, header, rules) or header
@@ -220,14 +220,14 @@ class ProduceService:
     def _route_key(self, client: Client) -> str:
         """The key that chooses the connection's flusher; "" for any.
 
-        When the client's leader moves to another gateway, a producer without idempotence may send there while the old
-        gateway still works on its requests. With one flusher behind both, the order is the order of sending. Behind a
-        proxy there is one address and no such move, and all clients look the same.
+        A client's leader may move to another gateway. Then a producer without idempotence may send there while the old
+        gateway still works on its requests. If both gateways use one flusher, the requests stay in the order of
+        sending. Behind a proxy there is one address and no such move, and all clients have the same host.
         """
         return "" if client.listener in self._proxied_listeners else f"{client.client_id}\0{client.host}"
 
     def _record_failures(self, checked: Checked, flushed: Flushed | None) -> None:
-        """Count what was rejected after the flush; a topic that is gone leaves the cache."""
+        """Count batches rejected after the flush, and remove deleted topics from the cache."""
         if flushed is None or not any(result.rejection for result in flushed.results):
             return
         for result in flushed.results:
@@ -244,7 +244,7 @@ class HasProduceService(Protocol):
 
 def _check_header(
     rules: _RequestRules, data: PartitionProduceData, view: TopicView, bytes_max: int
-) -> BatchHeader | Refused:
+) -> BatchHeader | BatchError:
     if not 0 <= data.index < view.partitions:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if rules.version < FIRST_VERSION_MAGIC_2:

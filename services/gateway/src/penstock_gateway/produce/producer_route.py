@@ -1,9 +1,10 @@
-"""One connection's way to its flusher: in order, to one at a time, again where an attempt surely had no effect.
+"""One connection's route to its flusher: in order, to one flusher at a time, with retries of attempts without effect.
 
-A route ends with the first request that the journal did not decide: its outcome is unknown, or it was given up. Nothing
-that the client sent behind it may overtake it. An idempotent producer whose later batches are refused as out of order
-would begin a new epoch and send again, as new records, what is in the journal already. So nothing more is sent, the
-connection is closed, and the client does as after a broker's crash: it sends all that is unanswered again, in order.
+A route ends with the first request that the journal did not decide: its outcome is unknown, or it was given up. No
+later request may overtake it. Otherwise an idempotent producer would get its later batches rejected as out of order. It
+would begin a new epoch, and send batches again, as new records, that are in the journal already. So nothing more is
+sent, and the connection is closed. The client acts as after a broker's crash: it sends all unanswered requests again,
+in order.
 """
 
 import asyncio
@@ -20,12 +21,12 @@ from penstock.contracts.rejections import Rejection
 from penstock_gateway.kafka.broker_view import rendezvous_weight
 from penstock_gateway.produce.flush_packing import Produce
 
-# What no state machine decided for good: what comes behind it must not overtake it.
+# Results without a final decision of the state machine: later requests must not overtake these.
 _UNDECIDED = frozenset((Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED))
 
 
 class Flushed(msgspec.Struct, frozen=True):
-    """What became of a produce request: one result per batch."""
+    """The outcome of a produce request: one result per batch."""
 
     results: list[BatchResult]
     throttle_ms: int
@@ -37,7 +38,7 @@ def is_undecided(results: Sequence[BatchResult]) -> bool:
 
 
 class QueuedProduce(Produce):
-    """A produce with the connection it came from and the answer that it waits for."""
+    """A produce with the route of its connection, and with the answer that the connection waits for."""
 
     __slots__ = ("answer", "route", "throttle_ms")
 
@@ -88,7 +89,7 @@ class Router(Protocol):
 
 
 class ProducerRoute:
-    """One connection's way to its flusher; `on_change` is called when `is_full` may have changed."""
+    """One connection's route to its flusher; `on_change` is called when `is_full` may have changed."""
 
     def __init__(self, router: Router, key: str, on_change: Callable[[], None]) -> None:
         self._router = router
@@ -96,7 +97,7 @@ class ProducerRoute:
         self.on_change = on_change
         self._window: Window | None = None
         self._unanswered = 0
-        self._undelivered: list[QueuedProduce] = []  # to be sent again once nothing is unanswered
+        self._undelivered: list[QueuedProduce] = []  # to be sent again once all sent requests are answered
         self._latest_delivered = 0  # number of the latest request that reached a flusher
         self._waiting: deque[QueuedProduce] = deque()
         self.is_over = False  # closed, or ended by a request that was not decided
@@ -119,7 +120,7 @@ class ProducerRoute:
         return produce.answer
 
     def advance(self) -> None:
-        """Pass on what can be passed on."""
+        """Pass on waiting requests to the flusher's window, if there is one."""
         while self._waiting:
             window = self._current_window()
             if window is None:
@@ -132,7 +133,7 @@ class ProducerRoute:
             self.on_change()
 
     def finished(self, produce: QueuedProduce) -> None:
-        """Nothing of the produce is on its way any more."""
+        """Answer a produce, or queue it again; nothing of it is in flight any more."""
         self._unanswered -= 1
         if produce.was_delivered or self.is_over:
             self._latest_delivered = max(self._latest_delivered, produce.number)
@@ -149,7 +150,7 @@ class ProducerRoute:
 
     @property
     def has_undelivered(self) -> bool:
-        """Whether what comes later has to wait: an earlier request is to be sent again."""
+        """Whether later requests must wait, because an earlier one is to be sent again."""
         return bool(self._undelivered)
 
     @property
@@ -157,12 +158,12 @@ class ProducerRoute:
         return any(produce.number < self._latest_delivered for produce in self._undelivered)
 
     def expire(self, now_s: float) -> None:
-        """End if a request waited too long; it was never sent."""
+        """End the route if a request waited too long; it was never sent."""
         if any(waiting.deadline_s <= now_s for waiting in self._waiting):
             self.end()
 
     def close(self) -> None:
-        """The connection is gone: what was not sent is dropped."""
+        """Drop all unsent requests: the connection is gone."""
         self._waiting.clear()
         self._undelivered.clear()
         self.end()
@@ -198,11 +199,11 @@ class ProducerRoute:
         return self._window
 
     def leave(self) -> None:
-        """Forget the link; the next request finds another."""
+        """Leave the flusher's window; the next request chooses a flusher again."""
         if self._window is not None:
             self._window.routes.pop(self, None)
             self._window = None
 
 
 def _ignore() -> None:
-    """What a closed connection does about changes."""
+    """The reaction of a closed connection to changes."""

@@ -28,14 +28,14 @@ class TimeWindow(msgspec.Struct, frozen=True):
 
 
 class RecordRules(msgspec.Struct, frozen=True):
-    """What a topic wants of its records."""
+    """The rules of a topic for its records."""
 
     need_keys: bool
     window: TimeWindow | None
 
 
 class RecordValidationError(msgspec.Struct, frozen=True):
-    """Why a batch is refused: what Kafka says of the whole, and of which records."""
+    """Why a batch is rejected: Kafka's error for the batch, and the errors of single records."""
 
     error: ErrorCode
     message: str
@@ -53,7 +53,7 @@ class Check(Protocol):
 def check_records(
     place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
 ) -> RecordValidationError | None:
-    """Why the batch cannot be stored in a topic with these rules, None if it can."""
+    """The error of a batch that does not follow these rules, None if it does."""
     if header.record_count > limits.records_max:
         return _invalid(f"The batch has {header.record_count} records; {limits.records_max} are allowed")
     try:
@@ -67,7 +67,7 @@ def check_records(
 
 
 class RecordValidator:
-    """Decodes batches, one large one at a time: so the memory it takes is that of one decompressed batch."""
+    """Decodes batches, one large one at a time, so that only one decompressed batch is in memory."""
 
     def __init__(self, limits: RecordLimits | None = None, *, check: Check = check_records) -> None:
         self._limits = limits or RecordLimits()
@@ -77,7 +77,7 @@ class RecordValidator:
     async def validation_error(
         self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules
     ) -> RecordValidationError | None:
-        """Why the batch cannot be stored in a topic with these rules, None if it can; `place` is "topic-partition"."""
+        """The error of a batch that does not follow these rules, None if it does; `place` is "topic-partition"."""
         if codec(header) == NONE and header.record_count <= self._limits.records_at_once_max:
             return self._check(place, batch, header, rules, self._limits)
         async with self._decoding:

@@ -1,4 +1,4 @@
-"""What a topic's configurations ask of the batches that are produced to it; pure."""
+"""The rules that a topic's configurations make for produced batches. Pure."""
 
 import msgspec
 
@@ -38,7 +38,7 @@ def rules_of(configs: dict[str, str]) -> TopicRules:
 
 
 def record_rules(rules: TopicRules, now_ms: int) -> RecordRules | None:
-    """What to look for inside of a batch that comes now, None if nothing."""
+    """The rules for the records of a batch that arrives now, None if there are none."""
     if rules.distances_ms is None:
         return RecordRules(True, None) if rules.needs_keys else None
     before_ms, after_ms = rules.distances_ms

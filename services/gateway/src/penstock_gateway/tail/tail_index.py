@@ -8,8 +8,8 @@ An older plan is not learnt. It could miss a change whose announcement came befo
 An extent is used for a limited time only. Compaction may have replaced it, and then its segment is deleted after a
 grace that is much longer.
 
-Aborted transactions are known from their markers, which are extents of the tail, and from plans. Those with records in
-the extents are all known from `known_from` on, the offset at which the plan of the first extent began.
+Aborted transactions are known from their markers, which are extents of the tail, and from plans. So the index knows all
+of them with records in its extents, beginning at the offset from which the first extent was planned.
 """
 
 from bisect import bisect_left
@@ -42,7 +42,7 @@ class TailLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionView(msgspec.Struct, frozen=True, gc=False):
-    """The extents to read of a partition from an offset on; none at its end, or if the byte budget ended.
+    """A partition's extents to read from an offset on; none at its end, or if the byte budget ended.
 
     `aborted` has the aborted transactions with records from the offset on, in the order of their last offsets. It is
     complete below `aborted_end_offset`, or everywhere if that is -1.
