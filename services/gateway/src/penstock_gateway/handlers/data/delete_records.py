@@ -1,4 +1,4 @@
-"""DeleteRecords: moves log start offsets at once; a janitor removes the bytes before them later (KIP-107)."""
+"""DeleteRecords: moves log start offsets at once; the records before them are removed later (KIP-107)."""
 
 from collections import Counter
 from dataclasses import dataclass
