@@ -1,4 +1,4 @@
-"""The commands of transactional producers, answered as Kafka's TransactionCoordinator does (ADR 0012)."""
+"""Commands of transactional producers, answered as Kafka's TransactionCoordinator answers them (ADR 0012)."""
 
 from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.commands import (
@@ -21,7 +21,7 @@ from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.log.producers import new_producer_id
 from penstock_sequencer.core.state.cluster import EMPTY, ONGOING, Changes, State, Transaction
 from penstock_sequencer.core.transactions.lifecycle import (
-    NOBODY,
+    NO_PRODUCER_AND_EPOCH,
     add_group,
     add_partition,
     end,
@@ -33,7 +33,7 @@ TransactionCommand = AddPartitionsToTxn | AddOffsetsToTxn | CommitTxnOffsets | E
 
 
 def init_producer(state: State, command: InitTransactionalProducer, changes: Changes) -> ProducerAllocated | Rejected:
-    """A producer id and an epoch that nobody else has; a transaction that is ongoing under the id is aborted."""
+    """Give the producer a unique id and epoch; abort an ongoing transaction of the transactional id."""
     validation_error = _init_validation_error(state, command)
     if validation_error is not None:
         return validation_error
@@ -41,11 +41,11 @@ def init_producer(state: State, command: InitTransactionalProducer, changes: Cha
     if transaction is None:
         return _new_transaction(state, command)
     expected, current = (command.producer_id, command.producer_epoch), (transaction.producer_id, transaction.epoch)
-    if expected not in (NOBODY, current):
+    if expected not in (NO_PRODUCER_AND_EPOCH, current):
         if expected == transaction.previous:
-            return ProducerAllocated(*current)  # asked for once more, by the producer that has the epoch
+            return ProducerAllocated(*current)  # a repeated request of the producer that has the epoch
         return Rejected(Rejection.PRODUCER_FENCED)
-    if expected == NOBODY and is_late(transaction, command.seen_sequence):
+    if expected == NO_PRODUCER_AND_EPOCH and is_late(transaction, command.seen_sequence):
         return stale()
     fence(state, transaction, changes)
     transaction.state = EMPTY
@@ -55,7 +55,7 @@ def init_producer(state: State, command: InitTransactionalProducer, changes: Cha
 
 
 def add_partitions(state: State, command: AddPartitionsToTxn, changes: Changes) -> PerItem | Rejected:
-    """The partitions are in the transaction; all of them or none."""
+    """Add all partitions to the transaction, or none."""
     transaction = find_transaction(state, command)
     if isinstance(transaction, Rejected):
         return transaction
@@ -78,7 +78,7 @@ def add_partitions(state: State, command: AddPartitionsToTxn, changes: Changes) 
 
 
 def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Done | Rejected:
-    """The group is in the transaction."""
+    """Add the group to the transaction."""
     transaction = find_transaction(state, command)
     if isinstance(transaction, Rejected):
         return transaction
@@ -94,7 +94,7 @@ def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Don
 
 
 def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes) -> PerItem | Rejected:
-    """The offsets wait for the transaction's end; one refusal for each that cannot."""
+    """Keep offsets until the transaction ends; one rejection for each that cannot be kept."""
     transaction = find_transaction(state, command)
     if isinstance(transaction, Rejected):
         return transaction
@@ -117,53 +117,53 @@ def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes
 
 
 def _offsets_rejection(state: State, command: CommitTxnOffsets) -> Rejection:
-    """Kafka's: who names no member may commit, since the older versions of the protocol cannot name one."""
+    """As in Kafka, a sender without a membership may commit: older protocol versions cannot name a member."""
     if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
         return Rejection.INVALID_GROUP
     if command.group_id in state.share_groups:
         return Rejection.UNKNOWN_GROUP
     group = state.groups.get(command.group_id)
-    is_nobody = command.generation < 0 and not command.member_id and command.group_instance_id is None
-    if is_nobody:
+    is_anonymous = command.generation < 0 and not command.member_id and command.group_instance_id is None
+    if is_anonymous:
         return Rejection.NONE
     if group is None:
         return Rejection.ILLEGAL_GENERATION if command.generation >= 0 else Rejection.NONE
     rejection = member_rejection(group, command)
-    # A rebalance is no hindrance: who has the newest generation may commit, and its client knows no such answer.
+    # A rebalance does not matter: the newest generation may commit, and its client does not know this error.
     return Rejection.NONE if rejection == Rejection.REBALANCE_IN_PROGRESS else rejection
 
 
 def end_transaction(state: State, command: EndTxn, changes: Changes) -> TransactionEnded | Rejected:
-    """Committed or aborted, everywhere at once."""
+    """Commit or abort the transaction, in all partitions at once."""
     transaction = state.transactions.get(command.transactional_id)
     if transaction is None:
         return Rejected(Rejection.INVALID_PRODUCER_MAPPING)
-    told = (command.producer_id, command.producer_epoch)
+    named = (command.producer_id, command.producer_epoch)
     is_ongoing = transaction.state == ONGOING
     current = (transaction.producer_id, transaction.epoch)
-    is_past = told != current and command.bumps  # in the old protocol an epoch does not end with its transaction
-    if transaction.ended == (*told, command.committed) and (is_past or (told == current and not is_ongoing)):
+    is_past = named != current and command.bumps  # in the old protocol an epoch does not end with its transaction
+    if transaction.ended == (*named, command.committed) and (is_past or (named == current and not is_ongoing)):
         return TransactionEnded(transaction.producer_id, transaction.epoch)
-    if transaction.ended == (*told, not command.committed) and is_past and not is_ongoing:
-        return Rejected(Rejection.INVALID_TXN_STATE, "the transaction has ended otherwise")
+    if transaction.ended == (*named, not command.committed) and is_past and not is_ongoing:
+        return Rejected(Rejection.INVALID_TXN_STATE, "the transaction has ended with the opposite result")
     found = find_transaction(state, command)
     if isinstance(found, Rejected):
         return found
-    # Nobody means to end what he does not know of: it may be a second copy, answered already.
+    # A sender that has not seen the transaction cannot mean it: this may be a second copy of an answered command.
     if is_late(transaction, command.seen_sequence) or 0 <= command.seen_sequence < transaction.started_sequence:
         return stale()
     if not is_ongoing and (command.committed or not command.bumps):
         return Rejected(Rejection.INVALID_TXN_STATE)
-    # KIP-890: who does not know whether anything was added aborts, and goes on with another epoch either way.
+    # KIP-890: a producer that does not know whether anything was added aborts, and gets another epoch in both cases.
     end(state, transaction, committed=command.committed, bumps=command.bumps, changes=changes)
-    transaction.ended = (*told, command.committed)
+    transaction.ended = (*named, command.committed)
     if command.bumps:
-        transaction.previous = told
+        transaction.previous = named
     return TransactionEnded(transaction.producer_id, transaction.epoch)
 
 
 def find_transaction(state: State, command: TransactionCommand) -> Transaction | Rejected:
-    """The transaction of the command's producer, if that is still the one that may write."""
+    """The transaction of the command's producer, if that producer may still write."""
     transaction = state.transactions.get(command.transactional_id)
     if transaction is None or transaction.producer_id != command.producer_id:
         return Rejected(Rejection.INVALID_PRODUCER_MAPPING)
@@ -171,30 +171,30 @@ def find_transaction(state: State, command: TransactionCommand) -> Transaction |
 
 
 def is_late(transaction: Transaction, seen_sequence: int) -> bool:
-    """Whether its sender did not know that the transaction before was ended, or another producer came."""
+    """Whether the sender had not seen the end of the transaction before, or the start of another producer."""
     return 0 <= seen_sequence < transaction.changed_sequence
 
 
 def stale() -> Rejected:
-    """What is answered to those who are late."""
+    """The answer to a late command."""
     return Rejected(Rejection.STALE, "the transaction before this one was ended since")
 
 
 def _init_validation_error(state: State, command: InitTransactionalProducer) -> Rejected | None:
     if not 0 < len(command.transactional_id) <= state.limits.transactions.transactional_id_length_max:
         length = len(command.transactional_id)
-        return Rejected(Rejection.INVALID_REQUEST, f"a transactional id of {length} letters")
+        return Rejected(Rejection.INVALID_REQUEST, f"a transactional id of {length} characters")
     if not 0 < command.timeout_ms <= state.limits.transactions.transaction_timeout_max_ms:
-        return Rejected(Rejection.INVALID_TRANSACTION_TIMEOUT, f"a time-out of {command.timeout_ms} ms")
+        return Rejected(Rejection.INVALID_TRANSACTION_TIMEOUT, f"a timeout of {command.timeout_ms} ms")
     if (command.producer_id == NO_PRODUCER) != (command.producer_epoch == NO_EPOCH):
-        return Rejected(Rejection.INVALID_REQUEST, "a producer id and an epoch come together")
+        return Rejected(Rejection.INVALID_REQUEST, "a producer id needs an epoch, and an epoch a producer id")
     return None
 
 
 def _new_transaction(state: State, command: InitTransactionalProducer) -> ProducerAllocated | Rejected:
     known_max = state.limits.transactions.transactions_max
     if len(state.transactions) >= known_max:
-        return Rejected(Rejection.OVERLOADED, f"{known_max} transactional ids are known, no more can be")
+        return Rejected(Rejection.OVERLOADED, f"{known_max} transactional ids are known, which is the maximum")
     producer_id = new_producer_id(state)
     transaction = Transaction(
         command.transactional_id, producer_id, 0, command.timeout_ms, state.clock_ms, state.sequence

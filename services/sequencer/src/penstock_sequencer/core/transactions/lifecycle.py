@@ -1,17 +1,17 @@
-"""The life of a transaction: it begins, takes in partitions and groups, and ends (ADR 0012).
+"""States of a transaction: it begins, gets partitions and groups, and ends (ADR 0012).
 
     Empty -- the first partition or group is added ----> Ongoing
     Ongoing -- EndTxn ---------------------------------> CompleteCommit or CompleteAbort
-    Ongoing -- its timeout ends -----------------------> CompleteAbort; the producer may go on with the next epoch
-    any -- a producer begins --------------------------> Empty; an ongoing one is aborted, the former producer is fenced
+    Ongoing -- its timeout ends -----------------------> CompleteAbort; the producer may continue with the next epoch
+    any -- a producer starts --------------------------> Empty; an ongoing one is aborted, the former producer is fenced
     CompleteCommit, CompleteAbort -- as from Empty ----> Ongoing
 
-There is nothing between Ongoing and its end: all markers of a transaction are written by the entry that ends it.
+There is no state between Ongoing and its end: the entry that ends a transaction writes all its markers.
 
 An epoch is a producer's right to write. A producer with an older epoch than the transaction's is fenced in all
-partitions at once, since each of its batches is checked against the transaction, not only against the partition.
+partitions at once. Each of its batches is checked against the transaction, not only against the partition.
 
-The deadlines of ongoing transactions are a heap. An entry of it is stale once its transaction has ended.
+The deadlines of ongoing transactions are a heap. A row of it is stale when its transaction has ended.
 """
 
 from collections.abc import Iterator
@@ -35,12 +35,12 @@ from penstock_sequencer.core.state.cluster import (
 )
 from penstock_sequencer.core.state.limits import PRODUCER_EPOCH_MAX
 
-NOBODY = (NO_PRODUCER, NO_EPOCH)
-_STALE_MAX = 64  # with more stale entries than this, and than transactions, the heap is built anew
+NO_PRODUCER_AND_EPOCH = (NO_PRODUCER, NO_EPOCH)
+_STALE_MAX = 64  # the heap is rebuilt when it has this many rows more than twice the ongoing transactions
 
 
 def room_rejection(state: State, transaction: Transaction, partitions: int) -> Rejection:
-    """Why so many more partitions do not fit: into the transaction, which is final, or into all for the moment."""
+    """Why more partitions do not fit: final for this transaction, or temporary for all transactions."""
     limits = state.limits.transactions
     if len(transaction.partitions) + partitions > limits.partitions_per_transaction_max:
         return Rejection.POLICY_VIOLATION
@@ -50,14 +50,14 @@ def room_rejection(state: State, transaction: Transaction, partitions: int) -> R
 
 
 def add_partition(state: State, transaction: Transaction, key: PartitionKey, first_offset: int) -> None:
-    """The partition is in the transaction, which begins if it was not ongoing; -1 until there are records in it."""
+    """Add a partition and begin the transaction if needed; `first_offset` is -1 until the partition has records."""
     _begin(state, transaction)
     state.transaction_partition_count += key not in transaction.partitions
     transaction.partitions[key] = first_offset
 
 
 def add_group(state: State, transaction: Transaction, group_id: str) -> Rejected | None:
-    """The group is in the transaction, which begins if it was not ongoing; why not, if there is no room."""
+    """Add a group and begin the transaction if needed; a rejection if the limits do not allow it."""
     is_large = len(transaction.offsets) >= state.limits.transactions.offsets_per_transaction_max
     rejection = Rejection.POLICY_VIOLATION if is_large else room_rejection(state, transaction, 0)
     if rejection:
@@ -78,21 +78,21 @@ def _begin(state: State, transaction: Transaction) -> None:
 
 
 def fence(state: State, transaction: Transaction, changes: Changes) -> None:
-    """Whoever writes under the id may no longer, and what it has not committed is aborted."""
+    """End the former producer's right to write, and abort its ongoing transaction."""
     if transaction.state == ONGOING:
         end(state, transaction, committed=False, bumps=True, changes=changes)
     else:
         _bump(state, transaction)
         _touch(state, transaction)
     transaction.ended = None
-    transaction.previous = NOBODY
+    transaction.previous = NO_PRODUCER_AND_EPOCH
 
 
 def end(state: State, transaction: Transaction, *, committed: bool, bumps: bool, changes: Changes) -> None:
-    """Write a marker into each partition, decide the offsets, and if it `bumps` begin the next epoch."""
-    epoch = transaction.epoch + bumps  # as Kafka writes them, markers already have the next epoch
+    """Write a marker into each partition, commit or drop the offsets, and start the next epoch if it `bumps`."""
+    epoch = transaction.epoch + bumps  # markers have the next epoch already, as Kafka writes them
     for (topic_id, number), first_offset in transaction.partitions.items():
-        # In a topic that can come back, the transaction must have ended when it does.
+        # The transaction must end in recoverable topics too, in case they are undeleted.
         partition = find_kept_partition(state, topic_id, number) if first_offset >= 0 else None
         if partition is not None:
             write_marker(state, partition, transaction.producer_id, epoch, committed=committed, changes=changes)
@@ -110,7 +110,7 @@ def end(state: State, transaction: Transaction, *, committed: bool, bumps: bool,
 
 
 def _bump(state: State, transaction: Transaction) -> None:
-    """The next epoch; after the last one another producer id. The very last is left for markers."""
+    """Start the next epoch, or use another producer id after the last epoch. The very last is left for markers."""
     if transaction.epoch + 1 < PRODUCER_EPOCH_MAX:
         transaction.epoch += 1
         return
@@ -127,10 +127,10 @@ def _touch(state: State, transaction: Transaction) -> None:
 
 
 def end_overdue(state: State, changes: Changes) -> None:
-    """Abort transactions that have taken too long, and fence their producers; bounded work for each tick.
+    """Abort transactions whose timeout has ended, and fence their producers; bounded work for each tick.
 
-    Nobody has taken such a producer's place, so it may go on with the next epoch (KIP-588): by beginning anew, or, in
-    the new protocol, by aborting what is aborted.
+    No other producer has replaced such a producer, so it may continue with the next epoch (KIP-588). It starts again,
+    or, in the new protocol, aborts the aborted transaction.
     """
     partitions = 0
     for transaction in _overdue(state):
@@ -143,7 +143,7 @@ def end_overdue(state: State, changes: Changes) -> None:
 
 
 def remove_transactions(state: State) -> None:
-    """Forget transactional ids that nobody has used for long; they stand in the order of their last use."""
+    """Remove transactional ids that were not used for long; the table is in the order of their last use."""
     old: list[Transaction] = []
     limits = state.limits.transactions
     before_ms = state.clock_ms - limits.transactional_id_expiry_ms
@@ -158,22 +158,22 @@ def remove_transactions(state: State) -> None:
 
 
 def _record_deadline(state: State, transaction: Transaction) -> None:
-    """The transaction is ongoing from now on."""
+    """Add the deadline of a transaction that has begun."""
     heappush(state.transaction_alarms, _alarm(transaction))
     if len(state.transaction_alarms) > 2 * len(state.ongoing) + _STALE_MAX:
         enter_deadlines(state)
 
 
 def enter_deadlines(state: State) -> None:
-    """The heap of just those that are ongoing."""
+    """Rebuild the heap from the ongoing transactions."""
     state.transaction_alarms = [_alarm(each) for each in state.ongoing.values()]
     heapify(state.transaction_alarms)
 
 
 def _overdue(state: State) -> Iterator[Transaction]:
-    """Transactions that have taken too long, the one that should have ended first before the others.
+    """Transactions whose timeout has ended, in the order of their deadlines.
 
-    Whoever takes one ends it.
+    The caller ends each of them.
     """
     alarms = state.transaction_alarms
     while alarms and alarms[0][0] <= state.clock_ms:

@@ -1,4 +1,4 @@
-"""Reads of transactions: their listing, what is in them, and the producers of partitions."""
+"""Queries of transactions: their list, their contents, and the producers of partitions."""
 
 from collections.abc import Iterable
 from heapq import nsmallest
@@ -58,7 +58,7 @@ def _view(state: State, transactional_id: str) -> TransactionView:
 
 
 def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
-    """Transactional ids that pass the filters, in their order behind the one that the query names."""
+    """Transactional ids that pass the filters, in ascending order, after the one in the query."""
     try:
         pattern = Pattern(query.pattern) if query.pattern else None
     except BadPattern:
@@ -66,7 +66,7 @@ def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     passing = (each for each in _candidates(state, query) if _passes(state, each, query))
     limits = state.limits.answers
     found = nsmallest(limits.transactions_listed_max + 1, passing, key=lambda each: each.transactional_id)
-    seen = found[: limits.transactions_listed_max if pattern is None else _count_within_letters(found, limits)]
+    seen = found[: limits.transactions_listed_max if pattern is None else _count_within_limit(found, limits)]
     listed = [
         TransactionSummary(each.transactional_id, each.producer_id, each.state)
         for each in seen
@@ -76,8 +76,8 @@ def transactions(state: State, query: TransactionsQuery) -> TransactionsView:
     return TransactionsView(state.sequence, listed, is_more=len(found) > len(seen), after=after)
 
 
-def _count_within_letters(found: list[Transaction], limits: AnswerLimits) -> int:
-    """How many of them, one at least, are held against a pattern before others have their turn."""
+def _count_within_limit(found: list[Transaction], limits: AnswerLimits) -> int:
+    """How many of them, at least one, are matched with a pattern in one query."""
     letters = 0
     for count, each in enumerate(found[: limits.transactions_listed_max]):
         letters += len(each.transactional_id)
@@ -87,14 +87,14 @@ def _count_within_letters(found: list[Transaction], limits: AnswerLimits) -> int
 
 
 def _plain(transactional_id: str) -> str:
-    """As patterns see it: a letter beyond ASCII is one that `.` and negated classes take, and no others."""
+    """The id with one letter for every non-ASCII letter: in patterns, only `.` and negated classes match those."""
     if transactional_id.isascii():
         return transactional_id
     return "".join(letter if letter.isascii() else "\x7f" for letter in transactional_id)
 
 
 def _candidates(state: State, query: TransactionsQuery) -> Iterable[Transaction]:
-    """All, or those of the producers asked for, so that there is no need to look at the others."""
+    """All transactions, or only those of the producers in the query."""
     if not query.producer_ids:
         return state.transactions.values()
     found = (state.transactions_by_producer.get(producer_id) for producer_id in dict.fromkeys(query.producer_ids))
@@ -112,7 +112,7 @@ def _passes(state: State, transaction: Transaction, query: TransactionsQuery) ->
 
 
 def producers(state: State, query: ProducersQuery) -> ProducersView:
-    """What each partition knows of its idempotent producers, as many partitions as an answer holds."""
+    """The idempotent producers of each partition, for as many partitions as an answer holds."""
     found: list[PartitionProducers] = []
     listed = 0
     for topic_id, number in query.partitions:
