@@ -12,15 +12,15 @@ MUTANTS = [
             Change(
                 "penstock_gateway.handlers.share.share_acknowledge",
                 """\
-    lock_ms = await acknowledge(
+    lock_ms = await gateway.share_commands.acknowledge(
 """,
                 """\
     import asyncio
     import copy
 
-    async def acknowledge_later(gateway, group_id, member_id, acknowledged, *, ended):
+    async def acknowledge_later(group_id, member_id, acknowledged, *, ended):
         copies = [copy.copy(each) for each in acknowledged]
-        task = asyncio.create_task(acknowledge(gateway, group_id, member_id, copies, ended=ended))
+        task = asyncio.create_task(gateway.share_commands.acknowledge(group_id, member_id, copies, ended=ended))
         task.add_done_callback(asyncio.Task.result)
         return 0
 
