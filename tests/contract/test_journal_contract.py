@@ -406,9 +406,9 @@ async def test_a_journal_that_was_made_again_is_lost_for_who_saw_the_first(world
     reader = Reader(journal)
     await reader.until_sequence(3)
     await world.make_again()
-    with pytest.raises(JournalLost, match="made again"):
+    with pytest.raises(JournalLost, match="created again"):
         await known(journal.describe)
-    with pytest.raises(JournalLost, match="made again"):
+    with pytest.raises(JournalLost, match="created again"):
         await asyncio.wait_for(reader.task, TIMEOUT_S)
 
 

@@ -98,7 +98,7 @@ async def test_without_a_server_the_connection_is_refused_in_one_sentence() -> N
 
 @pytest.mark.parametrize("url", ["", "nats://", "nats://h:99999", "nats://u:s3cret@h:port", "nats://h:4222,"])
 async def test_an_address_that_cannot_be_one_is_refused_in_one_sentence(url: str) -> None:
-    with pytest.raises(Invalid, match="a nats server is named nats://host:port") as rejected:
+    with pytest.raises(Invalid, match="the address of a nats server must be nats://host:port") as rejected:
         await connect_nats(url, name="test")
     assert "s3cret" not in str(rejected.value)
 
@@ -359,7 +359,7 @@ async def test_a_tail_outlives_a_server_that_pauses(connection: NatsConnection, 
         nats_server.pause()
         await until(lambda: logged)  # the tail missed its heartbeats and asks again
         nats_server.resume()
-    assert [(each["event"], each["cause"]) for each in logged] == [("journal_tail_resumes", "the consumer fell silent")]
+    assert [(each["event"], each["cause"]) for each in logged] == [("journal_tail_interrupted", "the consumer fell silent")]
     await append_until_stored(journal, "after")
     await until(lambda: tail.has(2))
     assert tail.sequences == [1, 2]

@@ -248,7 +248,7 @@ async def test_a_single_server_cannot_keep_three_copies(shared_nats_server: Nats
 
 async def test_a_journal_with_fewer_copies_than_asked_for_is_not_fit(connection: NatsConnection, name: str) -> None:
     await connection.journal(name, create=True, replicas=1)
-    with pytest.raises(Invalid, match=r"made with 1 replicas and 3 are asked for; `nats stream edit"):
+    with pytest.raises(Invalid, match=r"has 1 replicas, but the settings ask for 3: run `nats stream edit"):
         await connection.journal(name, create=False, replicas=3)
 
 
@@ -292,7 +292,7 @@ async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(cluster
         with pytest.raises(Unavailable) as raised:
             await journal.describe()
         reported = str(raised.value)
-    assert reported.endswith("says a server that may not know better yet")
+    assert reported.endswith("(the state of this nats server may be out of date)")
     with pytest.raises(JournalLost, match=f"nats has no stream {journal_stream(name)}"):
         await asyncio.wait_for(tail.task, TIMEOUT_S)
     assert time.monotonic() - deleted_s >= PROVEN_AFTER_S

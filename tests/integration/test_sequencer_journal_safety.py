@@ -176,6 +176,6 @@ def test_fewer_copies_than_asked_for_are_refused_or_degrade(three: ThreeServers,
     asyncio.run(three.make_journal(replicas=1))
     settings = three.settings(three.monitors)
     with a_sequencer(tmp_path, **settings) as process:
-        assert "was made with 1 replicas and 3 are asked for" in process.last_words()
+        assert "has 1 replicas, but the settings ask for 3" in process.last_words()
     with a_sequencer(tmp_path, **settings, unsafe_journal="true") as process:
         assert process.degraded() == {"journal": "it has 1 of the 3 copies that journal_replicas asks for"}

@@ -143,7 +143,7 @@ class MemoryBus:
             del self._waiting[reply]
         if received is Nothing.NOBODY_LISTENS:
             await asyncio.sleep(0)
-            raise Undelivered(f"nobody listens on {subject}")
+            raise Undelivered(f"no subscriber on {subject}")
         if received is Nothing.CONNECTION_BROKE:
             raise Unavailable(f"the connection broke while waiting for an answer on {subject}")
         return received
@@ -202,7 +202,7 @@ class MemoryBus:
 
     def _check_size(self, subject: str, data: Payload) -> None:
         if len(data) > self.message_bytes_max:
-            raise Invalid(f"message of {len(data)} bytes on {subject} is over the {self.message_bytes_max} allowed")
+            raise Invalid(f"message of {len(data)} bytes on {subject} is over the limit of {self.message_bytes_max}")
 
     async def _until_connected(self, wait_s: float) -> None:
         if self.is_connected:

@@ -127,7 +127,7 @@ class MemoryJournal:
             raise JournalLost("there is no journal")
         self._created = self._created or store.created
         if store.created != self._created:
-            raise JournalLost(f"the journal was made again: created {store.created}, seen first {self._created}")
+            raise JournalLost(f"the journal was created again: at {store.created}, seen first at {self._created}")
         if store.last_sequence < self._last_sequence:
             raise JournalLost(f"the journal went back to {store.last_sequence}, it was at {self._last_sequence}")
         self._last_sequence = store.last_sequence
@@ -135,7 +135,7 @@ class MemoryJournal:
 
     async def append(self, entry_id: str, data: bytes) -> int:
         if len(data) > self.entry_bytes_max:
-            raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
+            raise Invalid(f"journal entry of {len(data)} bytes is over the limit of {self.entry_bytes_max}")
         await asyncio.sleep(0)
         if not self._store.is_available:
             raise Unavailable("the journal does not answer")

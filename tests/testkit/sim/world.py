@@ -89,7 +89,7 @@ BUGS = frozenset(
         "announcement_unreadable",
         "flush_message_malformed",
         "cache_request_malformed",
-        "presence_not_understood",
+        "presence_not_decoded",
         "request_not_understood",
         "message_not_understood",
         "segment_commit_impossible",

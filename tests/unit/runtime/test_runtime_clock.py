@@ -1,4 +1,4 @@
-"""Chance from bytes: even, below one, and the same for the same bytes."""
+"""Random fractions from bytes: uniform, below one, and the same for the same bytes."""
 
 import pytest
 

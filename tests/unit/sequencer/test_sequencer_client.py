@@ -187,5 +187,5 @@ async def test_the_clusters_level_is_unknown_until_it_was_told_and_never_falls()
         first_s = rig.clock.monotonic_s()
         for told, seen in ((0, 0), (3, 3), (2, 3)):
             rig.client.record_level(told)
-            assert (rig.client.seen_level, rig.client.level_told_s) == (seen, first_s)
+            assert (rig.client.seen_level, rig.client.level_seen_s) == (seen, first_s)
             await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Time and chance: passed in wherever they are needed, so that tests and simulations can choose them."""
+"""Sources of time and random bytes, passed in as parameters so that tests and simulations can replace them."""
 
 import os
 import time
@@ -9,10 +9,10 @@ class Clock(Protocol):
     """The wall clock and the monotonic clock."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 by this machine's wall clock; may jump."""
+        """Milliseconds since 1970, from this machine's wall clock; may jump."""
 
     def monotonic_s(self) -> float:
-        """Seconds since some moment; never goes backwards."""
+        """Seconds since an arbitrary moment; never goes backwards."""
 
 
 class Entropy(Protocol):
@@ -40,5 +40,5 @@ class SystemEntropy:
 
 
 def fraction(entropy: Entropy) -> float:
-    """A random number from 0 (included) to 1 (excluded), evenly."""
+    """A uniform random number from 0 (included) to 1 (excluded)."""
     return (int.from_bytes(entropy.take(7), "big") >> 3) / 2**53

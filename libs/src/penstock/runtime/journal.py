@@ -1,4 +1,4 @@
-"""The journal as the sequencer sees it: an append-only stream of entries in one order that everybody shares."""
+"""The journal as the sequencer sees it: an append-only stream of entries, in the same order for all replicas."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -7,17 +7,17 @@ import msgspec
 
 from penstock.contracts.errors import Corrupt, Fenced
 
-# What a process that ends with `JournalStuck` exits with, so that its supervisor starts the nats-server again too;
-# sysexits.h has it for what may go well next time, and neither Python nor a signal makes it.
+# The exit code of a process that ends with `JournalStuck`. The supervisor then restarts the nats-server too.
+# In sysexits.h it is a temporary failure (EX_TEMPFAIL). Neither Python nor a signal causes this code.
 JOURNAL_STUCK_EXIT_CODE = 75
 
 
 class JournalLost(Fenced):
-    """The stream vanished, was made again, or ends before what was already seen: halt, never create another."""
+    """The stream vanished, was created again, or ends before an entry already seen: halt, never create another."""
 
 
 class JournalStuck(Fenced):
-    """The stream answers questions but no append, and will not until its server starts again: end, and say so."""
+    """The stream answers requests but no append, until its server restarts: end the process with its own exit code."""
 
 
 class JournalGap(Corrupt):
@@ -32,43 +32,43 @@ class JournalEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class JournalInfo(msgspec.Struct, frozen=True):
-    """The stream's own account of itself."""
+    """The state of the stream as its server reports it."""
 
     first_sequence: int  # of the oldest entry kept; last_sequence + 1 when none is
     last_sequence: int  # 0 when nothing was ever appended
-    created: str  # when the stream was made, the server's words; another value is another stream
+    created: str  # when the stream was created, in the server's format; another value is another stream
     replicas: int
 
 
 class Journal(Protocol):
-    """JetStream's promises: an acknowledged entry stays, all readers see the same entries at the same sequences."""
+    """JetStream's guarantees: an acknowledged entry stays; all readers see the same entries at the same sequences."""
 
     @property
     def entry_bytes_max(self) -> int:
         """The largest entry that can be appended, in bytes."""
 
     async def describe(self) -> JournalInfo:
-        """What the stream holds now.
+        """The present state of the stream.
 
-        `JournalLost` if there is none or it is not the one seen first, `Unavailable` if nobody answers.
+        `JournalLost` if there is none or it is not the one seen first, `Unavailable` if no server answers.
         """
 
     async def last_sequence(self) -> int:
-        """Of the last entry: no lower than any that anybody knew to be stored when this was called.
+        """The sequence of the last entry; it covers every entry acknowledged before this call.
 
-        `Unavailable` if nobody answers who is sure to know that, else as `describe`.
+        `Unavailable` if no server answers that certainly knows all these entries, else as `describe`.
         """
 
     async def append(self, entry_id: str, data: bytes) -> int:
         """Store one entry and return its sequence.
 
-        Appended again with the same id within the server's window it is still one entry, and its first sequence is
-        returned. `Unavailable`: unknown whether it is stored; look for its id in the tail. `JournalLost`: halt.
+        A second append with the same id within the server's window stores nothing and returns the first sequence.
+        `Unavailable`: unknown whether it is stored; look for its id in the tail. `JournalLost`: halt.
         `JournalStuck`: end, nothing more will be stored.
         """
 
     async def purge(self, up_to: int) -> None:
-        """Remove all entries up to `up_to` and that one; what is removed already stays so, sequences go on.
+        """Remove all entries up to and including `up_to`. Sequences continue; a repeated call does no harm.
 
         `Invalid` if there is no such entry yet, `JournalLost`: halt. `Unavailable`: unknown whether they are removed.
         """
@@ -76,6 +76,6 @@ class Journal(Protocol):
     def tail(self, after: int) -> AsyncIterator[list[JournalEntry]]:
         """All entries with a sequence above `after`, in order, each once, in bounded groups; then new ones, for ever.
 
-        Reconnects and resumes by itself. `JournalGap` if an entry is missing, `JournalLost` if the stream is not the
-        one that `describe` first saw or ends before `after`.
+        Reconnects and resumes automatically. `JournalGap` if an entry is missing. `JournalLost` if the stream is not
+        the one that `describe` first saw or ends before `after`.
         """

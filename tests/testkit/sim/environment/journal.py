@@ -106,7 +106,7 @@ class SimJournal(MemoryJournal):
 
     async def append(self, entry_id: str, data: bytes) -> int:
         if len(data) > self.entry_bytes_max:
-            raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
+            raise Invalid(f"journal entry of {len(data)} bytes is over the limit of {self.entry_bytes_max}")
         answer: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
         if self._reach.is_whole():
             late_s = 0.0

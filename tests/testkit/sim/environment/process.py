@@ -150,7 +150,7 @@ class Process:
                 await asyncio.wait({draining, running}, timeout=DRAIN_DEADLINE_S, return_when=asyncio.FIRST_COMPLETED)
                 failure = await _end(draining)
             elif not running.cancelled() and running.exception() is None:
-                failure = RuntimeError("the service ended by itself")
+                failure = RuntimeError("the service ended without a stop signal")
             failure = await _end(running) or failure
         stopping.cancel()
         closing = asyncio.create_task(app.close())

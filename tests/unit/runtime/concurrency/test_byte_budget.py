@@ -1,4 +1,4 @@
-"""A byte budget is never exceeded, and is given out in the order in which it was asked for."""
+"""A byte budget is never exceeded, and is granted in the order of the requests."""
 
 import asyncio
 import random
@@ -13,20 +13,20 @@ from penstock.runtime.concurrency.byte_budget import ByteBudget
 
 
 class Holder:
-    """Somebody who holds bytes of the budget until told to let go."""
+    """A task that holds bytes of the budget until its release."""
 
     def __init__(self, budget: ByteBudget, size_bytes: int, order: list["Holder"]) -> None:
         self.size_bytes = size_bytes
-        self._let_go = asyncio.Event()
+        self._released = asyncio.Event()
         self.task = asyncio.create_task(self._hold(budget, order))
 
     async def _hold(self, budget: ByteBudget, order: list["Holder"]) -> None:
         async with budget.hold(self.size_bytes):
             order.append(self)
-            await self._let_go.wait()
+            await self._released.wait()
 
-    async def let_go(self) -> None:
-        self._let_go.set()
+    async def release(self) -> None:
+        self._released.set()
         await asyncio.wait([self.task])
 
 
@@ -44,33 +44,33 @@ async def holders() -> AsyncIterator[list[Holder]]:
     await asyncio.gather(*(holder.task for holder in made), return_exceptions=True)
 
 
-async def test_a_small_claim_does_not_overtake_a_large_one(holders: list[Holder]) -> None:
+async def test_a_small_reservation_does_not_overtake_a_large_one(holders: list[Holder]) -> None:
     budget, order = ByteBudget(100), []
     for size_bytes in (60, 80, 10):
         holders.append(Holder(budget, size_bytes, order))
     await settle()
     assert order == holders[:1]
-    await holders[0].let_go()
+    await holders[0].release()
     await settle()
     assert order == holders
     assert budget.used_bytes == 90
 
 
-async def test_a_claim_beyond_the_whole_budget_is_granted_alone(holders: list[Holder]) -> None:
+async def test_a_reservation_above_the_whole_budget_is_granted_alone(holders: list[Holder]) -> None:
     budget, order = ByteBudget(100), []
     for size_bytes in (1, 1_000, 1):
         holders.append(Holder(budget, size_bytes, order))
     await settle()
     assert order == holders[:1]
-    await holders[0].let_go()
+    await holders[0].release()
     await settle()
     assert order == holders[:2]
-    await holders[1].let_go()
+    await holders[1].release()
     await settle()
     assert order == holders
 
 
-async def test_who_stops_waiting_holds_up_nobody(holders: list[Holder]) -> None:
+async def test_a_task_that_stops_waiting_blocks_no_other(holders: list[Holder]) -> None:
     budget, order = ByteBudget(100), []
     for size_bytes in (60, 80, 10):
         holders.append(Holder(budget, size_bytes, order))
@@ -80,20 +80,20 @@ async def test_who_stops_waiting_holds_up_nobody(holders: list[Holder]) -> None:
     assert order == [holders[0], holders[2]]
 
 
-async def test_who_is_cancelled_as_his_turn_comes_gives_it_back(holders: list[Holder]) -> None:
+async def test_a_task_cancelled_after_its_grant_returns_the_bytes(holders: list[Holder]) -> None:
     budget, order = ByteBudget(100), []
     async with AsyncExitStack() as first:
         await first.enter_async_context(budget.hold(100))
         for _ in range(2):
             holders.append(Holder(budget, 100, order))
         await settle()
-    holders[0].task.cancel()  # granted by now, not yet awake
+    holders[0].task.cancel()  # its bytes are granted, but it is not yet awake
     await settle()
     assert order == [holders[1]]
     assert budget.used_bytes == 100
 
 
-async def test_who_is_cancelled_in_the_turn_in_which_bytes_come_back_is_only_cancelled(holders: list[Holder]) -> None:
+async def test_a_task_cancelled_as_bytes_become_free_takes_none_of_them(holders: list[Holder]) -> None:
     budget, order = ByteBudget(100), []
     async with AsyncExitStack() as first:
         await first.enter_async_context(budget.hold(100))
@@ -118,7 +118,7 @@ async def test_the_budget_is_never_exceeded_and_all_of_it_comes_back(seed: int) 
             case 0 | 1:
                 made.append(Holder(budget, chance.randint(0, 60), order))
             case 2 if order:
-                await order[chance.randrange(len(order))].let_go()
+                await order[chance.randrange(len(order))].release()
             case 3 if made:
                 made[chance.randrange(len(made))].task.cancel()
         await asyncio.sleep(0)

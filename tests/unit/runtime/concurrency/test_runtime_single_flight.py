@@ -1,4 +1,4 @@
-"""However many ask for a key, it is loaded once at a time, and nobody's departure harms the others."""
+"""A key is loaded once at a time for all readers. A reader that leaves does not harm the other readers."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from penstock.runtime.concurrency.single_flight import SingleFlight
 
 
 class Loads:
-    """Loads that end when the test says so."""
+    """Loads that end when the test ends them."""
 
     def __init__(self) -> None:
         self.ends: list[asyncio.Future[str]] = []
@@ -36,7 +36,7 @@ async def test_a_hundred_readers_make_one_load() -> None:
     assert len(flight) == 0
 
 
-async def test_a_failed_load_fails_all_who_waited_and_is_not_kept() -> None:
+async def test_a_failed_load_fails_all_waiting_readers_and_is_not_kept() -> None:
     loads = Loads()
     flight = SingleFlight[str, str]()
     readers = [asyncio.create_task(flight.get("k", lambda: loads.load("k"))) for _ in range(3)]
@@ -51,7 +51,7 @@ async def test_a_failed_load_fails_all_who_waited_and_is_not_kept() -> None:
     assert await again == "bytes"
 
 
-async def test_a_reader_who_goes_away_does_not_end_the_load_for_the_others() -> None:
+async def test_a_reader_that_leaves_does_not_end_the_load_for_the_others() -> None:
     loads = Loads()
     flight = SingleFlight[str, str]()
     first, second = (asyncio.create_task(flight.get("k", lambda: loads.load("k"))) for _ in range(2))
@@ -63,7 +63,7 @@ async def test_a_reader_who_goes_away_does_not_end_the_load_for_the_others() -> 
     assert first.cancelled()
 
 
-async def test_a_load_that_fails_with_nobody_waiting_is_quiet() -> None:
+async def test_a_load_that_fails_without_waiting_readers_is_quiet() -> None:
     loads = Loads()
     flight = SingleFlight[str, str]()
     reader = asyncio.create_task(flight.get("k", lambda: loads.load("k")))
@@ -96,7 +96,7 @@ async def test_closing_ends_the_loads() -> None:
     assert len(flight) == 0
 
 
-async def test_a_shared_load_goes_on_while_anybody_wants_it() -> None:
+async def test_a_shared_load_continues_while_a_reader_waits() -> None:
     loads = Loads()
     flight = SingleFlight[str, str]()
     first, second = (asyncio.create_task(flight.share("k", lambda: loads.load("k"))) for _ in range(2))
@@ -109,7 +109,7 @@ async def test_a_shared_load_goes_on_while_anybody_wants_it() -> None:
     assert len(flight) == 0
 
 
-async def test_a_shared_load_that_nobody_wants_any_more_ends_and_the_next_begins_anew() -> None:
+async def test_a_shared_load_without_readers_ends_and_the_next_reader_begins_a_new_one() -> None:
     loads = Loads()
     flight = SingleFlight[str, str]()
     readers = [asyncio.create_task(flight.share("k", lambda: loads.load("k"))) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""However the bytes of a NATS connection are cut, its messages come out whole and in order, copied once if large."""
+"""Any cut of a NATS connection's bytes gives the same messages, complete and in order; large ones are copied once."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ FRAGMENTS = [1, 2, 3, 40, 1_000, BULK_BYTES_MIN - 1, BULK_BYTES_MIN, BULK_BYTES_
 
 
 class Client:
-    """Writes down what a parser finds."""
+    """Records the messages that a parser finds."""
 
     def __init__(self) -> None:
         self.found: list[object] = []
@@ -30,7 +30,7 @@ class Client:
 
 
 class Socket:
-    """What a reader holds up."""
+    """The socket of a reader, which can pause it."""
 
     def __init__(self) -> None:
         self.is_paused = False
@@ -43,7 +43,7 @@ class Socket:
 
 
 def _wire(chance: random.Random) -> tuple[bytes, list[object]]:
-    """What a server sends, and what a parser must find in it."""
+    """The bytes of a server, and the messages that a parser must find in them."""
     wire, expected = b"", list[object]()
     for number in range(12):
         kind, data = chance.randrange(6), chance.randbytes(chance.choice([0, 1, *FRAGMENTS]))
@@ -88,7 +88,7 @@ async def test_a_large_message_may_be_cut_in_its_last_bytes(left: int) -> None:
     assert client.found == [(1, b"a", b"", BULK, None), "ping"]
 
 
-async def test_a_new_connection_begins_without_the_pieces_of_the_old_one() -> None:
+async def test_a_new_connection_begins_without_the_fragments_of_the_old_one() -> None:
     client: Any = Client()
     parser = OneCopyParser(client)
     await parser.parse(b"MSG a 1 %d\r\n" % len(BULK) + BULK[:1_000])
@@ -104,7 +104,7 @@ def _reader() -> tuple[ChunkReader, Socket]:
     return reader, socket
 
 
-async def test_what_came_is_handed_on_as_it_is() -> None:
+async def test_chunks_are_passed_on_uncopied() -> None:
     reader, _ = _reader()
     reader.feed_data(b"a line\r\nand more")
     assert await reader.readline() == b"a line\r\n"
@@ -124,7 +124,7 @@ async def test_small_chunks_come_together() -> None:
     assert await reader.read() == b"second, third"
 
 
-async def test_who_waits_is_woken_by_bytes_and_by_the_end() -> None:
+async def test_a_waiting_reader_is_woken_by_bytes_and_by_the_end() -> None:
     reader, _ = _reader()
     for chunk in (b"bytes", b""):
         waiting = asyncio.create_task(reader.read())
@@ -137,7 +137,7 @@ async def test_who_waits_is_woken_by_bytes_and_by_the_end() -> None:
         assert await waiting == chunk
 
 
-async def test_the_end_comes_behind_all_that_was_received() -> None:
+async def test_the_end_comes_after_all_received_bytes() -> None:
     reader, _ = _reader()
     reader.feed_data(b"first")
     await reader.read()
@@ -149,22 +149,22 @@ async def test_the_end_comes_behind_all_that_was_received() -> None:
     assert await reader.read() == b""
 
 
-async def test_a_broken_connection_is_told() -> None:
+async def test_a_broken_connection_is_reported() -> None:
     reader, _ = _reader()
     reader.set_exception(ConnectionResetError("gone"))
     with pytest.raises(ConnectionResetError):
         await reader.read()
 
 
-async def test_a_sender_is_held_up_while_too_much_waits() -> None:
+async def test_the_socket_is_paused_while_too_much_waits() -> None:
     reader, socket = _reader()
     reader.feed_data(b"first")
     await reader.read()
-    held_up = []
+    was_paused = []
     for _ in range(3):
         reader.feed_data(bytes(LIMIT))
-        held_up.append(socket.is_paused)
-    assert held_up == [False, False, True]
+        was_paused.append(socket.is_paused)
+    assert was_paused == [False, False, True]
     assert await reader.read() == bytes(3 * LIMIT)
-    held_up.append(socket.is_paused)
-    assert not held_up[-1]
+    was_paused.append(socket.is_paused)
+    assert not was_paused[-1]

@@ -1,4 +1,4 @@
-"""Waits that end although the work swallows its cancellation."""
+"""Waits that end although the awaited work swallows its cancellation."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ SHORT = CancelLimits(interval_s=0.002)
 
 
 class Stubborn:
-    """Work that swallows a number of cancellations, as a retry loop does that catches too much."""
+    """Work that swallows a number of cancellations, as a retry loop that catches too many exceptions."""
 
     def __init__(self, swallows: int) -> None:
         self.left = swallows
@@ -37,7 +37,7 @@ async def fail() -> None:
     raise ValueError("it failed")
 
 
-async def test_work_that_ends_in_time_ends_as_it_does() -> None:
+async def test_work_that_ends_in_time_keeps_its_result() -> None:
     await finish_within(succeed(), 5)
     with pytest.raises(ValueError, match="it failed"):
         await finish_within(fail(), 5)
@@ -51,7 +51,7 @@ async def test_late_work_is_cancelled_until_it_ends(swallows: int) -> None:
     assert stubborn.is_over
 
 
-async def test_work_that_never_ends_is_left_behind() -> None:
+async def test_work_that_never_ends_is_abandoned() -> None:
     stubborn = Stubborn(3)
     limits = CancelLimits(interval_s=0.002, cancels_max=3)
     with pytest.raises(TimeoutError):
@@ -59,7 +59,7 @@ async def test_work_that_never_ends_is_left_behind() -> None:
     assert not stubborn.is_over
 
 
-async def test_whoever_waits_can_be_cancelled_and_the_work_ends_too() -> None:
+async def test_a_waiting_task_can_be_cancelled_and_the_work_ends_too() -> None:
     stubborn = Stubborn(2)
     waiting = asyncio.create_task(finish_within(stubborn.work(), 60, limits=SHORT))
     await asyncio.sleep(0)

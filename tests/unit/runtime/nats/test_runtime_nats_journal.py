@@ -1,4 +1,4 @@
-"""What the journal makes of JetStream's answers."""
+"""How the journal interprets JetStream's answers."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def stream(last: int = 0, first: int = 1, created: str = "2026-01-01T00:00:00Z")
 
 
 class Answer(msgspec.Struct):
-    """A message as the client hands it over."""
+    """A message as the client delivers it."""
 
     data: bytes
     reply: str = ""
@@ -37,7 +37,7 @@ class Answer(msgspec.Struct):
 
 
 class Script:
-    """A connection whose answers are written down beforehand, per subject."""
+    """A connection with prepared answers per subject."""
 
     message_bytes_max = 10_000
     is_clustered = False
@@ -66,7 +66,7 @@ class Script:
         raise AssertionError(f"nothing is published here: {subject} {data!r}")
 
     async def listen(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
-        raise AssertionError(f"nothing is listened to here: {inbox} {deliver}")
+        raise AssertionError(f"nothing is subscribed here: {inbox} {deliver}")
 
     def new_inbox(self) -> str:
         return "_INBOX.x"
@@ -99,10 +99,10 @@ async def test_a_duplicate_has_the_sequence_of_the_first() -> None:
         {"error": {"code": 400, "err_code": 10071, "description": "wrong last sequence", "seq": 4}},
         {"stream": "penstock-journal-c", "seq": 0, "duplicate": True},
         Unavailable("the connection broke while waiting for an answer on penstock.c.journal"),
-        Undelivered("nobody listens on penstock.c.journal"),
+        Undelivered("no subscriber on penstock.c.journal"),
     ],
 )
-async def test_whatever_is_no_clear_acknowledgement_is_an_unknown_outcome(answer: object) -> None:
+async def test_every_answer_but_a_clear_acknowledgement_is_an_unknown_outcome(answer: object) -> None:
     with pytest.raises(Unavailable) as caught:
         await NatsJournal(Script(append=answer), "c").append("entry-1", b"data")
     assert not isinstance(caught.value, Undelivered)
@@ -110,24 +110,24 @@ async def test_whatever_is_no_clear_acknowledgement_is_an_unknown_outcome(answer
 
 async def test_an_append_to_another_stream_is_a_lost_journal() -> None:
     answer = {"error": {"code": 400, "err_code": 10060, "description": "expected stream does not match"}}
-    with pytest.raises(JournalLost, match="is gone: another one takes its subject"):
+    with pytest.raises(JournalLost, match="is gone: another stream has its subject"):
         await NatsJournal(Script(append=answer), "c").append("entry-1", b"data")
 
 
 async def test_an_append_to_no_stream_is_a_lost_journal_if_the_stream_is_not_there() -> None:
     with pytest.raises(JournalLost, match="there is no journal"):
         await NatsJournal(Script(append=NOT_FOUND, info=NOT_FOUND), "c").append("entry-1", b"data")
-    with pytest.raises(Unavailable, match="did not take entry entry-1: stream not found"):
+    with pytest.raises(Unavailable, match="did not accept entry entry-1: stream not found"):
         await NatsJournal(Script(append=NOT_FOUND), "c").append("entry-1", b"data")
 
 
-async def test_an_append_that_nobody_takes_is_a_lost_journal_if_the_stream_is_not_there() -> None:
-    script = Script(append=Undelivered("nobody listens"), info=NOT_FOUND)
+async def test_an_append_without_a_subscriber_is_a_lost_journal_if_the_stream_is_not_there() -> None:
+    script = Script(append=Undelivered("no subscriber"), info=NOT_FOUND)
     with pytest.raises(JournalLost, match="there is no journal"):
         await NatsJournal(script, "c").append("entry-1", b"data")
 
 
-async def test_a_purge_names_the_first_entry_to_stay_and_asks_only_for_what_is_there() -> None:
+async def test_a_purge_names_the_first_entry_to_keep_and_rejects_a_future_one() -> None:
     script = Script(info=stream(7), append={"success": True, "purged": 5})
     await NatsJournal(script, "c").purge(5)
     assert script.asked[-1] == ("$JS.API.STREAM.PURGE.penstock-journal-c", b'{"seq":6}', None)
@@ -135,7 +135,7 @@ async def test_a_purge_names_the_first_entry_to_stay_and_asks_only_for_what_is_t
         await NatsJournal(script, "c").purge(8)
 
 
-async def test_a_purge_that_is_refused_may_be_tried_again() -> None:
+async def test_a_rejected_purge_may_be_tried_again() -> None:
     rejected = {"error": {"code": 503, "err_code": 10008, "description": "system temporarily unavailable"}}
     with pytest.raises(Unavailable, match="cannot be purged: system temporarily unavailable"):
         await NatsJournal(Script(info=stream(7), append=rejected), "c").purge(5)
@@ -144,11 +144,11 @@ async def test_a_purge_that_is_refused_may_be_tried_again() -> None:
 async def test_the_largest_entry_leaves_room_for_its_headers() -> None:
     journal = NatsJournal(Script(append={"seq": 1}), "c")
     assert journal.entry_bytes_max == 10_000 - 4096
-    with pytest.raises(Invalid, match="journal entry of 5905 bytes is over the 5904 allowed"):
+    with pytest.raises(Invalid, match="journal entry of 5905 bytes is over the limit of 5904"):
         await journal.append("entry-1", bytes(5905))
 
 
-async def test_a_description_is_the_streams_own_account() -> None:
+async def test_a_description_has_the_state_that_the_server_reports() -> None:
     info = await NatsJournal(Script(info=stream(last=9, first=4)), "c").describe()
     assert (info.first_sequence, info.last_sequence, info.replicas) == (4, 9, 3)
     assert info.created == "2026-01-01T00:00:00Z"
@@ -160,13 +160,13 @@ async def test_a_description_is_the_streams_own_account() -> None:
         ((0.1, 0.2), True),
         ((0.1, 60.0), True),  # one of three is away
         ((0.1, 0.0), True),
-        ((5.0, 5.0), False),  # just woken, or cut off
+        ((5.0, 5.0), False),  # after a pause, or cut off
         ((3.0, 3.1), False),
-        ((0.0, 0.0), False),  # never heard
+        ((0.0, 0.0), False),  # no message ever
         ((), False),
     ],
 )
-async def test_only_a_leader_that_hears_most_of_the_others_says_how_far_the_journal_reaches(
+async def test_only_a_leader_that_hears_most_servers_reports_the_last_sequence(
     heard_s: tuple[float, ...], is_sure: bool
 ) -> None:
     peers = [{"name": "n", "current": True, "active": round(each * 1e9)} for each in heard_s]
@@ -175,12 +175,12 @@ async def test_only_a_leader_that_hears_most_of_the_others_says_how_far_the_jour
     if is_sure:
         assert await journal.last_sequence() == 9
         return
-    with pytest.raises(Unavailable, match="has lost the others"):
+    with pytest.raises(Unavailable, match="has lost the other servers"):
         await journal.last_sequence()
     assert (await journal.describe()).last_sequence == 9
 
 
-async def test_a_server_alone_says_how_far_the_journal_reaches() -> None:
+async def test_a_single_server_reports_the_last_sequence() -> None:
     assert await NatsJournal(Script(info=stream(last=9)), "c").last_sequence() == 9
 
 
@@ -189,16 +189,16 @@ async def test_a_stream_that_went_back_has_lost_entries() -> None:
     journal = NatsJournal(script, "c")
     await journal.describe()
     script.answers["info"] = stream(last=8)
-    with pytest.raises(JournalLost, match="went back to sequence 8, it was at 9 already"):
+    with pytest.raises(JournalLost, match="went back to sequence 8 from 9"):
         await journal.describe()
     await journal.append("entry-1", b"data")
     script.answers["info"] = stream(last=11)
-    with pytest.raises(JournalLost, match="went back to sequence 11, it was at 12 already"):
+    with pytest.raises(JournalLost, match="went back to sequence 11 from 12"):
         await journal.describe()
 
 
-async def test_a_description_that_entries_overtook_on_its_way_is_no_loss() -> None:
-    """The server may send the acknowledgements of later appends before an answer that it made up earlier."""
+async def test_a_description_overtaken_by_later_appends_is_no_loss() -> None:
+    """The server may send the acknowledgements of later appends before an answer that it prepared earlier."""
     script = Script(append={"seq": 12})
     journal = NatsJournal(script, "c")
     await journal.describe()
@@ -211,16 +211,16 @@ async def test_a_description_that_entries_overtook_on_its_way_is_no_loss() -> No
     answer_held.set()
     assert (await describing).last_sequence == 9
     script.answers["info"] = stream(last=11)
-    with pytest.raises(JournalLost, match="went back to sequence 11, it was at 12 already"):
+    with pytest.raises(JournalLost, match="went back to sequence 11 from 12"):
         await journal.describe()
 
 
-async def test_a_stream_of_another_birth_is_another_journal() -> None:
+async def test_a_stream_created_at_another_time_is_another_journal() -> None:
     script = Script()
     journal = NatsJournal(script, "c")
     await journal.describe()
     script.answers["info"] = stream(created="2026-02-02T00:00:00Z")
-    with pytest.raises(JournalLost, match="was made again"):
+    with pytest.raises(JournalLost, match="was created again"):
         await journal.describe()
 
 
@@ -230,7 +230,7 @@ async def test_a_stream_of_another_birth_is_another_journal() -> None:
         {"error": {"code": 503, "err_code": 10008, "description": "temporarily unavailable"}},
         {"created": "2026-01-01T00:00:00Z"},
         stream() | {"cluster": {"name": "c"}},
-        Undelivered("nobody listens"),
+        Undelivered("no subscriber"),
     ],
 )
 async def test_a_stream_that_cannot_be_described_may_come_back(answer: object) -> None:
@@ -245,7 +245,7 @@ async def test_an_answer_that_is_no_answer_is_corrupt(answer: bytes) -> None:
 
 
 async def append_unanswered(journal: NatsJournal, seconds: float) -> None:
-    """Appends, one after the other, that get no answer for so long."""
+    """Append for so many seconds, one entry after the other, without an answer."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + seconds
     while loop.time() < until_s:
@@ -254,17 +254,17 @@ async def append_unanswered(journal: NatsJournal, seconds: float) -> None:
 
 
 @in_virtual_time
-async def test_a_stream_that_answers_questions_but_for_long_no_append_is_stuck() -> None:
+async def test_a_stream_that_answers_requests_but_for_long_no_append_is_stuck() -> None:
     journal = NatsJournal(Script(append=NO_ANSWER), "c")
     await append_unanswered(journal, LIMITS.stuck_after_s)
     with pytest.raises(
-        JournalStuck, match=r"penstock-journal-c .*has answered no append for 15 s.*start the nats-serv"
+        JournalStuck, match=r"penstock-journal-c .*has answered no append for 15 s.*restart the nats-serv"
     ):
         await journal.append("entry-2", b"data")
 
 
 @in_virtual_time
-async def test_a_leader_in_a_cluster_may_take_no_append_for_longer_because_it_lost_the_others() -> None:
+async def test_a_leader_in_a_cluster_may_accept_no_append_for_longer_because_it_lost_the_others() -> None:
     script = Script(append=NO_ANSWER)
     script.is_clustered = True
     journal = NatsJournal(script, "c")
@@ -274,21 +274,21 @@ async def test_a_leader_in_a_cluster_may_take_no_append_for_longer_because_it_lo
 
 
 @in_virtual_time
-async def test_in_a_cluster_a_stream_that_went_back_may_be_a_server_that_does_not_know_better_yet() -> None:
+async def test_in_a_cluster_a_stream_that_went_back_may_be_a_server_with_an_old_state() -> None:
     script = Script(info=stream(last=9))
     script.is_clustered = True
     journal = NatsJournal(script, "c")
     await journal.describe()
     script.answers["info"] = stream(last=8)
-    with pytest.raises(Unavailable, match="went back to sequence 8, it was at 9 already, says a server that may"):
+    with pytest.raises(Unavailable, match=r"went back to sequence 8 from 9 \(the state of this nats server may be"):
         await journal.describe()
     script.answers["info"] = stream(last=10)
     assert (await journal.describe()).last_sequence == 10
 
 
 @in_virtual_time
-async def test_in_a_cluster_a_stream_that_vanished_is_lost_when_that_has_lasted() -> None:
-    script = Script(append=Undelivered("nobody listens"), info=NOT_FOUND)
+async def test_in_a_cluster_a_vanished_stream_is_lost_after_the_proof() -> None:
+    script = Script(append=Undelivered("no subscriber"), info=NOT_FOUND)
     script.is_clustered = True
     journal = NatsJournal(script, "c")
     loop = asyncio.get_running_loop()
@@ -300,34 +300,34 @@ async def test_in_a_cluster_a_stream_that_vanished_is_lost_when_that_has_lasted(
         await journal.append("entry-1", b"data")
 
 
-async def test_also_in_a_cluster_a_stream_of_another_birth_is_another_journal_at_once() -> None:
+async def test_also_in_a_cluster_a_stream_created_at_another_time_is_another_journal_at_once() -> None:
     script = Script(info=stream(last=9))
     script.is_clustered = True
     journal = NatsJournal(script, "c")
     await journal.describe()
     script.answers["info"] = stream(created="2026-02-02T00:00:00Z")
-    with pytest.raises(JournalLost, match="was made again"):
+    with pytest.raises(JournalLost, match="was created again"):
         await journal.describe()
 
 
 @pytest.mark.parametrize(
-    "sign",
+    "other",
     [
         {"append": {"seq": 1}},
         {"append": {"error": {"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"}}},
-        {"append": Undelivered("nobody listens on penstock.c.journal")},
+        {"append": Undelivered("no subscriber on penstock.c.journal")},
         {"append": NO_ANSWER, "info": NO_ANSWER},
         {"append": NO_ANSWER, "info": stream(last=1)},
     ],
-    ids=["an append is taken", "one is refused", "nobody listens", "nothing is answered", "another's is taken"],
+    ids=["accepted", "rejected", "no subscriber", "nothing is answered", "accepted from another process"],
 )
 @in_virtual_time
-async def test_after_any_sign_of_something_else_a_stream_is_not_stuck_yet(sign: dict[str, object]) -> None:
+async def test_any_other_result_restarts_the_wait_for_a_stuck_stream(other: dict[str, object]) -> None:
     script = Script(append=NO_ANSWER)
     journal = NatsJournal(script, "c")
     await append_unanswered(journal, LIMITS.stuck_after_s)
     usual = script.answers
-    script.answers = usual | sign
+    script.answers = usual | other
     with contextlib.suppress(Unavailable):
         await journal.append("entry-2", b"data")
     script.answers = usual | {"info": stream(last=1)}

@@ -1,4 +1,4 @@
-"""When the signs of a lost journal are believed."""
+"""Reports of a lost journal, and when they count as proof."""
 
 import asyncio
 
@@ -14,62 +14,62 @@ GAP = JournalGap("journal entry 7 is gone")
 LOST = JournalLost("there is no journal")
 
 
-def look(detector: LossDetector, found: PenstockError | None) -> None:
+def observe(detector: LossDetector, found: PenstockError | None) -> None:
     with detector.observe():
         if found is not None:
             raise found
 
 
-async def look_for(detector: LossDetector, found: PenstockError, seconds: float) -> None:
-    """Looks twice a second for so long, and finds that it is unknown each time."""
+async def observe_for(detector: LossDetector, found: PenstockError, seconds: float) -> None:
+    """Observe twice a second for so long; the result is unknown each time."""
     until_s = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < until_s:
         with pytest.raises(Unavailable):
-            look(detector, found)
+            observe(detector, found)
         await asyncio.sleep(0.5)
 
 
-@pytest.mark.parametrize("sign", [GAP, LOST])
+@pytest.mark.parametrize("report", [GAP, LOST])
 @in_virtual_time
-async def test_a_single_server_is_believed_at_once(sign: PenstockError) -> None:
-    with pytest.raises(type(sign)):
-        look(LossDetector(lambda: False), sign)
+async def test_a_loss_on_a_single_server_counts_at_once(report: PenstockError) -> None:
+    with pytest.raises(type(report)):
+        observe(LossDetector(lambda: False), report)
 
 
-@pytest.mark.parametrize("sign", [GAP, LOST])
+@pytest.mark.parametrize("report", [GAP, LOST])
 @in_virtual_time
-async def test_a_cluster_is_believed_when_it_said_nothing_else_for_long_enough(sign: PenstockError) -> None:
+async def test_a_loss_in_a_cluster_counts_after_long_enough_with_no_other_result(report: PenstockError) -> None:
     detector = LossDetector(lambda: True)
-    await look_for(detector, sign, LIMITS.proven_after_s)
-    with pytest.raises(type(sign)):
-        look(detector, sign)
+    await observe_for(detector, report, LIMITS.proven_after_s)
+    with pytest.raises(type(report)):
+        observe(detector, report)
 
 
-@pytest.mark.parametrize("other", [None, Unavailable("no answer")], ids=["all is well", "no answer"])
+@pytest.mark.parametrize("other", [None, Unavailable("no answer")], ids=["no loss", "no answer"])
 @in_virtual_time
-async def test_any_other_answer_begins_the_wait_anew(other: PenstockError | None) -> None:
+async def test_any_other_result_restarts_the_proof(other: PenstockError | None) -> None:
     detector = LossDetector(lambda: True)
-    await look_for(detector, LOST, LIMITS.proven_after_s - 0.5)
+    await observe_for(detector, LOST, LIMITS.proven_after_s - 0.5)
     if other is None:
-        look(detector, None)
+        observe(detector, None)
     else:
         with pytest.raises(Unavailable, match=r"^no answer$"):
-            look(detector, other)
-    await look_for(detector, LOST, LIMITS.proven_after_s)
+            observe(detector, other)
+    await observe_for(detector, LOST, LIMITS.proven_after_s)
     with pytest.raises(JournalLost):
-        look(detector, LOST)
+        observe(detector, LOST)
 
 
 @in_virtual_time
-async def test_two_signs_with_a_long_silence_between_them_prove_nothing() -> None:
+async def test_two_reports_with_a_long_gap_between_them_prove_nothing() -> None:
     detector = LossDetector(lambda: True)
     for _ in range(10):
         with pytest.raises(Unavailable):
-            look(detector, LOST)
-        await asyncio.sleep(LIMITS.signs_apart_s_max + 1)
+            observe(detector, LOST)
+        await asyncio.sleep(LIMITS.report_gap_s_max + 1)
 
 
 @in_virtual_time
 async def test_another_stream_in_its_place_needs_no_proof() -> None:
     with pytest.raises(JournalReplaced):
-        look(LossDetector(lambda: True), JournalReplaced("made again"))
+        observe(LossDetector(lambda: True), JournalReplaced("created again"))

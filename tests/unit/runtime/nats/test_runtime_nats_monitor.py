@@ -1,4 +1,4 @@
-"""What is read from a nats-server's monitoring, and who is waited for when not every server answers."""
+"""The report from a nats-server's monitoring, and the wait when not every server answers."""
 
 import asyncio
 import json
@@ -32,12 +32,12 @@ def varz(jetstream: object, **more: object) -> bytes:
     ],
     ids=["syncing", "lazy", "clustered", "without jetstream"],
 )
-def test_a_report_has_what_safety_hangs_on(jetstream: object, report: ServerReport) -> None:
+def test_a_report_has_the_settings_that_safety_depends_on(jetstream: object, report: ServerReport) -> None:
     assert parse_varz(URL, varz(jetstream)) == report
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b"{}", b'{"version": "2.15.1"}'])
-def test_what_is_no_monitoring_is_named(data: bytes) -> None:
+def test_an_answer_that_is_not_from_a_nats_server_is_rejected_with_its_address(data: bytes) -> None:
     with pytest.raises(Invalid, match="http://n1:8222 is not the monitoring address of a nats-server"):
         parse_varz(URL, data)
 
@@ -71,7 +71,7 @@ async def test_a_server_that_fails_or_is_not_there_may_answer_later() -> None:
 
 
 class Servers:
-    """Servers by url: each answers, fails so often before it does, or hangs."""
+    """Servers by URL: each answers after so many failures, or hangs (None)."""
 
     def __init__(self, **failures: int | None) -> None:
         self._failures = dict(failures)
@@ -94,11 +94,11 @@ async def test_a_server_that_starts_is_asked_again() -> None:
     assert list(await Servers(a=2).ask()) == ["a"]
 
 
-async def test_a_minority_that_hangs_holds_nobody_up() -> None:
+async def test_a_hanging_minority_delays_no_start() -> None:
     assert list(await Servers(a=0, b=None, c=0).ask()) == ["a", "c"]
 
 
-async def test_all_that_answer_soon_are_heard() -> None:
+async def test_all_servers_that_answer_soon_are_included() -> None:
     assert list(await Servers(a=0, b=1, c=0).ask(grace_s=60.0)) == ["a", "b", "c"]
 
 
@@ -107,7 +107,7 @@ async def test_without_a_majority_nothing_is_known() -> None:
         await Servers(a=0, b=None, c=None).ask(deadline_s=0.5)
 
 
-async def test_an_address_of_something_else_is_told_at_once() -> None:
+async def test_an_address_that_is_no_nats_server_is_reported_at_once() -> None:
     async def ask(url: str) -> ServerReport:
         raise Invalid(f"{url} is not the monitoring address of a nats-server")
 

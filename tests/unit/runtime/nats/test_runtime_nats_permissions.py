@@ -1,4 +1,4 @@
-"""What a nats-server's refusals are understood as, and how much of them is logged."""
+"""How permission errors of a nats-server are parsed, and how many of them are logged."""
 
 import pytest
 import structlog.testing
@@ -15,18 +15,18 @@ from penstock.runtime.nats.permissions import SUBJECTS_LOGGED_MAX, Rejection, Re
         ('Permissions Violation for Publish to "$JS.API.X"', Rejection("$js.api.x", is_subscription=False)),
     ],
 )
-def test_a_refusal_names_its_subject_and_what_was_refused(text: str, rejection: Rejection) -> None:
+def test_a_rejection_names_its_subject_and_the_rejected_verb(text: str, rejection: Rejection) -> None:
     assert parse_rejection(text) == rejection
 
 
 @pytest.mark.parametrize(
     "text", ["", "nats: stale connection", "nats: authorization violation", "permissions violation"]
 )
-def test_other_errors_are_no_refusals(text: str) -> None:
+def test_other_errors_are_no_rejections(text: str) -> None:
     assert parse_rejection(text) is None
 
 
-def test_each_refused_subject_is_logged_once() -> None:
+def test_each_rejected_subject_is_logged_once() -> None:
     rejections = RejectionLog()
     with structlog.testing.capture_logs() as logged:
         for _ in range(3):
@@ -38,7 +38,7 @@ def test_each_refused_subject_is_logged_once() -> None:
     ]
 
 
-def test_ever_new_refused_subjects_do_not_fill_the_log() -> None:
+def test_many_rejected_subjects_do_not_fill_the_log() -> None:
     rejections = RejectionLog()
     with structlog.testing.capture_logs() as logged:
         for number in range(2 * SUBJECTS_LOGGED_MAX):

@@ -40,7 +40,7 @@ def test_the_monitoring_port_listens_on_loopback_only() -> None:
 
 
 @pytest.mark.parametrize("password", ["plain", 'with "quotes" and \\ and # and $', "ünïcode"])
-def test_the_server_accepts_the_settings_whatever_the_password_and_the_folder(tmp_path: Path, password: str) -> None:
+def test_the_server_accepts_the_settings_with_any_password_and_folder(tmp_path: Path, password: str) -> None:
     path = tmp_path / "nats-server.conf"
     write_config(
         path,
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_config(tmp_path / "missing" / "x.conf", store_dir=tmp_path, host="127.0.0.1", port=1)
 
 
-def test_the_server_accepts_the_settings_of_a_cluster_and_tells_clients_of_no_other_address(tmp_path: Path) -> None:
+def test_the_server_accepts_the_settings_of_a_cluster_and_advertises_no_other_address(tmp_path: Path) -> None:
     path = tmp_path / "nats-server.conf"
     routes = ["nats://a:6222", "nats://b:6222"]
     text = cluster_config(server_name="a", cluster_name="penstock", host="127.0.0.1", port=6222, routes=routes)

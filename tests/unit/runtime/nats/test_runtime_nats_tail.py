@@ -1,4 +1,4 @@
-"""The feed of a JetStream consumer: strict order, flow control, and what breaks it."""
+"""The feed of a JetStream consumer: strict order, flow control, and the events that break it."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ LIMITS = TailLimits()
 
 
 class Message(msgspec.Struct):
-    """A message as the client hands it over."""
+    """A message as the client delivers it."""
 
     reply: str
     data: bytes = b""
@@ -23,7 +23,7 @@ class Message(msgspec.Struct):
 
 
 class Recorder:
-    """Keeps what the feed publishes, and how many entries had been taken by then."""
+    """Keeps the subjects that the feed publishes to."""
 
     def __init__(self) -> None:
         self.published: list[str] = []
@@ -70,10 +70,10 @@ async def test_an_entry_that_skips_one_breaks_the_feed_after_what_came_before() 
         feed.deliver(message)
     assert sequences(await feed.take()) == [1]
     assert await feed.take() == []
-    assert feed.broken == "entry 3 came when 2 was due"
+    assert feed.broken == "entry 3 came instead of 2"
 
 
-async def test_an_entry_seen_already_is_passed_over() -> None:
+async def test_an_entry_seen_already_is_ignored() -> None:
     feed = Feed(Recorder(), 1)
     for message in (entry(1), entry(1, consumed=2), entry(2, consumed=3)):
         feed.deliver(message)
@@ -91,7 +91,7 @@ async def test_flow_control_is_answered_only_when_the_entries_before_it_were_tak
     assert publish.published == ["$JS.FC.one"]
 
 
-async def test_a_stalled_consumer_is_told_to_go_on() -> None:
+async def test_a_stalled_consumer_is_resumed() -> None:
     publish = Recorder()
     feed = Feed(publish, 1)
     feed.deliver(heartbeat(0, stalled="$JS.FC.two"))
@@ -106,7 +106,7 @@ async def test_a_heartbeat_that_counts_more_than_came_breaks_the_feed() -> None:
     feed.deliver(heartbeat(1))
     assert not feed.broken
     feed.deliver(heartbeat(2))
-    assert feed.broken == "2 messages were sent and 1 came"
+    assert feed.broken == "2 messages were sent but 1 came"
 
 
 @in_virtual_time
@@ -168,7 +168,7 @@ async def test_closing_ends_everything_in_reverse_order_and_only_once() -> None:
 
 
 @given(st.lists(st.integers(1, 12), max_size=60), st.integers(1, 4))
-def test_whatever_comes_what_is_handed_out_has_no_gap_and_no_repeat(came: list[int], first: int) -> None:
+def test_for_any_input_the_entries_taken_have_no_gap_and_no_repeat(came: list[int], first: int) -> None:
     async def run() -> list[int]:
         feed = Feed(Recorder(), first)
         for count, sequence in enumerate(came, 1):

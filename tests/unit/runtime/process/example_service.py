@@ -1,4 +1,4 @@
-"""A tiny service whose steps do as the first argument says; it prints each step as it happens."""
+"""A tiny service for tests of the process life: its first argument selects a behaviour, and it prints each step."""
 
 import asyncio
 import gc
@@ -13,18 +13,18 @@ from penstock.runtime.process.life import run_app
 
 
 class ExampleApp:
-    def __init__(self, manner: str) -> None:
-        self._manner = manner
+    def __init__(self, behaviour: str) -> None:
+        self._behaviour = behaviour
         self._drained = asyncio.Event()
-        if manner == "make-fails":
+        if behaviour == "make-fails":
             raise Unavailable("it cannot be made")
 
-    def say(self, step: str) -> None:
+    def show(self, step: str) -> None:
         print(step, flush=True)
 
     async def open(self) -> None:
-        self.say("open")
-        match self._manner:
+        self.show("open")
+        match self._behaviour:
             case "open-fails":
                 raise Unavailable("the store cannot be reached")
             case "open-crashes":
@@ -33,8 +33,8 @@ class ExampleApp:
                 await asyncio.Event().wait()
 
     async def run(self) -> None:
-        self.say("run")
-        match self._manner:
+        self.show("run")
+        match self._behaviour:
             case "run-fails":
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._halt())
@@ -47,38 +47,38 @@ class ExampleApp:
             case "run-returns":
                 return
             case "run-counts":
-                self.say(f"set aside: {gc.get_freeze_count()}")
+                self.show(f"frozen: {gc.get_freeze_count()}")
         try:
-            if self._manner == "run-fails-in-drain":
+            if self._behaviour == "run-fails-in-drain":
                 await self._drained.wait()
                 raise Fenced("it broke while draining")
             await asyncio.Event().wait()
         finally:
-            self.say("run ended")
+            self.show("run ended")
 
     async def _halt(self) -> None:
         raise Fenced("the journal is gone")
 
     async def _stick(self) -> None:
-        raise JournalStuck("the journal takes nothing")
+        raise JournalStuck("the journal accepts nothing")
 
     async def drain(self) -> None:
-        self.say("drain")
+        self.show("drain")
         self._drained.set()
-        if self._manner in ("drain-hangs", "run-fails-in-drain"):
+        if self._behaviour in ("drain-hangs", "run-fails-in-drain"):
             await asyncio.Event().wait()
-        if self._manner == "drain-takes-100-ms":
+        if self._behaviour == "drain-takes-100-ms":
             await asyncio.sleep(0.1)
-        self.say("drained")
+        self.show("drained")
 
     async def close(self) -> None:
-        self.say("close")
-        if self._manner == "close-crashes":
+        self.show("close")
+        if self._behaviour == "close-crashes":
             raise ValueError("a bug in close")
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "orphan":  # a child of its own, that must end when this process dies
+    if sys.argv[1] == "orphan":  # its child must end when this process dies
         os.environ["PENSTOCK_PARENT_PID"] = str(os.getpid())
         child = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, __file__, "well"])
         print(f"child {child}", flush=True)

@@ -1,4 +1,4 @@
-"""Settings: where they come from, what is refused, and in which words."""
+"""Settings: their sources, and the error texts for invalid ones."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +27,7 @@ def read(*argv: str, **environ: str) -> ExampleConfig:
     return read_config(ExampleConfig, argv, environ, program="example", entropy=FixedEntropy())
 
 
-def complaint(capsys: pytest.CaptureFixture[str], *argv: str, **environ: str) -> str:
+def error_text(capsys: pytest.CaptureFixture[str], *argv: str, **environ: str) -> str:
     with pytest.raises(SystemExit) as ended:
         read(*argv, **environ)
     assert ended.value.code == 2
@@ -36,7 +36,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *argv: str, **environ: str) ->
     return text.strip()
 
 
-def test_without_settings_the_defaults_hold_and_a_unique_name_is_made_up() -> None:
+def test_without_settings_the_defaults_hold_and_a_unique_name_is_chosen() -> None:
     config = read()
     assert config == ExampleConfig(instance="example-00010203")
     assert config.http_port == 0
@@ -76,18 +76,18 @@ def test_the_keys_in_an_env_file_reach_the_store_wherever_its_address_comes_from
     assert read("--env-file", str(path)).store_url == ServiceConfig().store_url
 
 
-def test_what_is_printed_of_settings_has_no_secrets() -> None:
+def test_the_text_of_settings_has_no_secrets() -> None:
     config = read("--nats-password", "hidden", "--store-url", "s3://b?access_key=k&secret_key=hidden")
     assert repr(config) == "ExampleConfig(instance='example-00010203')"
 
 
 @pytest.mark.parametrize("text", ["true", "1", "True"])
-def test_texts_become_numbers_and_truths(text: str) -> None:
+def test_texts_become_numbers_and_booleans(text: str) -> None:
     config = read("--buffer-bytes-max", "7", "--ratio", "0.25", PENSTOCK_CREATE_TOPICS=text)
     assert (config.buffer_bytes_max, config.ratio, config.create_topics) == (7, 0.25, True)
 
 
-def test_a_truth_is_told_by_its_flag_alone_or_with_its_value() -> None:
+def test_a_flag_of_a_boolean_setting_works_alone_or_with_a_value() -> None:
     for argv in (["--drop-topics"], ["--drop-topics", "true"], ["--drop-topics=1"], ["--drop-topics", "--zone", "a"]):
         assert read(*argv, PENSTOCK_DROP_TOPICS="false").drop_topics
     assert not read("--drop-topics", "false", PENSTOCK_DROP_TOPICS="true").drop_topics
@@ -98,7 +98,7 @@ def test_a_text_that_looks_like_a_number_stays_text() -> None:
     assert read("--nats-password", "0123").nats_password == "0123"
 
 
-def test_an_empty_instance_is_made_up_and_a_given_one_is_kept() -> None:
+def test_an_empty_instance_name_is_chosen_and_a_given_one_is_kept() -> None:
     assert read(PENSTOCK_INSTANCE="").instance == "example-00010203"
     assert read(PENSTOCK_INSTANCE="mine").instance == "mine"
 
@@ -125,15 +125,15 @@ def test_an_empty_instance_is_made_up_and_a_given_one_is_kept() -> None:
 def test_bad_settings_end_the_process_with_one_sentence(
     argv: list[str], environ: dict[str, str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert complaint(capsys, *argv, **environ) == sentence
+    assert error_text(capsys, *argv, **environ) == sentence
 
 
 def test_a_bad_line_in_an_env_file_ends_the_process_with_its_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "env").write_text("# settings\nPENSTOCK_ZONE a\n")
-    said = complaint(capsys, "--env-file", str(tmp_path / "env"))
-    assert said == f"example: line 2 of {tmp_path / 'env'} is not NAME=value"
+    text = error_text(capsys, "--env-file", str(tmp_path / "env"))
+    assert text == f"example: line 2 of {tmp_path / 'env'} is not NAME=value"
 
 
 def test_help_names_every_flag_its_variable_its_meaning_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Files of settings and secrets: how lines are read, and what is refused without telling a secret."""
+"""Files of settings and secrets: how lines are read, and errors that reveal no secret."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from penstock.contracts.errors import Invalid
 from penstock.runtime.process.env_file import NO_FILE, EnvFile, parse_env, read_env_file, with_store_keys
 
-SECRET = "do-not-tell"
+SECRET = "do-not-reveal"
 KEYS = EnvFile({}, "someone", "a/b+c d&e")
 S3 = "s3://bucket/prefix"
 WITH_KEYS = "access_key=someone&secret_key=a%2Fb%2Bc+d%26e"
@@ -44,7 +44,7 @@ def test_a_line_gives_its_value(line: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("line", "error_text"),
     [
         (SECRET, "line 3 of file is not NAME=value"),
         (f"={SECRET}", "line 3 of file is not NAME=value"),
@@ -53,15 +53,15 @@ def test_a_line_gives_its_value(line: str, value: str) -> None:
         (f"A-B={SECRET}", "line 3 of file is not NAME=value"),
         (f"export A={SECRET}", "line 3 of file is not NAME=value"),
         (f"X={SECRET}", "line 3 of file sets X again"),
-        (f"A='{SECRET}", "line 3 of file: the value of A does not end with its quote"),
-        (f"A='{SECRET}' b", "line 3 of file: the value of A does not end with its quote"),
-        (f'A="{SECRET}', "line 3 of file: the value of A does not end with its quote"),
-        (f'A="{SECRET}"b', "line 3 of file: the value of A does not end with its quote"),
-        (f'A="{SECRET}\\n"', "line 3 of file: the value of A .* has a backslash that stands for nothing"),
+        (f"A='{SECRET}", "line 3 of file: the value of A has no closing quote"),
+        (f"A='{SECRET}' b", "line 3 of file: the value of A has no closing quote"),
+        (f'A="{SECRET}', "line 3 of file: the value of A has no closing quote"),
+        (f'A="{SECRET}"b', "line 3 of file: the value of A has no closing quote"),
+        (f'A="{SECRET}\\n"', "line 3 of file: the value of A .* a backslash that escapes nothing"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named_by_its_number_without_its_text(line: str, complaint: str) -> None:
-    with pytest.raises(Invalid, match=complaint) as raised:
+def test_a_line_that_cannot_be_read_is_named_by_its_number_without_its_text(line: str, error_text: str) -> None:
+    with pytest.raises(Invalid, match=error_text) as raised:
         parse_env(f"# comment\nX=y\n{line}\n", "file")
     assert SECRET not in str(raised.value)
 
@@ -74,22 +74,22 @@ def test_a_file_gives_settings_and_keys_and_leaves_other_programs_variables_alon
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "error_text"),
     [
         (
-            b"AWS_SESSION_TOKEN=do-not-tell\n",
-            "sets AWS_SESSION_TOKEN, but of AWS's variables only AWS_ACCESS_KEY_ID and",
+            b"AWS_SESSION_TOKEN=do-not-reveal\n",
+            "sets AWS_SESSION_TOKEN, but of the AWS variables only AWS_ACCESS_KEY_ID and",
         ),
-        (b"AWS_ACCESS_KEY_ID=do-not-tell\n", "has only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
-        (b"AWS_ACCESS_KEY_ID=\nAWS_SECRET_ACCESS_KEY=do-not-tell\n", "has only one of AWS_ACCESS_KEY_ID and"),
-        (b"PENSTOCK_ENV_FILE=other\n", "names another env file, which would not be read"),
+        (b"AWS_ACCESS_KEY_ID=do-not-reveal\n", "has only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        (b"AWS_ACCESS_KEY_ID=\nAWS_SECRET_ACCESS_KEY=do-not-reveal\n", "has only one of AWS_ACCESS_KEY_ID and"),
+        (b"PENSTOCK_ENV_FILE=other\n", "names another env file, but only one"),
         (b"A=\xff\n", "is not text in utf-8"),
     ],
 )
-def test_what_a_file_cannot_say_is_refused(tmp_path: Path, text: bytes, complaint: str) -> None:
+def test_an_unsupported_file_is_rejected_without_its_values(tmp_path: Path, text: bytes, error_text: str) -> None:
     path = tmp_path / "env"
     path.write_bytes(text)
-    with pytest.raises(Invalid, match=complaint) as raised:
+    with pytest.raises(Invalid, match=error_text) as raised:
         read_env_file(str(path))
     assert str(path) in str(raised.value)
     assert SECRET not in str(raised.value)
@@ -100,12 +100,12 @@ def test_a_missing_file_is_named() -> None:
         read_env_file("/nowhere/env")
 
 
-def test_its_secrets_are_not_in_what_is_printed_of_it() -> None:
+def test_the_text_of_an_env_file_has_no_secrets() -> None:
     assert repr(EnvFile({"PENSTOCK_NATS_PASSWORD": SECRET}, SECRET, SECRET)) == "EnvFile(PENSTOCK_NATS_PASSWORD)"
 
 
 @pytest.mark.parametrize(
-    ("url", "whole"),
+    ("url", "expected"),
     [
         (S3, f"{S3}?{WITH_KEYS}"),
         (f"{S3}?", f"{S3}?{WITH_KEYS}"),
@@ -115,8 +115,8 @@ def test_its_secrets_are_not_in_what_is_printed_of_it() -> None:
         ("memory://objects", "memory://objects"),
     ],
 )
-def test_keys_become_a_part_of_an_s3_address_that_has_none(url: str, whole: str) -> None:
-    assert with_store_keys(url, KEYS, {}) == whole
+def test_keys_become_a_part_of_an_s3_address_that_has_none(url: str, expected: str) -> None:
+    assert with_store_keys(url, KEYS, {}) == expected
     assert with_store_keys(url, NO_FILE, {}) == url
 
 

@@ -1,4 +1,4 @@
-"""Health, readiness and metrics as others see them over HTTP."""
+"""Health, readiness and metrics over HTTP."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def test_readiness_comes_and_goes_with_its_reason(server: HttpServer, heal
     assert (status, "no sequencer" in text) == (503, True)
 
 
-async def test_a_degraded_process_is_still_ready_and_says_what_is_wrong(server: HttpServer, health: Health) -> None:
+async def test_a_degraded_process_is_still_ready_and_reports_its_problem(server: HttpServer, health: Health) -> None:
     health.set_ready(True)
     health.set_degraded("cache", "no cacher in this zone")
     status, _kind, text = await get(server, "/ready")
@@ -58,14 +58,14 @@ async def test_a_degraded_process_is_still_ready_and_says_what_is_wrong(server: 
     assert '"degraded": {}' in (await get(server, "/ready"))[2]
 
 
-async def test_metrics_are_what_prometheus_reads_with_the_process_own_figures(server: HttpServer) -> None:
+async def test_metrics_are_prometheus_text_and_include_those_of_the_process_itself(server: HttpServer) -> None:
     status, kind, text = await get(server, "/metrics")
     assert (status, kind) == (200, "text/plain")
     assert "penstock_example_total 3.0" in text
     assert "process_cpu_seconds_total" in text
 
 
-async def test_an_address_in_use_is_refused_in_one_sentence(health: Health) -> None:
+async def test_an_address_in_use_is_reported_in_one_sentence(health: Health) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -85,7 +85,7 @@ async def test_a_closed_server_can_be_closed_again(server: HttpServer) -> None:
             await client.get(f"http://{address}/health")
 
 
-async def test_a_degraded_process_raises_a_metric_by_reason_until_it_is_right_again(
+async def test_a_degraded_process_has_a_metric_by_reason_until_the_problem_ends(
     server: HttpServer, health: Health
 ) -> None:
     sample = 'penstock_degraded{reason="cache"} 1.0'

@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, pretty for people, everybody's the same."""
+"""Log lines: JSON for machines, pretty for people, in one format for services and libraries."""
 
 import io
 import json
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 
 class FullDisk(io.StringIO):
-    """Takes nothing while it is full."""
+    """Rejects all writes while it is full."""
 
     is_full = True
 
@@ -32,7 +32,7 @@ class FullDisk(io.StringIO):
 
 @contextmanager
 def files_no_longer_than(size_bytes: int) -> Iterator[None]:
-    """A write at the limit is cut short, and one beyond it fails, as on a disk that fills up."""
+    """A write at the limit is cut short, and a later one fails, as on a disk that fills up."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:
@@ -83,7 +83,7 @@ def test_an_exception_stays_in_its_one_line() -> None:
     assert "ValueError: a bug" in json.loads(line)["exception"]
 
 
-def test_the_lines_of_libraries_look_like_ours() -> None:
+def test_log_lines_of_libraries_have_the_same_format() -> None:
     stream = io.StringIO()
     configure_logs("gateway", "gateway-1", "info", "json", stream)
     logging.getLogger("some.library").warning("it is %s", "late")
@@ -92,20 +92,20 @@ def test_the_lines_of_libraries_look_like_ours() -> None:
     assert (line["event"], line["logger"], line["service"]) == ("it is late", "some.library", "gateway")
 
 
-def test_lines_that_a_full_disk_does_not_take_are_counted_and_the_count_is_told() -> None:
+def test_lines_lost_on_a_full_disk_are_counted_and_the_count_is_logged() -> None:
     stream = FullDisk()
     configure_logs("gateway", "gateway-1", "info", "json", stream)
     structlog.get_logger().info("first_lost")
     logging.getLogger("some.library").warning("lost too")
     stream.is_full = False
     structlog.get_logger().info("back_again")
-    structlog.get_logger().info("as_ever")
+    structlog.get_logger().info("as_before")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["event"] for line in lines] == ["log_lines_lost", "back_again", "as_ever"]
+    assert [line["event"] for line in lines] == ["log_lines_lost", "back_again", "as_before"]
     assert (lines[0]["lines"], lines[0]["service"], lines[0]["level"]) == (2, "gateway", "warning")
 
 
-def test_a_line_cut_off_by_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
+def test_a_line_cut_off_by_a_full_disk_damages_no_other(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("w") as stream:
         configure_logs("gateway", "gateway-1", "info", "json", stream)
@@ -114,7 +114,7 @@ def test_a_line_cut_off_by_a_full_disk_spoils_no_other(tmp_path: Path) -> None:
             structlog.get_logger().info("cut_off")
             structlog.get_logger().info("lost")
         structlog.get_logger().info("after")
-    before, cut_off, told, after = path.read_text().splitlines()
+    before, cut_off, lost, after = path.read_text().splitlines()
     assert (json.loads(before)["event"], len(cut_off)) == ("before", 20)
-    assert (json.loads(told)["event"], json.loads(told)["lines"]) == ("log_lines_lost", 2)
+    assert (json.loads(lost)["event"], json.loads(lost)["lines"]) == ("log_lines_lost", 2)
     assert json.loads(after)["event"] == "after"

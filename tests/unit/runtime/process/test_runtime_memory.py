@@ -1,4 +1,4 @@
-"""The allocator's settings; objects of the start are set aside, and later ones are still collected."""
+"""The allocator's settings; startup objects are frozen, and later objects are still collected."""
 
 import ctypes
 import gc
@@ -11,7 +11,7 @@ from penstock.runtime.process.memory import freeze_startup_objects, tune_malloc
 
 
 class Node:
-    """Something that can refer to itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -33,7 +33,7 @@ def test_without_a_mallopt_nothing_happens() -> None:
     assert tune_malloc(lambda _name: object()) is False
 
 
-def test_later_collections_look_only_at_what_came_later() -> None:
+def test_later_collections_visit_only_later_objects() -> None:
     stays = [[] for _ in range(1_000)]  # type: ignore[var-annotated]
     freeze_startup_objects()
     assert gc.get_freeze_count() >= len(stays)

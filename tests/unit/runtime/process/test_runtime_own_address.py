@@ -1,4 +1,4 @@
-"""This machine's own address: the one on the way to the nats servers, found without a packet and without a pause."""
+"""This machine's address on the route to the nats servers, found without a packet and without blocking the loop."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ import pytest
 
 from penstock.runtime.process.own_address import LOOPBACK, own_address
 
-ELSEWHERE = "nats://192.0.2.1:4222"  # a documentation address (RFC 5737): routed like any other, and nobody's
+ELSEWHERE = "nats://192.0.2.1:4222"  # a documentation address (RFC 5737): routed like any other, but unused
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ async def test_it_is_an_address_of_this_machine_that_leads_back_to_it() -> None:
     assert await own_address(f"nats://{own}:4222") == own
 
 
-async def test_the_first_server_that_can_be_reached_decides() -> None:
+async def test_the_first_reachable_server_decides() -> None:
     assert await own_address(f"nats://127.0.0.1:4222,{ELSEWHERE}") == LOOPBACK
     assert await own_address(f"nats://nowhere.invalid:4222, {ELSEWHERE}") == await own_address(ELSEWHERE)
 
 
-async def test_an_ipv4_listener_is_never_told_by_an_ipv6_address() -> None:
+async def test_an_ipv4_listener_never_gets_an_ipv6_address() -> None:
     def source_towards(_family: int, address: tuple[Any, ...]) -> str:
         return "fd00::2" if ":" in address[0] else ""
 
@@ -60,7 +60,7 @@ def slow_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
     def resolve_slowly(host: str, *arguments: Any, **options: Any) -> Any:
         if host.endswith(".slow"):
-            assert released.wait(20), "the loop stood still"
+            assert released.wait(20), "the loop was blocked"
             host = "192.0.2.1"
         return resolve(host, *arguments, **options)
 
@@ -74,7 +74,7 @@ async def test_the_loop_goes_on_while_a_name_is_resolved(slow_names: threading.E
     assert await own_address("nats://name.slow:4222") == await own_address(ELSEWHERE)
 
 
-async def test_a_name_that_takes_too_long_is_passed_over(slow_names: threading.Event) -> None:
+async def test_a_name_that_takes_too_long_is_skipped(slow_names: threading.Event) -> None:
     urls = "nats://name.slow:4222,nats://127.0.0.1:4222"
     assert await own_address(urls, resolve_deadline_s=0.02) == LOOPBACK
     assert not slow_names.is_set()

@@ -1,4 +1,4 @@
-"""The life of a service process, watched from outside."""
+"""The life of a service process, observed from outside."""
 
 import json
 import os
@@ -19,11 +19,11 @@ TIMEOUT_S = 60.0
 
 
 class Process:
-    """The example service as a child, its steps read as they come."""
+    """The example service as a child process; its steps are read as they come."""
 
-    def __init__(self, manner: str, stderr: IO[str] | int = subprocess.PIPE, **environ: str) -> None:
+    def __init__(self, behaviour: str, stderr: IO[str] | int = subprocess.PIPE, **environ: str) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, str(SERVICE), manner],
+            [sys.executable, str(SERVICE), behaviour],
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
@@ -41,7 +41,7 @@ class Process:
             self.steps.append(line.strip())
             if line.startswith(step):
                 return line.strip()
-        raise AssertionError(f"it ended without {step}: {self.steps}")
+        raise AssertionError(f"the service ended without {step}: {self.steps}")
 
     def signal(self, number: int) -> None:
         self._child.send_signal(number)
@@ -62,8 +62,8 @@ class Process:
 def start() -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
 
-    def begin(manner: str, stderr: IO[str] | int = subprocess.PIPE, **environ: str) -> Process:
-        started.append(Process(manner, stderr, **environ))
+    def begin(behaviour: str, stderr: IO[str] | int = subprocess.PIPE, **environ: str) -> Process:
+        started.append(Process(behaviour, stderr, **environ))
         return started[-1]
 
     yield begin
@@ -82,19 +82,19 @@ def test_a_signal_drains_and_closes_while_the_service_still_runs(start: Start, n
     code, errors = process.end()
     assert code == 0
     assert process.steps == ["open", "run", "drain", "drained", "run ended", "close"]
-    assert [json.loads(line)["event"] for line in errors] == ["service_started", "service_drains", "service_stopped"]
+    assert [json.loads(line)["event"] for line in errors] == ["service_started", "service_draining", "service_stopped"]
 
 
-def test_what_a_service_is_made_of_is_set_aside_before_it_runs(start: Start) -> None:
-    """Else each full collection of garbage looks at all modules, and nobody is answered meanwhile."""
+def test_startup_objects_are_frozen_before_the_service_runs(start: Start) -> None:
+    """Without this, each full collection visits all modules, and no client is answered for that time."""
     process = start("run-counts")
-    set_aside = int(process.until("set aside: ").rpartition(" ")[2])
+    frozen = int(process.until("frozen: ").rpartition(" ")[2])
     process.signal(signal.SIGTERM)
     assert process.end()[0] == 0
-    assert set_aside > len(sys.modules), "there are many containers in each module"
+    assert frozen > len(sys.modules), "each module has many containers"
 
 
-def test_a_stop_tells_how_long_the_drain_took(start: Start) -> None:
+def test_a_stop_logs_how_long_the_drain_took(start: Start) -> None:
     process = start("drain-takes-100-ms")
     process.until("run")
     process.signal(signal.SIGTERM)
@@ -125,14 +125,14 @@ def test_a_drain_that_takes_too_long_is_cut_short_and_the_rest_still_happens(sta
     assert json.loads(errors[-1])["error"] == "drain did not end in time"
 
 
-def test_what_hinders_a_start_is_told_in_one_sentence(start: Start) -> None:
+def test_an_error_at_the_start_is_reported_in_one_sentence(start: Start) -> None:
     process = start("open-fails")
     code, errors = process.end()
     assert (code, errors) == (1, ["example: the store cannot be reached"])
     assert process.steps == ["open", "close"]
 
 
-def test_what_hinders_the_making_is_told_in_one_sentence(start: Start) -> None:
+def test_an_error_in_the_constructor_is_reported_in_one_sentence(start: Start) -> None:
     assert start("make-fails").end() == (1, ["example: it cannot be made"])
 
 
@@ -154,15 +154,15 @@ def test_a_signal_during_the_start_ends_it(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("manner", "error"),
+    ("behaviour", "error"),
     [
         ("run-fails", "the journal is gone"),
         ("run-crashes", "a bug in run"),
-        ("run-returns", "the service ended by itself"),
+        ("run-returns", "the service ended without a stop signal"),
     ],
 )
-def test_a_loop_that_dies_takes_the_process_down_with_one_log_line(start: Start, manner: str, error: str) -> None:
-    process = start(manner)
+def test_a_loop_that_dies_takes_the_process_down_with_one_log_line(start: Start, behaviour: str, error: str) -> None:
+    process = start(behaviour)
     code, errors = process.end()
     assert (code, process.steps) == (1, ["open", "run", "close"])
     events = [json.loads(line) for line in errors]
@@ -175,7 +175,7 @@ def test_a_loop_that_dies_takes_the_process_down_with_one_log_line(start: Start,
 def test_a_stuck_journal_has_an_exit_code_of_its_own(start: Start) -> None:
     code, errors = start("run-stuck").end()
     assert code == JOURNAL_STUCK_EXIT_CODE
-    assert json.loads(errors[-1])["error"] == "the journal takes nothing"
+    assert json.loads(errors[-1])["error"] == "the journal accepts nothing"
 
 
 def test_a_full_disk_under_the_log_ends_no_service_and_changes_no_exit_code(start: Start) -> None:

@@ -221,7 +221,7 @@ async def test_a_journal_that_vanished_or_was_made_again_halts() -> None:
     async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         one.store.make_again()
-        await expect_halt(one, "was made again")
+        await expect_halt(one, "was created again")
 
 
 @in_virtual_time
@@ -242,7 +242,7 @@ async def test_a_long_journal_is_replayed_before_anything_is_answered() -> None:
             previous, chain = next_hash(previous, data), chain + 1
             built.store.inject(data)
         starting = asyncio.create_task(built.start("a"))
-        with pytest.raises(Unavailable, match="nobody listens"):
+        with pytest.raises(Unavailable, match="no subscriber"):
             await built.client.query("metadata", MetadataQuery(0, None), MetadataView, deadline_s=0.01)
         await starting
         view = await built.client.query("metadata", MetadataQuery(0, None), MetadataView)

@@ -1,4 +1,4 @@
-"""The bus between services as they see it: publish, request and subscribe on subjects, with bytes as payload."""
+"""The bus as a service sees it: publish, request and subscribe on subjects, with bytes as payload."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -16,7 +16,7 @@ class Inbound(Protocol):
     def data(self) -> bytes: ...
 
     async def respond(self, data: Payload) -> None:
-        """Answer the request; does nothing for a published message. Never raises for a requester that is gone."""
+        """Answer the request; does nothing for a published message. Never raises because the requester is gone."""
 
 
 Handler = Callable[[Inbound], Awaitable[None]]
@@ -30,39 +30,45 @@ class Subscription(Protocol):
 
 
 class Bus(Protocol):
-    """Core NATS' promises and no more: at most once, in order from one publisher to one subscriber."""
+    """The guarantees of core NATS, no more: at most once, in order from one publisher to one subscriber."""
 
     @property
     def message_bytes_max(self) -> int:
-        """The largest payload that the servers take, in bytes; a larger one is split by its sender."""
+        """The largest payload that the servers accept, in bytes; the sender splits a larger one."""
 
     @property
     def is_connected(self) -> bool:
         """Whether a server is connected now."""
 
     async def publish(self, subject: str, data: Payload) -> None:
-        """Send to whoever listens now; lost if nobody does or the connection breaks. `Invalid` if over the maximum."""
+        """Send to all present subscribers; lost if there are none or the connection breaks.
+
+        `Invalid` if the payload is over the maximum.
+        """
 
     async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
         """Send and wait for one answer.
 
-        `Undelivered` if nobody listened (it surely had no effect); `Unavailable` if no answer came in time or the
-        connection broke (the outcome is unknown); `Invalid` if over the maximum.
+        `Undelivered` if there was no subscriber: the request had no effect. `Unavailable` if no answer came in time
+        or the connection broke: the outcome is unknown. `Invalid` if the payload is over the maximum.
         """
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
-        """Hand every message on `subject` (wildcards as in NATS) to `handler`, one after the other, in order.
+        """Pass every message on `subject` (wildcards as in NATS) to `handler`, one after the other, in order.
 
-        The next message waits until the handler returns, so a handler that waits for others starts a task of its
-        own. With `queue` one subscriber of that name gets each message. Survives reconnects. An exception in a handler
-        is fatal: it is raised where the bus is run (`run_until_closed`).
+        The next message waits until the handler returns. So a handler with long waits starts a task for them. With
+        `queue`, only one subscriber of that name gets each message. The subscription survives reconnects. An
+        exception in a handler is fatal: `run_until_closed` raises it.
         """
 
     async def flush(self) -> None:
-        """Return when the servers have seen all that was sent and subscribed; `Unavailable` if they do not answer."""
+        """Return when the servers have processed all messages and subscriptions sent so far.
+
+        `Unavailable` if they do not answer.
+        """
 
     async def run_until_closed(self) -> None:
-        """Return after `close`; raise what a handler raised. A process awaits this in its task group."""
+        """Return after `close`; raise the exception of a handler. A process awaits this in its task group."""
 
     async def close(self) -> None:
-        """Stop taking messages in, send what is buffered, disconnect."""
+        """Stop taking messages in, send the buffered messages, disconnect."""

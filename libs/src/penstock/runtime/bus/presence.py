@@ -1,4 +1,4 @@
-"""Presence: every instance announces itself once a second, and each directory lists the instances heard lately."""
+"""Presence: every instance announces itself once a second, and a directory lists the live instances."""
 
 import asyncio
 import contextlib
@@ -21,13 +21,13 @@ class PresenceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How often instances announce themselves, and how long a directory keeps a silent one."""
 
     announce_interval_ms: int = 1000
-    # The shortest time between two announcements, however many new instances cause one.
+    # The shortest time between two announcements, also when many new instances appear.
     announce_gap_ms: int = 50
-    # An instance that is silent for longer is gone: two announcements may be lost.
+    # An instance that is silent for longer counts as gone. Two announcements in a row may be lost.
     silence_ms_max: int = 3000
-    # Between two looks for silent instances.
+    # The time between two checks for silent instances.
     expire_interval_ms: int = 200
-    # If our own loop comes this late, the silence was ours.
+    # If this process did not check for so long, it was itself stalled, and the silence proves nothing.
     stall_ms: int = 1000
 
 
@@ -35,7 +35,7 @@ DEFAULT_LIMITS = PresenceLimits()
 
 
 class Directory:
-    """All instances of the cluster that were heard lately."""
+    """The instances of the cluster whose announcements arrived lately."""
 
     def __init__(self, bus: Bus, cluster: str, clock: Clock, *, limits: PresenceLimits = DEFAULT_LIMITS) -> None:
         self._bus = bus
@@ -44,7 +44,7 @@ class Directory:
         self._limits = limits
         self._known: dict[str, Presence] = {}
         self._heard_s: dict[str, float] = {}
-        # Silence counts from here at the earliest: before it, no announcement could reach us.
+        # Silence counts from this time at the earliest: before it, no announcement could arrive here.
         self._listening_since_s = clock.monotonic_s()
         self._checked_s = clock.monotonic_s()
         self._callbacks: list[Callable[[], None]] = []
@@ -52,23 +52,23 @@ class Directory:
         self._subscription: Subscription | None = None
 
     async def open(self) -> None:
-        """Listen."""
+        """Subscribe to the announcements."""
         self._subscription = await self._bus.subscribe(presence_all(self._cluster), self._hear)
 
     async def run(self) -> None:
-        """Remove instances that fell silent, for ever."""
+        """Remove silent instances, for ever."""
         while True:
             await asyncio.sleep(self._limits.expire_interval_ms / 1000)
             self.expire()
 
     async def close(self) -> None:
-        """Stop listening."""
+        """End the subscription."""
         if self._subscription is not None:
             await self._subscription.unsubscribe()
             self._subscription = None
 
     def live(self, role: str, zone: str | None = None) -> list[Presence]:
-        """The instances of a role (in a zone) that take work, by name."""
+        """The instances of a role (in a zone) that take work, sorted by name."""
         found = [
             each
             for each in self._known.values()
@@ -77,25 +77,25 @@ class Directory:
         return sorted(found, key=lambda each: each.instance)
 
     def get(self, instance: str) -> Presence | None:
-        """The last announcement of an instance, also of one that leaves; None if it is silent for too long."""
+        """The last announcement of an instance, also of a leaving one; None if it is silent for too long."""
         known = self._known.get(instance)
         return known if known is not None and not self._is_silent(instance) else None
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call back whenever an instance comes, leaves, falls silent or changes its addresses."""
+        """Call back whenever an instance appears, leaves, falls silent or changes its addresses."""
         self._callbacks.append(callback)
 
     def on_newcomer(self, callback: Callable[[Presence], None]) -> None:
-        """Call back whenever an instance is heard for the first time."""
+        """Call back whenever an instance announces itself for the first time."""
         self._newcomer_callbacks.append(callback)
 
     def expire(self) -> None:
-        """Remove the instances that fell silent."""
+        """Remove the silent instances."""
         now_s = self._clock.monotonic_s()
         if not self._bus.is_connected or now_s - self._checked_s > self._limits.stall_ms / 1000:
             self._listening_since_s = now_s
         self._checked_s = now_s
-        # All at once, because this runs often and rarely finds a silent instance.
+        # One test for all instances first, because this runs often and rarely finds a silent instance.
         since_s = now_s - self._limits.silence_ms_max / 1000
         if self._listening_since_s >= since_s or all(heard_s >= since_s for heard_s in self._heard_s.values()):
             return
@@ -111,7 +111,7 @@ class Directory:
         try:
             heard = decode(message.data, Presence)
         except Corrupt as error:
-            log.warning("presence_not_understood", subject=message.subject, error=str(error))
+            log.warning("presence_not_decoded", subject=message.subject, error=str(error))
             return
         before = self.get(heard.instance)
         self._known[heard.instance] = heard
@@ -135,12 +135,12 @@ class Directory:
 
 
 def _reported_facts(announced: Presence) -> tuple[object, ...]:
-    """The parts of an announcement whose change calls the subscribers back."""
+    """The fields of an announcement whose change is reported to the subscribers."""
     return announced.role, announced.zone, announced.listeners, announced.leaving
 
 
 class Announcer:
-    """Announces this instance; with a directory, also at once when a new instance appears."""
+    """Announces this instance every second. With a directory, it also does so when a new instance appears."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Announcer:
         await self._bus.publish(presence(self._cluster, own.role, own.zone, own.instance), encode(own))
 
     async def leave(self) -> None:
-        """Announce now, and from now on, that nothing new should be sent here."""
+        """Announce now, and in all later announcements, that this instance takes no new work."""
         self._leaving = True
         await self.announce()
 

@@ -1,4 +1,4 @@
-"""Commands and queries to the sequencers: retries until a sequencer answers, and never goes back in time."""
+"""The client of the sequencers: sends commands and queries, retries, and never reads an older state than before."""
 
 import asyncio
 from typing import Protocol, TypeVar
@@ -16,11 +16,11 @@ from penstock.runtime.clock import Clock
 class SequencerClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long one request waits, and when it is sent again."""
 
-    # One attempt. Much longer than another replica's queue subscription takes to replace a dead replica's.
+    # One attempt. Much longer than the time after which a live replica gets the requests of a dead one.
     attempt_s: float = 1.0
-    # One query with all its attempts, unless the caller names another time.
+    # One query with all its attempts, unless the caller gives another deadline.
     query_deadline_s: float = 10.0
-    # The pause after the first attempt; a rejected or undelivered attempt fails at once. Doubled for each attempt.
+    # The pause after the first attempt, because a rejected or undelivered attempt fails at once. It then doubles.
     retry_ms_min: int = 10
     retry_ms_max: int = 320
 
@@ -29,7 +29,7 @@ DEFAULT_LIMITS = SequencerClientLimits()
 
 
 class Answer(Protocol):
-    """The common part of all answers: the journal sequence that it reflects, and the failure if it has no result."""
+    """The common fields of all answers: the journal sequence that it reflects, and the failure if it has no result."""
 
     @property
     def sequence(self) -> int: ...
@@ -44,38 +44,38 @@ View = TypeVar("View", bound=Answer)
 class SequencerClient:
     """All sequencers of a cluster, as one.
 
-    `seen_sequence` is the highest journal sequence in any answer, `seen_clock_ms` the latest time of the state machine
-    in any answer to commands. `seen_level` is the level that the cluster has reached, None before the first
-    announcement, which came at `level_told_s` (monotonic).
+    `seen_sequence` is the highest journal sequence in any answer. `seen_clock_ms` is the latest uptime clock in any
+    answer to commands. `seen_level` is the level that the cluster has reached, None before the first announcement.
+    `level_seen_s` is the monotonic time of that announcement.
     """
 
     def __init__(self, bus: Bus, cluster: str, clock: Clock, *, limits: SequencerClientLimits = DEFAULT_LIMITS) -> None:
         self.seen_sequence = 0
         self.seen_clock_ms = 0
         self.seen_level: int | None = None
-        self.level_told_s = 0.0
+        self.level_seen_s = 0.0
         self._bus = bus
         self._cluster = cluster
         self._clock = clock
         self._limits = limits
 
     def record_sequence(self, sequence: int) -> None:
-        """Later queries reflect at least this journal sequence."""
+        """Make later queries reflect at least this journal sequence."""
         self.seen_sequence = max(self.seen_sequence, sequence)
 
     def record_level(self, level: int) -> None:
-        """The cluster has reached this level, which never falls."""
+        """Record that the cluster has reached this level, which never falls."""
         if self.seen_level is None:
-            self.level_told_s = self._clock.monotonic_s()
+            self.level_seen_s = self._clock.monotonic_s()
         self.seen_level = max(self.seen_level or 0, level)
 
     async def command(
         self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None
     ) -> list[Outcome]:
-        """One outcome per command, all from one journal entry.
+        """Send commands and return one outcome per command, all from one journal entry.
 
-        Sends them again, `attempt_s` seconds at a time, until `deadline_s` seconds from now. Then `Unavailable`: it is
-        unknown whether they had an effect. `Invalid` if they do not fit into a message.
+        Each attempt takes up to `attempt_s` seconds, all attempts up to `deadline_s`. Then `Unavailable`: it is
+        unknown whether the commands had an effect. `Invalid` if they do not fit into a message.
         """
         subject = subjects.sequencer_command(self._cluster)
         request = CommandRequest(commands)
@@ -91,10 +91,10 @@ class SequencerClient:
         deadline_s: float | None = None,
         attempt_s: float | None = None,
     ) -> View:
-        """The answer to one of `subjects.QUERY_NAMES`, true at `seen_sequence` or later.
+        """The answer to one of `subjects.QUERY_NAMES`, as of `seen_sequence` or later.
 
-        Asks again, `attempt_s` seconds at a time, until `deadline_s` seconds from now; then `Unavailable`. The time
-        that a group wait asks for is added to `attempt_s`.
+        Each attempt takes up to `attempt_s` seconds, all attempts up to `deadline_s`; then `Unavailable`. The wait of
+        a group wait query is added to `attempt_s`.
         """
         subject = subjects.sequencer_query(self._cluster, name)
         deadline_s = self._limits.query_deadline_s if deadline_s is None else deadline_s

@@ -1,1 +1,1 @@
-"""Tools for tasks that share something: a budget of bytes, or one load for many readers. Imports nothing of ours."""
+"""Tools for tasks that share a budget of bytes or one load. Imports nothing of Penstock."""

@@ -1,4 +1,4 @@
-"""One load for a key at a time, however many tasks ask for it."""
+"""One load for a key at a time, shared by all tasks that ask for it."""
 
 import asyncio
 from collections import Counter
@@ -10,10 +10,10 @@ Value = TypeVar("Value")
 
 
 class SingleFlight(Generic[Key, Value]):
-    """Loads that are shared while they run.
+    """Loads that several tasks wait for while they run.
 
-    All tasks that wait for a load get its value or its error. A task that stops waiting does not end the load for the
-    others nor, unless the load is shared, for later tasks. Nothing is kept once a load is over.
+    All tasks that wait for a load get its value or its error. A task that stops waiting does not end the load for
+    other tasks. Only a load begun by `share` ends with its last waiting task. Nothing is kept once a load is over.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class SingleFlight(Generic[Key, Value]):
         return key in self._flying
 
     def begin(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> asyncio.Task[Value]:
-        """The load that runs for `key`, or a new one that `load` begins; a task that waits for it shields it."""
+        """The load that runs for `key`, or a new one that `load` begins. The caller must shield it when it waits."""
         task = self._flying.get(key)
         if task is None:
             task = self._flying[key] = asyncio.create_task(load())
@@ -39,9 +39,9 @@ class SingleFlight(Generic[Key, Value]):
         return await asyncio.shield(self.begin(key, load))
 
     async def share(self, key: Key, load: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-        """As `get`, for a load that is of no use once no task waits for it: then it is cancelled.
+        """As `get`, but the load is cancelled when no task waits for it any more.
 
-        All tasks share a key, or none does: `get` does not count its callers.
+        All callers of one key must use `share`, or none: `get` does not count its callers.
         """
         task = self.begin(key, load)
         self._sharers[task] += 1
@@ -67,4 +67,4 @@ class SingleFlight(Generic[Key, Value]):
         if self._flying.get(key) is task:
             del self._flying[key]
         if not task.cancelled():
-            task.exception()  # its waiters have it; without waiters it needs no warning
+            task.exception()  # read, because asyncio would warn about a load without waiters

@@ -1,7 +1,7 @@
-"""Parts of nats-py's client for messages of megabytes: fewer copies, and fewer and larger reads.
+"""Replacements for parts of nats-py's client, for messages of megabytes: fewer copies, fewer and larger reads.
 
-nats-py is made for small messages. It reads 32 KiB at a time, stops reading at 64 KiB, and copies each message four
-times on the way in and twice on the way out. These parts copy it once each way. `PatchedClient` puts them in place.
+nats-py is made for small messages. It reads 32 KiB at a time and stops reading at 64 KiB. It copies each message four
+times on the way in and twice on the way out. These parts copy it once each way. `PatchedClient` installs them.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from nats.aio.transport import TcpTransport
 from nats.protocol.parser import AWAITING_CONTROL_LINE, AWAITING_MSG_PAYLOAD, Parser
 
 READ_BYTES = 512 * 1024
-BULK_BYTES_MIN = 64 * 1024  # a smaller message costs less when it is copied than when it is handled in fragments
+BULK_BYTES_MIN = 64 * 1024  # below this size, a copy costs less than the handling of fragments
 CRLF = b"\r\n"
 
 
 class ChunkReader(asyncio.StreamReader):
-    """Hands on the socket's chunks as they are, from the first `read` on; lines can be read before that."""
+    """Returns the socket's chunks uncopied, from the first `read` on; lines can be read before that."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit, asyncio.get_running_loop())
@@ -40,7 +40,7 @@ class ChunkReader(asyncio.StreamReader):
         return super().at_eof() and not self._chunks
 
     async def read(self, n: int = -1) -> bytes:
-        """The next chunk, of any size; empty at the end."""
+        """The next chunk, of any size; empty at the end of the stream."""
         if self._exception is not None:  # type: ignore[attr-defined]
             raise self._exception  # type: ignore[attr-defined]
         if not self._is_by_chunks:
@@ -75,7 +75,7 @@ class BulkTransport(TcpTransport):
     _is_new = True
 
     def __bool__(self) -> bool:
-        # nats-py replaces a transport that is not connected by one of its own.
+        # nats-py replaces a transport that is not connected with one of its own.
         return self._is_new or bool(super().__bool__())  # type: ignore[no-untyped-call]
 
     async def connect(self, uri: Any, buffer_size: int, connect_timeout: int) -> None:
@@ -85,7 +85,7 @@ class BulkTransport(TcpTransport):
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         async with asyncio.timeout(connect_timeout):
             transport, _ = await loop.create_connection(lambda: protocol, uri.hostname, uri.port)
-        # As in the base class: the bare reader and writer keep the socket alive when TLS replaces the others.
+        # As in the base class: the bare reader and writer keep the socket alive when TLS replaces the other two.
         self._bare_io_reader = self._io_reader = reader
         self._bare_io_writer = self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
 
@@ -98,20 +98,20 @@ class BulkTransport(TcpTransport):
         return int(self._io_writer.transport.get_write_buffer_size()) if self._io_writer is not None else 0
 
     def abort(self) -> None:
-        """Cut the connection and drop what could not be sent."""
+        """Cut the connection and drop the unsent bytes."""
         if self._io_writer is not None:
             self._io_writer.transport.abort()
 
 
 class _OneCopyBuffer(bytearray):
-    """A slice of it is `bytes` at once; a slice of a bytearray is a bytearray, which nats-py then copies to `bytes`."""
+    """A bytearray whose slices are `bytes`; nats-py would copy an ordinary slice to `bytes` once more."""
 
     def __getitem__(self, key: Any) -> Any:
         return bytes(memoryview(self)[key]) if isinstance(key, slice) else super().__getitem__(key)
 
 
 class OneCopyParser(Parser):
-    """Copies each payload once: fragments of a large payload are kept as they come, and joined when all are there."""
+    """Copies each payload once: fragments of a large payload are kept as they arrive, and joined at the end."""
 
     def reset(self) -> None:
         super().reset()
@@ -134,7 +134,7 @@ class OneCopyParser(Parser):
             self.buf.clear()
 
     async def _take_fragment(self, data: bytes) -> bytes:
-        """Take the bytes that belong to the message, and return the bytes behind it."""
+        """Take the bytes that belong to the message, and return the bytes after it."""
         missing = self.needed + len(CRLF) - self._fragments_bytes
         if len(data) < missing:
             self._fragments.append(data)
@@ -143,7 +143,7 @@ class OneCopyParser(Parser):
         payload_missing = missing - len(CRLF)
         if payload_missing > 0:
             payload = b"".join((*self._fragments, memoryview(data)[:payload_missing]))
-        else:  # the payload is complete already, perhaps with half of the line end
+        else:  # the payload is already complete, perhaps with half of the line end
             payload = b"".join(self._fragments)[: self.needed]
         self._fragments, self._fragments_bytes = [], 0
         self.state = AWAITING_CONTROL_LINE

@@ -1,4 +1,4 @@
-"""`Bus` over one core NATS connection: requests, subscriptions, and what happens when the connection breaks."""
+"""`Bus` over one core NATS connection: requests, subscriptions, and the handling of a broken connection."""
 
 import asyncio
 import itertools
@@ -24,14 +24,14 @@ log = structlog.get_logger()
 
 
 class BusLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long calls of the bus wait, and how small messages may be."""
+    """How long calls of the bus wait, and the smallest message limit that a server may have."""
 
-    # A request waits this long for the connection to come back, so that its caller does not retry in a hot loop.
+    # A request waits so long for a lost connection to come back. So its caller does not retry in a hot loop.
     offline_wait_s: float = 1.0
     flush_timeout_s: float = 5.0
-    # To send what is buffered.
+    # The time to send the buffered messages.
     close_timeout_s: float = 3.0
-    # The smallest `max_payload` of a server: heads of answers take 16 KiB, and data must fit beside them.
+    # The smallest `max_payload` of a server: heads of answers take 16 KiB, and the data must fit too.
     message_bytes_min: int = 64 * 1024
     subscription: SubscriptionLimits = SubscriptionLimits()
 
@@ -78,9 +78,8 @@ class NatsBus:
         self._tokens = itertools.count()
         self._waiting: dict[str, asyncio.Future[Msg | None]] = {}  # None: the connection broke
         self._reconnected = asyncio.Event()
-        self._gate = (
-            asyncio.Lock()
-        )  # requests pass one by one, so that no request overtakes one that waits for a connection
+        # Requests pass one by one. So no request overtakes another one that waits for a connection.
+        self._gate = asyncio.Lock()
         self._ended = asyncio.Event()
         self._closing = False
         self._failure: Exception | None = None
@@ -89,16 +88,16 @@ class NatsBus:
         self._dropped = prometheus_client.Counter(
             "penstock_bus_dropped_messages",
             "Messages lost, by cause: `slow`, a subscription held too much; `offline`, there was no connection; "
-            "`refused`, the server rejected them.",
+            "`refused`, the server denied them.",
             ["cause"],
             registry=registry,
         )
         self._disconnects = prometheus_client.Counter(
-            "penstock_bus_disconnects", "Breaks of the connection to NATS.", registry=registry
+            "penstock_bus_disconnects", "Lost connections to NATS.", registry=registry
         )
 
     async def open(self) -> None:
-        """Listen for the answers to our requests; `Invalid` if the server's largest message is too small."""
+        """Subscribe to the answers to requests; `Invalid` if the server's largest message is too small."""
         self._check_message_size()
         await self._subscribe(f"{self._inbox}.*", self._take_answer, "")
 
@@ -112,7 +111,7 @@ class NatsBus:
 
     @property
     def is_clustered(self) -> bool:
-        """Whether the server that we are or were connected to is one of a cluster."""
+        """Whether the present or last server is one of a cluster."""
         return self._client.is_clustered
 
     @property
@@ -154,7 +153,7 @@ class NatsBus:
         if message is None:
             raise Unavailable(f"the connection broke while waiting for an answer on {subject}")
         if not message.data and message.headers and message.headers.get("Status") == NO_RESPONDERS:
-            raise Undelivered(f"nobody listens on {subject}")
+            raise Undelivered(f"no subscriber on {subject}")
         return message
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> NatsSubscription:
@@ -164,7 +163,7 @@ class NatsBus:
         return await self._subscribe(subject, deliver, queue)
 
     async def listen(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
-        """Hand over the client's own messages with headers and reply subject; returns a function that ends that."""
+        """Pass on the client's own messages, with headers and reply subject. The returned function ends that."""
 
         async def take(message: Msg) -> None:
             deliver(message)
@@ -179,12 +178,12 @@ class NatsBus:
         return subscription
 
     async def flush(self) -> None:
-        # A message to ourselves comes back after the server has seen all messages before it. The client's own flush
-        # breaks its read loop when the answer comes after the time-out.
+        # A message to this process comes back after the server has handled all messages before it. The client's own
+        # flush breaks its read loop when the answer comes after the timeout.
         await self._exchange(lambda inbox: self._send(inbox, b""), "our own inbox", self._limits.flush_timeout_s)
 
     async def try_flush(self) -> None:
-        """`flush`, but silent if the servers do not answer."""
+        """`flush`, but only a log line if the servers do not answer."""
         try:
             await self.flush()
         except Unavailable as error:
@@ -198,45 +197,45 @@ class NatsBus:
     async def close(self) -> None:
         self._closing = True
         if not self._client.is_connected:
-            self._client.drop_unsent()  # kept for a connection that will not come; sending it would raise
+            self._client.drop_unsent()  # kept for a new connection, and there will be none; sending it would raise
         try:
             await finish_within(self._client.close(), self._limits.close_timeout_s)
         except (OSError, TimeoutError) as error:
-            log.warning("nats_connection_cut_off", error=str(error) or "the server takes nothing more")
+            log.warning("nats_connection_aborted", error=str(error) or "the server accepts no more bytes")
             self._client.abort()
         self._break_off_requests()
         self._reconnected.set()
         self._ended.set()
 
     def fail(self, error: Exception) -> None:
-        """Make `run_until_closed` raise `error`; the first one wins."""
+        """Make `run_until_closed` raise `error`; only the first error counts."""
         if self._failure is None and not self._closing:
             self._failure = error
             self._ended.set()
 
     def new_inbox(self) -> str:
-        """A subject of our own, which no answer to a request comes to."""
+        """A new subject for this process that no answer to a request uses."""
         return f"{self._inbox}-{next(self._tokens)}"
 
     def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` whenever the connection broke or is back; returns a function that ends that."""
+        """Call `listener` whenever the connection broke or is back. The returned function ends that."""
         self._reconnect_listeners.append(listener)
         return lambda: self._reconnect_listeners.remove(listener)
 
     async def _send(self, subject: str, data: Payload, reply: str = "", headers: dict[str, str] | None = None) -> None:
         if len(data) > self._client.max_payload:
-            raise Invalid(f"message of {len(data)} bytes on {subject} is over the {self._client.max_payload} allowed")
+            raise Invalid(f"message of {len(data)} bytes on {subject} is over the limit of {self._client.max_payload}")
         try:
             with honest_cancellation():
-                await self._client.publish(subject, data, reply, headers)  # type: ignore[arg-type]  # any buffer will do
+                await self._client.publish(subject, data, reply, headers)  # type: ignore[arg-type]  # any buffer works
         except nats.errors.MaxPayloadError as error:
-            raise Invalid(f"message of {len(data)} bytes on {subject} is over the maximum") from error
+            raise Invalid(f"message of {len(data)} bytes on {subject} is over the limit") from error
         except nats.errors.Error as error:
             raise Unavailable(f"cannot send on {subject}: {error}") from error
 
     async def _until_connected(self, wait_s: float) -> None:
         if self._client.is_connected and not self._gate.locked():
-            async with self._gate:  # taken without waiting, or behind those who have waited
+            async with self._gate:  # taken at once, or after the requests that waited
                 return
         try:
             async with asyncio.timeout(wait_s), self._gate:
@@ -251,7 +250,7 @@ class NatsBus:
 
     async def _take_answer(self, message: Msg) -> None:
         answer = self._waiting.get(message.subject.rpartition(".")[2])
-        if answer is not None and not answer.done():  # else the request was given up
+        if answer is not None and not answer.done():  # else the request has ended already
             answer.set_result(message)
 
     def _break_off_requests(self) -> None:
@@ -263,7 +262,7 @@ class NatsBus:
         needed_bytes = self._limits.message_bytes_min
         if self.message_bytes_max < needed_bytes:
             raise Invalid(
-                f"the nats server lets messages of {self.message_bytes_max} bytes pass, and {needed_bytes} are "
+                f"the nats server allows messages of {self.message_bytes_max} bytes, but {needed_bytes} are "
                 f"needed: set its max_payload (8 MiB is best)"
             )
 
@@ -286,7 +285,7 @@ class NatsBus:
         self._call_listeners()
 
     async def on_closed(self) -> None:
-        """The client's callback when it will not connect again: after `close`, or at the server's request."""
+        """The client's callback when it will never reconnect: after `close`, or at the server's request."""
         self.fail(Unavailable(f"the nats server closed the connection for good: {self._client.last_error}"))
 
     async def on_error(self, error: Exception) -> None:
@@ -308,7 +307,7 @@ class NatsBus:
         if not rejection.is_subscription:
             self._dropped.labels("refused").inc()
             return
-        # The process would wait for ever for messages that never come, and look healthy.
+        # Without this the process would look healthy, and wait for ever for messages that never come.
         self.fail(Invalid(f"the nats server does not let its user subscribe to {rejection.subject}"))
         self._break_off_requests()
 

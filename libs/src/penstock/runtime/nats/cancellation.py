@@ -9,10 +9,10 @@ import msgspec
 
 
 class CancelLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How often work is cancelled that swallows cancellations."""
+    """How often to cancel work that swallows cancellations."""
 
     interval_s: float = 0.05
-    # Two seconds in all. Work that is still not over then is abandoned.
+    # Two seconds in all. Work that still runs then is abandoned.
     cancels_max: int = 40
 
 
@@ -22,9 +22,9 @@ DEFAULT_LIMITS = CancelLimits()
 async def finish_within(
     work: Coroutine[Any, Any, None], timeout_s: float, *, limits: CancelLimits = DEFAULT_LIMITS
 ) -> None:
-    """Await `work`; `TimeoutError` if it takes longer, and it is cancelled until it ends.
+    """Await `work`. If it takes longer, cancel it until it ends and raise `TimeoutError`.
 
-    `asyncio.timeout` cancels once: work that swallows the cancellation goes on for ever.
+    `asyncio.timeout` cancels only once: work that swallows this cancellation runs for ever.
     """
     task = asyncio.create_task(work)
     try:
@@ -50,7 +50,7 @@ async def _cancel_until_over(task: "asyncio.Task[None]", limits: CancelLimits) -
 
 @contextlib.contextmanager
 def honest_cancellation() -> Iterator[None]:
-    """Raise the cancellation that came while the body ran, if the body swallowed it."""
+    """Raise `CancelledError` after the body if the body swallowed a cancellation."""
     before = cancellations()
     yield
     if cancellations() > before:

@@ -1,4 +1,4 @@
-"""Connects to NATS: `connect_nats` returns one connection with a bus and a journal over it."""
+"""The connection to NATS: `connect_nats` returns one connection with a bus and a journal over it."""
 
 import re
 from urllib.parse import urlsplit
@@ -19,18 +19,18 @@ from penstock.runtime.nats.patched_client import PatchedClient
 
 
 class NatsLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How a connection to NATS is made and kept, and the limits of all that runs over it."""
+    """How a connection to NATS is opened and kept, and the limits of the bus and the journal over it."""
 
-    # All attempts together. A server that was started at the same time as we answers by then.
+    # All attempts together. A server that starts at the same time as this process answers by then.
     connect_deadline_s: float = 5.0
     connect_attempt_s: float = 2.0
-    # Between two attempts. Each connection has its own random part, so that not all reconnect at once.
+    # The time between two attempts. The random part keeps processes from reconnecting all at once.
     reconnect_wait_ms_min: int = 50
     reconnect_wait_ms_spread: int = 50
-    # A server that hangs without closing the connection is found dead after three of these.
+    # A server that hangs without closing the connection counts as dead after three intervals.
     ping_interval_s: int = 2
     pings_unanswered_max: int = 2
-    # Bytes that wait in this process for the socket. Beyond them a sender waits; offline they are refused.
+    # Bytes that wait in this process for the socket. Above this, a sender waits; offline, its message is rejected.
     send_buffer_bytes_max: int = 4 * 1024 * 1024
     bus: BusLimits = BusLimits()
     journal: JournalLimits = JournalLimits()
@@ -54,7 +54,7 @@ class NatsConnection:
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
         """The journal of `cluster`.
 
-        `JournalLost` if there is none and `create` is false, `Invalid` if the stream there is not fit to be a journal,
+        `JournalLost` if there is none and `create` is false. `Invalid` if the stream has settings unfit for a journal.
         `Unavailable` if JetStream does not answer.
         """
         return await open_journal(self._bus, cluster, create=create, replicas=replicas, limits=self._limits.journal)
@@ -77,14 +77,14 @@ async def connect_nats(
 ) -> NatsConnection:
     """Connect to one of the servers in `url`; `Unavailable` if none answers within `limits.connect_deadline_s`.
 
-    `Invalid` if a text in `url` is not an address. `client` is a new one unless the caller wants to observe it.
+    `Invalid` if a text in `url` is not an address. `client` is for callers that observe it; the default is a new one.
 
-    Several servers are separated by commas and tried in the order given, again and again. So the traffic of a process
-    that names the server of its own zone first stays in the zone. When a connection breaks, the next server in the
-    list is taken, and kept while it lives.
+    Commas separate several servers, which are tried in the order given, again and again. So traffic stays in the
+    zone if `url` names the server of the own zone first. When a connection breaks, the next server in the list is
+    used, as long as it lives.
 
-    Answers come to `_INBOX.<user>.<random>`, so that the servers can bind each user to inboxes of its own; without a
-    user to `_INBOX.<random>`. `Invalid` if the user is no subject token, or may not listen to that.
+    Answers come to `_INBOX.<user>.<random>`. So the servers can limit each user to its own inboxes. Without a user
+    they come to `_INBOX.<random>`. `Invalid` if the user is no subject token, or may not subscribe to that inbox.
     """
     random_bytes = (entropy or SystemEntropy()).take(12)
     wait_s = (limits.reconnect_wait_ms_min + limits.reconnect_wait_ms_spread * random_bytes[0] / 255) / 1000
@@ -98,14 +98,14 @@ async def connect_nats(
             name=name,
             user=user or None,
             password=password or None,
-            connect_timeout=limits.connect_attempt_s,  # type: ignore[arg-type]  # a float will do
-            reconnect_time_wait=wait_s,  # type: ignore[arg-type]  # a float will do
+            connect_timeout=limits.connect_attempt_s,  # type: ignore[arg-type]  # a float works
+            reconnect_time_wait=wait_s,  # type: ignore[arg-type]  # a float works
             max_reconnect_attempts=-1,
             ping_interval=limits.ping_interval_s,
             max_outstanding_pings=limits.pings_unanswered_max,
             dont_randomize=True,
             pending_size=limits.send_buffer_bytes_max,
-            # No limit: one queue slot per sender that waits. With a limit, the ping that detects a server that hangs
+            # No limit, because each waiting sender takes a slot. With a limit, the pings that detect a hanging server
             # would wait behind the senders.
             flusher_queue_size=0,
             error_cb=bus.on_error,
@@ -131,14 +131,14 @@ async def connect_nats(
 
 
 def checked_server(text: str) -> str:
-    """A server's address as the client can use it; `Invalid` with one sentence if it is none."""
+    """A server's address as the client needs it; `Invalid` with one sentence if the text is no address."""
     try:
         parts = urlsplit(text.strip() if "://" in text else f"nats://{text.strip()}")
         if parts.hostname and (parts.port is None or parts.port > 0):
             return parts.geturl()
     except ValueError:  # the port is no number, or too large
         pass
-    raise Invalid(f"a nats server is named nats://host:port: {without_password(text)!r}")
+    raise Invalid(f"the address of a nats server must be nats://host:port: {without_password(text)!r}")
 
 
 def without_password(address: str) -> str:

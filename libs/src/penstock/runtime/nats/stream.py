@@ -1,4 +1,4 @@
-"""JetStream's answers about streams, in JSON, as far as a journal needs them; and the rules to judge them."""
+"""JetStream's answers about streams in JSON, as far as a journal needs them, and checks of these answers."""
 
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ Reply = TypeVar("Reply")
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """Why JetStream rejected a request; `err_code` is its own numbering."""
+    """The reason why JetStream rejected a request; `err_code` is JetStream's own error number."""
 
     err_code: int = 0
     description: str = ""
@@ -35,14 +35,14 @@ class StreamConfig(msgspec.Struct, frozen=True):
     discard: str = "new"
     max_msgs: int = -1
     max_bytes: int = -1
-    max_age: int = 0  # nanoseconds; 0 keeps for ever
+    max_age: int = 0  # nanoseconds; 0: no limit
     max_msgs_per_subject: int = -1
     deny_delete: bool = True
     duplicate_window: int = DUPLICATE_WINDOW_S * 1_000_000_000
 
 
 class StreamState(msgspec.Struct, frozen=True):
-    """How far the stream reaches."""
+    """The first and last entries of the stream."""
 
     messages: int
     first_seq: int
@@ -50,20 +50,20 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class StreamPeer(msgspec.Struct, frozen=True):
-    """Another server that holds the stream: nanoseconds since it was heard, 0 if it never was."""
+    """Another server that holds the stream: nanoseconds since its last message, 0 if there was none."""
 
     active: int = 0
 
 
 class StreamCluster(msgspec.Struct, frozen=True):
-    """The stream's leader, as the server that answers sees it; empty if it knows of none."""
+    """The stream's leader, as the answering server sees it; empty if it knows none."""
 
     leader: str = ""
     replicas: list[StreamPeer] = []
 
 
 class StreamReply(msgspec.Struct, frozen=True):
-    """The answer to a question about the stream; a single server names no cluster."""
+    """The answer to a request for the stream's state; a single server names no cluster."""
 
     error: ApiError | None = None
     created: str = ""
@@ -73,7 +73,7 @@ class StreamReply(msgspec.Struct, frozen=True):
 
 
 class AppendReply(msgspec.Struct, frozen=True):
-    """The answer to an append; a duplicate's `seq` is that of the first."""
+    """The answer to an append; for a duplicate, `seq` is the sequence of the first append."""
 
     error: ApiError | None = None
     seq: int = 0
@@ -87,22 +87,22 @@ class ConsumerReply(msgspec.Struct, frozen=True):
 
 
 def leads(cluster: StreamCluster, replicas: int, heard_within_s: float) -> bool:
-    """Whether no other leader can have been elected when the leader answered.
+    """Whether the leader was certainly the only leader when it answered.
 
-    A leader that was paused, or cut off from the other servers, answers for many seconds that it leads. It does not
-    know the entries stored meanwhile. So it must have heard from most servers within `heard_within_s`.
+    A leader that was paused, or cut off from the other servers, reports for many seconds that it leads. It does not
+    know the entries stored in that time. So it must have heard from most servers within `heard_within_s`.
     """
     heard = sum(0 < peer.active < heard_within_s * 1_000_000_000 for peer in cluster.replicas)
     return 2 * (1 + heard) > replicas
 
 
 def is_error(error: ApiError | None, code: int) -> bool:
-    """Whether it is that error."""
+    """Whether it is the error with this code."""
     return error is not None and error.err_code == code
 
 
 def decode_reply(data: bytes, kind: type[Reply]) -> Reply:
-    """The answer in these bytes; `Corrupt` if they are none."""
+    """The answer in these bytes; `Corrupt` if they are not such an answer."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

@@ -1,4 +1,4 @@
-"""A subscription of the nats client whose end loses no message, and whose handler's errors are reported."""
+"""A subscription of the nats client that loses no message when it ends, and reports errors of its handler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,9 +13,10 @@ from penstock.runtime.nats.patched_client import PatchedClient
 
 
 class SubscriptionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one subscription holds that its handler has not taken.
+    """How much one subscription holds for its handler.
 
-    The senders' windows are far smaller. When a subscription reaches a limit, a window is broken and messages are lost.
+    The senders' windows are far smaller. A subscription reaches a limit only if a sender ignores its window. Then
+    messages are lost.
     """
 
     pending_bytes_max: int = 512 * 1024 * 1024
@@ -35,11 +36,11 @@ class Owner(Protocol):
         """End the process with this error."""
 
     async def try_flush(self) -> None:
-        """Return when the server has seen what was sent before, or does not answer."""
+        """Return when the server has handled all messages sent before, or does not answer."""
 
 
 class NatsSubscription:
-    """One subscription; its handler runs in a task of the client's, one message after the other."""
+    """One subscription; its handler runs in a task of the client, one message after the other."""
 
     def __init__(
         self,
@@ -71,19 +72,19 @@ class NatsSubscription:
             await self._deliver(message)
         except asyncio.CancelledError:
             if not cancellations():  # else the client would end the subscription silently
-                self._owner.fail(RuntimeError(f"the handler of {message.subject} was cancelled from within"))
+                self._owner.fail(RuntimeError(f"the handler of {message.subject} cancelled itself"))
             raise
-        except Exception as error:  # noqa: BLE001  it is raised again where the bus is run
+        except Exception as error:  # noqa: BLE001  `run_until_closed` raises it again
             self._owner.fail(error)
 
     async def unsubscribe(self) -> None:
-        """Hand over what the server had already sent, then end; not to be called from the own handler."""
+        """Deliver all messages that the server has already sent, then end. The own handler must not call this."""
         inner, self._inner = self._inner, None
         if inner is None or self._client.is_closed:
             return
         if self._client.is_connected and self._owner.failure is None:
-            # The client's own `unsubscribe` cancels a running handler, and its `drain` can break the connection when
-            # the answer is late: hence the three steps of a drain, with our own round trip.
+            # The client's own `unsubscribe` cancels a running handler. Its `drain` can break the connection when the
+            # answer is late. So these are the three steps of a drain, with a round trip of this module.
             await self._client.stop_delivery(inner)
             await self._owner.try_flush()
             await self._client.until_handled(inner)
@@ -92,7 +93,7 @@ class NatsSubscription:
                 await inner.unsubscribe()
 
     async def drop(self) -> None:
-        """End at once; messages that were not handed over are lost."""
+        """End at once; messages that were not delivered are lost."""
         inner, self._inner = self._inner, None
         if inner is not None and not self._client.is_closed:
             with honest_cancellation():

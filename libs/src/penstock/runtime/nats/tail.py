@@ -11,15 +11,15 @@ from penstock.runtime.journal import JournalEntry
 
 
 class TailLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How soon a dead consumer is noticed, and how much is handed over at once."""
+    """How soon a dead consumer is noticed, and the size of a group of entries."""
 
     # An idle consumer sends a heartbeat this often.
     heartbeat_ms: int = 500
     heartbeats_missed_max: int = 3
-    # One group of entries, so that a replica can do other work between groups.
+    # One group of entries. It is small, so that a replica can do other work between groups.
     group_entries_max: int = 256
     group_bytes_max: int = 4 * 1024 * 1024
-    # The server removes an abandoned consumer after this time; 0 leaves the time to the server (5 s).
+    # The server removes an abandoned consumer after this time; 0 means the server's default (5 s).
     consumer_inactive_s: float = 0.0
 
 
@@ -27,7 +27,7 @@ DEFAULT_LIMITS = TailLimits()
 
 
 class RawMessage(Protocol):
-    """A message; JetStream puts its own facts into the headers and the reply subject."""
+    """A message; JetStream puts its own data into the headers and the reply subject."""
 
     @property
     def data(self) -> bytes: ...
@@ -40,10 +40,10 @@ class RawMessage(Protocol):
 
 
 class Feed:
-    """Takes a push consumer's messages in and hands entries out, until the order is broken.
+    """Turns a push consumer's messages into entries, until the order is broken.
 
-    Memory is bounded by JetStream's flow control. The server continues only after we answer its flow control message,
-    and we answer when the entries before it were taken.
+    Memory is bounded by JetStream's flow control. The server continues only after the answer to its flow control
+    message. The feed sends this answer when the entries before it were taken.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Feed:
         self._publish = publish
         self._limits = limits
         self._expected = first
-        self._consumed = 0  # the consumer's own count of what it sent
+        self._consumed = 0  # the number of messages sent, as the consumer counts them
         self._waiting: deque[JournalEntry | str] = deque()  # a string is a flow control subject to answer
         self._wake = asyncio.Event()
         self._heard_s = asyncio.get_running_loop().time()
@@ -69,7 +69,7 @@ class Feed:
         self._ends.append(end)
 
     def interrupt(self) -> None:
-        """The connection broke or is new: messages may have been lost."""
+        """Break the feed: the connection broke or is new, so messages may have been lost."""
         self._break("the connection broke")
 
     def deliver(self, message: RawMessage) -> None:
@@ -88,8 +88,8 @@ class Feed:
         self._wake.set()
 
     def _take_entry(self, fields: list[str], data: bytes) -> None:
-        # $JS.ACK.stream.consumer.deliveries.sequence.consumer sequence.time.pending; a domain and an account may
-        # stand before the stream
+        # $JS.ACK.stream.consumer.deliveries.sequence.consumer sequence.time.pending; before the stream there may be
+        # a domain and an account
         place = 5 if len(fields) == 9 else 7
         sequence = int(fields[place])
         self._consumed = int(fields[place + 1])
@@ -97,7 +97,7 @@ class Feed:
             self._waiting.append(JournalEntry(sequence, data))
             self._expected += 1
         elif sequence > self._expected:
-            self._break(f"entry {sequence} came when {self._expected} was due")
+            self._break(f"entry {sequence} came instead of {self._expected}")
 
     def _take_heartbeat(self, headers: dict[str, str]) -> None:
         if stalled := headers.get("Nats-Consumer-Stalled"):
@@ -105,14 +105,14 @@ class Feed:
             self._wake.set()
         sent = int(headers.get("Nats-Last-Consumer", self._consumed))
         if sent != self._consumed:
-            self._break(f"{sent} messages were sent and {self._consumed} came")
+            self._break(f"{sent} messages were sent but {self._consumed} came")
 
     def _break(self, cause: str) -> None:
         self.broken = self.broken or cause
         self._wake.set()
 
     async def take(self) -> list[JournalEntry]:
-        """The next entries, as soon as there are any; none when the feed is broken and all its entries were taken."""
+        """Wait for the next entries and return them; none when the feed is broken and all its entries were taken."""
         while True:
             group = await self._take_waiting()
             if group or self.broken:

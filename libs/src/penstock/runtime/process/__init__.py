@@ -1,4 +1,4 @@
-"""The process around a service: its life, settings, logs, health, memory and address.
+"""The process around a service: its life, settings, logs, health, memory use and address.
 
 May import the other packages of `penstock.runtime`. Start with `life` (`run_app`), then `host` (`ServiceHost`).
 """

@@ -1,4 +1,4 @@
-"""Settings of a service: flags, environment and a file into a frozen struct, checked, with help texts."""
+"""Settings of a service: read from flags, environment and a file, checked, and put into a frozen struct."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, ENVIRONMENT_PRE
 
 INSTANCE_ENTROPY_BYTES = 4
 BAD_SETTINGS_EXIT_CODE = 2
-ADVANCED = {"advanced": True}  # `extra` in the Meta of a setting whose default suits every deployment that we know
+ADVANCED = {"advanced": True}  # `extra` in the Meta of a setting whose default suits every known deployment
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -59,7 +59,7 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"log format must be auto, pretty or json: {self.log_format!r}")
 
     def __repr__(self) -> str:
-        """Leave the settings out: some are secret, and this text can reach a log."""
+        """Only the instance: some settings are secret, and this text can reach a log."""
         return f"{type(self).__name__}(instance={self.instance!r})"
 
 
@@ -105,9 +105,9 @@ def read_config(
 ) -> Config:
     """Read each setting from its flag, else its variable, else its line in the env file, else its default.
 
-    A flag of a true-or-false setting means true when it has no value.
-    Keys to the store that only the env file has become a part of `store_url`.
-    Bad settings end the process with one sentence and exit code 2; `--help` ends it with 0.
+    A flag of a true-or-false setting without a value means true.
+    If only the env file has keys to the store, they become part of `store_url`.
+    Invalid settings end the process with one sentence and exit code 2; `--help` ends it with 0.
     """
     parser = _parser(kind, program)
     given = vars(parser.parse_args(argv))
@@ -189,6 +189,6 @@ def _convert(source: str, text: str, hint: Any) -> Any:
     except msgspec.ValidationError as error:
         plain = _plain(hint)
         wanted = f"must be {_KINDS.get(plain, plain)}"
-        if "got `str`" not in str(error):  # the type is right, the value is out of its bounds
+        if "got `str`" not in str(error):  # the type is right, but the value is out of bounds
             wanted = str(error).replace("`", "").replace("Expected int", "must be").replace("Expected", "must be")
         raise Invalid(f"{source} {wanted}: {text!r}") from error

@@ -1,4 +1,4 @@
-"""Files of NAME=value lines that give a process its settings and secrets, below its environment."""
+"""Files of NAME=value lines with the settings and secrets of a process; its environment has priority over them."""
 
 import re
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ _DOUBLE = re.compile(r'"(?P<value>(?:[^"\\]|\\["\\])*)"[ \t]*(?:#.*)?')
 
 
 class EnvFile(msgspec.Struct, frozen=True):
-    """What a file gives: settings by their variables, and the keys to the store if it has them."""
+    """The contents of a file: settings by variable, and the keys to the store if it has them."""
 
     settings: Mapping[str, str]
     access_key: str = ""
     secret_key: str = ""
 
     def __repr__(self) -> str:
-        """Names only; the values may be secrets."""
+        """Only the names: the values may be secrets."""
         return f"EnvFile({', '.join(self.settings)})"
 
 
@@ -36,7 +36,7 @@ NO_FILE = EnvFile({})
 
 
 def read_env_file(path: str) -> EnvFile:
-    """The file at `path`; an empty path is a file with nothing in it. `Invalid` says what is wrong, without values."""
+    """Read the file at `path`; an empty path means an empty file. The text of `Invalid` contains no values."""
     if not path:
         return NO_FILE
     try:
@@ -57,8 +57,8 @@ def read_env_file(path: str) -> EnvFile:
 def parse_env(text: str, source: str) -> dict[str, str]:
     """The values of NAME=value lines, in their order.
 
-    Blank lines say nothing, and neither does what follows a `#` that begins a line or comes after a blank. A value may
-    be in single quotes, which keep it as it is, or in double quotes, where a backslash keeps a quote or a backslash.
+    Blank lines are ignored. A comment begins with a `#` at the start of a line or after a blank. A value in single
+    quotes is taken literally. In double quotes, a backslash escapes a quote or a backslash.
     """
     values: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -76,7 +76,7 @@ def parse_env(text: str, source: str) -> dict[str, str]:
 
 
 def with_store_keys(store_url: str, file: EnvFile, environ: Mapping[str, str]) -> str:
-    """`store_url` with the file's keys, if it is S3's, has no keys of its own, and the environment has none either."""
+    """`store_url`, with the file's keys added if it is an S3 URL, and neither it nor the environment has keys."""
     if not file.access_key or not store_url.startswith("s3:") or any(environ.get(name) for name in _STORE_KEYS):
         return store_url
     query = urlsplit(store_url).query
@@ -92,17 +92,17 @@ def _unquoted(value: str, what: str) -> str:
         return _COMMENT.split(value, 1)[0].strip()
     found = (_SINGLE if quoted[0] == "'" else _DOUBLE).fullmatch(quoted)
     if found is None:
-        raise Invalid(f"{what} does not end with its quote, or has a backslash that stands for nothing")
+        raise Invalid(f"{what} has no closing quote, or a backslash that escapes nothing")
     return re.sub(r"\\(.)", r"\1", found["value"]) if quoted[0] == '"' else found["value"]
 
 
 def _check_names(values: Mapping[str, str], path: str) -> None:
     if ENV_FILE_VARIABLE in values:
-        raise Invalid(f"{path} names another env file, which would not be read")
+        raise Invalid(f"{path} names another env file, but only one env file is read")
     for name in values:
         if name.startswith("AWS_") and name not in _STORE_KEYS:
             raise Invalid(
-                f"{path} sets {name}, but of AWS's variables only {' and '.join(_STORE_KEYS)} can be in a file"
+                f"{path} sets {name}, but of the AWS variables only {' and '.join(_STORE_KEYS)} can be in a file"
             )
     if len([name for name in _STORE_KEYS if values.get(name)]) == 1:
         raise Invalid(f"{path} has only one of {' and '.join(_STORE_KEYS)}")

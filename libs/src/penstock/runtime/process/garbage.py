@@ -1,7 +1,7 @@
-"""When a process with a large state collects cycles, so that Python's collector never stops it for long.
+"""The garbage collection of a process with a large state, arranged so that no collection stops it for long.
 
-Every process excludes its startup objects from collections (`freeze_startup_objects`). A process with a large state of
-its own needs more. A full collection takes 40 ms at 200,000 objects. Such a state holds many more, and has no cycles.
+Every process excludes its startup objects from collections (`freeze_startup_objects`). A process with a large state
+needs more. A full collection takes 40 ms at 200,000 objects. Such a state has many more objects, and no cycles.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from typing import Protocol
 
 from penstock.runtime.process.memory import freeze_startup_objects
 
-YOUNG_OBJECTS = 5_000  # new containers before a look at the youngest, some 0.3 ms
-YOUNG_LOOKS = 5  # of them before a look at the middle generation
-NEVER = 1_000_000_000  # full collections by themselves
+YOUNG_OBJECTS = 5_000  # new containers before a collection of the youngest generation (some 0.3 ms).
+YOUNG_COLLECTIONS = 5  # before one of the middle generation.
+NEVER = 1_000_000_000  # no automatic full collection.
 COLLECT_INTERVAL_S = 1.0
 
 
@@ -20,29 +20,29 @@ class GarbagePolicy(Protocol):
     """When a process collects cycles."""
 
     def start(self) -> None:
-        """Set the collector, before the process loads its state."""
+        """Configure the collector before the process loads its state."""
 
     async def run(self) -> None:
         """Collect while the process serves, until cancelled; may return if there is nothing to do."""
 
 
 class LargeStatePolicy:
-    """For a process with a large state: only new objects are ever looked at.
+    """For a process with a large state: the collector visits only new objects.
 
-    Full collections never start by themselves. Each second one collection looks at new objects, and sets the survivors
-    aside. Memory of an object that is set aside is still freed with its last reference. Only a cycle that forms and
-    dies later is lost, and a process makes a handful of those in a day.
+    Full collections never start automatically. Each second, one collection visits the new objects and freezes the
+    survivors. Memory of a frozen object is still freed with its last reference. Only a cycle that forms and dies later
+    is never freed. A process makes a handful of those in a day.
     """
 
     def __init__(self, interval_s: float = COLLECT_INTERVAL_S) -> None:
         self._interval_s = interval_s
 
     def start(self) -> None:
-        """From now on only young objects are collected automatically."""
-        gc.set_threshold(YOUNG_OBJECTS, YOUNG_LOOKS, NEVER)
+        """Limit automatic collections to young objects."""
+        gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, NEVER)
 
     async def run(self) -> None:
-        """Collect new objects and set aside the survivors, every second."""
+        """Collect new objects and freeze the survivors, every second."""
         while True:
             freeze_startup_objects()
             await asyncio.sleep(self._interval_s)

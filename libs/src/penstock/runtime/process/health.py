@@ -1,4 +1,4 @@
-"""What a process says of itself over HTTP: whether it lives, whether it is ready, and its metrics."""
+"""Health, readiness and metrics of a process, over HTTP."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -9,18 +9,18 @@ from prometheus_client.core import GaugeMetricFamily
 
 from penstock.contracts.errors import Invalid
 
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter was begun: a third of all lines, and nobody asks
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # a third of all lines, and no use for them
 
 
 def new_registry() -> prometheus_client.CollectorRegistry:
-    """A registry that holds the process' own figures (CPU, memory, open files) to begin with."""
+    """A registry with the metrics of the process itself: CPU, memory, open files."""
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.ProcessCollector(registry=registry)
     return registry
 
 
 class Health:
-    """Whether the process is ready for work, and what is wrong with it although it goes on."""
+    """Whether the process is ready for work, and the problems with which it goes on working."""
 
     def __init__(self) -> None:
         self._ready = False
@@ -30,20 +30,20 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        """Whether work may be sent here."""
+        """Whether this process takes work."""
         return self._ready and not self._missing()
 
     def require(self, missing: Callable[[], str]) -> None:
-        """Be ready only while `missing`, which is asked whenever somebody asks us, names nothing."""
+        """Be ready only while `missing` returns an empty text; each readiness check calls it."""
         self._requirements.append(missing)
 
     def set_ready(self, ready: bool, reason: str = "") -> None:
-        """Say whether work may be sent here, and if not, why."""
+        """Set whether this process takes work, and the reason if it does not."""
         self._ready = ready
         self._reason = reason
 
     def set_degraded(self, name: str, reason: str) -> None:
-        """Say that something is wrong though work goes on; an empty `reason` says that it is right again."""
+        """Report a problem with which the process goes on working; an empty `reason` ends the problem."""
         if reason:
             self._degraded[name] = reason
         else:
@@ -53,23 +53,23 @@ class Health:
         return next((missing for each in self._requirements if (missing := each())), "")
 
     def report(self) -> dict[str, object]:
-        """All of it, as `/ready` and `/health` answer."""
+        """The answer of `/ready` and `/health`."""
         return {"ready": self.is_ready, "reason": self._reason or self._missing(), "degraded": dict(self._degraded)}
 
     @property
     def degraded(self) -> list[str]:
-        """The names of what is wrong."""
+        """The names of the present problems."""
         return list(self._degraded)
 
 
 class _DegradedMetric(prometheus_client.registry.Collector):
-    """What is wrong, for an alarm; the sentences are for `/health`."""
+    """The present problems as a metric, for alarms; `/health` has the texts."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """A sample for each name."""
+        """One sample for each problem."""
         metric = GaugeMetricFamily(
             "penstock_degraded",
             "1 while the service works but has this problem; `/health` has the text.",
@@ -81,7 +81,7 @@ class _DegradedMetric(prometheus_client.registry.Collector):
 
 
 class HttpServer:
-    """`/health` answers while the process lives, `/ready` with 200 or 503, `/metrics` as Prometheus reads it."""
+    """Serves `/health` (answers while the process lives), `/ready` (200 or 503) and `/metrics` (Prometheus text)."""
 
     def __init__(self, health: Health, registry: prometheus_client.CollectorRegistry, host: str, port: int) -> None:
         registry.register(_DegradedMetric(health))
@@ -92,7 +92,7 @@ class HttpServer:
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
-        """Listen; `Invalid` if the address cannot be listened on."""
+        """Listen; `Invalid` if the address cannot be used."""
         app = web.Application()
         app.add_routes(
             [
@@ -113,13 +113,13 @@ class HttpServer:
 
     @property
     def address(self) -> str:
-        """Where it listens, `host:port`."""
+        """The address of the server, `host:port`."""
         assert self._runner is not None, "the http server is not open"
         host, port = self._runner.addresses[0][:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def close(self) -> None:
-        """Stop listening; does nothing if it does not."""
+        """Stop listening; does nothing if the server is not open."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

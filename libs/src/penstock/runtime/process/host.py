@@ -28,12 +28,12 @@ DEFAULT_LIMITS = HostLimits()
 class ServiceHost:
     """The shared parts of one service; the service does its own steps between these.
 
-    1. `open_http`: health and metrics are answered.
-    2. `connect`: there are a bus, a directory and an announcer, which are not at work yet.
-    3. `listen`, if the service must know other instances: the directory hears them, the announcer greets newcomers.
+    1. `open_http`: health and metrics are served.
+    2. `connect`: bus, directory and announcer exist, but do not work yet.
+    3. `listen`, if the service must know other instances: the directory learns them, the announcer answers new ones.
     4. `start`: the service is announced.
-    5. `begin_drain`: nothing new should be sent here.
-    6. `disconnect`, then `close_http`, also if the steps that they undo failed or never came.
+    5. `begin_drain`: the service announces that it takes no new work.
+    6. `disconnect`, then `close_http`, also if the steps that they undo failed or never ran.
     """
 
     directory: Directory
@@ -52,9 +52,9 @@ class ServiceHost:
         connect: Callable[..., Awaitable[NatsConnection]] = connect_nats,
         find_version: Callable[[str], str] = version,
     ) -> None:
-        """`complete` adds the service's own facts to each announcement; `distribution` is the package of its version.
+        """`complete` adds the service's own fields to each announcement; `distribution` is the package of its version.
 
-        `connect` and `find_version` are replaced by a simulation.
+        A simulation replaces `connect` and `find_version`.
         """
         self.health = Health()
         self.registry = new_registry()
@@ -82,7 +82,7 @@ class ServiceHost:
         return self.connection.bus
 
     async def open_http(self) -> None:
-        """Answer requests for health and metrics; `Invalid` if the address cannot be used."""
+        """Serve health and metrics; `Invalid` if the address cannot be used."""
         await self._http.open()
 
     async def connect(self) -> Bus:
@@ -105,7 +105,7 @@ class ServiceHost:
         return bus
 
     async def listen(self) -> None:
-        """Hear of other instances; from here on `complete` is called."""
+        """Subscribe to the announcements of other instances; from here on `complete` is called."""
         await self.directory.open()
         self._is_listening = True
 
@@ -117,7 +117,7 @@ class ServiceHost:
         group.create_task(self.announcer.run())
 
     async def begin_drain(self) -> None:
-        """Be no longer ready, and announce that this instance leaves."""
+        """Report not ready, and announce that this instance leaves."""
         self.health.set_ready(False, "draining")
         await self.announcer.leave()
 
@@ -127,7 +127,7 @@ class ServiceHost:
             await self._connection.close()
 
     async def close_http(self) -> None:
-        """Answer no more requests for health and metrics."""
+        """Stop serving health and metrics."""
         await self._http.close()
 
     def _presence(self) -> Presence:

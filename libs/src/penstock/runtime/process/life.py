@@ -1,9 +1,9 @@
-"""The life of a service process: open, run, drain, close, with signals, a dying parent and one exit code.
+"""The life of a service process: open, run, drain, close; signals, the death of its parent, and the exit code.
 
-1. Logs, allocator and parent are set up; then `open`. If it fails: one sentence on stderr, exit 1.
-2. `run` works until the process is asked to stop. If it ends earlier: one log line, exit 1, or 75 for `JournalStuck`.
-3. SIGTERM or SIGINT: `drain` while `run` goes on, at most `drain_deadline_ms`. A second signal kills at once.
-4. `run` is cancelled, then `close`. Exit 0 if nothing went wrong.
+1. Set up logs, allocator and the watch on the parent; then `open`. If it fails: one sentence on stderr, exit 1.
+2. `run` works until a signal. If it ends earlier: one log line, exit 1, or 75 for `JournalStuck`.
+3. SIGTERM or SIGINT: `drain` while `run` goes on, for at most `drain_deadline_ms`. A second signal kills at once.
+4. Cancel `run`, then `close`. Exit 0 if no step failed.
 """
 
 import asyncio
@@ -42,16 +42,16 @@ DEFAULT_LIMITS = LifeLimits()
 
 
 class App(Protocol):
-    """A service; `close` is called also after an `open` that failed half-way."""
+    """A service; `close` is also called after an `open` that failed half-way."""
 
     async def open(self) -> None:
-        """Connect and listen, in order; a `PenstockError` is shown to the user as one sentence."""
+        """Connect and listen, in order; the user sees the text of a `PenstockError` as one sentence."""
 
     async def run(self) -> None:
-        """Work until cancelled; returning or raising ends the process."""
+        """Work until cancelled; a return or an exception ends the process."""
 
     async def drain(self) -> None:
-        """Take no new work, finish the work that was begun."""
+        """Take no new work, finish the work in progress."""
 
     async def close(self) -> None:
         """Close everything, in reverse order."""
@@ -81,7 +81,7 @@ async def _live(service: str, config: ServiceConfig, make: Callable[[], App], li
 
 
 class _Life:
-    """The four steps; every task ends in `_end`, the one place that decides whether it failed."""
+    """The four steps; only `_end` decides whether a task failed."""
 
     def __init__(self, service: str, app: App, drain_deadline_s: float, limits: LifeLimits) -> None:
         self._limits = limits
@@ -100,7 +100,7 @@ class _Life:
         closing = asyncio.create_task(self._app.close())
         await asyncio.wait({closing}, timeout=self._limits.close_deadline_s)
         await self._end("close", closing)
-        if self._exit_code:  # its reason stays the last line of the log
+        if self._exit_code:  # the log line with its reason stays the last one
             return self._exit_code
         log.info("service_stopped", drained_ms=self._drained_ms)
         return 0
@@ -114,18 +114,18 @@ class _Life:
         running = asyncio.create_task(self._app.run())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            log.info("service_drains", deadline_ms=round(self._drain_deadline_s * 1000))
+            log.info("service_draining", deadline_ms=round(self._drain_deadline_s * 1000))
             began_s = asyncio.get_running_loop().time()
             draining = asyncio.create_task(self._app.drain())
             await asyncio.wait({draining, running}, timeout=self._drain_deadline_s, return_when=asyncio.FIRST_COMPLETED)
             await self._end("drain", draining, may_be_cut_short=running.done())
             self._drained_ms = round((asyncio.get_running_loop().time() - began_s) * 1000)
         elif not running.cancelled() and running.exception() is None:
-            self._fail("run", RuntimeError("the service ended by itself"))
+            self._fail("run", RuntimeError("the service ended without a stop signal"))
         await self._end("run", running, may_be_cut_short=True)
 
     async def _end(self, step: str, task: "asyncio.Task[None]", *, may_be_cut_short: bool = False) -> bool:
-        """Make sure that the task is over; whether it succeeded."""
+        """End the task if it still runs; return whether it succeeded."""
         was_cut_short = not task.done()
         if was_cut_short:
             task.cancel()
@@ -160,7 +160,7 @@ def _first_cause(error: BaseException) -> BaseException:
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:
-    """The first signal asks for a stop; later signals have the kernel's own effect again, and kill."""
+    """Stop at the first signal. Later signals have the kernel's default effect: they kill the process."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
 
@@ -175,7 +175,7 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
 
 
 def _follow_parent(parent: str) -> bool:
-    """Ask for SIGTERM when the parent dies; False if it is dead already."""
+    """Ask the kernel for SIGTERM when the parent dies; False if the parent is already dead."""
     if not parent.isdigit() or sys.platform != "linux":
         return True
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

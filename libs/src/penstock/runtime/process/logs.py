@@ -1,4 +1,4 @@
-"""Logs: one line per event with a constant name and facts, pretty on a terminal and JSON otherwise, on stderr."""
+"""Logs on stderr: one line per event, with a constant name and facts; pretty on a terminal and JSON otherwise."""
 
 import io
 import logging
@@ -10,13 +10,13 @@ from typing import TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-LIBRARY_LEVEL = logging.WARNING  # what other people's libraries say below this is not our users' concern
+LIBRARY_LEVEL = logging.WARNING  # lower levels of libraries do not concern the operators of Penstock
 
 
 class ForgivingStream(io.TextIOBase):
-    """Writes whole lines to `stream`; what it does not take, as a full disk, is counted instead of raised.
+    """Writes whole lines to `stream`. If a write fails, as on a full disk, it counts the line and raises nothing.
 
-    Nothing is kept in a buffer: Python would fail once more with what is left in it, when the process ends.
+    There is no buffer: at the end of the process, Python would fail again on the rest of a buffer.
     """
 
     def __init__(self, stream: TextIO, describe_loss: Callable[[int], str]) -> None:
@@ -55,11 +55,11 @@ def _descriptor(stream: TextIO) -> int | None:
     try:
         return stream.fileno()
     except OSError:
-        return None  # it is in memory
+        return None  # the stream is in memory
 
 
 def configure_logs(service: str, instance: str, level: str, format: str, stream: TextIO | None = None) -> None:
-    """Send every log line of this process to `stream` (stderr), each with the service and the instance."""
+    """Send every log line of this process to `stream` (default: stderr), with the service and the instance."""
 
     def describe_loss(lines: int) -> str:
         logger = structlog.wrap_logger(structlog.ReturnLogger(), processors=[*shared, *ending])
@@ -90,7 +90,7 @@ def configure_logs(service: str, instance: str, level: str, format: str, stream:
 
 
 def _pretty_ending(stream: TextIO) -> list[Processor]:
-    plain = structlog.dev.plain_traceback  # the pretty one prints local variables, and those may hold record contents
+    plain = structlog.dev.plain_traceback  # the pretty one prints local variables, which may hold record contents
     return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)]
 
 
@@ -99,7 +99,7 @@ def _json_ending() -> list[Processor]:
 
 
 def _configure_library_logs(stream: TextIO, shared: list[Processor], ending: list[Processor]) -> None:
-    """Lines that libraries write through the standard library look like ours."""
+    """Give log lines of libraries (through the standard library) the same format."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -1,4 +1,4 @@
-"""How a process uses memory: the C library keeps large blocks, and Python's cycle collector skips startup objects."""
+"""Memory settings of a process: the C library keeps freed blocks, and Python's collector skips startup objects."""
 
 import ctypes
 import gc
@@ -8,8 +8,8 @@ from typing import Any
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
 _M_MMAP_THRESHOLD = -3
-# By default every block over 128 KiB is a mapping of its own, returned to the kernel when it is freed. Each megabyte
-# message then pays for 256 page faults. Measured: 1.1 ms of CPU per megabyte sent becomes 0.3.
+# By default, every block over 128 KiB is a separate mapping. It goes back to the kernel when it is freed. Then each
+# message of a megabyte costs 256 page faults. Measured: 1.1 ms of CPU per megabyte sent becomes 0.3.
 MMAP_THRESHOLD_BYTES = 1 << 30
 MMAP_THRESHOLD_BYTES_OLD = 32 << 20  # older C libraries accept no more
 TRIM_THRESHOLD_BYTES = (1 << 31) - 1
@@ -17,9 +17,9 @@ TOP_PAD_BYTES = 64 << 20
 
 
 def tune_malloc(load_library: Callable[[None], Any] = ctypes.CDLL) -> bool:
-    """Keep freed blocks in the process, for messages of megabytes; whether it was possible.
+    """Keep freed blocks in the process, for messages of megabytes; return whether that was possible.
 
-    It is not possible where the C library is not glibc, and nothing depends on it.
+    It is possible only with glibc. Nothing depends on it.
     """
     try:
         mallopt = load_library(None).mallopt
@@ -30,10 +30,10 @@ def tune_malloc(load_library: Callable[[None], Any] = ctypes.CDLL) -> bool:
 
 
 def freeze_startup_objects() -> None:
-    """Exclude all objects that exist now from later collections, except cycles that are dead already.
+    """Exclude all objects that exist now from later collections, except cycles that are already dead.
 
-    A full collection visits every container. The modules alone are some 65,000, which takes 15 to 30 ms, every few
-    seconds under load, and no request is answered meanwhile. They stay as long as the process. Later objects are
+    A full collection visits every container. The modules alone have some 65,000. They live as long as the process, and
+    a visit takes 15 to 30 ms. Under load that happens every few seconds, and blocks all requests. Later objects are
     collected as always.
     """
     gc.collect()

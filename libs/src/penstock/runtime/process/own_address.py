@@ -1,4 +1,4 @@
-"""This machine's own IP address, as other machines in the network of the nats servers see it."""
+"""The IP address of this machine, as other machines in the network of the nats servers see it."""
 
 import asyncio
 import ipaddress
@@ -30,10 +30,10 @@ async def own_address(
     resolve_deadline_s: float = RESOLVE_DEADLINE_S,
     find_source: Callable[[int, SocketAddress], str] = source_towards,
 ) -> str:
-    """This machine's address on the route to the first server of `nats_url` that has one; sends no packet.
+    """This machine's address on the route to the first reachable server of `nats_url`; sends no packet.
 
-    127.0.0.1 if that server is on this machine's loopback interface, or if none has a route. `family` may ask for an
-    IPv4 or IPv6 route.
+    It is 127.0.0.1 if that server is on the loopback interface, or if no server is reachable.
+    `family` may ask for an IPv4 or IPv6 route.
     """
     for url in nats_url.split(","):
         for found_family, address in await _resolve(url.strip(), family, resolve_deadline_s):
