@@ -1,4 +1,4 @@
-"""What administrators and their scripts ask of Kafka, with stock clients: quotas, sizes, rights, and usual settings."""
+"""Administration with stock clients: quotas, log sizes, authorized operations, and usual topic settings."""
 
 import socket
 import struct
@@ -58,7 +58,7 @@ def python_admin(cluster: Cluster) -> Iterator[KafkaAdminClient]:
 
 
 def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -> Any:
-    """The answer to one request, on a connection of its own."""
+    """Send one request on a new connection, and return the answer."""
     host, port = cluster.kafka.split(":")
     tags = b"\0" if is_flexible(API_TABLE[api_key], version) else b""
     frame = struct.pack(">hhih", api_key, version, 1, -1) + tags + encode_request(api_key, version, request)
@@ -69,29 +69,33 @@ def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -
 
 
 def set_quotas(cluster: Cluster, client_id: str, **values: float | None) -> None:
-    """As soon as the cluster has reached their level."""
+    """Set quotas, as soon as the cluster's level allows them."""
     ops = [OpData(key, value or 0.0, value is None) for key, value in values.items()]
     request = AlterClientQuotasRequest([EntryData([EntityData("client-id", client_id)], ops)])
     wait_until(
-        lambda: not ask(cluster, ALTER_QUOTAS, 1, request).entries[0].error_code, LEVEL_S_MAX, "quotas to be taken"
+        lambda: not ask(cluster, ALTER_QUOTAS, 1, request).entries[0].error_code,
+        LEVEL_S_MAX,
+        "the quotas to be accepted",
     )
 
 
-def test_clients_are_held_to_their_quotas_and_others_are_not(cluster: Cluster, admin: AdminClient) -> None:
+def test_clients_with_a_quota_are_throttled_and_others_are_not(cluster: Cluster, admin: AdminClient) -> None:
     admin.create_topics([NewTopic("held", 2)])["held"].result(30)
     set_quotas(cluster, "held", producer_byte_rate=float(RATE), consumer_byte_rate=float(RATE))
-    told = ask(cluster, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
-    assert {value.key: value.value for entry in told.entries for value in entry.values} == {
+    described = ask(cluster, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
+    assert {value.key: value.value for entry in described.entries for value in entry.values} == {
         "producer_byte_rate": RATE,
         "consumer_byte_rate": RATE,
     }
-    needed_s = QUOTA_RECORDS * RECORD_BYTES / RATE - 2.2  # a second's worth is saved up, another paid for afterwards
+    needed_s = (
+        QUOTA_RECORDS * RECORD_BYTES / RATE - 2.2
+    )  # one second is credit, and the wait for another one comes after the last answer
     throttled: list[float] = []
     settings: dict[str, Any] = {
         "bootstrap.servers": cluster.kafka,
         "throttle_cb": lambda event: throttled.append(event.throttle_time),
     }
-    small = {"batch.size": 20_000}  # a consumer gets at least one, whatever its size
+    small = {"batch.size": 20_000}  # a consumer gets at least one batch of any size
     produce(Producer({**settings, **small, "client.id": "free"}), "held")
     assert throttled == []
     settings["client.id"] = "held"
@@ -107,7 +111,7 @@ def test_clients_are_held_to_their_quotas_and_others_are_not(cluster: Cluster, a
 
 
 def produce(producer: Producer, topic: str) -> float:
-    """How many seconds it took."""
+    """Produce the quota's records; return the seconds that it took."""
     began_s = time.monotonic()
     for number in range(QUOTA_RECORDS):
         producer.produce(topic, bytes(RECORD_BYTES), partition=number % 2)
@@ -115,14 +119,14 @@ def produce(producer: Producer, topic: str) -> float:
     return time.monotonic() - began_s
 
 
-def test_a_quota_that_is_taken_back_holds_nobody_any_more(cluster: Cluster) -> None:
+def test_a_removed_quota_throttles_no_client(cluster: Cluster) -> None:
     set_quotas(cluster, "once", producer_byte_rate=1.0)
     set_quotas(cluster, "once", producer_byte_rate=None)
-    told = ask(cluster, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
-    assert "once" not in {part.entity_name for entry in told.entries for part in entry.entity}
+    described = ask(cluster, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
+    assert "once" not in {part.entity_name for entry in described.entries for part in entry.entity}
 
 
-def test_the_bytes_of_each_partition_are_told_once(
+def test_the_bytes_of_each_partition_are_reported_once(
     cluster: Cluster, admin: AdminClient, python_admin: KafkaAdminClient
 ) -> None:
     admin.create_topics([NewTopic("sized", 2)])["sized"].result(30)
@@ -143,14 +147,14 @@ def test_the_bytes_of_each_partition_are_told_once(
     assert 50_000 < sizes[1][0] < 51_000
 
 
-def test_nothing_is_moved_to_another_directory(admin: AdminClient, python_admin: KafkaAdminClient) -> None:
+def test_no_partition_moves_to_another_log_directory(admin: AdminClient, python_admin: KafkaAdminClient) -> None:
     admin.create_topics([NewTopic("unmoved", 1)])["unmoved"].result(30)
     (broker,) = python_admin.describe_log_dirs(["unmoved"])
     (answer,) = python_admin.alter_replica_log_dirs({("unmoved", 0, broker["broker"]): "/elsewhere"}).values()
     assert answer.errno == 57  # LOG_DIR_NOT_FOUND
 
 
-def test_who_asks_for_acls_or_passwords_learns_that_there_are_none(admin: AdminClient) -> None:
+def test_there_are_no_acls_and_no_passwords(admin: AdminClient) -> None:
     wanted = AclBinding(
         ResourceType.TOPIC,
         "t",
@@ -165,7 +169,7 @@ def test_who_asks_for_acls_or_passwords_learns_that_there_are_none(admin: AdminC
     assert admin.describe_user_scram_credentials().result(30) == {}
 
 
-def test_everybody_may_do_everything_and_is_told_so(admin: AdminClient) -> None:
+def test_every_client_may_do_everything_and_the_answers_list_it(admin: AdminClient) -> None:
     admin.create_topics([NewTopic("open", 1)])["open"].result(30)
     asked = admin.describe_topics(TopicCollection(["open"]), include_authorized_operations=True)
     assert AclOperation.ALTER_CONFIGS in asked["open"].result(30).authorized_operations
@@ -173,16 +177,16 @@ def test_everybody_may_do_everything_and_is_told_so(admin: AdminClient) -> None:
     assert AclOperation.CLUSTER_ACTION in cluster.authorized_operations
 
 
-def test_what_scripts_usually_set_is_taken_and_what_nobody_keeps_is_refused(
+def test_usual_settings_are_accepted_and_settings_without_effect_are_rejected(
     cluster: Cluster, admin: AdminClient
 ) -> None:
     usual = {"segment.bytes": "52428800", "min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 
-    def made() -> bool:
+    def is_created() -> bool:
         future = admin.create_topics([NewTopic("usual", 1, 3, config=usual)])["usual"]
         return future.exception(30) is None
 
-    wait_until(made, LEVEL_S_MAX, "the level at which these are known")
+    wait_until(is_created, LEVEL_S_MAX, "the level that allows these configurations")
     resource = ConfigResource(ConfigResource.Type.TOPIC, "usual")
     configs = admin.describe_configs([resource])[resource].result(30)
     assert {name: configs[name].value for name in usual} == usual
@@ -198,9 +202,7 @@ def send(cluster: Cluster, topic: str, records: list[Record]) -> Any:
     return answer.partition_responses[0]
 
 
-def test_records_without_a_key_are_named_one_by_one_where_a_topic_is_compacted(
-    cluster: Cluster, admin: AdminClient
-) -> None:
+def test_a_compacted_topic_rejects_each_record_without_a_key_by_its_index(cluster: Cluster, admin: AdminClient) -> None:
     admin.create_topics([NewTopic("keyed", 1, config={"cleanup.policy": "compact"})])["keyed"].result(30)
     records = [Record(number, key=key, value=b"v") for number, key in enumerate((b"a", None, b"c", None))]
     rejected = send(cluster, "keyed", records)
@@ -208,10 +210,10 @@ def test_records_without_a_key_are_named_one_by_one_where_a_topic_is_compacted(
     assert [error.batch_index for error in rejected.record_errors] == [1, 3]
     assert send(cluster, "keyed", records[:1]).error_code == 0
     producer = Producer({"bootstrap.servers": cluster.kafka})
-    told: list[Any] = []
-    producer.produce("keyed", b"v", on_delivery=lambda error, _: told.append(error))
+    errors: list[Any] = []
+    producer.produce("keyed", b"v", on_delivery=lambda error, _: errors.append(error))
     producer.flush(30)
-    assert told[0].name() == "_INVALID_RECORD" or told[0].code() == 87
+    assert errors[0].name() == "_INVALID_RECORD" or errors[0].code() == 87
 
 
 def test_times_at_the_edges_of_a_log_are_found(cluster: Cluster, admin: AdminClient) -> None:
@@ -230,10 +232,10 @@ def test_times_at_the_edges_of_a_log_are_found(cluster: Cluster, admin: AdminCli
         records = [Record(number, first_ms + 100 * number, value=b"v") for number in range(3)]
         assert send(cluster, "edges", records).error_code == 0
     assert found(0) == (0, start_ms)
-    assert found(start_ms + 100) == (1, start_ms + 100)  # inside of a batch
+    assert found(start_ms + 100) == (1, start_ms + 100)  # within a batch
     assert found(start_ms + 101) == (2, start_ms + 200)
     assert found(start_ms + 201) == (3, start_ms + 1_000)  # between batches
-    assert found(start_ms + 1_200) == (5, start_ms + 1_200)  # the very last
+    assert found(start_ms + 1_200) == (5, start_ms + 1_200)  # the last record
     assert found(start_ms + 1_201) == (-1, -1)  # beyond the end
     assert found(largest) == (5, start_ms + 1_200)
     assert (found(earliest), found(latest)) == ((0, -1), (6, -1))

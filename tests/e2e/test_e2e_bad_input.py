@@ -1,4 +1,4 @@
-"""Nothing that a client sends takes the gateway down or troubles anybody else."""
+"""Invalid input of a client stops neither the gateway nor the service for other clients."""
 
 import random
 import socket
@@ -65,7 +65,7 @@ BAD_FRAMES = {
     "a metadata request cut short": request(3, 5, struct.pack(">i", 1000)),
     "an array of two thousand million": request(3, 1, struct.pack(">i", 2**31 - 1)),
     "a varint without end": request(3, 9, b"\x00" + b"\xff" * 50),
-    "words of another protocol": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a request of another protocol": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
 }
 
 
@@ -107,7 +107,7 @@ def test_random_bytes_never_take_the_gateway_down(cluster: Cluster) -> None:
     assert_others_are_served(cluster)
 
 
-def test_a_client_that_never_finishes_its_frame_holds_up_nobody(cluster: Cluster) -> None:
+def test_a_client_that_never_finishes_its_frame_delays_no_other_client(cluster: Cluster) -> None:
     with connect(cluster) as connection:
         connection.sendall(struct.pack(">i", 50_000_000) + b"x" * 1000)
         assert_others_are_served(cluster)

@@ -1,4 +1,4 @@
-"""Cachers die, hang and join while records are read: readers see neither an error nor a wrong byte."""
+"""Cachers die, hang and join while clients read: readers see no error and no wrong byte."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ HERE_S = 60.0
 
 @contextlib.contextmanager
 def another_cacher(cluster: Cluster, instance: str) -> Iterator[None]:
-    """One more than `penstock up` has started, in the same zone."""
+    """Run one more cacher than `penstock up` started, in the same zone."""
     settings = {
         "PENSTOCK_NATS_URL": cluster.nats_url,
         "PENSTOCK_STORE_URL": f"file://{cluster.data / 'objects'}",
@@ -45,7 +45,7 @@ def served_bytes(cluster: Cluster, **labels: str) -> float:
 
 
 def read_more(account: Account) -> None:
-    """Return when records that are acknowledged from now on are read, too."""
+    """Return when also records acknowledged from now on are read."""
     account.load.wait_for_more(MORE_RECORDS)
     account.reader.wait_for(account.load.ledger)
 
@@ -62,10 +62,10 @@ def test_readers_go_on_while_cachers_die_hang_join_and_leave(tmp_path: Path) -> 
         read_more(account)
         cluster.resume("cacher-2")
         with another_cacher(cluster, "newcomer"):
-            wait_until(lambda: served_bytes(cluster, instance="newcomer"), HERE_S, "the new cacher to be asked")
+            wait_until(lambda: served_bytes(cluster, instance="newcomer"), HERE_S, "the new cacher to serve bytes")
             read_more(account)
         read_more(account)
-        wait_until(lambda: served_bytes(cluster), HERE_S, "the others to say what they served")
+        wait_until(lambda: served_bytes(cluster), HERE_S, "the other cachers to report their served bytes")
         account.settle()
         assert account.reader.errors == []
         assert cluster.metric("penstock_gateway_cacher_failures_total", cause="corrupt") == 0

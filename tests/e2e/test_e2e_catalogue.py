@@ -1,4 +1,4 @@
-"""The machine's whole package catalogue goes in by two clients and comes out of four, also after a restart."""
+"""The package catalogue of this machine, written by two clients and read by four, also after a restart."""
 
 import asyncio
 import subprocess
@@ -22,12 +22,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 TOPIC = "packages"
 PARTITIONS = 16
 CONSUMERS = 3
-SILENT_POLLS_MAX = 120  # polls of half a second without a record before a reader gives up
+SILENT_POLLS_MAX = 120  # a reader gives up after so many polls of 0.5 s without a record
 Stanza = tuple[bytes, bytes]
 
 
 def by_key(records: Iterable[Stanza]) -> dict[bytes, list[bytes]]:
-    """The values of every key in their order: what a topic with stable partitions must keep."""
+    """The values of each key in their order, which a topic with stable partitions must keep."""
     values: dict[bytes, list[bytes]] = defaultdict(list)
     for key, value in records:
         values[key].append(value)
@@ -61,7 +61,7 @@ def produce_with_confluent(bootstrap: str, stanzas: list[Stanza]) -> None:
 
 
 class GroupReader:
-    """Three members of one group that read until all of them together have seen `wanted` records."""
+    """Three members of one group, which read until they have `wanted` records together."""
 
     def __init__(self, bootstrap: str, wanted: int) -> None:
         self.records: list[tuple[int, int, bytes, bytes]] = []
@@ -69,7 +69,7 @@ class GroupReader:
         self._bootstrap = bootstrap
         self._wanted = wanted
         self._have_joined = [False] * CONSUMERS
-        self._are_held = [False] * CONSUMERS
+        self._are_paused = [False] * CONSUMERS
         self._lock = threading.Lock()
 
     def read(self) -> None:
@@ -88,25 +88,25 @@ class GroupReader:
             while len(self.records) < self._wanted and silent < SILENT_POLLS_MAX:
                 messages = consumer.consume(500, 0.5)
                 silent = 0 if messages else silent + 1
-                self._go_on(member, consumer)
-                self._note(member, messages)
+                self._resume(member, consumer)
+                self._add(member, messages)
         finally:
             consumer.close()
 
     def _assign(self, member: int, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Nobody reads before all have come: who came late might find nothing left."""
+        """Pause until all members have joined: a late member could find no records left."""
         consumer.assign(partitions)
         self._have_joined[member] = bool(partitions)
-        self._are_held[member] = not all(self._have_joined)
-        if self._are_held[member]:
+        self._are_paused[member] = not all(self._have_joined)
+        if self._are_paused[member]:
             consumer.pause(partitions)
 
-    def _go_on(self, member: int, consumer: Consumer) -> None:
-        if self._are_held[member] and all(self._have_joined):
-            self._are_held[member] = False
+    def _resume(self, member: int, consumer: Consumer) -> None:
+        if self._are_paused[member] and all(self._have_joined):
+            self._are_paused[member] = False
             consumer.resume(consumer.assignment())
 
-    def _note(self, member: int, messages: list[object]) -> None:
+    def _add(self, member: int, messages: list[object]) -> None:
         with self._lock:
             for message in messages:
                 if message.error():

@@ -27,8 +27,8 @@ from tests.testkit.servers import debian
 
 pytestmark = pytest.mark.e2e
 
-METADATA_TIMEOUT_S = 60  # five is what kcat takes if it is not told
-SESSION_TIMEOUT_MS = 30_000  # nobody here is to expire, however slow the machine
+METADATA_TIMEOUT_S = 60  # kcat's default is 5
+SESSION_TIMEOUT_MS = 30_000  # long enough that no session expires on a slow machine
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -144,7 +144,7 @@ def test_a_producer_without_idempotence_and_with_any_acks_is_served(
     topic = f"acks-{acks}"
     admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
     produce(cluster.kafka, topic, [b"1", b"2"], acks=acks)
-    # With acks=0 they were sent, and the producer has closed behind them.
+    # With acks=0 the producer closes after it sent the records, without an answer.
     wait_until(lambda: values_of(cluster.kafka, topic) == [b"1", b"2"], 60, "both records")
 
 
@@ -244,12 +244,12 @@ def test_a_group_hands_over_commits_and_can_be_described_and_deleted(cluster: Cl
 
 
 def until_empty(admin: AdminClient, group: str) -> None:
-    """Return when all have left; a client that closes waits five seconds at most for its leave to be heard."""
+    """Return when all members have left; a closing client waits at most 5 s for the answer to LeaveGroup."""
 
     def is_empty() -> bool:
         return bool(admin.describe_consumer_groups([group])[group].result(30).state == ConsumerGroupState.EMPTY)
 
-    wait_until(is_empty, 60, f"the last member of {group} to have left")
+    wait_until(is_empty, 60, f"the last member of {group} to leave")
 
 
 def test_members_that_come_and_go_share_the_partitions(cluster: Cluster, admin: AdminClient) -> None:
@@ -265,11 +265,11 @@ def test_members_that_come_and_go_share_the_partitions(cluster: Cluster, admin: 
 
     for member in members:
         member.subscribe(["shared"])
-    wait_until(lambda: shares() == [2, 2, 2], 60, "two partitions for each")
+    wait_until(lambda: shares() == [2, 2, 2], 60, "two partitions per member")
     members.pop().close()
-    wait_until(lambda: shares() == [3, 3], 60, "three partitions for each")
+    wait_until(lambda: shares() == [3, 3], 60, "three partitions per member")
     members.pop().close()
-    wait_until(lambda: shares() == [6], 60, "all partitions for the last")
+    wait_until(lambda: shares() == [6], 60, "all partitions for the last member")
     members.pop().close()
 
 
@@ -289,7 +289,7 @@ def test_static_members_come_back_without_a_rebalance(cluster: Cluster, admin: A
         messages = [consumer.poll(0.05) for consumer in (*members, two)]
         return not any(messages) and all(consumer.assignment() for consumer in members)
 
-    wait_until(lambda: have_joined(one, two), 60, "both to join")
+    wait_until(lambda: have_joined(one, two), 60, "both members to join")
     before = one.assignment()
     assigned.clear()
     one.close()  # a static member that closes does not leave
@@ -337,7 +337,7 @@ def test_an_offset_past_the_end_resets_the_consumer(cluster: Cluster) -> None:
 
 
 def test_the_console_shows_every_process(cluster: Cluster) -> None:
-    wait_until(cluster.is_ready, 60, "all of them to be ready")
+    wait_until(cluster.is_ready, 60, "all processes to be ready")
     assert set(cluster.processes()) == {"nats-server", "gateway-1", "flusher-1", "sequencer-1", "cacher-1"}
     wait_until(lambda: any('service="flusher"' in name for name in cluster.metrics()), 60, "the flusher's metrics")
 

@@ -1,4 +1,4 @@
-"""Consumer groups of the new protocol (KIP-848) with confluent-kafka: members that come and go, patterns, migration."""
+"""Consumer groups of the new protocol (KIP-848) with confluent-kafka: joins and leaves, patterns, migration."""
 
 import itertools
 import threading
@@ -25,7 +25,7 @@ from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wai
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 PARTITIONS = 6
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 POLL_S = 0.2
 NEW, CLASSIC = {"group.protocol": "consumer"}, {"partition.assignment.strategy": "cooperative-sticky"}
 _numbers = itertools.count()
@@ -33,7 +33,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two gateways, so that one can die while members know of another."""
+    """Two gateways, so that one can die while members know the other."""
     data = tmp_path_factory.mktemp("consumer-groups") / "data"
     with running(data, "--flush-ms", "20", "--gateways", "2") as started:
         wait_for_level(started, CONSUMER_GROUPS_LEVEL)
@@ -47,19 +47,19 @@ def admin(cluster: Cluster) -> AdminClient:
 
 @pytest.fixture
 def topic(admin: AdminClient) -> str:
-    """A topic that no other test writes to, and the name of its group."""
+    """A topic of this test alone; its group has the same name."""
     name = f"t{next(_numbers)}"
     admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(30)
     return name
 
 
 class Member:
-    """A consumer that polls in a thread of its own, the only one that touches it, until it is to leave."""
+    """A consumer that polls in its own thread until `leave`; no other thread uses it."""
 
     def __init__(self, cluster: Cluster, group: str, topics: list[str], **settings: Any) -> None:
         given = {"bootstrap.servers": cluster.kafka, "group.id": group, "auto.offset.reset": "earliest"}
         self._consumer = Consumer(given | {"auto.commit.interval.ms": 200} | settings)
-        self.partitions: set[tuple[str, int]] = set()  # that it has now
+        self.partitions: set[tuple[str, int]] = set()  # its present assignment
         self.values: list[bytes] = []
         self.errors: list[KafkaError] = []
         self._ending = threading.Event()
@@ -87,13 +87,13 @@ class Member:
 
     def leave(self) -> None:
         self._ending.set()
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         self.partitions = set()
 
 
 @pytest.fixture
 def members() -> Iterator[Callable[..., Member]]:
-    """Makes members, which leave at the end."""
+    """A function that makes members; they leave at the end of the test."""
     made: list[Member] = []
 
     def make(*arguments: Any, **settings: Any) -> Member:
@@ -106,7 +106,7 @@ def members() -> Iterator[Callable[..., Member]]:
 
 
 def share(members: list[Member], topics: dict[str, int]) -> bool:
-    """Whether each partition is one member's, and nobody has two more than another."""
+    """Whether each partition has one member, and the numbers of partitions differ by at most 1."""
     held = Counter(each for member in members for each in member.partitions)
     sizes = [len(member.partitions) for member in members]
     wanted = {(topic, number) for topic, count in topics.items() for number in range(count)}
@@ -114,14 +114,14 @@ def share(members: list[Member], topics: dict[str, int]) -> bool:
 
 
 def until_shared(members: list[Member], topics: dict[str, int]) -> None:
-    wait_until(lambda: share(members, topics), PATIENCE_S, "the partitions are shared out")
+    wait_until(lambda: share(members, topics), TIMEOUT_S, "an even assignment of the partitions")
 
 
 def produce(cluster: Cluster, topic: str, values: range) -> None:
     producer = Producer({"bootstrap.servers": cluster.kafka})
     for value in values:
         producer.produce(topic, b"%d" % value, partition=value % PARTITIONS)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
 
 
 def read_by(members: list[Member]) -> list[int]:
@@ -129,8 +129,8 @@ def read_by(members: list[Member]) -> list[int]:
 
 
 def until_read(members: list[Member], values: range) -> None:
-    """All of them, none twice."""
-    wait_until(lambda: len(read_by(members)) >= len(values), PATIENCE_S, "everything is read")
+    """Return when all values are read; assert that none is read twice."""
+    wait_until(lambda: len(read_by(members)) >= len(values), TIMEOUT_S, "a read of all records")
     assert read_by(members) == list(values)
 
 
@@ -154,12 +154,12 @@ def test_members_come_and_go_and_each_record_is_read_once(
     two.leave()
 
     def is_empty() -> bool:
-        """A client that is told to close waits five seconds at most for its leave to be heard."""
+        """Whether both members have left; a closing client waits at most 5 s for the answer to its leave."""
         (listed,) = [each for each in admin.list_consumer_groups().result(30).valid if each.group_id == topic]
         assert listed.type == ConsumerGroupType.CONSUMER
         return bool(listed.state == ConsumerGroupState.EMPTY)
 
-    wait_until(is_empty, PATIENCE_S, "both to have left")
+    wait_until(is_empty, TIMEOUT_S, "both members to leave")
     wanted = [ConsumerGroupTopicPartitions(topic)]
     offsets = admin.list_consumer_group_offsets(wanted)[topic].result(30).topic_partitions
     assert sum(each.offset for each in offsets) == 700
@@ -186,7 +186,7 @@ def test_a_static_member_that_is_restarted_finds_its_partitions(
     had = one.partitions
     one.leave()
     again = members(cluster, topic, [topic], **NEW, **{"group.instance.id": "one"})
-    wait_until(lambda: again.partitions, PATIENCE_S, "it has partitions")
+    wait_until(lambda: again.partitions, TIMEOUT_S, "an assignment")
     assert again.partitions == had
     assert len(two.partitions) == PARTITIONS - len(had)
 
@@ -221,7 +221,7 @@ def test_members_go_on_when_a_gateway_and_a_sequencer_die(
     cluster.kill("gateway-1")
     cluster.kill("sequencer-1")
     produce(cluster, topic, range(300))
-    wait_until(lambda: {*read_by(both)} == {*range(300)}, PATIENCE_S, "everything is read")
+    wait_until(lambda: {*read_by(both)} == {*range(300)}, TIMEOUT_S, "a read of all records")
     third = members(cluster, topic, [topic], **NEW)
     until_shared([*both, third], {topic: PARTITIONS})
 

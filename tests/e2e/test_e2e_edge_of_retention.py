@@ -1,4 +1,4 @@
-"""Readers at the very edge of what is kept: all they get is right, and nothing is missing before its time."""
+"""Readers at the log start while retention moves it: their records are correct, and none is missing too early."""
 
 import contextlib
 import threading
@@ -22,20 +22,20 @@ RETENTION_MS = 2_500
 PARTITIONS = 2
 RECORD_BYTES = 1_000
 RECORD_PAUSE_S = 0.004
-READ_LATE_MS = 200  # how long after a record was due to go a reader asks for more
-START_EARLY_MS = 250  # how long a record yet has to be there when a reader sets out for it
+READ_LATE_MS = 200  # a reader asks for more so long after the expiry of a record
+START_EARLY_MS = 250  # a reader starts at a record so long before its expiry
 RECORDS_PER_LOOK = 60
 LOOK_S = 5.0
 LOOKS = 8
 OVERTAKEN = 20
 DELETED = 20
 EDGE_S = 180.0
-# A little at once, and at once after the one before: a reader of old records stays where they go.
+# Small fetches without pauses, so that a reader stays close to the log start.
 CLOSELY = {"max.partition.fetch.bytes": 20_000, "queued.min.messages": 1, "fetch.queue.backoff.ms": 1}
 
 
 class Written:
-    """A thread that writes, and what it was told: by partition and offset the value, and when the record was made."""
+    """A thread that writes, and the acknowledged records: value and creation time, by partition and offset."""
 
     def __init__(self, bootstrap: str) -> None:
         self.records: list[list[tuple[bytes, int]]] = [[] for _ in range(PARTITIONS)]
@@ -54,7 +54,7 @@ class Written:
         assert self._producer.flush(60) == 0
 
     def edge(self, partition: int) -> int:
-        """The first offset that has to be there for a moment yet."""
+        """The first offset that does not expire within `START_EARLY_MS`."""
         goes_soon_ms = now_ms() + START_EARLY_MS - RETENTION_MS
         return bisect_left(self.records[partition], goes_soon_ms, key=lambda record: record[1])
 
@@ -71,17 +71,17 @@ class Written:
         if error is not None:
             self.failures.append(str(error))
         elif message.offset() != len(records):
-            self.failures.append(f"offset {message.offset()} was given in the place of {len(records)}")
+            self.failures.append(f"offset {message.offset()} was acknowledged instead of {len(records)}")
         else:
             records.append((message.value(), message.timestamp()[1]))
 
 
 class Reader:
-    """A thread that goes to the beginning, or to what is about to go, and reads on as slowly as that goes.
+    """A thread that starts at the log start, or at records that expire soon. It reads at the speed of their expiry.
 
-    Each time with another consumer: the answer that librdkafka (2.16) awaits when it is assigned something else, to the
-    question where a partition begins, makes it ask again half a second later, and go there (`outdated offset response:
-    (re)starting offset query timer`). So it would be told of records a second time, or leave some out.
+    It takes a new consumer each time. With a second `assign`, librdkafka (2.16) may get the answer to its earlier
+    offset query. It then repeats the query half a second later, and goes to that offset (`outdated offset response:
+    (re)starting offset query timer`). So it would repeat or leave out records.
     """
 
     def __init__(self, bootstrap: str, written: Written, partition: int, reset: str) -> None:
@@ -89,7 +89,7 @@ class Reader:
         self.looks = self.overtaken = 0
         self.failures: list[str] = []
         self.read: dict[int, bytes] = {}
-        self.missed: list[tuple[int, int, int]] = []  # from which offset to which, and when that was found out
+        self.missed: list[tuple[int, int, int]] = []  # first offset, end offset, and the time of the observation
         self._written = written
         self._settings = {
             "bootstrap.servers": bootstrap,
@@ -121,7 +121,7 @@ class Reader:
             is_beginning = not is_beginning
 
     def _look(self, consumer: Consumer, start: int) -> None:
-        """Read on from there."""
+        """Read from `start` on, and record missing offsets."""
         is_known, expected = start >= 0, max(start, 0)
         for message in self._messages(consumer):
             error = message.error()
@@ -133,14 +133,14 @@ class Reader:
                 self._miss(expected, offset)
                 self.overtaken += is_known
             elif offset < expected:
-                self.failures.append(f"offset {offset} in the place of {expected}, begun at {start}")
+                self.failures.append(f"offset {offset} instead of {expected}, started at {start}")
             self.read[offset] = message.value()
             is_known, expected = True, offset + 1
             self._stop.wait((message.timestamp()[1] + RETENTION_MS + READ_LATE_MS - now_ms()) / 1000)
         self.looks += is_known and expected > start
 
     def _messages(self, consumer: Consumer) -> Iterator[Message]:
-        """What comes within a while."""
+        """Records and errors, until `LOOK_S` ends."""
         deadline_s = time.monotonic() + LOOK_S
         for _ in range(RECORDS_PER_LOOK):
             message = consumer.poll(max(deadline_s - time.monotonic(), 0))
@@ -156,11 +156,11 @@ class Reader:
             self.failures.append(f"{error.name()} {error.str()}")
 
     def _miss(self, begin: int, end: int) -> None:
-        """They are not there any more; how old they were is judged when all acknowledgements have come."""
+        """Record missing offsets. Their age is checked at the end, when all acknowledgements are known."""
         self.missed.append((begin, end, now_ms()))
 
     def missed_too_soon(self) -> list[int]:
-        """The offsets that were not there before their time."""
+        """The offsets that were missing before their expiry."""
         records = self._written.records[self.partition]
         return [
             offset
@@ -175,12 +175,12 @@ def now_ms() -> int:
 
 
 def check(written: Written, reader: Reader) -> None:
-    """All that came is what was written there, in its order, and what did not come was too old."""
+    """Assert that all records read are the written ones in their order, and that missing ones had expired."""
     assert not reader.failures, reader.failures
-    assert not reader.missed_too_soon(), "not there before their time"
+    assert not reader.missed_too_soon(), "records were missing before their expiry"
     records = written.records[reader.partition]
     for offset, value in reader.read.items():
-        assert records[offset][0] == value, f"offset {offset} is not what was written"
+        assert records[offset][0] == value, f"offset {offset} has another value than the written one"
 
 
 @contextlib.contextmanager
@@ -191,7 +191,7 @@ def readers(cluster: Cluster, written: Written) -> Iterator[list[Reader]]:
 
 
 def at_the_edge(cluster: Cluster, reading: list[Reader]) -> Callable[[], bool]:
-    """Whether readers were overtaken often enough, while objects went; or something is wrong."""
+    """A condition: readers were overtaken often enough while objects were deleted, or a reader failed."""
 
     def is_enough() -> bool:
         if any(reader.failures for reader in reading):
@@ -203,7 +203,7 @@ def at_the_edge(cluster: Cluster, reading: list[Reader]) -> Callable[[], bool]:
     return is_enough
 
 
-def test_readers_at_the_edge_of_retention_get_what_is_right_and_miss_nothing_that_is_young(
+def test_readers_at_the_log_start_get_correct_records_and_miss_no_young_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_eager(monkeypatch)

@@ -21,7 +21,7 @@ RESTART_S = 60.0
 
 @pytest.fixture
 def seed() -> int:
-    """Printed first, so that a failing order of kills can be run again."""
+    """The seed, printed first, so that a failing order of kills can be repeated."""
     chosen = random.SystemRandom().randrange(2**32)
     print(f"seed {chosen}")
     return chosen
@@ -51,7 +51,7 @@ def test_killing_each_process_in_turn_loses_doubles_and_reorders_nothing(tmp_pat
             assert load.ledger.failures == []
             stored = check_nothing_lost_twice_or_reordered(load.ledger, cluster.kafka, TOPIC)
         assert stored == load.ledger.count
-        # The last one may still be on its way up: nobody needs a cacher to go on.
+        # The last process may still be starting: clients work also without a cacher.
         wait_until(lambda: all_restarted(cluster, times=2), RESTART_S, "the last victim to come back")
 
 
@@ -67,7 +67,7 @@ def test_killing_everything_at_once_loses_nothing_acknowledged(tmp_path: Path) -
             assert check_nothing_lost_twice_or_reordered(load.ledger, cluster.kafka, TOPIC) == load.ledger.count
 
 
-def test_with_two_of_each_one_of_each_can_go(tmp_path: Path) -> None:
+def test_with_two_of_each_service_one_of_each_may_die(tmp_path: Path) -> None:
     twos = ["--gateways", "2", "--flushers", "2", "--sequencers", "2", "--cachers", "2"]
     with running(tmp_path / "data", "--flush-ms", "50", *twos) as cluster:
         create_topic(cluster.kafka, TOPIC, PARTITIONS)

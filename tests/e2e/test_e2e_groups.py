@@ -1,4 +1,4 @@
-"""Classic groups with stock clients: several libraries in one group, static and cooperative members, what admins do."""
+"""Classic groups with stock clients: several libraries in one group, static and cooperative members, administration."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ from tests.testkit.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-SESSION_TIMEOUT_MS = 30_000  # nobody here is to expire, however slow the machine
+SESSION_TIMEOUT_MS = 30_000  # long enough that no session expires on a slow machine
 TIMEOUT_S = 120
 
 
@@ -53,7 +53,7 @@ def create(admin: AdminClient, name: str, partitions: int) -> None:
 
 
 class Polled:
-    """A consumer that a thread of its own polls; nobody else may touch it, or Python's lock and librdkafka's meet."""
+    """A consumer that its own thread polls. A second thread could deadlock Python's lock with librdkafka's."""
 
     def __init__(self, consumer: Any, poll: Callable[[], Any]) -> None:
         self.assigned: list[int] = []
@@ -64,7 +64,7 @@ class Polled:
         self._thread.start()
 
     def assignment(self) -> list[int]:
-        """The partitions that it had after the last poll."""
+        """The assigned partitions after the last poll."""
         return self.assigned
 
     def _run(self) -> None:
@@ -76,14 +76,14 @@ class Polled:
             self._consumer.close()
 
     def end(self) -> None:
-        """The consumer leaves its group."""
+        """Stop polling, and leave the group."""
         self._is_over.set()
         self._thread.join(TIMEOUT_S)
-        assert not self._thread.is_alive(), "a consumer that does not end"
+        assert not self._thread.is_alive(), "the consumer does not end"
 
 
 def end_all(polled: list[Polled]) -> None:
-    """End those that are not ended; the test may have failed."""
+    """End the consumers that still run, for example after a failure."""
     for each in polled:
         each.end()
 
@@ -153,19 +153,27 @@ def test_cooperative_members_keep_what_they_need_not_give(cluster: Cluster, admi
 
     one = member()
     try:
-        wait_until(lambda: one.poll(0.1) is None and len(one.assignment()) == 4, TIMEOUT_S, "all for the first")
+        wait_until(
+            lambda: one.poll(0.1) is None and len(one.assignment()) == 4,
+            TIMEOUT_S,
+            "all partitions for the first member",
+        )
         two = member()
 
         def are_settled() -> bool:
-            assert one.assignment(), "never without any"
+            assert one.assignment(), "the first member lost all its partitions"
             messages = [one.poll(0.05), two.poll(0.05)]
             return messages == [None, None] and shares(one.assignment, two.assignment) == [2, 2]
 
-        wait_until(are_settled, TIMEOUT_S, "two for each")
+        wait_until(are_settled, TIMEOUT_S, "two partitions per member")
         assert sorted(given_up) == sorted(each.partition for each in two.assignment())
         given_up.clear()
         two.close()
-        wait_until(lambda: one.poll(0.1) is None and len(one.assignment()) == 4, TIMEOUT_S, "all for the first again")
+        wait_until(
+            lambda: one.poll(0.1) is None and len(one.assignment()) == 4,
+            TIMEOUT_S,
+            "all partitions for the first member again",
+        )
         assert lost == []
     finally:
         one.close()
@@ -213,7 +221,7 @@ async def test_a_static_member_of_aiokafka_comes_back_without_a_rebalance(cluste
         await asyncio.gather(*(each.stop() for each in (one, two, again) if each is not None))
 
 
-def test_an_administrator_puts_out_a_static_member(cluster: Cluster, admin: AdminClient, python_admin: Any) -> None:
+def test_an_administrator_removes_a_static_member(cluster: Cluster, admin: AdminClient, python_admin: Any) -> None:
     create(admin, "guarded", 1)
     member = confluent(cluster, "guarding", group_instance_id="guard")
     member.subscribe(["guarded"])
@@ -224,8 +232,8 @@ def test_an_administrator_puts_out_a_static_member(cluster: Cluster, admin: Admi
         assert removed is NoError
     finally:
         polled.end()
-    (nobody,) = python_admin.remove_group_members("guarding", [MemberToRemove(group_instance_id="other")]).values()
-    assert nobody.__name__ == "UnknownMemberIdError"
+    (error,) = python_admin.remove_group_members("guarding", [MemberToRemove(group_instance_id="other")]).values()
+    assert error.__name__ == "UnknownMemberIdError"
 
 
 def test_offsets_of_a_group_are_reset_deleted_and_gone_with_it(
@@ -253,11 +261,11 @@ def test_offsets_of_a_group_are_reset_deleted_and_gone_with_it(
         polled.end()
 
     def is_empty() -> bool:
-        """A client that is told to close waits five seconds at most for its leave to be heard."""
+        """Whether the member has left; a closing client waits at most 5 s for the answer to LeaveGroup."""
         state = admin.describe_consumer_groups(["resetting"])["resetting"].result(30).state
         return bool(state == ConsumerGroupState.EMPTY)
 
-    wait_until(is_empty, TIMEOUT_S, "the member to have left")
+    wait_until(is_empty, TIMEOUT_S, "the member to leave")
 
     def committed() -> dict[tuple[str, int], int]:
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("resetting")])

@@ -1,4 +1,4 @@
-"""When everything is deleted, the bucket ends up with the journal's own objects only, and with few of those."""
+"""After all topics are deleted, the bucket holds only a few objects of the journal."""
 
 import random
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 ROUNDS = 60
 VICTIMS = ("gateway-1", "flusher-1", "sequencer-1", "nats-server", "janitor-1")
-LAST_VICTIMS = ("gateway-1", "nats-server", "janitor-1")  # a sequencer's custody would be nobody's for long
+LAST_VICTIMS = ("gateway-1", "nats-server", "janitor-1")  # no sequencer: the custodian's lease would stay free too long
 JANITORS = ("janitor-1", "janitor-2")
 KILLS = 6
 ROUNDS_PER_KILL = 12
@@ -25,7 +25,7 @@ GONE_S = 120.0
 
 @pytest.fixture
 def seed() -> int:
-    """Printed first, so that a failing order of kills can be run again."""
+    """The seed, printed first, so that a failing order of kills can be repeated."""
     chosen = random.SystemRandom().randrange(2**32)
     print(f"seed {chosen}")
     return chosen
@@ -43,15 +43,15 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def until_deleted(cluster: Cluster, objects: int) -> None:
-    """Return when so many condemned objects were deleted at least; nothing may go for another reason."""
+    """Return when at least so many dead objects were deleted; no object may be deleted for another reason."""
 
     def dead() -> float:
         found = cluster.metrics()
         its = total(found, "penstock_janitor_deleted_objects_total", reason="condemned")
-        assert total(found, "penstock_janitor_deleted_objects_total") == its, "something went for another reason"
+        assert total(found, "penstock_janitor_deleted_objects_total") == its, "an object was deleted for another reason"
         return its if its >= objects else 0
 
-    wait_until(dead, GONE_S, f"{objects} objects to be told as deleted")
+    wait_until(dead, GONE_S, f"{objects} objects to be reported as deleted")
 
 
 def test_when_all_topics_are_gone_the_bucket_holds_snapshots_and_the_archive_only(
@@ -97,10 +97,10 @@ def test_janitors_that_are_killed_at_any_moment_leave_nothing_behind(
             bucket.until_nothing_is_unfinished()
 
 
-def test_whatever_is_killed_only_orphans_that_are_too_young_to_go_are_left(
+def test_after_kills_of_all_services_only_young_orphans_are_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """What a killed flusher stored and did not commit goes an hour later."""
+    """Objects that a killed flusher stored and did not commit are deleted an hour later."""
     chance = random.Random(seed)
     make_eager(monkeypatch)
     with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1") as cluster:

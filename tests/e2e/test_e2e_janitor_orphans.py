@@ -1,4 +1,4 @@
-"""What nobody will ever commit goes, by its age, and what somebody may still commit or what is not ours stays."""
+"""The janitor deletes orphans by their age; young objects and objects of other owners stay."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 TOPIC = "records"
 RECORDS = 20
 MINUTE_S = 60
-OLD_MINUTES = 61  # four times as old as what can still be committed, and then some
+OLD_MINUTES = 61  # more than four times the age at which a segment can still be committed
 YOUNG_MINUTES = 50
 SWEEP_MS = 4_000
 SWEPT_S = 90.0
@@ -32,32 +32,32 @@ FOREIGN = ("notes/readme", f"{CLUSTER}/notes", f"{CLUSTER}/segments/000/notes", 
 
 
 def orphan_key(age_minutes: float, level: int = 0) -> str:
-    """A key that nobody has, of a segment that was born so long ago."""
+    """An unused key of a segment of this age."""
     born_ms = int((time.time() - age_minutes * MINUTE_S) * 1000)
     return segment_key("", CLUSTER, level, new_segment_id(born_ms, os.urandom(10)))
 
 
 def foreign_orphan_key() -> str:
-    """An old one of another cluster in the same bucket."""
+    """The key of an old segment of another cluster in the same bucket."""
     born_ms = int((time.time() - OLD_MINUTES * MINUTE_S) * 1000)
     return segment_key("", "other", 0, new_segment_id(born_ms, os.urandom(10)))
 
 
 def deletions(data: Path) -> dict[str, str]:
-    """Why each object that a janitor deleted had to go, by its key, as its log says."""
-    told = {}
+    """The state of each object that a janitor deleted, by key, from its log."""
+    found = {}
     for path in (data / "logs").glob("janitor-*.log"):
         for line in path.read_text().splitlines():
             with contextlib.suppress(json.JSONDecodeError):
                 event = json.loads(line)
                 if event["event"] == "object_deleted":
-                    assert event["key"] not in told, f"{event['key']} was deleted twice"
-                    told[event["key"]] = event["verdict"]
-    return told
+                    assert event["key"] not in found, f"{event['key']} was deleted twice"
+                    found[event["key"]] = event["verdict"]
+    return found
 
 
 def produce(cluster: Cluster) -> Ledger:
-    """Records that have to stay."""
+    """Produce records that must stay."""
     ledger = Ledger()
     create_topic(cluster.kafka, TOPIC, 1)
     producer = idempotent_producer(cluster.kafka)
@@ -69,7 +69,7 @@ def produce(cluster: Cluster) -> Ledger:
 
 
 def until_swept(cluster: Cluster, objects: int) -> None:
-    """Return when all shards were looked through twice since now: what is there was seen once at least."""
+    """Return after two more sweeps of all shards: each present object was then seen at least once."""
     swept = wait_until(lambda: cluster.metric("penstock_janitor_swept_objects_total"), SWEPT_S, "a sweep")
     wait_until(
         lambda: cluster.metric("penstock_janitor_swept_objects_total") >= swept + 2 * objects,
@@ -83,11 +83,11 @@ def until_swept(cluster: Cluster, objects: int) -> None:
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     make_eager(monkeypatch, SWEEP_INTERVAL_MS=str(SWEEP_MS))
     with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1") as started:
-        until_janitors(started)  # which clear the staging folder when they open the store
+        until_janitors(started)  # janitors clear the staging folder when they open the store
         yield started
 
 
-def test_old_objects_that_no_entry_knows_go_and_all_others_stay(cluster: Cluster) -> None:
+def test_old_orphans_are_deleted_and_all_other_objects_stay(cluster: Cluster) -> None:
     bucket = Bucket(f"file://{cluster.data / 'objects'}")
     ledger = produce(cluster)
     live = bucket.segments()
@@ -99,13 +99,13 @@ def test_old_objects_that_no_entry_knows_go_and_all_others_stay(cluster: Cluster
     for key in [*old, *staying]:
         bucket.put(key)
 
-    wait_until(lambda: not set(old) & set(bucket.segments()), SWEPT_S, "the orphans to go", 0.2)
+    wait_until(lambda: not set(old) & set(bucket.segments()), SWEPT_S, "the deletion of the orphans", 0.2)
     until_swept(cluster, len(live))
     assert deletions(cluster.data) == dict.fromkeys(old, "orphan")
     wait_until(
         lambda: cluster.metric("penstock_janitor_deleted_objects_total", reason="orphan") == len(old),
         SWEPT_S,
-        "the janitor to say how many it deleted",
+        "the janitor's count of deleted objects",
     )
     assert [verdict(cluster, key) for key in (live[0], old[0])] == ["live", "absent"]
     assert [verdict(cluster, key) for key in (*staying[:3], at_another_level)] == ["young"] * 4
@@ -114,7 +114,7 @@ def test_old_objects_that_no_entry_knows_go_and_all_others_stay(cluster: Cluster
     assert check_nothing_lost_twice_or_reordered(ledger, cluster.kafka, TOPIC) == RECORDS
 
 
-def test_old_files_of_killed_writers_go_and_those_of_living_ones_stay(cluster: Cluster) -> None:
+def test_old_files_of_killed_writers_are_deleted_and_files_of_live_writers_stay(cluster: Cluster) -> None:
     objects = cluster.data / "objects"
     bucket = Bucket(f"file://{objects}")
     old, young = orphan_key(OLD_MINUTES), orphan_key(0)
@@ -123,13 +123,13 @@ def test_old_files_of_killed_writers_go_and_those_of_living_ones_stay(cluster: C
     begun = {unfinished.key: unfinished for unfinished in bucket.unfinished()}
     aged_s = time.time() - OLD_MINUTES * MINUTE_S
     os.utime(objects / ".staging" / begun[old].name, (aged_s, aged_s))
-    wait_until(lambda: old in deletions(cluster.data), SWEPT_S, "the old file to go", 0.2)
+    wait_until(lambda: old in deletions(cluster.data), SWEPT_S, "the deletion of the old file", 0.2)
     assert deletions(cluster.data) == {old: "unfinished"}
     bucket.until_nothing_is_unfinished(young)
 
 
 @pytest.mark.parametrize("marker", [b"", b'{"stream":"penstock-journal-default","created":"2020-01-01T00:00:00Z"}'])
-def test_a_janitor_that_is_given_another_bucket_touches_nothing_and_says_so(cluster: Cluster, marker: bytes) -> None:
+def test_a_janitor_with_the_wrong_bucket_deletes_nothing_and_reports_it(cluster: Cluster, marker: bytes) -> None:
     other = Bucket(f"file://{cluster.data / 'other'}")
     keys = [orphan_key(OLD_MINUTES) for _ in range(5)]
     for key in keys:
@@ -138,13 +138,13 @@ def test_a_janitor_that_is_given_another_bucket_touches_nothing_and_says_so(clus
         other.put(MARKER, marker)
         keys.append(MARKER)
     with JanitorProcess(cluster, "janitor-in-the-wrong", other.url) as janitor:
-        wait_until(lambda: set(janitor.wrongs()) >= LOOPS, SWEPT_S, "all its loops to refuse", 0.2)
+        wait_until(lambda: set(janitor.wrongs()) >= LOOPS, SWEPT_S, "an error of each of its loops", 0.2)
         assert all("this is not the store of cluster default" in reason for reason in janitor.wrongs().values())
     assert [info.key for info in other.objects()] == sorted(keys)
 
 
-def test_uploads_to_an_s3_server_that_nobody_completes_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """moto says of all uploads that they were begun in 2010."""
+def test_abandoned_uploads_to_an_s3_server_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """moto reports 2010 as the start of all uploads."""
     make_eager(monkeypatch)
     folder = tmp_path / "moto"
     folder.mkdir()
@@ -155,7 +155,9 @@ def test_uploads_to_an_s3_server_that_nobody_completes_go(tmp_path: Path, monkey
         for key in [foreign, *mine]:
             bucket.call(lambda store, key=key: store.begin_parts(key, PART_BYTES_MIN))
         with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1", "--store", bucket.url) as cluster:
-            wait_until(lambda: len(bucket.unfinished()) == 1, SWEPT_S, "the uploads to go", 0.2)
+            wait_until(lambda: len(bucket.unfinished()) == 1, SWEPT_S, "the end of the uploads", 0.2)
             assert [unfinished.key for unfinished in bucket.unfinished()] == [foreign]
-            wait_until(lambda: len(deletions(cluster.data)) == len(mine), SWEPT_S, "the last of it to be told", 0.2)
+            wait_until(
+                lambda: len(deletions(cluster.data)) == len(mine), SWEPT_S, "the report of the last deletion", 0.2
+            )
             assert deletions(cluster.data) == dict.fromkeys(mine, "unfinished")

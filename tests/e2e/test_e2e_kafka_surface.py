@@ -1,4 +1,4 @@
-"""Kafka's lesser used calls with stock clients: pages of partitions, elections, reassignments, ids, broker times."""
+"""Rarely used Kafka APIs with stock clients: pages of partitions, elections, reassignments, topic ids, broker times."""
 
 import socket
 import struct
@@ -35,9 +35,9 @@ from tests.testkit.clusters.cluster import Cluster, running, wait_until
 pytestmark = pytest.mark.e2e
 
 PRODUCE, FETCH, PRODUCE_VERSION, FETCH_VERSION = 0, 1, 13, 17
-PATIENCE_S = 60
+TIMEOUT_S = 60
 LONG_AGO_MS = 1_000_000_000_000
-HEADER_BYTES = 9  # of an answer: length, correlation id, no tags
+HEADER_BYTES = 9  # of an answer: length, correlation id, no tagged fields
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +74,11 @@ def test_partitions_are_described_page_by_page(admin: AdminClient, python_admin:
 
 def test_there_is_nothing_to_elect(admin: AdminClient) -> None:
     create(admin, "elected")
-    asked = [TopicPartition("elected", 0), TopicPartition("nobody", 0)]
+    asked = [TopicPartition("elected", 0), TopicPartition("absent", 0)]
     answers = admin.elect_leaders(ElectionType.PREFERRED, asked).result(30)
     assert {partition.topic: error.name() for partition, error in answers.items()} == {
         "elected": "ELECTION_NOT_NEEDED",
-        "nobody": "UNKNOWN_TOPIC_OR_PART",
+        "absent": "UNKNOWN_TOPIC_OR_PART",
     }
 
 
@@ -100,7 +100,7 @@ def test_groups_are_listed_by_their_type(cluster: Cluster, admin: AdminClient) -
     consumer.close()
 
 
-def test_that_a_topic_exists_is_said_before_what_else_is_wrong(admin: AdminClient) -> None:
+def test_the_error_for_an_existing_topic_comes_before_other_errors(admin: AdminClient) -> None:
     create(admin, "there")
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         create(admin, "there", segment_bytes="1000")
@@ -109,7 +109,7 @@ def test_that_a_topic_exists_is_said_before_what_else_is_wrong(admin: AdminClien
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_records_have_the_brokers_time_where_the_topic_says_so(
+def test_records_have_the_brokers_time_if_the_topic_is_configured_so(
     cluster: Cluster, admin: AdminClient, codec: str
 ) -> None:
     topic = f"appended-{codec}"
@@ -123,7 +123,7 @@ def test_records_have_the_brokers_time_where_the_topic_says_so(
         )
     assert producer.flush(30) == 0
     after_ms = int(time.time() * 1000)
-    # The producer says itself that its records are from long ago; what it is told and what is read is the broker's.
+    # The producer sends old timestamps; the answer and the stored records have the broker's time.
     for message in (*delivered, *read(cluster, topic, 20)):
         kind, timestamp_ms = message.timestamp()
         assert kind == TIMESTAMP_LOG_APPEND_TIME
@@ -133,7 +133,7 @@ def test_records_have_the_brokers_time_where_the_topic_says_so(
 async def test_other_clients_see_the_brokers_time_and_find_records_by_it(cluster: Cluster, admin: AdminClient) -> None:
     create(admin, "sought", message_timestamp_type="LogAppendTime")
     producer = kafka.KafkaProducer(bootstrap_servers=cluster.kafka)
-    told = [producer.send("sought", b"%d" % number, timestamp_ms=LONG_AGO_MS).get(30) for number in range(3)]
+    sent = [producer.send("sought", b"%d" % number, timestamp_ms=LONG_AGO_MS).get(30) for number in range(3)]
     producer.close()
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=cluster.kafka)
     await consumer.start()
@@ -142,10 +142,10 @@ async def test_other_clients_see_the_brokers_time_and_find_records_by_it(cluster
         consumer.assign([partition])
         consumer.seek(partition, 0)
         records = [await consumer.getone() for _ in range(3)]
-        assert [record.timestamp for record in records] == [each.timestamp for each in told]
+        assert [record.timestamp for record in records] == [each.timestamp for each in sent]
         assert {record.timestamp_type for record in records} == {1}
-        found = await consumer.offsets_for_times({partition: told[2].timestamp})
-        assert found[partition].timestamp == told[2].timestamp
+        found = await consumer.offsets_for_times({partition: sent[2].timestamp})
+        assert found[partition].timestamp == sent[2].timestamp
     finally:
         await consumer.stop()
 
@@ -167,7 +167,7 @@ def test_a_topic_made_again_is_not_served_under_its_old_id(cluster: Cluster, adm
     create(admin, "again")
     old_id = id_of(admin, "again")
     assert produce_by_id(cluster, old_id, b"old") == 0
-    assert fetch_until_told(cluster, old_id) == (0, True)
+    assert fetch_until_answered(cluster, old_id) == (0, True)
     admin.delete_topics(["again"])["again"].result(30)
     create(admin, "again")
     new_id = id_of(admin, "again")
@@ -177,7 +177,7 @@ def test_a_topic_made_again_is_not_served_under_its_old_id(cluster: Cluster, adm
     assert producer.flush(30) == 0
     assert fetch_by_id(cluster, old_id) == (ErrorCode.UNKNOWN_TOPIC_ID, False)
     assert produce_by_id(cluster, old_id, b"late") == ErrorCode.UNKNOWN_TOPIC_ID
-    assert fetch_until_told(cluster, new_id) == (0, True)
+    assert fetch_until_answered(cluster, new_id) == (0, True)
     assert [message.value() for message in read(cluster, "again", 1)] == [b"new"]
 
 
@@ -195,18 +195,18 @@ def test_clients_go_on_when_a_topic_is_made_again(cluster: Cluster, admin: Admin
     for value in (b"after", b"last"):
         producer.produce("renewed", value)
         assert producer.flush(30) == 0
-    # As with Kafka, a consumer keeps its position, 1, unless it begins anew.
+    # As with Kafka, a consumer keeps its position, 1, unless it starts again.
     values = [message.value() for message in take(consumer, 1)]
     assert values in ([b"after"], [b"last"])
     consumer.close()
 
 
 def take(consumer: Consumer, count: int) -> list[Message]:
-    """The next records."""
+    """The next `count` records."""
     found: list[Message] = []
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while len(found) < count:
-        assert time.monotonic() < deadline_s, f"{len(found)} of {count} records in {PATIENCE_S} s"
+        assert time.monotonic() < deadline_s, f"{len(found)} of {count} records in {TIMEOUT_S} s"
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
             found.append(message)
@@ -214,7 +214,7 @@ def take(consumer: Consumer, count: int) -> list[Message]:
 
 
 def read(cluster: Cluster, topic: str, count: int) -> list[Message]:
-    """The first records of partition 0."""
+    """The first `count` records of partition 0."""
     consumer = Consumer({"bootstrap.servers": cluster.kafka, "group.id": f"reads-{topic}"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
@@ -224,14 +224,14 @@ def read(cluster: Cluster, topic: str, count: int) -> list[Message]:
 
 
 def id_of(admin: AdminClient, topic: str) -> bytes:
-    """Its id as 16 bytes."""
-    told = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
-    high, low = told.get_most_significant_bits(), told.get_least_significant_bits()
+    """The topic's id as 16 bytes."""
+    topic_id = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
+    high, low = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
     return struct.pack(">qq", high, low)
 
 
 def produce_by_id(cluster: Cluster, topic_id: bytes, value: bytes) -> int:
-    """The error of producing one record."""
+    """Produce one record, and return the error code."""
     records = build_batch([Record(0, LONG_AGO_MS, None, value)])
     topic = TopicProduceData("", topic_id, [PartitionProduceData(0, records)])
     response = ask(cluster, PRODUCE, PRODUCE_VERSION, ProduceRequest(None, -1, 30_000, [topic]))
@@ -239,26 +239,26 @@ def produce_by_id(cluster: Cluster, topic_id: bytes, value: bytes) -> int:
 
 
 def fetch_by_id(cluster: Cluster, topic_id: bytes) -> tuple[int, bool]:
-    """The error of a fetch, and whether it brought records."""
+    """Fetch once; return the error code, and whether there are records."""
     topic = FetchTopic("", topic_id, [FetchPartition(partition_max_bytes=1_000_000)])
     response = ask(cluster, FETCH, FETCH_VERSION, FetchRequest(min_bytes=1, topics=[topic]))
     (data,) = response.responses[0].partitions
     return int(data.error_code), bool(data.records)
 
 
-def fetch_until_told(cluster: Cluster, topic_id: bytes) -> tuple[int, bool]:
-    """The first answer that says anything: an empty one may come from a machine that is late, an error may not."""
+def fetch_until_answered(cluster: Cluster, topic_id: bytes) -> tuple[int, bool]:
+    """The first answer with records or an error; an empty answer is possible on a slow machine."""
 
-    def told() -> tuple[int, bool] | None:
+    def answered() -> tuple[int, bool] | None:
         answer = fetch_by_id(cluster, topic_id)
         return None if answer == (0, False) else answer
 
-    answer: tuple[int, bool] = wait_until(told, PATIENCE_S, "a record")
+    answer: tuple[int, bool] = wait_until(answered, TIMEOUT_S, "a record")
     return answer
 
 
 def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -> Any:
-    """The answer to one request on a connection of its own."""
+    """Send one request on a new connection, and return the answer."""
     host, _, port = cluster.kafka.partition(":")
     body = struct.pack(">hhih", api_key, version, 1, -1) + b"\0" + encode_request(api_key, version, request)
     with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rwb") as stream:

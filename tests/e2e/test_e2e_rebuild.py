@@ -1,4 +1,4 @@
-"""The journal is gone, for good: `penstock rebuild` makes it again, and clients find all that was acknowledged."""
+"""The journal is lost: `penstock rebuild` makes it again, and clients find all acknowledged records."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def report_of(data: Path, *arguments: str) -> dict[str, Any]:
 
 
 def produce(producer: Producer, ledger: Ledger, numbers: range) -> None:
-    """Records with these numbers, each acknowledged or noted as failed."""
+    """Produce records with these numbers; the ledger records each as acknowledged or failed."""
     for number in numbers:
         producer.produce(TOPIC, b"%d " % number, partition=number % 3, on_delivery=ledger.note)
         producer.poll(0)
@@ -63,13 +63,13 @@ def archive(data: Path) -> list[Path]:
 
 
 def until_archived(cluster: Cluster) -> None:
-    """Return when all that was journaled until now is in the archive."""
+    """Return when the archive has all entries journaled until now."""
     applied = wait_until(lambda: cluster.metric("penstock_sequencer_applied_sequence"), 90, "the sequencer to answer")
     wait_until(lambda: cluster.metric("penstock_sequencer_archived_sequence") >= applied, 90, "the archive")
 
 
 class Life:
-    """A cluster before and after it lost its journal, with a producer that lives through it."""
+    """A cluster before and after the loss of its journal, with a producer that runs throughout."""
 
     def __init__(self, data: Path) -> None:
         self.cluster = Cluster(data)
@@ -82,7 +82,7 @@ class Life:
         return self.cluster.data
 
     def lose_journal(self) -> None:
-        """Everything stops, and the journal is gone."""
+        """Stop all processes, and delete the journal."""
         assert self.cluster.stop() == 0
         shutil.rmtree(self.data / "nats")
 
@@ -110,12 +110,12 @@ def test_records_producers_and_groups_go_on_after_the_journal_was_lost(life: Lif
     produce(life.producer, life.ledger, range(300))
     commit(life.cluster.kafka, 77)
     until_archived(life.cluster)
-    produce(life.producer, life.ledger, range(300, 600))  # of these the archive need not know
+    produce(life.producer, life.ledger, range(300, 600))  # these need not be in the archive
     life.lose_journal()
 
-    told = report_of(life.data, "--dry-run")
+    report = report_of(life.data, "--dry-run")
     done = report_of(life.data)
-    assert told["first_sequence"] == done["first_sequence"]
+    assert report["first_sequence"] == done["first_sequence"]
     assert done["refused_batches"] == {} and done["damaged_segments"] == [] and done["leaps"] == 0
     again = rebuild(life.data)
     assert again.returncode == 1
@@ -147,7 +147,7 @@ def test_without_the_newest_archive_objects_segments_bring_all_records_back(life
     assert life.check() == 700
 
 
-def test_a_producer_that_lives_through_the_death_of_everything_loses_nothing_and_repeats_nothing(life: Life) -> None:
+def test_a_producer_that_runs_while_all_services_die_loses_and_repeats_no_record(life: Life) -> None:
     produce(life.producer, life.ledger, range(200))
     until_archived(life.cluster)
     for number in range(200, 5000):
@@ -163,7 +163,7 @@ def test_a_producer_that_lives_through_the_death_of_everything_loses_nothing_and
     assert life.check() == 5000
 
 
-def test_a_sequencer_without_its_journal_says_what_brings_it_back(life: Life) -> None:
+def test_a_sequencer_without_its_journal_names_the_command_that_restores_it(life: Life) -> None:
     life.lose_journal()
     process = subprocess.run(life.cluster.command(), capture_output=True, text=True, timeout=240)
     assert process.returncode == 1

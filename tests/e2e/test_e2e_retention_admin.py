@@ -1,4 +1,4 @@
-"""What administrators do about how long records stay: with stock clients, and on the command line."""
+"""Administration of retention: with stock clients, and on the command line."""
 
 import json
 import re
@@ -69,7 +69,7 @@ def produce(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def ends(admin: AdminClient, topic: str) -> tuple[int, int]:
-    """The log's start and its end."""
+    """The log start offset and the end offset."""
     partition = TopicPartition(topic, 0)
     found = [
         admin.list_offsets({partition: spec})[partition].result(30).offset
@@ -79,7 +79,7 @@ def ends(admin: AdminClient, topic: str) -> tuple[int, int]:
 
 
 def values_of(cluster: Cluster, topic: str, first: int, count: int) -> list[bytes | None]:
-    """So many records of the topic from the offset on."""
+    """The values of `count` records of the topic from an offset on."""
     consumer = Consumer({"bootstrap.servers": cluster.kafka, "group.id": "none", "auto.offset.reset": "error"})
     try:
         consumer.assign([TopicPartition(topic, 0, first)])
@@ -93,7 +93,7 @@ def values_of(cluster: Cluster, topic: str, first: int, count: int) -> list[byte
 
 
 def configs_of(admin: AdminClient, name: str, kind: ResourceType = ResourceType.TOPIC) -> dict[str, tuple[str, int]]:
-    """Value and source by name."""
+    """Value and source of each configuration, by name."""
     resource = ConfigResource(kind, name)
     found = admin.describe_configs([resource])[resource].result(30)
     return {each.name: (each.value, each.source) for each in found.values()}
@@ -140,7 +140,7 @@ def test_records_are_deleted_up_to_an_offset_and_up_to_the_end(cluster: Cluster,
     ("topic", "offset", "code"),
     [("kept", 4, KafkaError.OFFSET_OUT_OF_RANGE), ("compacted", 1, KafkaError.POLICY_VIOLATION)],
 )
-def test_a_deletion_that_cannot_be_is_refused_and_deletes_nothing(
+def test_an_invalid_deletion_is_rejected_and_deletes_nothing(
     cluster: Cluster, admin: AdminClient, topic: str, offset: int, code: int
 ) -> None:
     create(admin, topic, cleanup_policy="compact" if topic == "compacted" else "delete")
@@ -155,7 +155,7 @@ def test_a_deletion_that_cannot_be_is_refused_and_deletes_nothing(
     assert ends(admin, topic) == (0, 3)
 
 
-def test_configurations_change_one_by_one_and_are_told_with_their_source(admin: AdminClient) -> None:
+def test_configurations_change_one_by_one_and_are_described_with_their_source(admin: AdminClient) -> None:
     create(admin, "altered", retention_bytes="1000")
     before = configs_of(admin, "altered")
     assert (before["retention.ms"], before["retention.bytes"]) == ((WEEK_MS, 5), ("1000", 1))
@@ -179,7 +179,7 @@ def test_the_older_way_to_alter_replaces_all(admin: AdminClient) -> None:
     assert (after["retention.ms"], after["retention.bytes"]) == ((HOUR_MS, 1), ("-1", 5))
 
 
-def test_what_is_only_validated_or_refused_changes_nothing(admin: AdminClient) -> None:
+def test_a_validated_or_rejected_request_changes_nothing(admin: AdminClient) -> None:
     create(admin, "validated")
     alter(admin, "validated", set_to("retention.ms", HOUR_MS), validate_only=True)
     for name, value in (("segment.bytes", "1"), ("retention.ms", "soon"), ("min.compaction.lag.ms", "9" * 30)):
@@ -195,7 +195,7 @@ def test_what_is_only_validated_or_refused_changes_nothing(admin: AdminClient) -
 
 
 def alter_defaults(bootstrap: str, *configs: AlterableConfig) -> None:
-    """As Java's tools do it; other clients cannot name the broker without a name."""
+    """Alter the defaults as Java's tools do; other clients cannot send the empty broker name."""
     api_key, version, broker = 44, 1, 4
     body = encode_request(
         api_key, version, IncrementalAlterConfigsRequest([AlterConfigsResource(broker, "", list(configs))])
@@ -210,7 +210,7 @@ def alter_defaults(bootstrap: str, *configs: AlterableConfig) -> None:
     assert [(each.error_code, each.error_message) for each in response.responses] == [(0, None)]
 
 
-def test_the_clusters_defaults_hold_for_topics_that_say_nothing(cluster: Cluster, admin: AdminClient) -> None:
+def test_the_clusters_defaults_apply_to_topics_without_own_values(cluster: Cluster, admin: AdminClient) -> None:
     create(admin, "own", retention_ms="1000000")
     create(admin, "silent")
     alter_defaults(cluster.kafka, AlterableConfig("log.retention.ms", 0, HOUR_MS))
@@ -301,5 +301,5 @@ def test_a_janitor_explains_why_an_object_stays(cluster: Cluster, admin: AdminCl
 
 
 def newest_segment(store: Path) -> Path:
-    """The object that was written last."""
+    """The object with the newest modification time."""
     return max(store.glob("*/segments/*/*"), key=lambda path: path.stat().st_mtime_ns)

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) with confluent-kafka: a queue for several consumers, of whom some die, and a gateway, too."""
+"""Share groups (KIP-932) with confluent-kafka: several consumers share a queue, and consumers and a gateway die."""
 
 import itertools
 import json
@@ -25,14 +25,14 @@ from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wai
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 POLL_S = 0.2
 RECORDS = 200
-LOCK_MS = 30_000  # nobody loses what he has, however slow the machine
+LOCK_MS = 30_000  # long enough that no lock expires on a slow machine
 SHORT_LOCK_MS = 1_500
 _numbers = itertools.count()
 
-# A consumer of its own process, to be killed with what it has; it says what that is and does nothing more.
+# A consumer in its own process: it acquires records, prints their offsets, and waits until it is killed.
 HOARDER = """
 import json, sys, time
 from confluent_kafka import ShareConsumer
@@ -47,7 +47,7 @@ time.sleep(600)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two gateways with share groups, so that one can die while members know of another."""
+    """Two gateways with share groups, so that one can die while members know the other."""
     data = tmp_path_factory.mktemp("share-groups") / "data"
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PENSTOCK_SHARE_GROUPS", "true")
@@ -63,10 +63,10 @@ def admin(cluster: Cluster) -> AdminClient:
 
 @pytest.fixture
 def topic(admin: AdminClient) -> str:
-    """A topic that no other test writes to, and the name of its group, which begins at its beginning."""
+    """A topic of this test alone; its share group has the same name and starts at offset 0."""
     name = f"t{next(_numbers)}"
     admin.create_topics([NewTopic(name, 1)])[name].result(30)
-    # No second passes before who joins has the partition: else the first member may have all records by then.
+    # A new member gets the partition at once: otherwise the first member could take all records before that.
     at_once = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
     configure(admin, name, at_once)
     lock(admin, name, LOCK_MS)
@@ -74,19 +74,19 @@ def topic(admin: AdminClient) -> str:
 
 
 def configure(admin: AdminClient, group: str, configs: dict[str, str]) -> None:
-    """Have a group's configurations; it need not be there yet."""
+    """Set configurations of a group, which need not exist yet."""
     entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def lock(admin: AdminClient, group: str, duration_ms: int) -> None:
-    """For how long records are a member's that are acquired from now on."""
+    """Set the duration of the acquisition locks from now on."""
     configure(admin, group, {"share.record.lock.duration.ms": str(duration_ms)})
 
 
 def produce(cluster: Cluster, topic: str, count: int = RECORDS, first: int = 0) -> list[bytes]:
-    """Write so many records, a batch of each few, and return their values: numbers from `first` on."""
+    """Write `count` records in small batches, and return their values: numbers from `first` on."""
     producer = Producer({"bootstrap.servers": cluster.kafka, "batch.num.messages": 5, "enable.idempotence": True})
     values = [b"%d" % number for number in range(first, first + count)]
     for value in values:
@@ -96,17 +96,17 @@ def produce(cluster: Cluster, topic: str, count: int = RECORDS, first: int = 0) 
 
 
 class Member:
-    """A share consumer that polls in a thread of its own, the only one that touches it, until it is to leave."""
+    """A share consumer that polls in its own thread until `end`; no other thread uses it."""
 
     def __init__(
-        self, cluster: Cluster, group: str, judge: Callable[[Message], AcknowledgeType], **settings: Any
+        self, cluster: Cluster, group: str, type_of: Callable[[Message], AcknowledgeType], **settings: Any
     ) -> None:
         given = {"bootstrap.servers": cluster.kafka, "group.id": group, "share.acknowledgement.mode": "explicit"}
         self._consumer = ShareConsumer(given | settings)
-        self._judge = judge
+        self._type_of = type_of
         self.got: list[tuple[bytes, int]] = []  # value and delivery count
-        self.accepted: list[bytes] = []  # of which the cluster said so
-        self.unsure: list[bytes] = []  # whose acknowledgement nobody answered, as the gateway died: taken or not
+        self.accepted: list[bytes] = []  # confirmed by the cluster
+        self.unsure: list[bytes] = []  # with an acknowledgement without answer, because the gateway died
         self.errors: list[str] = []
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(group,))
@@ -121,9 +121,9 @@ class Member:
                     self.errors.append(str(message.error()))
                     continue
                 self.got.append((message.value(), message.delivery_count()))
-                verdict = self._judge(message)
-                self._consumer.acknowledge(message, verdict)
-                if verdict == AcknowledgeType.ACCEPT:
+                acknowledge_type = self._type_of(message)
+                self._consumer.acknowledge(message, acknowledge_type)
+                if acknowledge_type == AcknowledgeType.ACCEPT:
                     accepted[message.offset()] = message.value()
             self._commit(accepted)
         self._consumer.close()
@@ -151,7 +151,7 @@ def accept(message: Message) -> AcknowledgeType:
 
 @pytest.fixture
 def members() -> Iterator[list[Member]]:
-    """Those who are to leave in the end."""
+    """Members that leave at the end of the test."""
     joined: list[Member] = []
     yield joined
     for member in joined:
@@ -159,7 +159,7 @@ def members() -> Iterator[list[Member]]:
 
 
 def values(members: list[Member]) -> Counter[bytes]:
-    """How often each record came."""
+    """How often each record was delivered."""
     return Counter(value for member in members for value, _ in member.got)
 
 
@@ -170,12 +170,12 @@ def test_consumers_share_a_partition_and_each_record_comes_once(
     written: list[bytes] = []
 
     def is_shared() -> bool:
-        """Who comes late finds nothing left, so there is more until several have come."""
+        """Write until several members have records: a late member may find none left."""
         written.extend(produce(cluster, topic, first=len(written)))
-        wait_until(lambda: len(values(members)) == len(written), PATIENCE_S, "all records")
+        wait_until(lambda: len(values(members)) == len(written), TIMEOUT_S, "all records")
         return sum(bool(member.got) for member in members) > 1
 
-    wait_until(is_shared, PATIENCE_S, "several to have some of it")
+    wait_until(is_shared, TIMEOUT_S, "several members to get records")
     for member in members:
         member.end()
     assert values(members) == Counter(written)
@@ -183,44 +183,44 @@ def test_consumers_share_a_partition_and_each_record_comes_once(
     late = Member(cluster, topic, accept)
     members.append(late)
     more = produce(cluster, topic, 1, len(written))
-    wait_until(lambda: late.got, PATIENCE_S, "a new record")
-    assert [value for value, _ in late.got] == more, "what was accepted does not come again"
+    wait_until(lambda: late.got, TIMEOUT_S, "a new record")
+    assert [value for value, _ in late.got] == more, "an accepted record was delivered again"
 
 
 def test_released_records_come_again_and_rejected_ones_do_not(
     cluster: Cluster, topic: str, members: list[Member]
 ) -> None:
-    verdicts = {b"1": AcknowledgeType.RELEASE, b"2": AcknowledgeType.REJECT}
+    first_types = {b"1": AcknowledgeType.RELEASE, b"2": AcknowledgeType.REJECT}
 
-    def judge(message: Message) -> AcknowledgeType:
+    def type_of(message: Message) -> AcknowledgeType:
         again = message.delivery_count() > 1
-        return AcknowledgeType.ACCEPT if again else verdicts.get(message.value(), AcknowledgeType.ACCEPT)
+        return AcknowledgeType.ACCEPT if again else first_types.get(message.value(), AcknowledgeType.ACCEPT)
 
-    members.append(Member(cluster, topic, judge))
+    members.append(Member(cluster, topic, type_of))
     produce(cluster, topic, 4)
-    wait_until(lambda: (b"1", 2) in members[0].got, PATIENCE_S, "the released record")
+    wait_until(lambda: (b"1", 2) in members[0].got, TIMEOUT_S, "the released record")
     produce(cluster, topic, 1)
-    wait_until(lambda: len(members[0].got) == 6, PATIENCE_S, "the next record")
+    wait_until(lambda: len(members[0].got) == 6, TIMEOUT_S, "the next record")
     members[0].end()
     assert Counter(members[0].got) == Counter([(b"0", 1), (b"1", 1), (b"2", 1), (b"3", 1), (b"1", 2), (b"0", 1)])
 
 
-def test_a_record_that_nobody_can_take_is_given_up_at_the_limit(
+def test_a_record_that_is_always_released_ends_at_the_delivery_limit(
     cluster: Cluster, topic: str, members: list[Member]
 ) -> None:
-    def judge(message: Message) -> AcknowledgeType:
+    def type_of(message: Message) -> AcknowledgeType:
         return AcknowledgeType.RELEASE if message.value() == b"1" else AcknowledgeType.ACCEPT
 
-    members.append(Member(cluster, topic, judge))
+    members.append(Member(cluster, topic, type_of))
     produce(cluster, topic, 2)
-    wait_until(lambda: (b"1", 5) in members[0].got, PATIENCE_S, "the fifth delivery")
+    wait_until(lambda: (b"1", 5) in members[0].got, TIMEOUT_S, "the fifth delivery")
     produce(cluster, topic, 1)
-    wait_until(lambda: len(members[0].got) == 7, PATIENCE_S, "the next record")
+    wait_until(lambda: len(members[0].got) == 7, TIMEOUT_S, "the next record")
     members[0].end()
     assert [count for value, count in members[0].got if value == b"1"] == [1, 2, 3, 4, 5]
 
 
-def test_what_a_killed_consumer_had_comes_again_after_its_lock(
+def test_the_records_of_a_killed_consumer_come_again_after_their_lock(
     cluster: Cluster, admin: AdminClient, topic: str, members: list[Member]
 ) -> None:
     lock(admin, topic, SHORT_LOCK_MS)
@@ -237,7 +237,7 @@ def test_what_a_killed_consumer_had_comes_again_after_its_lock(
         hoarder.kill()
     lock(admin, topic, LOCK_MS)
     members.append(Member(cluster, topic, accept))
-    wait_until(lambda: len(values(members)) == 20, PATIENCE_S, "all records")
+    wait_until(lambda: len(values(members)) == 20, TIMEOUT_S, "all records")
     members[0].end()
     assert hoarded
     assert {value for value, count in members[0].got if count > 1} >= hoarded
@@ -247,25 +247,25 @@ def test_what_a_killed_consumer_had_comes_again_after_its_lock(
 def test_a_killed_gateway_costs_no_record(
     cluster: Cluster, admin: AdminClient, topic: str, members: list[Member]
 ) -> None:
-    """Some come twice: those that were on their way, or whose acknowledgement was."""
+    """Some records come twice: their delivery or their acknowledgement was lost with the gateway."""
     lock(admin, topic, SHORT_LOCK_MS)
     members += [Member(cluster, topic, accept, **{"max.poll.records": 5}) for _ in range(2)]
     written = produce(cluster, topic)
-    wait_until(lambda: len(values(members)) > RECORDS // 4, PATIENCE_S, "the first records")
+    wait_until(lambda: len(values(members)) > RECORDS // 4, TIMEOUT_S, "the first records")
     cluster.kill("gateway-1")
     written += produce(cluster, topic, first=RECORDS)
-    wait_until(lambda: judged(members) == set(written), PATIENCE_S, "all records to be accepted")
+    wait_until(lambda: acknowledged(members) == set(written), TIMEOUT_S, "all records to be accepted")
     for member in members:
         member.end()
     assert set(values(members)) == set(written)
-    assert set(accepted(members).values()) == {1}, "what was accepted came again"
+    assert set(accepted(members).values()) == {1}, "an accepted record was delivered again"
 
 
-def judged(members: list[Member]) -> set[bytes]:
-    """What was accepted, as members were told, or may have been."""
+def acknowledged(members: list[Member]) -> set[bytes]:
+    """The records with a confirmed acceptance, and those with an acceptance without answer."""
     return set(accepted(members)) | {value for member in members for value in member.unsure}
 
 
 def accepted(members: list[Member]) -> Counter[bytes]:
-    """How often each record was accepted, as members were told."""
+    """How often the acceptance of each record was confirmed."""
     return Counter(value for member in members for value in member.accepted)

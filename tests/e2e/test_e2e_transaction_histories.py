@@ -1,4 +1,4 @@
-"""Transactions of stock clients while gateways and sequencers are killed: judged by all that was told and read."""
+"""Transactions of stock clients while gateways and sequencers are killed: checks all answers and all reads."""
 
 import random
 from pathlib import Path
@@ -21,7 +21,7 @@ def all_restarted(cluster: Cluster) -> bool:
     return all(processes[victim]["restarts"] for victim in VICTIMS)
 
 
-def test_committed_transactions_are_read_once_and_whole_whoever_is_killed(tmp_path: Path) -> None:
+def test_committed_transactions_are_read_once_and_whole_when_services_are_killed(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)

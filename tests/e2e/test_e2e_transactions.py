@@ -1,4 +1,4 @@
-"""Transactions with stock clients: all or nothing, for records and offsets, whoever dies in the middle."""
+"""Transactions with stock clients: records and offsets are committed together or not at all, also if services die."""
 
 import asyncio
 import itertools
@@ -25,13 +25,13 @@ from tests.testkit.loads.transaction_load import wait_for_transactions
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two gateways, so that one can die while clients know of another."""
+    """Two gateways, so that one can die while clients know the other."""
     data = tmp_path_factory.mktemp("transactions") / "data"
     with running(data, "--flush-ms", "20", "--gateways", "2") as started:
         wait_for_transactions(started)
@@ -52,16 +52,16 @@ def topic(admin: AdminClient) -> str:
 
 
 def new_producer(cluster: Cluster, name: str, timeout_ms: int = 60_000, **settings: Any) -> Producer:
-    """A producer that has taken the transactional id over."""
+    """A producer that owns the transactional id."""
     given = {"bootstrap.servers": cluster.kafka, "transactional.id": name, "transaction.timeout.ms": timeout_ms}
     producer = Producer(given | settings)
-    until_done(lambda: producer.init_transactions(PATIENCE_S))
+    until_done(lambda: producer.init_transactions(TIMEOUT_S))
     return producer
 
 
 def until_done(act: Callable[[], Any]) -> Any:
-    """Do what a user of confluent-kafka does: what may be tried again is tried again."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    """Retry retriable errors, as users of confluent-kafka must."""
+    deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
             return act()
@@ -71,20 +71,20 @@ def until_done(act: Callable[[], Any]) -> Any:
 
 
 def send(producer: Producer, topic: str, *values: str) -> None:
-    """Produce to both partitions in turn, and wait until all is stored."""
+    """Produce to both partitions in turn, and wait until all records are acknowledged."""
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % 2)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
 
 
 def transact(producer: Producer, topic: str, *values: str) -> None:
     producer.begin_transaction()
     send(producer, topic, *values)
-    until_done(lambda: producer.commit_transaction(PATIENCE_S))
+    until_done(lambda: producer.commit_transaction(TIMEOUT_S))
 
 
 def read(cluster: Cluster, topic: str, isolation: str = COMMITTED) -> list[str]:
-    """All that a reader of this kind gets, up to what it takes for the end, in the order of values."""
+    """All values up to the end that a reader with this isolation sees, sorted."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.kafka,
@@ -98,8 +98,8 @@ def read(cluster: Cluster, topic: str, isolation: str = COMMITTED) -> list[str]:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(2)])
         values, ended = [], set()
         while len(ended) < 2:
-            message = consumer.poll(PATIENCE_S)
-            assert message is not None, "an answer in time"
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None, "no record in time"
             if message.error() is None:
                 values.append(message.value().decode())
             elif message.error().name() == "_PARTITION_EOF":
@@ -122,7 +122,7 @@ def committed_offset(admin: AdminClient, group: str, topic: str) -> int:
     return offset
 
 
-def test_a_transaction_is_seen_once_it_is_committed_and_by_the_others_at_once(
+def test_read_committed_sees_a_transaction_after_its_commit_and_read_uncommitted_at_once(
     cluster: Cluster, admin: AdminClient, topic: str
 ) -> None:
     producer = new_producer(cluster, topic)
@@ -131,23 +131,23 @@ def test_a_transaction_is_seen_once_it_is_committed_and_by_the_others_at_once(
     assert (read(cluster, topic), read(cluster, topic, UNCOMMITTED)) == ([], ["a", "b"])
     assert ends(admin, topic, IsolationLevel.READ_COMMITTED) == [0, 0]
     assert ends(admin, topic, IsolationLevel.READ_UNCOMMITTED) == [1, 1]
-    until_done(lambda: producer.commit_transaction(PATIENCE_S))
+    until_done(lambda: producer.commit_transaction(TIMEOUT_S))
     assert read(cluster, topic) == ["a", "b"]
     assert ends(admin, topic, IsolationLevel.READ_COMMITTED) == [2, 2]
 
 
-def test_aborted_records_are_never_seen_by_who_reads_what_is_committed(cluster: Cluster, topic: str) -> None:
+def test_read_committed_never_sees_aborted_records(cluster: Cluster, topic: str) -> None:
     producer = new_producer(cluster, topic)
     transact(producer, topic, "a1", "a2")
     producer.begin_transaction()
     send(producer, topic, "b1", "b2")
-    until_done(lambda: producer.abort_transaction(PATIENCE_S))
+    until_done(lambda: producer.abort_transaction(TIMEOUT_S))
     transact(producer, topic, "c1", "c2")
     assert read(cluster, topic) == ["a1", "a2", "c1", "c2"]
     assert read(cluster, topic, UNCOMMITTED) == ["a1", "a2", "b1", "b2", "c1", "c2"]
 
 
-def test_a_second_producer_with_the_same_id_fences_the_first_and_aborts_what_it_has_begun(
+def test_a_second_producer_with_the_same_id_fences_the_first_and_aborts_its_transaction(
     cluster: Cluster, topic: str
 ) -> None:
     first = new_producer(cluster, topic)
@@ -157,7 +157,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first_and_aborts_what_it_
     assert read(cluster, topic) == []
     transact(second, topic, "kept")
     with pytest.raises(KafkaException) as fenced:
-        first.commit_transaction(PATIENCE_S)
+        first.commit_transaction(TIMEOUT_S)
     assert fenced.value.args[0].fatal()
     assert fenced.value.args[0].name() == "_FENCED"
     assert read(cluster, topic) == ["kept"]
@@ -169,9 +169,9 @@ def test_a_transaction_that_takes_too_long_is_aborted(cluster: Cluster, topic: s
     send(producer, topic, "late")
     other = new_producer(cluster, f"{topic}-other")
     transact(other, topic, "kept")
-    wait_until(lambda: read(cluster, topic) == ["kept"], PATIENCE_S, "the end of the transaction")
+    wait_until(lambda: read(cluster, topic) == ["kept"], TIMEOUT_S, "the end of the transaction")
     with pytest.raises(KafkaException):
-        producer.commit_transaction(PATIENCE_S)
+        producer.commit_transaction(TIMEOUT_S)
     assert read(cluster, topic) == ["kept"]
 
 
@@ -188,7 +188,7 @@ def joined_consumer(cluster: Cluster, group: str, topic: str) -> Consumer:
         }
     )
     consumer.subscribe([topic])
-    wait_until(lambda: consumer.poll(0.05) is None and consumer.assignment(), PATIENCE_S, "the assignment")
+    wait_until(lambda: consumer.poll(0.05) is None and consumer.assignment(), TIMEOUT_S, "the assignment")
     return consumer
 
 
@@ -201,13 +201,13 @@ def test_offsets_and_records_are_committed_together_or_not_at_all(
     producer.begin_transaction()
     send(producer, topic, "out")
     offsets = [TopicPartition(topic, 0, 7)]
-    until_done(lambda: producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_S))
+    until_done(lambda: producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S))
     with pytest.raises(KafkaException, match="UNSTABLE_OFFSET_COMMIT"):
         wanted = ConsumerGroupTopicPartitions(f"g-{topic}", [TopicPartition(topic, 0)])
         found = admin.list_consumer_group_offsets([wanted], require_stable=True)[f"g-{topic}"].result(30)
         raise_first_error(found.topic_partitions)
     end = producer.commit_transaction if committed else producer.abort_transaction
-    until_done(lambda: end(PATIENCE_S))
+    until_done(lambda: end(TIMEOUT_S))
     assert committed_offset(admin, f"g-{topic}", topic) == (7 if committed else -1001)
     assert read(cluster, topic) == (["out"] if committed else [])
     consumer.close()
@@ -228,9 +228,9 @@ def test_a_member_that_was_replaced_commits_no_offsets(cluster: Cluster, admin: 
     producer.begin_transaction()
     send(producer, topic, "twice")
     with pytest.raises(KafkaException) as rejected:
-        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], metadata, PATIENCE_S)
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], metadata, TIMEOUT_S)
     assert rejected.value.args[0].txn_requires_abort()
-    until_done(lambda: producer.abort_transaction(PATIENCE_S))
+    until_done(lambda: producer.abort_transaction(TIMEOUT_S))
     assert read(cluster, topic) == []
     assert committed_offset(admin, f"g-{topic}", topic) == -1001
     successor.close()
@@ -247,8 +247,8 @@ def test_a_transaction_goes_on_when_a_service_is_killed_in_its_middle(
         if number == 1:
             cluster.kill(victim)
         send(producer, topic, f"{number}-c", f"{number}-d")
-        until_done(lambda: producer.commit_transaction(PATIENCE_S))
-    wait_until(cluster.is_ready, 2 * PATIENCE_S, f"{victim} to come back")
+        until_done(lambda: producer.commit_transaction(TIMEOUT_S))
+    wait_until(cluster.is_ready, 2 * TIMEOUT_S, f"{victim} to come back")
     assert read(cluster, topic) == [f"{number}-{letter}" for number in range(3) for letter in "abcd"]
 
 
@@ -262,7 +262,7 @@ def test_aiokafka_consumes_transforms_and_produces(cluster: Cluster, admin: Admi
 
 
 async def transform(kafka: str, source: str, sink: str) -> None:
-    """Every batch of records in a transaction; each is tried twice, for the first try is given up."""
+    """Copy each batch of records in a transaction, twice: the first one is aborted."""
     group = f"g-{source}"
     consumer = aiokafka.AIOKafkaConsumer(
         source,
@@ -271,14 +271,14 @@ async def transform(kafka: str, source: str, sink: str) -> None:
         isolation_level=COMMITTED,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        session_timeout_ms=30_000,  # nobody is to expire, however slow the machine
+        session_timeout_ms=30_000,  # long enough that no session expires on a slow machine
     )
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=group)
     async with consumer, producer:
         left = 4
         while left:
             batches = await consumer.getmany(timeout_ms=10_000)
-            if not batches:  # it may not even have a partition yet
+            if not batches:  # the member may not have a partition yet
                 continue
             for is_meant in (False, True):
                 await producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""`penstock up` as its user sees it: what it prints, what it refuses, what it leaves behind."""
+"""`penstock up` from a user's view: its output, its errors, and its leftovers."""
 
 import os
 import socket
@@ -14,11 +14,11 @@ from tests.testkit.servers.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
-GONE_S = 120  # they may take as long to end as if somebody waited for them
+GONE_S = 120  # orphaned children may take the whole drain time to end
 
 
 def up(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`penstock up` with arguments that must make it end by itself."""
+    """Run `penstock up` with arguments that make it exit by itself."""
     command = [sys.executable, "-m", "penstock.cli", "up", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
@@ -58,7 +58,7 @@ def read_one(bootstrap: str, offset: int) -> bytes:
         consumer.close()
 
 
-def test_it_says_when_it_is_ready_stops_all_it_started_and_keeps_the_data(tmp_path: Path) -> None:
+def test_it_reports_when_it_is_ready_stops_all_processes_and_keeps_the_data(tmp_path: Path) -> None:
     with running(tmp_path / "data") as cluster:
         assert f"penstock is ready: kafka on {cluster.kafka}" in "".join(cluster.output)
         offset = produce_one(cluster.kafka, b"before")
@@ -71,12 +71,12 @@ def test_it_says_when_it_is_ready_stops_all_it_started_and_keeps_the_data(tmp_pa
         assert produce_one(cluster.kafka, b"after") == offset + 1
 
 
-def test_when_it_is_killed_nothing_it_started_lives_on_and_the_data_is_kept(tmp_path: Path) -> None:
+def test_when_it_is_killed_all_its_processes_end_and_the_data_is_kept(tmp_path: Path) -> None:
     with running(tmp_path / "data") as cluster:
         offset = produce_one(cluster.kafka, b"before")
         pids = [process["pid"] for process in cluster.processes().values()]
         cluster.kill_parent()
-        wait_until(lambda: not [pid for pid in pids if is_alive(pid)], GONE_S, "all children to be gone")
+        wait_until(lambda: not [pid for pid in pids if is_alive(pid)], GONE_S, "all children to end")
         cluster.start()
         assert read_one(cluster.kafka, offset) == b"before"
 
@@ -105,7 +105,7 @@ def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path) -> None:
         assert "another penstock" in sentence_of(result)
 
 
-def test_who_starts_it_twice_hears_of_the_folder_and_not_of_a_port(tmp_path: Path) -> None:
+def test_the_error_of_a_second_start_names_the_folder_and_not_a_port(tmp_path: Path) -> None:
     with running(tmp_path / "data") as first:
         result = subprocess.run(first.command(), capture_output=True, text=True, timeout=180)
         assert "another penstock" in sentence_of(result)
@@ -126,5 +126,5 @@ def test_a_store_that_cannot_be_reached_is_one_clear_sentence(tmp_path: Path, st
     "arguments",
     [("--kafka", "nonsense"), ("--kafka", "127.0.0.1:99999"), ("--flush-ms", "0"), ("--gateways", "0")],
 )
-def test_a_flag_that_makes_no_sense_is_named(tmp_path: Path, arguments: tuple[str, str]) -> None:
+def test_the_error_of_an_invalid_flag_names_it(tmp_path: Path, arguments: tuple[str, str]) -> None:
     assert arguments[0] in sentence_of(up("--data", str(tmp_path / "data"), *arguments))
