@@ -8,7 +8,7 @@ stands in docs/kafka-compatibility.md. Start with `data/fetch.py` or `groups/joi
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -21,9 +21,18 @@ Handler = Callable[[Any, Client, int, Any], Awaitable[msgspec.Struct | None]]
 
 def all_handlers() -> dict[int, Handler]:
     """The handler of each API, by the API's key."""
+    return handlers_below(__path__, __name__)
+
+
+def handlers_below(path: Iterable[str], package: str) -> dict[int, Handler]:
+    """The handlers of all modules below a package, by the keys of their APIs; `path` has the package's folders."""
     handlers: dict[int, Handler] = {}
-    for found in pkgutil.walk_packages(__path__, f"{__name__}."):
-        if not found.ispkg:
-            module = importlib.import_module(found.name)
-            handlers[module.API.key] = module.handle
+    modules: dict[int, str] = {}
+    for found in pkgutil.walk_packages(path, f"{package}."):
+        if found.ispkg:
+            continue
+        module = importlib.import_module(found.name)
+        key = module.API.key
+        assert key not in modules, f"{found.name} handles {module.API.name}, which {modules[key]} handles already"
+        handlers[key], modules[key] = module.handle, found.name
     return handlers

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -166,11 +165,6 @@ class ShareReader:
             log.error("records_not_readable", topic_id=key[0].hex(), partition=key[1], error=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR
         return READ_UNAVAILABLE
-
-
-class HasShareReader(Protocol):
-    @property
-    def share_reader(self) -> ShareReader: ...
 
 
 def _to_log_end(each: _Placed, read: PartitionRead) -> PartitionRead:
