@@ -91,8 +91,8 @@ MUTANTS = [
         [
             Change(
                 "penstock_sequencer.core.maintenance.replace_extents",
-                "if not _are_inputs(state, job, run, partition, start, stop) or _is_news(changes, run):",
-                "if _is_news(changes, run):",
+                "if not _are_inputs(state, job, run, partition, start, stop) or _is_new_range(changes, run):",
+                "if _is_new_range(changes, run):",
             )
         ],
     ),
@@ -102,8 +102,8 @@ MUTANTS = [
         [
             Change(
                 SEGMENT_COMMIT,
-                "    if born_ms + SEGMENT_COMMIT_AGE_MAX_MS < state.clock_ms:\n",
-                "    if born_ms + 2**62 < state.clock_ms:\n",
+                "    return born_ms + state.limits.log.segment_commit_age_max_ms < state.clock_ms\n",
+                "    return born_ms + 2**62 < state.clock_ms\n",
             )
         ],
     ),

@@ -1,6 +1,6 @@
 """The pure state machine: it applies journal entries to the state of the cluster, and answers queries.
 
-It has no I/O, no clock and no randomness, so all replicas that apply the same entries have the same state.
+It has no I/O, no clock and no randomness, so replicas that apply the same entries have the same state.
 
 It imports `msgspec`, the standard library's data structures, and `penstock.contracts`. Its packages are layers, which
 import-linter checks (`pyproject.toml`): `machine` and `queries` on top, one package for each domain, `state` below.

@@ -1,18 +1,18 @@
-"""The state machine: it applies journal entries, in order, to the state, and says what came of each command.
+"""The state machine: it applies journal entries to the state, in order, and returns the outcome of each command.
 
-The rules that every part of it keeps:
+Every part of the machine keeps these rules:
 
- - Total: any command that can be decoded gets an outcome. A refusal is a value and leaves the state as it was, but for
-   the clock and what its passing brings about. `apply_entry` never raises.
- - Pure: the same entries give the same state and the same outcomes, on every replica and in every run. So no clock, no
-   chance, no I/O; dicts and lists are iterated, sets never are; integers only.
+ - Total: every command that can be decoded gets an outcome, and `apply_entry` never raises. A rejection is a value. A
+   rejected command changes nothing, except that the clock advances and due deadlines fire.
+ - Pure: the same entries give the same state and the same outcomes, on every replica and in every run. So the machine
+   uses no clock, no randomness and no I/O. It iterates dicts and lists, never sets, and computes with integers only.
  - Time is the highest `now_ms` seen. Deadlines that it passes fire before the command that brought it is applied.
- - Idempotent by content: a command that is applied twice does no harm (contracts/commands.py says how for each).
- - Bounded: no command does unbounded work for what others left behind; sweeping is done a little with every Tick.
- - Told apart by level: a command that this code knows is applied whatever the level is, since journals written before
-   there were levels hold it; a new meaning of an old command only from its level on (contracts/feature_level.py).
+ - Idempotent by content: a command that is applied twice does no harm. `contracts/commands` explains how, for each one.
+ - Bounded: no command does unbounded work to clean up after other commands. Each Tick cleans up a little.
+ - Levels: the machine applies a command that it knows at every level, because journals older than the levels hold it. A
+   new meaning of an old command applies only from its level on (contracts/levels.py).
 
-What holds of the state before and after every entry is written in `state/cluster.py`, the limits in `state/limits.py`.
+`state/cluster.py` states the invariants of the state before and after every entry, `state/limits.py` its limits.
 """
 
 from collections.abc import Callable
@@ -57,21 +57,21 @@ from penstock_sequencer.core.transactions import coordinator, lifecycle
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """What an entry changed that others wait for; `groups` may now have an answer for somebody who waits."""
+    """The changes of an entry that are announced; a request that waits for one of `groups` may now be answered."""
 
     partitions: list[PartitionAdvance]
     topics: list[str]
     groups: list[str]
-    share_locks_ended: int = 0  # as in `Changes`, for who counts
+    share_locks_ended: int = 0  # as in `Changes`, for a metric
 
 
 def apply_entry(
     state: State, sequence: int, requests: list[list[Command]], *, announce: bool = True
 ) -> tuple[list[list[Outcome]], Effects]:
-    """Apply the journal entry `sequence`; one list of outcomes per request, one outcome per command.
+    """Apply the journal entry `sequence`; return one list of outcomes per request, with one outcome per command.
 
-    Who has nothing to announce, as in a replay, saves a third of the time with `announce` false: the state is the same,
-    the effects name no partitions.
+    With `announce` false the state is the same, but the effects name no partitions. That saves a third of the time when
+    nothing is announced, as in a replay of the journal.
     """
     state.sequence = sequence
     changes = Changes()
@@ -81,6 +81,7 @@ def apply_entry(
 
 
 def _apply(state: State, command: Command, changes: Changes) -> Outcome:
+    # A later time than CLOCK_MS_MAX is from a broken clock. The machine's clock would stand still after it.
     if state.clock_ms < command.now_ms <= CLOCK_MS_MAX:
         timers.pass_time(state, command.now_ms - state.clock_ms)
         state.clock_ms = command.now_ms
@@ -89,6 +90,7 @@ def _apply(state: State, command: Command, changes: Changes) -> Outcome:
 
 
 def _tick(state: State, command: Tick, changes: Changes) -> Done:
+    # Each of these steps does bounded work, so that commits do not wait for a Tick.
     segment_commit.remove_commits(state)
     compaction_leases.remove_leases(state)
     producers.sweep_producers(state)
@@ -102,7 +104,7 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     return Done()
 
 
-# The second parameter of each function is the command class that it stands beside.
+# The second parameter of each function is an instance of the command class in its key.
 APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.Tick: _tick,
     commands.CommitSegment: segment_commit.commit_segment,
@@ -149,7 +151,7 @@ APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
 
 
 def _advances(state: State, changes: Changes) -> list[PartitionAdvance]:
-    """What partitions gained, and where logs start now; from a trim alone there are no extents to tell of."""
+    """The new extents and log starts of changed partitions; a partition that was only trimmed has no new extents."""
     refs: dict[int, SegmentRef] = {}
     moved = {key: partition.high_watermark for key, partition in changes.trimmed.items()}
     partitions = dict(changes.trimmed)
@@ -163,7 +165,7 @@ def _advances(state: State, changes: Changes) -> list[PartitionAdvance]:
 
 
 def _advance(state: State, partition: Partition, before: int, refs: dict[int, SegmentRef]) -> PartitionAdvance:
-    """What the partition gained from offset `before` on, but for what is trimmed already."""
+    """The extents that the partition gained from offset `before` on, without those that are trimmed already."""
     first, end = partition.extents.find_offset(max(before, partition.log_start_offset)), partition.extents.end
     return PartitionAdvance(
         partition.topic_id,

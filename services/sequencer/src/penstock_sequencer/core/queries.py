@@ -1,4 +1,4 @@
-"""Reads of the state: one pure function per query name; each answer tells the journal sequence that it reflects."""
+"""Queries of the state: one pure function per query name; each answer carries the journal sequence that it reflects."""
 
 from collections.abc import Callable
 from typing import Any
@@ -76,7 +76,7 @@ __all__ = [
 
 
 def metadata(state: State, query: MetadataQuery) -> MetadataView:
-    """The topics that exist of those asked for, each once."""
+    """The existing topics among those in the query, each once."""
     if query.names is None:
         found = dict(state.topics)
     else:
@@ -93,10 +93,11 @@ def _topic_view(state: State, topic: Topic) -> TopicView:
 
 
 def plan(state: State, query: PlanQuery) -> Plan:
-    """The extents to read from each offset on, until their bytes fill the partition's or the whole budget.
+    """The extents to read from each offset on, until their bytes fill the partition's budget or the whole budget.
 
-    The extent that fills a budget is still in, so a partition with any budget left gets at least one; the first one
-    with data gets one even without a budget, so that every plan leads somewhere. No more than `plan_extents_max`.
+    The extent that fills a budget is included, so a partition with any budget left gets at least one. The first
+    partition with data gets an extent even without a budget, so that every plan makes progress. A plan has at most
+    `plan_extents_max` extents.
     """
     plans = []
     limits = state.limits.answers
@@ -144,7 +145,10 @@ def _partition_plan(partition: Partition, offset: int, extents: list[Extent], ab
 def _aborted(
     partition: Partition, offset: int, extents: list[Extent], count_max: int
 ) -> tuple[list[AbortedTransaction], int]:
-    """Aborted transactions with records in the plan, and up to where these are all; -1 where there never was one."""
+    """Aborted transactions with records in the plan, and the offset below which they are all.
+
+    The offset is -1 without extents, and for a partition that never had a transaction.
+    """
     if partition.transactions is None or not extents:
         return [], -1
     return partition.transactions.aborted(offset, extents[-1].last_offset + 1, count_max)
@@ -159,7 +163,7 @@ def _extents_from(
     at_least_one: bool,
     refs: dict[int, SegmentRef],
 ) -> tuple[list[Extent], int]:
-    """Extents and how many bytes of them are likely to be wanted: an extent counts from the offset on."""
+    """Extents from the offset on, and an estimate of the bytes to read: the first one counts from the offset only."""
     found: list[Extent] = []
     used = 0
     if not partition.log_start_offset <= offset < partition.high_watermark:
@@ -176,7 +180,10 @@ def _extents_from(
 
 
 def extent(state: State, partition: Partition, row: int, refs: dict[int, SegmentRef]) -> Extent:
-    """One row of a partition's extents as other services name it; `refs` keeps what one answer names many times."""
+    """One row of a partition's extents as other services name it.
+
+    `refs` keeps the segments that the answer has named already.
+    """
     columns = partition.extents
     segment = columns.segments[row]
     ref = MARKER_REF if segment == MARKERS else refs.get(segment)
@@ -193,7 +200,7 @@ def extent(state: State, partition: Partition, row: int, refs: dict[int, Segment
 
 
 def offsets(state: State, query: OffsetsQuery) -> OffsetsView:
-    """Where in each log a time is. MAX_TIMESTAMP gives the extent to look into and, as offset, its last one."""
+    """Where each log reaches the given time; for MAX_TIMESTAMP the extent to search, and its last offset."""
     return OffsetsView(state.sequence, [_offset_of(state, wanted) for wanted in query.partitions])
 
 
@@ -217,7 +224,7 @@ def _offset_of(state: State, wanted: OffsetOf) -> OffsetFound:
 
 
 def validate(state: State, query: ValidateQuery) -> ValidateView:
-    """What each command would be answered by itself."""
+    """The outcome that each command would have if it were applied alone."""
     return ValidateView(state.sequence, [_validated(state, command) for command in query.commands])
 
 

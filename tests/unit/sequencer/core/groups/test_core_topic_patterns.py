@@ -85,7 +85,7 @@ def test_what_re2_has_and_python_writes_otherwise_is_known(text: str, name: str)
         ("[b-a]", "bad range b-a"),
         ("(?=a)", "unknown group (?="),
         ("(?<=a)", "unknown group (?<"),
-        ("(?P<>a)", "bad name of a group"),
+        ("(?P<>a)", "bad group name"),
         (r"\b", r"unknown escape \b"),
         (r"\1", r"unknown escape \1"),
         (r"\pL", r"unknown escape \p"),
@@ -93,10 +93,10 @@ def test_what_re2_has_and_python_writes_otherwise_is_known(text: str, name: str)
         ("a\\", "unexpected end"),
         ("[[:alphas:]]", "unknown class"),
         ("[[:alpha]", "unknown class"),
-        ("a" * 1_001, "longer than 1000 letters"),
-        ("a{200}b{200}", "more than 250 letters and classes, repetitions written out"),
-        ("((){1000}){1000}", "too many repetitions in each other"),
-        ("(" * 60 + ")" * 60, "more than 50 groups in each other"),
+        ("a" * 1_001, "longer than 1000 characters"),
+        ("a{200}b{200}", "more than 250 characters and classes, with repetitions expanded"),
+        ("((){1000}){1000}", "too many nested repetitions"),
+        ("(" * 60 + ")" * 60, "more than 50 nested groups"),
     ],
 )
 def test_what_is_no_pattern_is_refused_with_the_reason(text: str, why: str) -> None:

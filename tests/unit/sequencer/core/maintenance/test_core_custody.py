@@ -112,7 +112,7 @@ def test_an_author_without_a_name_or_with_an_endless_one_is_refused() -> None:
     for author in ("", "a" * 257):
         outcome = world.do(TakeCustody(world.now_ms, author))
         assert isinstance(outcome, Rejected)
-        assert outcome.message == f"an author of {len(author)} letters"
+        assert outcome.message == f"an author name of {len(author)} characters"
 
 
 def test_the_time_of_the_newest_snapshot_is_known_and_before_that_the_time_at_which_custody_began() -> None:

@@ -157,7 +157,7 @@ def test_too_many_ids_are_a_failure_and_no_short_answer(world: World) -> None:
     assert len(known(world, *[first] * KNOWN_SEGMENTS_ASKED_MAX)) == KNOWN_SEGMENTS_ASKED_MAX
     too_many = KnownSegmentsQuery(0, [first] * (KNOWN_SEGMENTS_ASKED_MAX + 1))
     view = queries.known_segments(world.state, too_many)
-    assert view.failure == "2001 ids are over the 2000 of one question"
+    assert view.failure == "2001 ids are more than the 2000 of one query"
     assert view.segments == []
 
 

@@ -1,4 +1,4 @@
-"""Commits of segments: offsets for the batches of flushers.
+"""Commits of segments: they give the batches of flushers their offsets.
 
 It imports `state`, `log` and `transactions`.
 

@@ -1,4 +1,4 @@
-"""Commits of segments: each accepted batch gets its offsets, contiguous ones become one extent."""
+"""Commits of segments: each accepted batch gets its offsets, and contiguous batches become one extent."""
 
 from array import array
 from typing import TypeVar
@@ -17,12 +17,12 @@ from penstock_sequencer.core.state.limits import INTEGER_MAX, RECORDS_PER_BATCH_
 
 _NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp
 _UNKNOWN_TOPIC = BatchResult(Rejection.UNKNOWN_TOPIC)
-_Added = tuple[list[bytes], list[int]]  # per extent its entry in the segment's contents, and its length
+_Added = tuple[list[bytes], list[int]]  # for each extent its entry in the contents of the segment, and its length
 _Remembered = TypeVar("_Remembered", RememberedCommit, Replacement)
 
 
 def commit_segment(state: State, command: CommitSegment, changes: Changes) -> SegmentCommitted | Rejected:
-    """The segment takes its place; committed again it gets the same results again."""
+    """Commit the segment; a second commit of it gets the same results again."""
     remembered = state.commits.get(command.segment_id)
     if remembered is not None:
         return _answer_again(remembered, command.runs)
@@ -62,7 +62,10 @@ def _commit_run(
     exceptions: dict[int, BatchResult],
     added: _Added,
 ) -> list[BatchResult]:
-    """Offsets for one run's batches. This is the hot loop of the machine: local names only, nothing done twice."""
+    """Assign offsets to the batches of one run.
+
+    This is the hot loop of the machine: it uses local names only, and does nothing twice.
+    """
     results: list[BatchResult] = []
     log_start_offset = partition.log_start_offset
     position = start = run.position
@@ -76,6 +79,7 @@ def _commit_run(
             else:
                 exception = accept(state, partition, batch, offset)
             if exception is not None:
+                # A batch without offsets ends the extent: no extent points to its bytes, so they are dead.
                 if offset > base:
                     _add_extent(state, partition, slot, base, offset, start, position, highest, added)
                 exceptions[number + len(results)] = exception
@@ -113,7 +117,7 @@ def _add_extent(
 
 
 def _record_extents(state: State, slot: int, entries: list[bytes], lengths: list[int]) -> None:
-    """What all the extents of the commit mean for their segment."""
+    """Record the extents of the commit in the table of segments."""
     segments = state.segments
     segments.gain(slot, len(lengths), sum(lengths))
     segments.contents[slot] = b"".join(entries)
@@ -122,7 +126,7 @@ def _record_extents(state: State, slot: int, entries: list[bytes], lengths: list
 
 
 def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Rejected | None:
-    """Why no segment with this id and size can be committed now."""
+    """Why no segment with this id and size can be committed now; None if one can."""
     if len(segment_id) != ID_BYTES:
         return Rejected(Rejection.INVALID_REQUEST, f"a segment id of {len(segment_id)} bytes")
     born_ms = segment_born_ms(segment_id)
@@ -136,12 +140,12 @@ def check_segment(state: State, segment_id: SegmentId, size_bytes: int) -> Rejec
 
 
 def _is_too_old(state: State, born_ms: int) -> bool:
-    """Whether a janitor may soon take the segment for an orphan and sweep it."""
+    """Whether a janitor may soon take the segment for an orphan and delete it."""
     return born_ms + state.limits.log.segment_commit_age_max_ms < state.clock_ms
 
 
 def is_full(state: State, segments: int) -> bool:
-    """Whether there is no room for so many more segments, whatever is in them."""
+    """Whether so many more segments would exceed a limit, independent of their contents."""
     limits = state.limits.log
     is_full_of_commits = len(state.commits) + segments > limits.remembered_commits_max
     return is_full_of_commits or len(state.segments) + segments > limits.segments_max
@@ -153,13 +157,13 @@ def _validation_error(state: State, command: CommitSegment) -> Rejected | None:
         return validation_error
     for run in command.runs:
         if not _is_sound(run, command.size_bytes):
-            return Rejected(Rejection.INVALID_REQUEST, f"a run at {run.position} that cannot be in a segment")
+            return Rejected(Rejection.INVALID_REQUEST, f"the run at {run.position} does not fit into its segment")
     full = is_full(state, 1) or state.extent_count >= state.limits.log.extents_max
-    return Rejected(Rejection.OVERLOADED, "no room for another segment") if full else None
+    return Rejected(Rejection.OVERLOADED, "the limit of segments, commits or extents is reached") if full else None
 
 
 def _is_sound(run: BatchRun, size_bytes: int) -> bool:
-    """Whether the run lies in the segment and every number fits its column."""
+    """Whether the run lies in the segment, and every number fits its column."""
     position = run.position
     if position < 0:
         return False
@@ -173,7 +177,7 @@ def _is_sound(run: BatchRun, size_bytes: int) -> bool:
 
 
 def _answer_again(remembered: RememberedCommit, runs: list[BatchRun]) -> SegmentCommitted | Rejected:
-    """The first commit's results, worked out from the command's own batches and the exceptions among them."""
+    """The results of the first commit, computed from the command's batches and the remembered exceptions."""
     if remembered.batches != sum(len(run.batches) for run in runs) or len(remembered.firsts) != 2 * len(runs):
         return Rejected(Rejection.INVALID_REQUEST, "the segment was committed with other batches")
     results = []
@@ -194,7 +198,7 @@ def _answer_again(remembered: RememberedCommit, runs: list[BatchRun]) -> Segment
 
 
 def remove_commits(state: State) -> None:
-    """Remove commits and compactions that are too old to be sent again; bounded work for each tick."""
+    """Remove commits and compactions that are too old to be sent again; bounded work for each Tick."""
     removed_max = state.limits.log.commits_removed_per_tick
     _remove_old(state.commits, state.clock_ms, removed_max)
     _remove_old(state.replacements, state.clock_ms, removed_max)

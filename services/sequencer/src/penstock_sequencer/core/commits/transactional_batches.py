@@ -1,4 +1,4 @@
-"""Batches of transactional producers: each is held against its producer's transaction before all else."""
+"""Batches of transactional producers: each is checked against the transaction of its producer first."""
 
 from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchResult
 from penstock.contracts.rejections import Rejection
@@ -13,7 +13,7 @@ _FENCED = BatchResult(Rejection.PRODUCER_FENCED)
 
 
 def accept_transactional(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
-    """As `accept`: None if the batch is the next one of its producer's transaction, else what to answer."""
+    """As `accept`: None if the batch is the next one of its producer's transaction, else the result to answer."""
     transaction = state.transactions_by_producer.get(batch.producer_id)
     if transaction is None:
         return _NO_PRODUCER
@@ -30,7 +30,7 @@ def accept_transactional(state: State, partition: Partition, batch: BatchMeta, o
 def _accept_first(
     state: State, partition: Partition, transaction: Transaction, batch: BatchMeta, offset: int
 ) -> BatchResult | None:
-    """The transaction's first records in the partition, or some of the one before that came again."""
+    """Accept the first records of the transaction in the partition, or answer a repeated batch of the one before."""
     repeated = find_repeated(partition, batch)
     if repeated is not None:
         return repeated

@@ -2,6 +2,6 @@
 
 It imports `state`.
 
-Start with `partitions.py`. `producers.py` is on the hot path of each commit. `retention.py` and `reclaim.py` are what
-janitors ask for; `segment_queries.py` is what compactors and audits ask.
+Start with `partitions.py`. `producers.py` is on the hot path of each commit. `retention.py` and `reclaim.py` apply the
+commands of janitors; `segment_queries.py` answers the queries of compactors and audits.
 """

@@ -1,8 +1,8 @@
-"""Markers: the control records that end transactions, one in each partition that has records of one.
+"""Markers: the control records that end a transaction, one in each partition with records of that transaction.
 
-A marker is an extent like any other but for its bytes, which it has not: it takes one offset, its slot is `MARKERS`,
-no segment's, and its length 0. What it says stands in the partition's `transactions`; who reads makes its batch
-from that, until a compaction has stored it among the records around it.
+A marker is an extent without bytes: it takes one offset, its slot is `MARKERS`, which is no segment's slot, and its
+length is 0. The partition's `transactions` hold its content. Readers make the control batch from that content, until a
+compaction stores the marker among the records around it.
 """
 
 from penstock.contracts.batches import NO_SEGMENT_ID, Marker, SegmentRef
@@ -12,13 +12,13 @@ from penstock_sequencer.core.state.limits import INTEGER_MAX
 from penstock_sequencer.core.state.segments import MARKERS
 
 MARKER_REF = SegmentRef(NO_SEGMENT_ID, 0, 0, "", "")
-NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp, so that no search by time ends at a marker
+NO_TIMESTAMP = -INTEGER_MAX - 1  # below every timestamp, so that a search by time never finds a marker
 
 
 def write_marker(
     state: State, partition: Partition, producer_id: int, epoch: int, *, committed: bool, changes: Changes
 ) -> None:
-    """The producer's transaction, which is open in the partition, ends here."""
+    """End the producer's transaction, which is open in the partition, by a marker at the end of the log."""
     transactions = partition.transactions
     assert transactions is not None, "a transaction is open"
     offset = partition.high_watermark
@@ -34,7 +34,7 @@ def write_marker(
 
 
 def segment_id(state: State, slot: int) -> SegmentId:
-    """The id of the segment in which an extent lies, NO_SEGMENT_ID for a marker."""
+    """The id of the segment in which an extent lies; NO_SEGMENT_ID for a marker."""
     return NO_SEGMENT_ID if slot == MARKERS else state.segments.id(slot)
 
 
@@ -44,20 +44,20 @@ def is_marker(partition: Partition, row: int) -> bool:
 
 
 def marker_at(partition: Partition, row: int) -> Marker:
-    """What the marker in this row of the extents says."""
+    """The content of the marker in this row of the extents."""
     assert partition.transactions is not None, "there is a marker"
     return partition.transactions.marker(partition.extents.base_offsets[row])
 
 
 def markers_among(partition: Partition, first_row: int, stop_row: int) -> list[Marker]:
-    """What the markers among these rows say."""
+    """The content of the markers among these rows."""
     if partition.transactions is None:
         return []
     return [marker_at(partition, row) for row in range(first_row, stop_row) if is_marker(partition, row)]
 
 
 def remove_dropped(state: State, partition: Partition) -> None:
-    """Extents were dropped: what was known of transactions before the first that is left goes, too."""
+    """After a drop of extents, remove the transactions that end before the first remaining extent."""
     if partition.transactions is not None:
         columns = partition.extents
         start = columns.base_offsets[columns.head] if columns else partition.high_watermark

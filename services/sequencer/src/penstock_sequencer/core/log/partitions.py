@@ -1,4 +1,4 @@
-"""Partitions: making them, finding them, and what is told of each in one way only."""
+"""Partitions: how to make and find them, and the offsets that derive from their state."""
 
 from penstock.contracts.ids import TopicId
 from penstock_sequencer.core.state.cluster import Partition, State
@@ -14,7 +14,7 @@ def new_partition(state: State, topic_id: TopicId, number: int) -> Partition:
 
 
 def enter_partition(state: State, partition: Partition) -> None:
-    """Give the partition an index that no other has now."""
+    """Give the partition an index that no other partition has now."""
     index = state.next_index
     while index in state.partitions_by_index:
         index = 0 if index == PARTITION_INDEX_MAX else index + 1
@@ -24,7 +24,7 @@ def enter_partition(state: State, partition: Partition) -> None:
 
 
 def find_partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
-    """The partition, unless there is no such topic or it has fewer."""
+    """The partition; None if there is no such topic, or if it has too few partitions."""
     topic = state.topics_by_id.get(topic_id)
     if topic is None or not 0 <= number < len(topic.partitions):
         return None
@@ -32,7 +32,7 @@ def find_partition(state: State, topic_id: TopicId, number: int) -> Partition | 
 
 
 def find_kept_partition(state: State, topic_id: TopicId, number: int) -> Partition | None:
-    """As `find_partition`, but also of a topic that is buried: its extents are compacted like any other's."""
+    """As `find_partition`, but also for a recoverable topic, because compaction of its extents continues."""
     recoverable = state.recoverable.get(topic_id)
     if recoverable is None:
         return find_partition(state, topic_id, number)
@@ -41,16 +41,16 @@ def find_kept_partition(state: State, topic_id: TopicId, number: int) -> Partiti
 
 
 def first_kept_offset(partition: Partition) -> int:
-    """Where the extent that holds the log's start begins, which is a little before it or there."""
+    """The base offset of the extent that holds the log's start: the log start offset, or a little less."""
     columns = partition.extents
     row = columns.find_offset(partition.log_start_offset)
     return columns.base_offsets[row] if row < columns.end else partition.high_watermark
 
 
 def last_stable_offset(partition: Partition) -> int:
-    """What comes before it is decided: all up to the first record of the transaction that has been open for longest."""
+    """The first offset of the oldest open transaction, or the high watermark; all records below it are decided."""
     transactions = partition.transactions
     if transactions is None or not transactions.open:
         return partition.high_watermark
-    # DeleteRecords may have gone beyond it.
+    # DeleteRecords may have moved the log start beyond that offset.
     return max(next(iter(transactions.open.values())), partition.log_start_offset)

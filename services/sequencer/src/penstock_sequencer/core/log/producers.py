@@ -1,4 +1,4 @@
-"""Idempotent producers: which of their batches are next in sequence, which are duplicates, which are refused."""
+"""Idempotent producers: which of their batches are next in sequence, duplicate, or rejected."""
 
 from array import array
 
@@ -12,12 +12,12 @@ _RECENT_LENGTH = 3 * BATCHES_REMEMBERED
 
 
 def allocate_producer(state: State, command: AllocateProducer, changes: Changes) -> ProducerAllocated:
-    """A producer id that was never given out before."""
+    """Assign a producer id that was never assigned before."""
     return ProducerAllocated(new_producer_id(state), 0)
 
 
 def new_producer_id(state: State) -> int:
-    """The next producer id."""
+    """Take the next producer id, and record about when it was assigned."""
     births = state.producer_births
     if not births or births[-1][0] + state.limits.producers.producer_births_step_ms <= state.clock_ms:
         births.append((state.clock_ms, state.next_producer_id))
@@ -27,9 +27,10 @@ def new_producer_id(state: State) -> int:
 
 
 def accept(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
-    """None if the batch is its producer's next one, which is then noted with its offset; else what to answer."""
+    """None if the batch is the next one of its producer, which is then remembered; else the result to answer."""
     producer = partition.producers.get(batch.producer_id)
     first = batch.base_sequence
+    # The usual case first: the next batch in the epoch of a known producer.
     if producer is not None and producer.epoch == batch.producer_epoch:
         last = (first + batch.record_count - 1) & SEQUENCE_MAX
         if first == (producer.last_sequence + 1) & SEQUENCE_MAX:
@@ -52,7 +53,7 @@ def accept(state: State, partition: Partition, batch: BatchMeta, offset: int) ->
 
 
 def find_repeated(partition: Partition, batch: BatchMeta) -> BatchResult | None:
-    """What to answer if the partition has this very batch already."""
+    """The first result of this batch if the partition remembers it; None if not."""
     producer = partition.producers.get(batch.producer_id)
     if producer is None or producer.epoch != batch.producer_epoch:
         return None
@@ -74,7 +75,7 @@ def _repeated(partition: Partition, producer: Producer, first: int, last: int) -
 
 
 def _validation_error(state: State, partition: Partition, producer: Producer | None, batch: BatchMeta) -> Rejection:
-    """Why a batch that does not continue its producer's epoch is refused; NONE if it may open one at sequence 0."""
+    """Why a batch that does not continue an epoch is rejected; NONE if it may begin one at sequence 0."""
     if not (0 <= batch.producer_epoch <= PRODUCER_EPOCH_MAX and 0 <= batch.base_sequence <= SEQUENCE_MAX):
         return Rejection.INVALID_REQUEST
     if not 0 < batch.producer_id < state.next_producer_id:
@@ -90,7 +91,7 @@ def _validation_error(state: State, partition: Partition, producer: Producer | N
 
 
 def _first_young_id(state: State) -> int:
-    """The smallest id that may have been given out within `producer_expiry_ms` (at most one step earlier)."""
+    """The smallest id that may have been assigned within `producer_expiry_ms`, or at most one step earlier."""
     limits = state.limits.producers
     births = state.producer_births
     oldest_ms = state.clock_ms - limits.producer_expiry_ms - limits.producer_births_step_ms
@@ -109,7 +110,7 @@ def _remember(state: State, partition: Partition, producer_id: int, producer: Pr
 
 
 def _has_room(state: State, partition: Partition) -> bool:
-    """Whether one more producer fits; in need those idle for long make room, never one that may still retry."""
+    """Whether one more producer fits; if not, producers idle for long are removed, but none that may still retry."""
     limits = state.limits.producers
     if len(partition.producers) < limits.producers_per_partition_max and state.producer_count < limits.producers_max:
         return True
@@ -126,7 +127,7 @@ def _remove_idle(state: State, partition: Partition, idle_ms: int) -> int:
 
 
 def sweep_producers(state: State) -> None:
-    """Forget expired producers of the next few partitions in turn; bounded work for each tick."""
+    """Remove expired producers of the next few partitions in turn; bounded work for each Tick."""
     sweep, limits = state.producer_sweep, state.limits.producers
     visited = 0
     for _ in range(len(sweep)):
@@ -143,6 +144,6 @@ def sweep_producers(state: State) -> None:
 
 
 def remove_producers(state: State, partition: Partition) -> None:
-    """The partition is deleted; the sweep lets go of it in its turn."""
+    """Remove all producers of a deleted partition; the sweep drops the partition when its turn comes."""
     state.producer_count -= len(partition.producers)
     partition.producers.clear()

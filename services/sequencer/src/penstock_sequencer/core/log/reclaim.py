@@ -1,10 +1,10 @@
 """Reclaiming storage: extents are dropped first, and segments whose objects are deleted are removed last.
 
-Extents of deleted topics, and those before the starts of logs, go a few with each command. This is the one place where
-extents go without others in their stead. Each segment that loses its last one is dead.
+Each command drops a few extents of deleted topics, and of those before the starts of logs. Only this module drops
+extents that nothing replaces. A segment that loses its last extent is dead.
 
-For the removal of segments there is no rule of age here. The janitor that deletes objects waits long enough, and a
-commit that is sent again is answered from `State.commits` for as long as it could come at all.
+This module has no rule about the age of a segment to remove. The janitor that deletes objects waits long enough. A
+commit that is sent again is answered from `State.commits`, for as long as it can arrive.
 """
 
 from penstock.contracts.commands import SEGMENTS_REMOVED_MAX, PerItem, Rejected, RemoveSegments
@@ -16,19 +16,19 @@ from penstock_sequencer.core.state.segments import NO_SLOT
 
 
 def agreed_ms(state: State, now_ms: int) -> int:
-    """The time by which something may be let go of for good: what is past by the machine's clock and the asker's."""
+    """The time that is past by the machine's clock and the client's; older data may be removed for good."""
     return min(state.clock_ms, now_ms)
 
 
 def extents_per_command(state: State) -> int:
-    """How many extents one command drops at most."""
+    """The number of extents that one command may drop."""
     limits = state.limits.log
     is_new = state.level >= JANITOR_LEVEL
     return limits.extents_dropped_per_command_max if is_new else limits.extents_dropped_per_step_max
 
 
 def drop_waiting(state: State) -> tuple[int, int]:
-    """Drop extents that wait for it, as many as one command may; how many, and their bytes."""
+    """Drop extents that wait to be dropped, as many as one command may; return how many, and their bytes."""
     left = extents_per_command(state)
     extents = dropped_bytes = 0
     for waiting in (state.pending_delete, state.trimmed):
@@ -38,21 +38,21 @@ def drop_waiting(state: State) -> tuple[int, int]:
             count = min(going, left)
             dropped_bytes += drop_first(state, partition, count)
             extents += count
-            left -= max(count, 1)  # looking at a log that has nothing to drop any more is work, too
+            left -= max(count, 1)  # to visit a log without extents to drop is work, too
             if count == going:
                 waiting.popleft()
-                if waiting is state.trimmed:  # one that was deleted meanwhile stands in both
+                if waiting is state.trimmed:  # a partition that was deleted since is in both
                     partition.in_trimmed = False
     return extents, dropped_bytes
 
 
 def is_waiting(state: State) -> bool:
-    """Whether there is more to drop."""
+    """Whether more extents wait to be dropped."""
     return bool(state.pending_delete or state.trimmed)
 
 
 def drop_first(state: State, partition: Partition, count: int) -> int:
-    """Drop the partition's first `count` extents; their bytes."""
+    """Drop the first `count` extents of the partition; return their bytes."""
     if not count:
         return 0
     segments = state.segments
@@ -73,16 +73,16 @@ def count_trimmed(partition: Partition) -> int:
 
 
 def record_trimmed(state: State, partition: Partition) -> None:
-    """The partition has extents before its log's start; they go with the next steps."""
+    """Record that the partition has extents before its log's start; the next steps drop them."""
     if not partition.in_trimmed:
         partition.in_trimmed = True
         state.trimmed.append(partition)
 
 
 def mark_pending_delete(state: State, partitions: list[Partition]) -> None:
-    """The partitions are deleted: all their extents go with the next steps, none is found any more.
+    """Mark the partitions as deleted: no query finds them any more, and the next steps drop all their extents.
 
-    Those that were being trimmed stay in `trimmed`: to look for them there would cost as much as all that waits.
+    Partitions in `trimmed` stay there, because a search for them would walk all that wait there.
     """
     for partition in partitions:
         partition.deleted = True
@@ -100,9 +100,9 @@ def _count_going(partition: Partition) -> int:
 
 
 def remove_segments(state: State, command: RemoveSegments, changes: Changes) -> PerItem | Rejected:
-    """Each condemned segment goes; one that is not known any more is gone, one that lives is refused."""
+    """Remove the dead segments; an unknown segment counts as removed, and a live one is rejected."""
     if state.level < JANITOR_LEVEL:
-        return Rejected(Rejection.INVALID_REQUEST, f"segments are forgotten from level {JANITOR_LEVEL} on")
+        return Rejected(Rejection.INVALID_REQUEST, f"segments are removed only from level {JANITOR_LEVEL} on")
     if len(command.segment_ids) > SEGMENTS_REMOVED_MAX:
         return Rejected(Rejection.INVALID_REQUEST, f"{len(command.segment_ids)} segments are too many")
     table = state.segments

@@ -1,15 +1,16 @@
-"""Retention: what is too old, too much, or not wanted any more goes from the front of its log.
+"""Retention: it drops extents from the front of a log because of their age, the log's size, or DeleteRecords.
 
-The rules are Kafka's, with extents in the place of its segments. The first extent goes while its newest record is
-older than `retention.ms`, or while the log without it still has `retention.bytes`; the first one that stays, stays with
-all behind it. An extent whose records have no time is as old as its segment, a marker as old as the end of its
-transaction. Nothing goes whose transaction is still open, unless a client wants it: DeleteRecords may go up to the high
-watermark, as in Kafka.
+The rules are Kafka's, with extents in the place of log segments. The first extent is dropped while its newest record is
+too old for `retention.ms`. It is also dropped while the rest of the log still has `retention.bytes`. If it stays, all
+extents after it stay, too.
 
-What is gone cannot be had back, so two clocks have to agree that it is time: the machine's, which is as far as any
-sequencer's has ever been, and that of whoever asks.
+An extent whose records have no timestamp is as old as its segment. A marker is as old as the end of its transaction.
+Retention stops before the records of an open transaction. DeleteRecords may go up to the high watermark, as in Kafka.
 
-A log's start moves at once, and nobody reads what lies before it; the extents there are dropped step by step.
+Dropped records cannot be restored, so two clocks must agree that they are too old. One is the machine's clock, which is
+the highest that any sequencer's clock has ever been. The other is the clock of the janitor that sent the command.
+
+A log's start moves at once, and records before it are not read any more. Their extents are dropped step by step.
 """
 
 import msgspec
@@ -41,7 +42,7 @@ from penstock_sequencer.core.state.segments import MARKERS
 
 
 class _Step(msgspec.Struct, eq=False):
-    """A command on its way."""
+    """The progress of one command."""
 
     left: int  # extents that it may still drop
     clock_ms: int = 0
@@ -50,7 +51,7 @@ class _Step(msgspec.Struct, eq=False):
 
 
 def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrimmed | Rejected:
-    """What of the logs is too old or too much goes, up to what one command may drop."""
+    """Drop the extents that these logs need not keep, as many as one command may drop."""
     if len(command.logs) > state.limits.log.logs_per_command_max:
         return _too_many(state, len(command.logs))
     step = _Step(extents_per_command(state), agreed_ms(state, command.now_ms))
@@ -58,7 +59,7 @@ def expire_logs(state: State, command: ExpireLogs, changes: Changes) -> LogsTrim
 
 
 def delete_records(state: State, command: DeleteRecords, changes: Changes) -> LogsTrimmed | Rejected:
-    """The logs start at these offsets from now on; extents before them go, up to what one command may drop."""
+    """Let the logs start at these offsets, and drop the extents before them, as many as one command may drop."""
     if len(command.logs) > state.limits.log.logs_per_command_max:
         return _too_many(state, len(command.logs))
     step = _Step(extents_per_command(state))
@@ -66,16 +67,19 @@ def delete_records(state: State, command: DeleteRecords, changes: Changes) -> Lo
 
 
 def topic_retention(state: State, topic_id: TopicId) -> RetentionConfigs:
-    """How much of the topic's logs is kept."""
+    """The retention that applies to the topic's logs."""
     return retention_configs(state.topics_by_id[topic_id].configs, state.cluster_configs)
 
 
 def count_expired(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
-    """How many of the log's first extents are to go, counted up to a limit; none of them is trimmed already."""
+    """How many of the log's first extents must be dropped, counted up to a limit.
+
+    None of the log's extents may be trimmed already.
+    """
     columns = partition.extents
     head = columns.head
     size_bytes = partition.size_bytes
-    has_transactions = partition.transactions is not None  # mostly not, and every partition comes by here
+    has_transactions = partition.transactions is not None  # mostly false, and this is called for every partition
     end = columns.find_offset(last_stable_offset(partition)) if has_transactions else columns.end
     stop = min(head + count_max, end)
     for row in range(head, stop):
@@ -87,7 +91,7 @@ def count_expired(state: State, clock_ms: int, partition: Partition, configs: Re
 
 
 def overdue_ms(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, row: int) -> int:
-    """For how long the extent is too old; 0 or less if it is not."""
+    """For how long the extent has been too old; 0 or less if it is not."""
     if configs.retention_ms == FOR_EVER:
         return 0
     columns = partition.extents
@@ -137,7 +141,7 @@ def _delete(state: State, step: _Step, log: LogOffset, changes: Changes) -> LogT
 
 
 def _drop_trimmed(state: State, step: _Step, partition: Partition) -> tuple[int, int]:
-    """Drop what lies before the log's start, as far as the step goes; what is left waits."""
+    """Drop the extents before the log's start, as many as the step may; the rest wait for the next step."""
     trimmed = count_trimmed(partition)
     count = min(trimmed, step.left)
     step.left -= count

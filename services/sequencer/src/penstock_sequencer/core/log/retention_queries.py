@@ -1,4 +1,4 @@
-"""What janitors and those who administer topics ask: what is to go, what can still come back, what the defaults are."""
+"""Queries of janitors and administrators: logs with overdue records, recoverable topics, and the cluster's defaults."""
 
 from itertools import islice
 
@@ -20,7 +20,7 @@ _ALL_TOPICS = -1
 
 
 def retention(state: State, query: RetentionQuery) -> RetentionView:
-    """Logs where something is to go; after a bounded walk the answer ends, and tells with which topic to go on."""
+    """Logs with records to drop; after a bounded walk the answer ends, and names the topic to continue with."""
     found: list[OverdueLog] = []
     limits = state.limits.answers
     clock_ms = agreed_ms(state, query.now_ms)
@@ -47,7 +47,7 @@ def retention(state: State, query: RetentionQuery) -> RetentionView:
 
 
 def _count_overdue(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, count_max: int) -> int:
-    """How many extents are to go; a log that is still being trimmed is looked at when that is done."""
+    """How many extents must be dropped; 0 for a log that is still being trimmed, which is checked after that."""
     if not partition.extents or count_trimmed(partition):
         return 0
     return count_expired(state, clock_ms, partition, configs, count_max)
@@ -67,7 +67,7 @@ def _overdue_log(
 
 
 def deleted_topics(state: State, query: DeletedTopicsQuery) -> DeletedTopicsView:
-    """Topics that can still come back, those deleted first before the others."""
+    """The recoverable topics, in the order in which they were deleted."""
     topics = [_deleted_topic(each) for each in state.recoverable.values()]
     return DeletedTopicsView(state.sequence, state.clock_ms, topics)
 
@@ -85,5 +85,5 @@ def _deleted_topic(recoverable: RecoverableTopic) -> DeletedTopicView:
 
 
 def cluster_configs(state: State, query: ClusterConfigsQuery) -> ClusterConfigsView:
-    """The cluster's defaults that were set."""
+    """The defaults of the cluster that were set."""
     return ClusterConfigsView(state.sequence, state.cluster_configs)

@@ -1,8 +1,10 @@
-"""What each live segment was committed with: the way from a segment to the extents that point to it.
+"""The contents of each live segment: the extents that it was committed with, to find those that point to it.
 
-Per extent of the segment its partition's index and its base offset, 12 bytes, all of a segment in one `bytes`, which
-costs the garbage collector nothing. It is derived, never written, and never changed while the segment lives: an extent
-that was dropped or replaced since is told from a live one by looking it up.
+The contents have 12 bytes per extent: the index of its partition and its base offset. All entries of a segment are in
+one `bytes` object, which costs the garbage collector nothing.
+
+The contents are derived, and no snapshot holds them. They never change while the segment is live. A lookup shows
+whether an extent is still there, or was dropped or replaced since.
 """
 
 from bisect import bisect_left
@@ -14,16 +16,16 @@ from penstock_sequencer.core.state.cluster import Partition, State
 from penstock_sequencer.core.state.segments import MARKERS
 
 _ENTRY = Struct("=Iq")
-content_entry = _ENTRY.pack  # of a partition's index and an extent's base offset; a segment's contents are such entries
+content_entry = _ENTRY.pack  # packs a partition's index and an extent's base offset to one entry of the contents
 
 
 def count_contents(contents: bytes) -> int:
-    """How many extents the segment was committed with."""
+    """The number of extents that the segment was committed with."""
     return len(contents) // _ENTRY.size
 
 
 def live_extents(state: State, slot: int) -> Iterator[tuple[Partition, int]]:
-    """The extents that point to the segment: each partition, and the extent's row in it."""
+    """The extents that point to the segment: for each its partition, and its row there."""
     partitions = state.partitions_by_index
     for index, base_offset in _ENTRY.iter_unpack(state.segments.contents[slot]):
         partition = partitions.get(index)
@@ -37,9 +39,9 @@ def live_extents(state: State, slot: int) -> Iterator[tuple[Partition, int]]:
 
 
 def fill_contents(state: State) -> None:
-    """Work out the contents of all segments from the partitions' extents, as after reading a snapshot."""
+    """Compute the contents of all segments from the extents of all partitions, after a snapshot was read."""
     segments, size, write = state.segments, _ENTRY.size, _ENTRY.pack_into
-    # Where each segment's entries begin: with room for those of deleted topics, which are not entered.
+    # Where the entries of each segment begin. There is space for extents of deleted topics, which are not entered.
     starts = list(accumulate((size * count for count in segments.live_extents), initial=0))
     ends = list(starts)
     entries = bytearray(starts[-1])

@@ -1,4 +1,4 @@
-"""What those ask who compact or audit: segments, the extents in them, and how far key compaction of a log has come."""
+"""Queries of compactors and audits: segments, their extents, and how far key compaction of each log has come."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -27,7 +27,7 @@ _NO_ROW = -1
 
 
 def segments(state: State, query: SegmentsQuery) -> SegmentsView:
-    """Segments from a number on; after a bounded walk the answer ends, and tells where to go on."""
+    """Segments from a number on; after a bounded walk the answer ends, and names the number to continue with."""
     table, limits = state.segments, state.limits.answers
     levels = frozenset(query.levels)
     limit = min(max(query.limit, 1), limits.segments_listed_max)
@@ -50,7 +50,7 @@ def segments(state: State, query: SegmentsQuery) -> SegmentsView:
 
 
 def segment_view(state: State, slot: int) -> SegmentView:
-    """The segment as others see it."""
+    """The segment as other services see it."""
     table = state.segments
     segment_id = table.id(slot)
     job_id = state.leased.get(segment_id)
@@ -67,7 +67,10 @@ def segment_view(state: State, slot: int) -> SegmentView:
 
 
 def segment_extents(state: State, query: SegmentExtentsQuery) -> SegmentExtentsView:
-    """The live extents of the first of the segments, as many as fit an answer; none of what is no live segment."""
+    """The live extents of the first segments, as many as fit into one answer.
+
+    The list of a number that belongs to no live segment is empty.
+    """
     table, limits = state.segments, state.limits.answers
     found: list[list[PlacedExtent]] = []
     transactions: list[list[LogTransactions]] = []
@@ -99,26 +102,26 @@ def _placed_extent(partition: Partition, row: int) -> PlacedExtent:
 
 
 def _transactions_among(extents: Sequence[tuple[Partition, int]], limits: AnswerLimits) -> list[LogTransactions]:
-    """What is told of the transactions of those partitions, of whose extents these are rows, that have had any."""
+    """The transactions of the partitions that these rows belong to, except partitions that never had any."""
     rows: dict[int, list[int]] = {}
     partitions: dict[int, Partition] = {}
     for partition, row in extents:
         if partition.transactions is not None:
             partitions[partition.index] = partition
             rows.setdefault(partition.index, []).append(row)
-    told: list[LogTransactions] = []
+    found: list[LogTransactions] = []
     aborted_left, markers_left = limits.plan_aborted_max, limits.extents_listed_max
     for index, partition in partitions.items():
         each = _log_transactions(partition, sorted(rows[index]), aborted_left, markers_left)
         aborted_left -= len(each.aborted)
         markers_left -= len(each.markers)
-        told.append(each)
-    return told
+        found.append(each)
+    return found
 
 
 def _log_transactions(partition: Partition, rows: list[int], aborted_max: int, markers_max: int) -> LogTransactions:
     columns, transactions = partition.extents, partition.transactions
-    assert transactions is not None, "it has had one"
+    assert transactions is not None, "the partition has had transactions"
     markers: list[Marker] = []
     for row in rows:
         stop = row + 1
@@ -133,14 +136,14 @@ def _log_transactions(partition: Partition, rows: list[int], aborted_max: int, m
 
 
 def logs(state: State, query: LogsQuery) -> LogsView:
-    """How each partition of the topics stands."""
+    """The offsets of each partition of the topics, and its clean and dirty bytes."""
     topics = [state.topics_by_id[topic_id] for topic_id in query.topic_ids if topic_id in state.topics_by_id]
     found = [_log_view(partition) for topic in topics for partition in topic.partitions]
     return LogsView(state.sequence, state.clock_ms, found)
 
 
 def _dirty_since_ms(partition: Partition, first: int, stop: int) -> int:
-    """The max timestamp of the first of these extents that is stored; -1 without one."""
+    """The max timestamp of the first stored extent among these; -1 if none is stored."""
     columns = partition.extents
     return next((columns.timestamps[row] for row in range(first, stop) if columns.segments[row] != MARKERS), -1)
 
@@ -149,7 +152,7 @@ def _log_view(partition: Partition) -> LogView:
     columns = partition.extents
     first = columns.find_offset(partition.log_start_offset)
     cleaned_offset = max(partition.cleaned_offset, partition.log_start_offset)
-    # An extent that is clean in part only, as after a merge, is dirty.
+    # An extent that is only partly clean, for example after a merge, counts as dirty.
     first_dirty = columns.find_offset(cleaned_offset)
     first_unstable = columns.find_offset(last_stable_offset(partition))
     return LogView(

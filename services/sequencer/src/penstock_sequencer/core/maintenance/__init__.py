@@ -1,4 +1,4 @@
-"""The work of compactors, janitors and the custodian on the shared store.
+"""The commands and queries of compactors, janitors and the custodian, who work on the shared store.
 
 It imports `state`, `log`, `commits` and `topics`.
 

@@ -1,12 +1,11 @@
-"""Custody: one replica at a time keeps the journal's house, by a lease that the journal itself gives.
+"""Custody: the lease by which one replica at a time is the custodian; the journal itself grants it.
 
-The custodian archives entries, takes snapshots and has the journal purged. The lease only keeps replicas from doing the
-same work twice: each step is harmless when somebody does it who just lost custody, and what is noted here is noted by
-the holder alone.
+The custodian archives entries, takes snapshots and purges the journal. The lease only keeps replicas from doing the
+same work twice: each step is harmless even if its replica just lost custody. Only the holder records its progress here.
 
-A replica whose clock is an hour ahead brings the machine's clock there, which then stands still for that hour, and so
-does a lease. So a replica may also take one that it has seen unchanged for longer than a lease lasts: it names the end
-that it saw, which no renewal leaves as it was.
+A replica whose clock is an hour ahead moves the machine's clock ahead, too. That clock then stands still for the hour,
+and no lease ends. So a replica may also take over a lease that it saw unchanged for longer than a lease lasts. It names
+the end of the lease that it saw, because each renewal changes that end.
 """
 
 from penstock.contracts.commands import Done, RecordArchived, RecordSnapshot, Rejected, ReleaseCustody, TakeCustody
@@ -17,10 +16,10 @@ from penstock_sequencer.core.state.limits import CUSTODY_LEASE_MS, SNAPSHOTS_KEP
 
 
 def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done | Rejected:
-    """The author is custodian for another CUSTODY_LEASE_MS, unless somebody else is."""
+    """Make the author the custodian for another CUSTODY_LEASE_MS, unless another replica is the custodian."""
     custody = state.custody
     if not 0 < len(command.author) <= state.limits.maintenance.author_length_max:
-        return Rejected(Rejection.INVALID_REQUEST, f"an author of {len(command.author)} letters")
+        return Rejected(Rejection.INVALID_REQUEST, f"an author name of {len(command.author)} characters")
     is_over = state.clock_ms >= custody.until_ms or command.dead_until_ms == custody.until_ms
     if custody.holder not in ("", command.author) and not is_over:
         return Rejected(Rejection.INVALID_REQUEST, f"{custody.holder} has custody until {custody.until_ms}")
@@ -32,16 +31,16 @@ def take_custody(state: State, command: TakeCustody, changes: Changes) -> Done |
 
 
 def release_custody(state: State, command: ReleaseCustody, changes: Changes) -> Done | Rejected:
-    """Nobody is custodian any more, if the author was."""
+    """End the custody of the author, if it is the custodian."""
     custody = state.custody
     if not custody.holder or custody.holder != command.author:
         return _without_custody(state, command.author)
-    custody.holder = ""  # the lease's end stays, so that no later one is ever the same
+    custody.holder = ""  # the end of the lease stays, so that no later lease has the same end
     return Done()
 
 
 def record_archived(state: State, command: RecordArchived, changes: Changes) -> Done | Rejected:
-    """The archive reaches so far, at least; the custodian is alive."""
+    """Record how far the archive reaches at least; that renews the lease."""
     validation_error = _validation_error(state, command)
     if validation_error is not None:
         return validation_error
@@ -52,7 +51,7 @@ def record_archived(state: State, command: RecordArchived, changes: Changes) -> 
 
 
 def record_snapshot(state: State, command: RecordSnapshot, changes: Changes) -> Done | Rejected:
-    """There is one more good snapshot; noted again, or after newer ones, it is no news. The custodian is alive."""
+    """Record a verified snapshot, unless it or a newer one is recorded already; that renews the lease."""
     validation_error = _validation_error(state, command)
     if validation_error is not None:
         return validation_error
@@ -65,28 +64,29 @@ def record_snapshot(state: State, command: RecordSnapshot, changes: Changes) -> 
 
 
 def secured_sequence(state: State) -> int:
-    """All entries up to this one count in any journal that is made anew from the store; 0 if that is true of none.
+    """Every journal that is rebuilt from the store holds the entries up to this sequence; 0 if there is none.
 
-    Such a journal begins with the newest snapshot, or with the one before where that is damaged. How far the archive
-    goes on from there is not certain, so it does not matter here.
+    Such a journal begins with the newest snapshot, or with the older one if the newest is damaged. How far the archive
+    continues from there is not certain, so it does not count here.
     """
     snapshots = state.custody.snapshots
     return snapshots[0] if len(snapshots) == SNAPSHOTS_KEPT else 0
 
 
 def waits_for_snapshots(state: State) -> bool:
-    """Whether a segment is dead and not both snapshots tell so: until they do its object has to stay."""
+    """Whether a segment is dead, but not in both snapshots; until it is, its object must stay."""
     table = state.segments
     return bool(table.dead) and table.dead_sequences[table.dead[-1]] > secured_sequence(state)
 
 
 def _without_custody(state: State, author: str) -> Rejected:
     author = author[: state.limits.maintenance.author_length_max]
-    return Rejected(Rejection.INVALID_REQUEST, f"{author} has no custody")
+    return Rejected(Rejection.INVALID_REQUEST, f"{author} is not the custodian")
 
 
 def _renew(state: State) -> None:
     custody = state.custody
+    # The end rises even while the machine's clock stands still, so that other replicas see each renewal.
     later_ms = custody.until_ms + 1 if state.level >= RISING_LEASE_LEVEL else 0
     custody.until_ms = max(state.clock_ms + CUSTODY_LEASE_MS, later_ms)
 

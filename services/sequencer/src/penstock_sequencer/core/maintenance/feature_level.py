@@ -1,4 +1,4 @@
-"""The level that the cluster has reached: what all its replicas understand (contracts/levels.py)."""
+"""The level of the cluster: the commands that all its replicas understand (contracts/levels.py)."""
 
 from penstock.contracts.commands import Done, RaiseLevel, Rejected
 from penstock.contracts.configs.topics import CLUSTER_NAMES, FOR_EVER, RETENTION_MS
@@ -8,7 +8,7 @@ from penstock_sequencer.core.state.cluster import Changes, State
 
 
 def raise_level(state: State, command: RaiseLevel, changes: Changes) -> Done | Rejected:
-    """The level only ever rises."""
+    """Raise the level, which never falls."""
     if command.level <= state.level:
         return Rejected(Rejection.INVALID_REQUEST, f"level {state.level} is reached already")
     if state.level < JANITOR_LEVEL <= command.level:
@@ -20,7 +20,10 @@ def raise_level(state: State, command: RaiseLevel, changes: Changes) -> Done | R
 
 
 def _keep_for_ever(state: State) -> None:
-    """Before there was retention all records were, so who has some keeps them until they are told otherwise."""
+    """Keep records for ever in a cluster that has some: before retention existed, all records were kept.
+
+    An administrator may set another default.
+    """
     if state.extent_count:
         state.cluster_configs = {CLUSTER_NAMES[RETENTION_MS]: str(FOR_EVER), **state.cluster_configs}
         state.cluster_altered_sequence = state.sequence

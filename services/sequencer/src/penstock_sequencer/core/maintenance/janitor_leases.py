@@ -1,6 +1,7 @@
-"""Chores: which janitor does what, and when it was done last, so that several share the work.
+"""Task leases: which janitor does which task, and when it was done last, so that several janitors divide the work.
 
-They share work and guard nothing: whatever a janitor does without a chore is judged by what it does it to.
+Task leases only divide the work. Correctness does not depend on them: a command of a janitor without a lease passes the
+same checks of the state as any other.
 """
 
 from penstock.contracts.commands import NO_TASK, TASKS, Done, EndTaskLease, Rejected, TakeTaskLease, TaskLeaseTaken
@@ -10,9 +11,9 @@ from penstock_sequencer.core.state.limits import INTEGER_MAX, MaintenanceLimits
 
 
 def take_task_lease(state: State, command: TakeTaskLease, changes: Changes) -> TaskLeaseTaken | Rejected:
-    """The due chore that was done longest ago is the holder's for its lease; one that it has already comes first.
+    """Lease to the holder the due task that was done longest ago; a task that it has already comes first.
 
-    So a command that is sent again takes no second one.
+    So a command that is sent again takes no second task.
     """
     validation_error = _validation_error(command, state.limits.maintenance)
     if validation_error is not None:
@@ -28,7 +29,7 @@ def take_task_lease(state: State, command: TakeTaskLease, changes: Changes) -> T
 
 
 def end_task_lease(state: State, command: EndTaskLease, changes: Changes) -> Done:
-    """The holder's chore is free again; if it is done, its period begins."""
+    """End the holder's lease of the task; if the task is done, its period begins."""
     if _is_holders(state, command.number, command.holder):
         del state.task_leases[command.number]
         if command.done:
@@ -37,7 +38,7 @@ def end_task_lease(state: State, command: EndTaskLease, changes: Changes) -> Don
 
 
 def _task_of(state: State, command: TakeTaskLease) -> int:
-    """What the holder has already: the chore that it names, or else the first in its range."""
+    """The task that the holder has already: the one that it names, or else the first in its range."""
     held = [number for number, lease in state.task_leases.items() if lease.holder == command.holder]
     if command.number != NO_TASK:
         return command.number if command.number in held else NO_TASK
@@ -45,12 +46,12 @@ def _task_of(state: State, command: TakeTaskLease) -> int:
 
 
 def _most_due(state: State, command: TakeTaskLease) -> tuple[int, int]:
-    """The chore that nobody has and that was done longest ago; and when it is due, or another one may be free."""
+    """The free task that was done longest ago, and when it is due or another task may become free."""
     ended_ms = state.tasks_ended_ms[command.first : command.stop]
     free_ms = INTEGER_MAX
     for number, lease in state.task_leases.items():
         if command.first <= number < command.stop:
-            ended_ms[number - command.first] = INTEGER_MAX
+            ended_ms[number - command.first] = INTEGER_MAX  # leased, so not free
             free_ms = min(free_ms, lease.until_ms)
     longest_ago_ms = min(ended_ms)
     if longest_ago_ms == INTEGER_MAX:
@@ -65,7 +66,7 @@ def _is_holders(state: State, number: int, holder: str) -> bool:
 
 
 def _remove_leases(state: State) -> None:
-    """Leases that are over go; there are at most TASKS to look at."""
+    """Remove the task leases that have ended; at most TASKS are checked."""
     over = [number for number, lease in state.task_leases.items() if lease.until_ms <= state.clock_ms]
     for number in over:
         del state.task_leases[number]
@@ -73,9 +74,9 @@ def _remove_leases(state: State) -> None:
 
 def _validation_error(command: TakeTaskLease, limits: MaintenanceLimits) -> Rejected | None:
     if not 0 < len(command.holder) <= limits.lease_names_length_max:
-        return Rejected(Rejection.INVALID_REQUEST, f"a name of {len(command.holder)} letters")
+        return Rejected(Rejection.INVALID_REQUEST, f"a name of {len(command.holder)} characters")
     if not 0 <= command.first < command.stop <= TASKS:
-        return Rejected(Rejection.INVALID_REQUEST, f"there are no chores from {command.first} to before {command.stop}")
+        return Rejected(Rejection.INVALID_REQUEST, f"there are no tasks from {command.first} to before {command.stop}")
     is_good_period = 0 <= command.period_ms <= limits.task_period_max_ms
     if not is_good_period or not 0 < command.lease_ms <= limits.task_lease_max_ms:
         return Rejected(Rejection.INVALID_REQUEST, f"a lease of {command.lease_ms} ms every {command.period_ms} ms")

@@ -1,4 +1,4 @@
-"""What janitors ask about segments: which are condemned, which are known, how much there is of all."""
+"""Queries of janitors about segments: the dead ones, the known ones, and totals."""
 
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.queries.janitor import (
@@ -22,7 +22,7 @@ _NEVER = -1
 
 
 def dead(state: State, query: DeadSegmentsQuery) -> DeadSegmentsView:
-    """The oldest of those that are condemned for long enough; they stand in that order."""
+    """The dead segments that died before the given time and entry, oldest first."""
     table = state.segments
     limit = min(max(query.limit, 1), state.limits.answers.dead_listed_max)
     found: list[DeadSegment] = []
@@ -50,9 +50,12 @@ def _is_leased(state: State, segment_id: SegmentId) -> bool:
 
 
 def known_segments(state: State, query: KnownSegmentsQuery) -> KnownSegmentsView:
-    """What is known of each; too many ids are no question, so that nobody takes one left out for one unknown."""
+    """The state of each segment, None if it is unknown.
+
+    Too many ids are an error. So a janitor never takes an id that was left out for an unknown one.
+    """
     count = len(query.segment_ids)
-    failure = f"{count} ids are over the {KNOWN_SEGMENTS_ASKED_MAX} of one question"
+    failure = f"{count} ids are more than the {KNOWN_SEGMENTS_ASKED_MAX} of one query"
     is_too_much = count > KNOWN_SEGMENTS_ASKED_MAX
     found = [] if is_too_much else [_known(state, segment_id) for segment_id in query.segment_ids]
     secured = secured_sequence(state)
@@ -69,7 +72,7 @@ def _known(state: State, segment_id: SegmentId) -> KnownSegment | None:
 
 
 def usage(state: State, query: UsageQuery) -> UsageView:
-    """The running sums."""
+    """The totals of segments and extents, which the state keeps as running sums."""
     table = state.segments
     live_size_bytes = table.size_bytes_total - table.dead_size_bytes
     return UsageView(

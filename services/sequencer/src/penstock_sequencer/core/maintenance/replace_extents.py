@@ -1,14 +1,15 @@
-"""Compaction: extents in new segments take the place of the extents that they were made of.
+"""Commits of compactions: extents in new segments replace the extents that they were made of.
 
-Each run stands for itself. It is accepted if what it was made of still lies between its two offsets, and nothing else;
-so whatever happened since the job was planned, readers see the records of that range once, in their old place or in
-the new one. All runs are held against the state before the command, and the accepted ones take effect together.
-Markers among the inputs are named as extents of NO_SEGMENT_ID, and are stored with the run from then on. What was
-aborted may have been left out of a run that lies before the last stable offset (ADR 0012).
+Each run stands for itself. It is accepted if exactly its inputs still lie between its two offsets. So any change since
+the job was planned does no harm: readers see the records of the range once, in the old place or in the new one. All
+runs are checked against the state before the command, and the accepted ones take effect together.
 
-A run that was cleaned (of each key only the last record is left) says something about the records before it, too: that
-no older record of one of its keys is among them. That is true only if the runs before it in its pass over the log were
-accepted. So a pass begins at the log's start, and each further run continues it, or is refused.
+A marker among the inputs is named as an extent of NO_SEGMENT_ID. From then on it is stored with the run. A run that
+lies before the last stable offset may leave out aborted records (ADR 0012).
+
+A cleaned run keeps only the last record of each key. That also makes a statement about the records before the run: none
+of them is an older record of one of its keys. The statement is true only if the earlier runs of the same pass over the
+log were accepted. So a pass begins at the log's start, and each further run must continue it, or it is rejected.
 """
 
 from array import array
@@ -28,24 +29,24 @@ from penstock_sequencer.core.log.segment_contents import content_entry
 from penstock_sequencer.core.state.cluster import NO_HORIZON, Changes, Partition, RememberedCommit, Replacement, State
 from penstock_sequencer.core.state.limits import INTEGER_MAX, SEGMENT_LEVEL_MAX
 
-_COMPACTED = -1  # a number of batches that no commit has
-_NOT_FOUND = -1  # in the place of an input's slot: no run has named an extent of it yet
-_Span = tuple[int, int, ReplacedRun]  # rows of a partition from the first to before the second, and what replaces them
+_COMPACTED = -1  # a number of batches that no commit of a flusher has
+_NOT_FOUND = -1  # instead of the slot of an input: no run has named an extent of it yet
+_Span = tuple[int, int, ReplacedRun]  # rows from the first to before the second, and the run that replaces them
 _span_start = itemgetter(0)
 
 
 class _Job(msgspec.Struct, eq=False):
-    """A command on its way."""
+    """The progress of one command."""
 
     command: ReplaceExtents
     input_slots: list[int]
-    output_ends: list[int]  # up to where each output is taken by the runs seen
-    spans: dict[int, list[_Span]]  # by the partition's index: accepted, in order, none over another
-    ended: set[tuple[TopicId, int]]  # partitions of which a cleaned run was refused
+    output_ends: list[int]  # up to where the runs seen so far use each output
+    spans: dict[int, list[_Span]]  # by partition index: accepted spans in order, without overlaps
+    ended: set[tuple[TopicId, int]]  # partitions with a rejected cleaned run
 
 
 def replace_extents(state: State, command: ReplaceExtents, changes: Changes) -> PerItem | Rejected:
-    """The outputs become segments, and each run that is still right takes the place of its inputs."""
+    """Add the outputs as segments, and let each run that is still valid replace its inputs."""
     if not command.outputs:
         return Rejected(Rejection.INVALID_REQUEST, "no outputs")
     remembered = state.replacements.get(command.outputs[0].segment_id)
@@ -71,21 +72,19 @@ def _answer_again(remembered: Replacement, command: ReplaceExtents) -> PerItem |
 def _validation_error(state: State, command: ReplaceExtents) -> Rejected | None:
     limits = state.limits.maintenance
     if len(command.job_id) > limits.lease_names_length_max:
-        return Rejected(Rejection.INVALID_REQUEST, f"a job of {len(command.job_id)} letters")
+        return Rejected(Rejection.INVALID_REQUEST, f"a job id of {len(command.job_id)} characters")
     extents = sum(len(run.inputs) // 2 for run in command.runs)
     if max(extents, len(command.runs), len(command.inputs)) > limits.replaced_extents_max:
         return Rejected(Rejection.INVALID_REQUEST, f"{len(command.runs)} runs of {extents} extents are too many")
     identifiers = {output.segment_id for output in command.outputs}
     if not len(identifiers) == len(command.outputs) <= limits.outputs_max:
-        return Rejected(
-            Rejection.INVALID_REQUEST, f"{len(command.outputs)} outputs are too many, or one is there twice"
-        )
+        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.outputs)} outputs are too many, or one occurs twice")
     for output in command.outputs:
         validation_error = _output_validation_error(state, output)
         if validation_error is not None:
             return validation_error
     if is_full(state, len(command.outputs)) or len(state.replacements) >= limits.remembered_replacements_max:
-        return Rejected(Rejection.OVERLOADED, "no room for another segment")
+        return Rejected(Rejection.OVERLOADED, "the limit of segments, commits or compactions is reached")
     return None
 
 
@@ -105,7 +104,7 @@ def _decide(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Reje
 
 
 def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Rejection:
-    """Whether the run takes the place of its inputs; if so it is noted in `job`."""
+    """Whether the run may replace its inputs; if so, record it in `job`."""
     if not _is_sound(job, run):
         return Rejection.INVALID_REQUEST
     job.output_ends[run.output] = run.position + run.length
@@ -114,14 +113,14 @@ def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Reje
         return Rejection.UNKNOWN_TOPIC
     start = partition.extents.find_offset(run.base_offset)
     stop = start + len(run.inputs) // 2
-    if not _are_inputs(state, job, run, partition, start, stop) or _is_news(changes, run):
+    if not _are_inputs(state, job, run, partition, start, stop) or _is_new_range(changes, run):
         return Rejection.EXTENTS_CHANGED
     if state.level >= JANITOR_LEVEL and start < partition.extents.find_offset(partition.log_start_offset):
-        return Rejection.EXTENTS_CHANGED  # what is to be dropped would live on in the extent that holds the log's start
+        return Rejection.EXTENTS_CHANGED  # extents to be dropped would live on in the extent at the log's start
     if run.without_aborted and run.last_offset >= last_stable_offset(partition):
-        return Rejection.EXTENTS_CHANGED  # nobody can have known what will be aborted there
+        return Rejection.EXTENTS_CHANGED  # which records are aborted was not decided there
     if run.cleaned and partition.transactions is not None and not run.without_aborted:
-        return Rejection.EXTENTS_CHANGED  # what was aborted may have been taken for the latest of its key
+        return Rejection.EXTENTS_CHANGED  # an aborted record may count as the last of its key
     spans = job.spans.setdefault(partition.index, [])
     if _touches(spans, start, stop) or (run.cleaned and not _continues(job, partition, run)):
         return Rejection.EXTENTS_CHANGED
@@ -132,7 +131,7 @@ def _accept(state: State, job: _Job, run: ReplacedRun, changes: Changes) -> Reje
 
 
 def _is_sound(job: _Job, run: ReplacedRun) -> bool:
-    """Whether the run can be in its output, behind the runs before it, and every number fits its column."""
+    """Whether the run fits into its output after the runs before it, and every number fits its column."""
     command, places = job.command, run.inputs[::2]
     if not places or len(run.inputs) % 2 or min(places) < 0 or max(places) >= len(command.inputs):
         return False
@@ -144,7 +143,7 @@ def _is_sound(job: _Job, run: ReplacedRun) -> bool:
 
 
 def _are_inputs(state: State, job: _Job, run: ReplacedRun, partition: Partition, start: int, stop: int) -> bool:
-    """Whether the rows are just the run's inputs, and reach from its first offset to its last."""
+    """Whether the rows are exactly the run's inputs, from its first offset to its last."""
     columns = partition.extents
     if stop > columns.end:
         return False
@@ -152,7 +151,7 @@ def _are_inputs(state: State, job: _Job, run: ReplacedRun, partition: Partition,
         return False
     if columns.positions[start:stop].tolist() != run.inputs[1::2]:
         return False
-    # To look each input up by its id would cost more than everything else here; the extents lead to the ids.
+    # A lookup of each input by its id would cost more than all other steps here. The extents lead to the ids.
     found, places, slots = job.input_slots, run.inputs[::2], columns.segments[start:stop].tolist()
     for place, slot in zip(places, slots, strict=True):
         if found[place] == _NOT_FOUND and segment_id(state, slot) == job.command.inputs[place]:
@@ -160,8 +159,8 @@ def _are_inputs(state: State, job: _Job, run: ReplacedRun, partition: Partition,
     return slots == [found[place] for place in places]
 
 
-def _is_news(changes: Changes, run: ReplacedRun) -> bool:
-    """Whether the range is committed by this very entry: nobody knew of it, and it is still to be announced."""
+def _is_new_range(changes: Changes, run: ReplacedRun) -> bool:
+    """Whether this same entry commits the range: no compactor can know it yet, and it is not announced."""
     advanced = changes.advanced.get((run.topic_id, run.partition))
     return advanced is not None and run.last_offset >= advanced[1]
 
@@ -172,7 +171,7 @@ def _touches(spans: list[_Span], start: int, stop: int) -> bool:
 
 
 def _continues(job: _Job, partition: Partition, run: ReplacedRun) -> bool:
-    """Whether the run begins a pass over the log, or continues the one that there is."""
+    """Whether the run begins a pass over the log, or continues the present one."""
     if run.last_offset >= last_stable_offset(partition) or (run.topic_id, run.partition) in job.ended:
         return False
     return run.base_offset in (first_kept_offset(partition), partition.pass_offset)
@@ -221,7 +220,7 @@ def _row(run: ReplacedRun, segment: int) -> tuple[int, int, int, int, int, int]:
 
 
 def _remember(state: State, command: ReplaceExtents, rejections: list[Rejection]) -> None:
-    """The outcome by the first output; each output's id is taken, as if it had been committed."""
+    """Remember the outcome by the first output; each output's id counts as committed."""
     born_ms = max(segment_born_ms(output.segment_id) for output in command.outputs)
     expires_ms = max(state.clock_ms, born_ms) + state.limits.log.segment_commit_age_max_ms
     remembered = bytes(rejections).rstrip(b"\0")

@@ -1,4 +1,4 @@
-"""Regular expressions over names, in RE2's syntax and in linear time.
+"""Regular expressions over topic names, in RE2's syntax and in linear time.
 
 It imports nothing of the state machine.
 

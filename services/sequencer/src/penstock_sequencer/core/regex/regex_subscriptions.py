@@ -1,7 +1,8 @@
-"""Regular expressions over topic names, as consumer groups subscribe by them, in linear time.
+"""Patterns of topic names that consumer groups subscribe to: a regular expression that runs in linear time.
 
-Kafka runs them with RE2/J. Python's `re` backtracks, so one pattern could hold up every replica; this one runs an
-automaton over the pattern's positions (Glushkov's), a set of them being one integer. A name matches as a whole.
+Kafka runs such patterns with RE2/J. Python's `re` backtracks, so one pattern could block every replica. This module
+runs a Glushkov automaton over the positions of the pattern; an integer holds a set of positions. The whole name must
+match.
 """
 
 from penstock_sequencer.core.regex.regex_syntax import (
@@ -19,42 +20,42 @@ from penstock_sequencer.core.regex.regex_syntax import (
     mask_of,
 )
 
-PATTERN_LENGTH_MAX = 1_000  # letters
-POSITIONS_MAX = 250  # letters and classes after `{n,m}` is written out: the longest name is no longer
-STEPS_MAX = 10_000  # of building: repetitions of what is empty take no position
-REMEMBERED_STEPS_MAX = 1_024  # of one pattern; beyond it all are removed and built again
+PATTERN_LENGTH_MAX = 1_000  # characters
+POSITIONS_MAX = 250  # characters and classes, with `{n,m}` expanded; no topic name is longer
+STEPS_MAX = 10_000  # of the construction, because repetitions of an empty part take no position
+REMEMBERED_STEPS_MAX = 1_024  # of one pattern; at this number all are removed, and computed again when needed
 
 __all__ = ["BadPattern", "Pattern"]
 
 
 class Pattern:
-    """A pattern that can be run."""
+    """A compiled pattern."""
 
     def __init__(self, text: str, remembered_steps_max: int = REMEMBERED_STEPS_MAX) -> None:
         """Raises `BadPattern`."""
         if len(text) > PATTERN_LENGTH_MAX:
-            raise BadPattern(f"longer than {PATTERN_LENGTH_MAX} letters")
-        self.names_matched = 0  # how many names `matches` was asked for
-        self.steps_computed = 0  # from a set of positions to the next one; a remembered step is not computed again
+            raise BadPattern(f"longer than {PATTERN_LENGTH_MAX} characters")
+        self.names_matched = 0  # calls of `matches`
+        self.steps_computed = 0  # steps from a set of positions to the next; a remembered step is not counted
         self._remembered_steps_max = remembered_steps_max
         self._built = 0
         self._symbols: list[int] = []
         self._follow: list[int] = []
         node = Parser(text).parse()
         self._is_nullable, self._first, self._last = self._build(node)
-        self._letters: dict[str, int] = {}  # letter -> positions that take it
+        self._letters: dict[str, int] = {}  # character -> the positions that accept it
         self._starts, self._ends = self._taking(START), self._taking(END)
-        self._steps: dict[int, int] = {}  # positions -> those that may come next
+        self._steps: dict[int, int] = {}  # positions -> the positions that may follow
         self._begin = self._closure(self._first, self._starts)[1]
         self._open_ends = self._find_open_ends()
 
     @property
     def steps_remembered(self) -> int:
-        """How many steps are remembered now."""
+        """The number of steps that are remembered now."""
         return len(self._steps)
 
     def matches(self, name: str) -> bool:
-        """Whether the topic's name matches as a whole."""
+        """Whether the whole topic name matches."""
         self.names_matched += 1
         reach, now = self._begin, 0
         for letter in name:
@@ -70,7 +71,7 @@ class Pattern:
         return bool((now | self._closure(reach, self._ends)[0]) & self._last)
 
     def _find_open_ends(self) -> int:
-        """Positions from which on all matches: `.*` at the end, as most patterns have it."""
+        """Positions from which on every rest matches: `.*` at the end, as in most patterns."""
         ends = 0
         for position, symbols in enumerate(self._symbols):
             bit = 1 << position
@@ -96,7 +97,7 @@ class Pattern:
         return reach
 
     def _closure(self, reach: int, free: int) -> tuple[int, int]:
-        """Positions among `free` that are come by without a letter, and what can come next then."""
+        """The positions among `free` that need no character, and all positions that can then come next."""
         passed = 0
         while new := reach & free & ~passed:
             passed |= new
@@ -107,14 +108,14 @@ class Pattern:
         return sum(1 << position for position, symbols in enumerate(self._symbols) if symbols & mask)
 
     def _build(self, node: Node) -> tuple[bool, int, int]:
-        """Whether it may be empty, its first and its last positions; notes which follow which."""
+        """Whether the node may be empty, and its first and last positions; also record which positions follow which."""
         self._built += 1
         if self._built > STEPS_MAX:
-            raise BadPattern("too many repetitions in each other")
+            raise BadPattern("too many nested repetitions")
         match node:
             case Symbols(mask):
                 if len(self._symbols) >= POSITIONS_MAX:
-                    raise BadPattern(f"more than {POSITIONS_MAX} letters and classes, repetitions written out")
+                    raise BadPattern(f"more than {POSITIONS_MAX} characters and classes, with repetitions expanded")
                 self._symbols.append(mask)
                 self._follow.append(0)
                 position = 1 << len(self._symbols) - 1

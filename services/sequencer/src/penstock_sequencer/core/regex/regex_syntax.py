@@ -1,9 +1,15 @@
-"""The syntax of patterns over topic names: RE2's, as far as it can matter in a name.
+"""The syntax of patterns over topic names: the part of RE2's syntax that can matter in a name.
 
-Known: literals, `.`, classes with ranges, negation and `[:alpha:]`, `\\d \\w \\s` and their opposites, `\\Q...\\E`,
-groups with and without names, flags `i m s U`, `|`, `* + ? {n} {n,} {n,m}` (lazy or not, which is the same for a whole
-match), `^ $ \\A \\z`. Not known, and refused: Unicode classes, `\\b \\B`, and what RE2 has not either. Topic names are
-ASCII, so other letters may stand in a pattern and match nothing.
+Supported elements:
+
+ - literals, `.`, and `\\Q...\\E`
+ - classes with ranges, negation and `[:alpha:]`, and `\\d \\w \\s` with their opposites
+ - groups with and without names, the flags `i m s U`, and `|`
+ - `* + ? {n} {n,} {n,m}`, lazy or not, which makes no difference for a match of the whole name
+ - `^ $ \\A \\z`
+
+Unicode classes and `\\b \\B` are rejected, and everything else that RE2 rejects. Topic names are ASCII, so other
+characters are allowed in a pattern but match nothing.
 """
 
 import msgspec
@@ -12,7 +18,7 @@ REPEATS_MAX = 1_000  # RE2's
 NESTING_MAX = 50
 
 ANY = (1 << 128) - 1
-START, END = 1 << 128, 1 << 129  # the symbols of `^` and `$`, which are between letters
+START, END = 1 << 128, 1 << 129  # the symbols of `^` and `$`, which lie between characters
 _DIGITS = "0123456789"
 _WORD = _DIGITS + "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
@@ -20,29 +26,29 @@ NO_LIMIT = -1
 
 
 class BadPattern(Exception):
-    """Not a pattern that can be run; the message says why."""
+    """The pattern is not valid or not supported; the message states why."""
 
 
 class Symbols(msgspec.Struct, frozen=True):
-    """One letter out of some: bit n is for the letter with code n."""
+    """One character of a set: bit n stands for the character with code n."""
 
     mask: int
 
 
 class Sequence(msgspec.Struct, frozen=True):
-    """One after the other."""
+    """All parts, one after the other."""
 
     parts: list["Node"]
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One of these."""
+    """One of the parts."""
 
     parts: list["Node"]
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """From `low` to `high` times; -1 for no limit."""
+    """The part, from `low` to `high` times; -1 for no limit."""
 
     part: "Node"
     low: int
@@ -60,7 +66,7 @@ def mask_of(letters: str) -> int:
 
 
 _CLASSES = {"d": mask_of(_DIGITS), "w": mask_of(_WORD), "s": mask_of(" \t\n\r\f")}
-IN_A_LINE = ANY & ~mask_of("\n")  # what `.` takes
+IN_A_LINE = ANY & ~mask_of("\n")  # the characters that `.` accepts
 _UPPER, _LOWER = mask_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"), mask_of("abcdefghijklmnopqrstuvwxyz")
 _NAMED_CLASSES = {
     "alnum": _UPPER | _LOWER | _CLASSES["d"],
@@ -76,7 +82,7 @@ _NAMED_CLASSES = {
 
 
 class Parser:
-    """Recursive descent over the pattern's text."""
+    """A recursive-descent parser of the pattern's text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -109,7 +115,7 @@ class Parser:
     def _choice(self) -> Node:
         self._depth += 1
         if self._depth > NESTING_MAX:
-            raise BadPattern(f"more than {NESTING_MAX} groups in each other")
+            raise BadPattern(f"more than {NESTING_MAX} nested groups")
         branches = [self._sequence()]
         while self._accept("|"):
             branches.append(self._sequence())
@@ -133,7 +139,7 @@ class Parser:
         limits = self._limits()
         if limits is None:
             return node
-        self._accept("?")  # lazy: the same for a whole match
+        self._accept("?")  # lazy: no difference for a match of the whole name
         if self._limits() is not None:
             raise BadPattern("nothing to repeat between two repetitions")
         return Repeat(node, *limits)
@@ -147,7 +153,7 @@ class Parser:
             return None
         low, comma, high = self._text[self._at + 1 : end].partition(",")
         if not _is_number(low) or not (high == "" or _is_number(high)):
-            return None  # as in RE2, a brace that begins no repetition is a letter
+            return None  # as in RE2, a brace that begins no repetition is a literal
         self._at = end + 1
         limits = int(low), (int(high) if high else NO_LIMIT) if comma else int(low)
         if max(limits) > REPEATS_MAX or 0 <= limits[1] < limits[0]:
@@ -183,7 +189,7 @@ class Parser:
         return Symbols(self._folded(self._escaped(letter)))
 
     def _escaped(self, letter: str) -> int:
-        """The letters that an escape stands for, also in a class."""
+        """The characters that an escape stands for, also in a class."""
         if letter.lower() in _CLASSES:
             mask = _CLASSES[letter.lower()]
             return mask if letter.islower() else ANY & ~mask
@@ -252,7 +258,7 @@ class Parser:
         return node
 
     def _rest_with(self, flags: bool) -> Node:
-        """Flags without a group hold for the rest of the group that they stand in."""
+        """Flags without a group apply to the rest of the group around them."""
         self._fold = flags
         return Sequence([])
 
@@ -262,12 +268,12 @@ class Parser:
         end = self._text.find(">", self._at)
         name = self._text[self._at : max(end, self._at)]
         if not name or any(letter not in _WORD for letter in name):
-            raise BadPattern("bad name of a group")
+            raise BadPattern("bad group name")
         self._at = end + 1
         return True
 
     def _flags(self) -> bool:
-        """Whether letters fold from here on; of `m`, `s` and `U` nothing depends in a topic's name."""
+        """Whether letter case is ignored from here on; `m`, `s` and `U` do not matter in a topic name."""
         fold, value = self._fold, True
         while self._peek() not in ("", ":", ")"):
             letter = self._take()

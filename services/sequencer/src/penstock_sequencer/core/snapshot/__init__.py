@@ -1,6 +1,6 @@
 """The state as the bytes of a snapshot, and back.
 
-It imports all packages that derive a part of the state from what is written, and no command.
+It imports all packages that derive a part of the state from the written fields, and no command.
 
-Start with `codec.py`; `shapes.py` is the format (docs/format-snapshot.md), `migrations.py` what came to it later.
+Start with `codec.py`. `shapes.py` is the format (docs/format-snapshot.md), and `migrations.py` holds its later parts.
 """

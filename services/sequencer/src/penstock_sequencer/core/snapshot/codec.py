@@ -1,9 +1,10 @@
-"""The whole state as bytes, the same on every replica that applied the same entries, and back.
+"""The codec of snapshots: the whole state as bytes, and back; replicas with the same entries write the same bytes.
 
-What is derived is not written but made anew: tables by other keys, the heap of alarms, counts of protocols. Dicts are
-written in the order of their making, which the journal determines too, and read in that order; a partition that several
-tables hold is written once and named by its place. The shapes are in `snapshot_shapes.py`;
-docs/format-snapshot.md is the page.
+Derived fields are not written, but computed anew: tables by other keys, the heap of alarms, counts of protocols. Dicts
+are written and read in the order of their items, which the journal also determines. A partition that several tables
+hold is written once, and the tables name it by its place.
+
+The shapes are in `shapes.py`. docs/format-snapshot.md describes the format.
 """
 
 from array import array
@@ -39,14 +40,14 @@ from penstock_sequencer.core.state.segments import Segments
 from penstock_sequencer.core.topics.topics import metric_name
 from penstock_sequencer.core.transactions.lifecycle import enter_deadlines
 
-_STRAY = -1  # in the place of a topic: the partition is one of a deleted topic
+_STRAY = -1  # instead of the place of a topic: the partition is of a deleted topic
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(shapes.WholeState)
 
 
 def encode_state(state: State) -> bytes:
-    """The state's canonical bytes; what `decode_state` makes of them has the same bytes again."""
+    """The canonical bytes of the state; a state that `decode_state` reads from them encodes to the same bytes."""
     strays = _strays(state)
     places = _places(state)
     segments = state.segments
@@ -99,7 +100,7 @@ def encode_state(state: State) -> bytes:
 
 
 def _strays(state: State) -> dict[int, tuple[Partition, int]]:
-    """Partitions of deleted topics, by identity: each with its number."""
+    """Partitions of deleted topics by object identity, each with its number."""
     strays: dict[int, tuple[Partition, int]] = {}
     for partition in (*state.pending_delete, *state.producer_sweep, *state.trimmed):
         if partition.deleted:
@@ -187,7 +188,7 @@ def _written_group(group: Group) -> shapes.Group:
 
 
 def decode_state(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> State:
-    """The state with these bytes, which goes on with these limits; `Corrupt` if the bytes are no state."""
+    """The state that these bytes hold, with these limits; `Corrupt` if the bytes are no state."""
     try:
         return _read(_decoder.decode(data), limits)
     except (msgspec.DecodeError, ValueError, LookupError) as error:
@@ -252,6 +253,7 @@ def _read(written: shapes.WholeState, limits: Limits) -> State:
                 state.aborted_count += partition.transactions.aborted_count
     for partition in state.trimmed:
         partition.in_trimmed = True
+    # The contents of segments need the partitions' indexes, and the later parts need groups and topics.
     fill_contents(state)
     read_later(state, written.later)
     return state
@@ -322,7 +324,7 @@ def _read_transaction(written: shapes.Transaction) -> Transaction:
 
 
 def _enter_transaction(state: State, transaction: Transaction) -> None:
-    """In the tables by which it is found."""
+    """Enter the transaction in all tables that find it."""
     state.transactions[transaction.transactional_id] = transaction
     state.transactions_by_producer[transaction.producer_id] = transaction
     if transaction.state == ONGOING:

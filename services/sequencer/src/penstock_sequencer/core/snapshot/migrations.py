@@ -1,7 +1,7 @@
-"""What of the state came to the snapshot's format after all else, by name: whoever has none of it writes nothing.
+"""The later parts of the snapshot format, written by name; a part that has its default is not written.
 
-So states of clusters that are below the level of these parts keep their bytes. Each part is a field of `Later`, with
-what there is before it as its default.
+So the state of a cluster below the level of these parts keeps its bytes. Each part is a field of `Later`. Its default
+is the value that a state has before the part exists.
 """
 
 import msgspec
@@ -16,18 +16,18 @@ from penstock_sequencer.core.state.share_group import ShareGroup
 
 
 class WrittenConsumer(msgspec.Struct, frozen=True):
-    """A group's consumer side as the first release that had it wrote it."""
+    """The consumer side of a group, as the first release with consumer groups wrote it."""
 
     epoch: int
     assignment_epoch: int
     assignor: str
     members: dict[str, ConsumerMember] = {}
     static_members: dict[str, str] = {}
-    owners: dict[str, None] = {}  # never any: derived
+    owners: dict[str, None] = {}  # always empty: derived
 
 
 class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of one group."""
+    """The later parts of one group."""
 
     static_since: dict[str, int] = {}
     emptied_ms: int = -1
@@ -36,7 +36,7 @@ class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Later(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of the state."""
+    """The later parts of the state."""
 
     groups: dict[str, GroupLater] = {}
     client_quotas: list[tuple[Entity, dict[str, str]]] = []
@@ -48,7 +48,7 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     share_groups: list[ShareGroup] = []
     group_configs: dict[str, dict[str, str]] = {}
     group_configs_altered_sequence: int = 0
-    matches: list[tuple[str, bytes]] = []  # patterns, each with the topics that match it
+    matches: list[tuple[str, bytes]] = []  # (pattern, the topics that match it)
 
 
 NOTHING = Later()
@@ -56,7 +56,7 @@ _NOTHING_OF_GROUP = GroupLater()
 
 
 def written_later(state: State) -> Later:
-    """The parts that there are."""
+    """The later parts of this state."""
     groups = {group.group_id: _written_group(group) for group in state.groups.values()}
     return Later(
         groups={group_id: each for group_id, each in groups.items() if each != _NOTHING_OF_GROUP},
@@ -65,7 +65,7 @@ def written_later(state: State) -> Later:
         lived_ms=state.lived_ms,
         ages=list(state.ages),
         expiry_round=list(state.expiry_round),
-        departed=[(*who, *when) for who, when in state.departed.items()],
+        departed=[(*member, *left) for member, left in state.departed.items()],
         share_groups=list(state.share_groups.values()),
         group_configs=state.group_configs,
         group_configs_altered_sequence=state.group_configs_altered_sequence,
@@ -91,7 +91,7 @@ def _read_consumer(group: GroupLater) -> ConsumerGroup | None:
 
 
 def read_later(state: State, later: Later) -> None:
-    """Add the parts to the state that has all else."""
+    """Add the later parts to a state that has all other fields."""
     read_matches(state, later.matches)
     for group_id, written in later.groups.items():
         group = state.groups[group_id]

@@ -1,7 +1,7 @@
-"""The shapes in which a snapshot has the state: msgpack arrays, their fields in this order.
+"""The shapes of the state in a snapshot: msgpack arrays, with their fields in this order.
 
-Whoever adds a field or changes an order makes another format, and gives it another version in `snapshot_file.py`; new
-fields stand at the end and have the first value of what they hold: docs/format-snapshot.md.
+A new field or another order is another format, and needs another version in `storage/snapshot_format.py`. New fields
+are at the end. Their defaults are the initial values of the state (docs/format-snapshot.md).
 """
 
 import msgspec
@@ -12,7 +12,7 @@ from penstock.contracts.ids import SegmentId, TopicId
 from penstock_sequencer.core.snapshot.migrations import NOTHING, Later
 from penstock_sequencer.core.state.cluster import NO_HORIZON, Committed, Custody, JobLease, Lease, Member, Replacement
 
-# (place of the topic among topics and after them buried ones, partition), or (_STRAY, number of the stray)
+# (place of the topic among the topics and then the recoverable ones, partition), or (_STRAY, number of the stray)
 Place = tuple[int, int]
 
 
@@ -59,7 +59,7 @@ class RecoverableTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stray(msgspec.Struct, frozen=True, array_like=True):
-    """A partition of a deleted topic that the state has not let go of yet."""
+    """A partition of a deleted topic that is still in some table of the state."""
 
     topic_id: TopicId
     partition: Partition
@@ -145,6 +145,6 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WholeState(State, frozen=True, array_like=True):
-    """Written only if there is something in its last field."""
+    """The state with the later parts; written only if one of them has no default value."""
 
     later: Later = NOTHING

@@ -1,4 +1,4 @@
-"""Columns of numbers as bytes, little endian whatever the machine."""
+"""Columns of numbers as bytes, little-endian on every machine."""
 
 import sys
 from array import array
@@ -8,7 +8,7 @@ IS_BIG_ENDIAN = sys.byteorder == "big"
 
 
 def column_bytes(column: "array[int]", *, is_big_endian: bool = IS_BIG_ENDIAN) -> bytes:
-    """The column's numbers one after the other; `is_big_endian` is the order of bytes in the machine's memory."""
+    """The numbers of the column, one after the other; `is_big_endian` is the byte order of this machine's memory."""
     if is_big_endian:
         column = array(column.typecode, column)
         column.byteswap()
@@ -16,14 +16,14 @@ def column_bytes(column: "array[int]", *, is_big_endian: bool = IS_BIG_ENDIAN) -
 
 
 def read_column(column: "array[int]", data: bytes, *, is_big_endian: bool = IS_BIG_ENDIAN) -> None:
-    """Fill the empty column with the numbers in `data`; `ValueError` if there is a rest."""
+    """Fill the empty column with the numbers in `data`; `ValueError` if its length does not fit."""
     column.frombytes(data)
     if is_big_endian:
         column.byteswap()
 
 
 def read_columns(columns: "Sequence[array[int]]", data: Sequence[bytes]) -> None:
-    """Fill the empty columns of one table; `ValueError` unless all are there and have as many rows as the first."""
+    """Fill the empty columns of one table; `ValueError` if one is missing or their numbers of rows differ."""
     for column, each in zip(columns, data, strict=True):
         read_column(column, each)
     rows = [len(column) for column in columns]

@@ -7,19 +7,21 @@ from itertools import pairwise
 
 from penstock_sequencer.core.state.columns import column_bytes, read_columns
 
-BLOCK_ROWS = 1_024  # of a million rows there are as many blocks, about 0.1 ms to look through
+BLOCK_ROWS = 1_024  # a million rows have about as many blocks: 0.1 ms to search
 _NEVER = -(2**63)
 _DROPPED_MIN = 64  # below this many dropped rows, copying the columns costs more than it frees
 
 
 class Extents:
-    """Rows (base offset, last offset, segment's index, position, length, max timestamp), about 45 bytes each.
+    """Rows (base offset, last offset, segment slot, position, length, max timestamp), about 45 bytes each.
 
-    Rows before `head` are dropped; they are cut off when they are more than half, so dropping costs O(1) amortised.
-    `highest` is the running maximum of the timestamps. After a drop it may be too high, never too low, so it bounds
-    a search by time from below. Where it is too high, as it is for long once a record from far in the future was
-    dropped, `_maxima` leads on: of each full block of rows the newest timestamp. They are made when somebody searches,
-    and are no part of the state.
+    Rows before `head` are dropped. They are cut off when they are more than half, so a drop costs O(1) amortised.
+
+    `highest` is the running maximum of the timestamps. After a drop it may be too high, but never too low. So a search
+    by time starts where `highest` reaches the time, and misses no row.
+
+    `highest` stays too high for long after the drop of a record from far in the future. Then the search skips blocks of
+    rows by `_maxima`, the newest timestamp of each full block. A search makes these; they are no part of the state.
     """
 
     __slots__ = (
@@ -52,13 +54,13 @@ class Extents:
 
     @property
     def end(self) -> int:
-        """One more than the last row's number."""
+        """The number of the last row plus one."""
         return len(self.last_offsets)
 
     def append(
         self, base_offset: int, last_offset: int, segment: int, position: int, length: int, timestamp: int
     ) -> None:
-        """One more row; its offsets lie above all others."""
+        """Append a row, whose offsets lie above all others."""
         highest = self.highest
         highest.append(highest[-1] if highest and highest[-1] > timestamp else timestamp)
         self.base_offsets.append(base_offset)
@@ -69,11 +71,11 @@ class Extents:
         self.timestamps.append(timestamp)
 
     def find_offset(self, offset: int) -> int:
-        """The number of the first row whose last offset is `offset` or above; `end` if there is none."""
+        """The first row whose last offset is `offset` or above; `end` if there is none."""
         return bisect_left(self.last_offsets, offset, self.head)
 
     def find_timestamp(self, timestamp: int, first: int = 0) -> int:
-        """The number of the first row from `first` on whose max timestamp is `timestamp` or later; `end` without."""
+        """The first row from `first` on whose max timestamp is `timestamp` or later; `end` if there is none."""
         timestamps, end, block_rows = self.timestamps, self.end, self._block_rows
         row = bisect_left(self.highest, timestamp, max(first, self.head))
         while row < end and timestamps[row] < timestamp:
@@ -83,7 +85,7 @@ class Extents:
         return row
 
     def find_latest(self, first: int = 0) -> int:
-        """The number of the first row with the highest max timestamp from `first` on; `end` if there are no rows."""
+        """The first row with the highest max timestamp from `first` on; `end` if there are no rows."""
         first = max(first, self.head)
         if first >= self.end:
             return self.end
@@ -93,7 +95,7 @@ class Extents:
         return self.find_timestamp(self._newest(first), first)
 
     def drop_first(self, count: int) -> "tuple[array[int], array[int]]":
-        """Drop the first `count` rows; their segments' indexes and their lengths."""
+        """Drop the first `count` rows; return their segment slots and their lengths."""
         head = self.head
         dropped = self.segments[head : head + count], self.lengths[head : head + count]
         self.head = head + count
@@ -102,9 +104,10 @@ class Extents:
         return dropped
 
     def replace(self, spans: "Sequence[tuple[int, int, tuple[int, ...]]]") -> None:
-        """Put one row in the place of each span of rows, given by its first row and the one behind its last.
+        """Replace each span of rows by one row.
 
-        The spans are in order, none touches another; each column is moved once, however many there are.
+        A span is (first row, row after its last, values of the new row). The spans are in order and do not overlap.
+        Each column is moved once, however many spans there are.
         """
         first, stop = spans[0][0], spans[-1][1]
         del self._maxima[first // self._block_rows :]
@@ -113,7 +116,7 @@ class Extents:
             for (start, _, _), value in zip(spans, values, strict=True):
                 column[start] = value
         for start, end, _ in spans:
-            highest[start] = highest[end - 1]  # right for the rows behind; it is mended for this one below
+            highest[start] = highest[end - 1]  # correct for the rows after the span; corrected for this row below
         for column in self._columns():
             kept = array(column.typecode)
             for (_, end, _), (start, _, _) in pairwise(spans):
@@ -125,7 +128,7 @@ class Extents:
             gone += end - start - 1
 
     def _mend_highest(self, row: int) -> None:
-        """Bring the running maximum up to date from a row on whose timestamp has changed."""
+        """Correct the running maximum from `row` on, whose timestamp has changed."""
         highest, timestamps = self.highest, self.timestamps
         running = timestamps[row]
         if row > self.head and highest[row - 1] > running:
@@ -138,12 +141,12 @@ class Extents:
             running = max(running, timestamps[row])
 
     def columns(self) -> list[bytes]:
-        """The columns' live rows as bytes, in the order of `_columns`."""
+        """The live rows of the columns as bytes, in the order of `_columns`."""
         return [column_bytes(column[self.head :]) for column in self._columns()]
 
     @classmethod
     def of_columns(cls, data: Sequence[bytes]) -> "Extents":
-        """The rows that `columns` gave; `ValueError` if these are no columns."""
+        """The rows that `columns` returned; `ValueError` if the data does not fit."""
         extents = cls()
         read_columns(extents._columns(), data)
         return extents
@@ -160,7 +163,7 @@ class Extents:
         )
 
     def _skip_blocks(self, row: int, timestamp: int) -> int:
-        """The first row of a block, from that of `row` on, that has the time or a later one or is not full."""
+        """The first row of the first block, from that of `row` on, that has the timestamp or is not full."""
         maxima, block_rows = self._block_maxima(), self._block_rows
         block = row // block_rows
         while block < len(maxima) and maxima[block] < timestamp:
@@ -168,7 +171,7 @@ class Extents:
         return block * block_rows
 
     def _newest(self, first: int) -> int:
-        """The highest timestamp from a row on."""
+        """The highest timestamp from row `first` on."""
         timestamps, maxima, block_rows = self.timestamps, self._block_maxima(), self._block_rows
         block = -(-first // block_rows)
         last = max(first, len(maxima) * block_rows)

@@ -1,4 +1,4 @@
-"""The table of segments: which objects there are, how much of each is alive, and since when one is condemned."""
+"""The table of segments: all stored objects, how much of each is live, and since when a dead one is dead."""
 
 from array import array
 from bisect import bisect_left
@@ -11,24 +11,26 @@ from penstock_sequencer.core.state.columns import column_bytes, read_columns
 
 NOT_DEAD = -1
 NO_SLOT = -1
-MARKERS = 2**32 - 1  # in an extent, in the place of a slot: it is a marker, and in no segment
-_FREE = -1  # as a number: the slot holds no segment
+MARKERS = 2**32 - 1  # the slot of an extent that is a marker, and so in no segment
+_FREE = -1  # the number in a slot without a segment
 _NO_ID = bytes(ID_BYTES)
-_COLUMNS_BEFORE_REMOVING = 7  # that snapshots have in which no segment was ever forgotten
+_COLUMNS_BEFORE_REMOVING = 7  # columns in snapshots of releases that removed no segments
 
 
 class Segments:
-    """Columns of slots, about 80 bytes each; extents name their segment by its slot.
+    """Columns of slots, about 80 bytes per slot; extents name their segment by its slot.
 
-    A slot is used again when its segment was forgotten, the smallest free one first. A segment's `number` is its place
-    in the order of commits and never given to another, so who lists segments goes by numbers.
+    A slot is used again after the removal of its segment, the smallest free slot first. A segment's `number` is its
+    place in the order of commits. No other segment ever gets it, so a listing of segments continues by number.
 
-    `live_bytes` is the sum of the lengths of the extents that point here, `live_extents` their count. A segment that
-    no extent points to is condemned: no new extent will ever point to it. Writers and zones are numbers of `names`.
-    `contents` is the way from a live slot to its extents (contents.py). `by_number` and `by_id` are the slots in use in
-    those orders. `dead` are those of condemned segments in the order of their condemnation, within one moment by
-    number; `begin_queue` makes it, and before that the entries that condemned them are not noted. `free` is a heap of
-    the slots without a segment.
+    `live_bytes` is the sum of the lengths of the extents that point to the segment, `live_extents` is their count. A
+    segment that no extent points to is dead: no new extent will ever point to it.
+
+    Writers and zones are places in `names`. `contents` leads from a live slot to its extents (log/segment_contents.py).
+    `by_number` and `by_id` are the used slots in these orders. `free` is a heap of the slots without a segment.
+
+    `dead` is the queue of dead segments: slots in the order in which they died, and by number within one entry and
+    time. `begin_queue` makes it. Before that call, the entries that made segments dead are not recorded.
     """
 
     __slots__ = (
@@ -86,7 +88,7 @@ class Segments:
         return len(self.by_number)
 
     def add(self, segment_id: SegmentId, level: int, size_bytes: int, writer: str, zone: str) -> int:
-        """A new segment without live extents; its slot."""
+        """Add a segment without live extents; return its slot."""
         slot = heappop(self.free) if self.free else self._new_slot()
         self.ids[slot * ID_BYTES : (slot + 1) * ID_BYTES] = segment_id
         self.levels[slot] = level
@@ -101,15 +103,15 @@ class Segments:
         return slot
 
     def gain(self, slot: int, extents: int, length: int) -> None:
-        """Extents of `length` bytes in all now point to the segment."""
+        """Count `extents` more extents that point to the segment, of `length` bytes in all."""
         self.live_extents[slot] += extents
         self.live_bytes[slot] += length
         self.live_bytes_total += length
 
     def lose_many(self, slots: "array[int]", lengths: "array[int]") -> int:
-        """As many extents of these lengths point to these slots no longer; whoever calls looks who is dead.
+        """Count extents of these lengths that no longer point to these slots; return the sum of the lengths.
 
-        Returns the sum of the lengths.
+        The caller then marks the dead segments among them.
         """
         live_extents, live_bytes = self.live_extents, self.live_bytes
         for slot, length in zip(slots, lengths, strict=True):
@@ -121,7 +123,7 @@ class Segments:
         return lost_bytes
 
     def mark_dead_if_empty(self, slot: int, clock_ms: int, sequence: int) -> None:
-        """Condemn the segment, by the entry `sequence`, if no extent points to it; markers are in none."""
+        """Mark the segment dead from the entry `sequence` on if no extent points to it; markers have no segment."""
         if slot == MARKERS or self.live_extents[slot] or self.dead_since_ms[slot] != NOT_DEAD:
             return
         self.dead_since_ms[slot] = clock_ms
@@ -133,10 +135,10 @@ class Segments:
             self._queue(slot)
 
     def begin_queue(self, sequence: int) -> None:
-        """From the entry `sequence` on note what entries condemn; for what is condemned already it is this one.
+        """Begin the queue of dead segments: from now on the table records which entry makes a segment dead.
 
-        So it makes no difference whether a replica has seen the entries before it or the snapshot of a release that
-        did not note them.
+        For segments that are dead already, that is the entry `sequence`. So a replica has the same state after the
+        earlier entries as after a snapshot that has no such records.
         """
         self._is_queueing = True
         self.dead = self._in_dead_order()
@@ -144,8 +146,8 @@ class Segments:
             self.dead_sequences[slot] = sequence
 
     def remove(self, slots: Sequence[int]) -> None:
-        """Let go of these condemned segments, no slot given twice; each table is gone through once."""
-        assert self._is_queueing, "segments are forgotten from the level on that notes what condemned them"
+        """Remove these dead segments, each slot given once; the method walks each table once."""
+        assert self._is_queueing, "segments are removed only after `begin_queue`"
         self.by_number = _without(self.by_number, [self.place_of_number(self.numbers[slot]) for slot in slots])
         self.by_id = _without(self.by_id, [self._place_of_id(self.id(slot)) for slot in slots])
         places = [bisect_left(self.dead, self._order(slot), key=self._order) for slot in slots]
@@ -169,15 +171,15 @@ class Segments:
         return NO_SLOT
 
     def place_of_number(self, number: int) -> int:
-        """The place in `by_number` of the first segment whose number is `number` or above."""
+        """The place in `by_number` of the first segment with this number or a higher one."""
         return bisect_left(self.by_number, number, key=self.numbers.__getitem__)
 
     def id(self, slot: int) -> SegmentId:
-        """The segment's id."""
+        """The id of the segment in the slot."""
         return bytes(self.ids[slot * ID_BYTES : (slot + 1) * ID_BYTES])
 
     def all_ids(self) -> Iterator[SegmentId]:
-        """The ids of all segments, in their order."""
+        """The ids of all segments, ascending."""
         return map(self.id, self.by_id)
 
     def ref(self, slot: int) -> SegmentRef:
@@ -186,17 +188,15 @@ class Segments:
         return SegmentRef(self.id(slot), self.levels[slot], self.sizes[slot], writer, zone)
 
     def columns(self) -> list[bytes]:
-        """The numbers of all slots as bytes, in the order of `_columns`; the rest comes beside them."""
+        """The columns of numbers as bytes, in the order of `_columns`; ids and names are written beside them."""
         return [column_bytes(column) for column in self._columns()]
 
     @classmethod
     def of_columns(
         cls, ids: bytes, names: Sequence[str], data: Sequence[bytes], next_number: int, *, is_queueing: bool
     ) -> "Segments":
-        """The table whose `ids`, `names`, `columns` and `next_number` these are.
+        """The table with these `ids`, `names`, `columns` and `next_number`; `ValueError` if they do not match."""
 
-        `ValueError` if they do not belong together.
-        """
         segments = cls()
         segments.ids += ids
         columns = segments._columns()
@@ -217,7 +217,7 @@ class Segments:
         return segments
 
     def _derive(self) -> None:
-        """Make what follows from the columns."""
+        """Compute the derived fields from the columns."""
         slots = range(len(self.levels))
         self.contents = [b""] * len(slots)
         self.free = [slot for slot in slots if self.numbers[slot] == _FREE]
@@ -233,7 +233,7 @@ class Segments:
             self.dead = dead
 
     def _in_dead_order(self) -> "array[int]":
-        """The slots of condemned segments as `dead` has them."""
+        """The slots of dead segments in the order of `dead`."""
         found = [slot for slot in self.by_number if self.dead_since_ms[slot] != NOT_DEAD]
         found.sort(key=self.dead_since_ms.__getitem__)
         found.sort(key=self.dead_sequences.__getitem__)
@@ -251,7 +251,7 @@ class Segments:
 
     def _enter_id(self, slot: int, segment_id: SegmentId) -> None:
         by_id = self.by_id
-        # Ids begin with the time of their making, so a new one belongs to the end, or close to it.
+        # An id begins with its time of creation, so a new id belongs at the end or close to it.
         is_last = not by_id or self.id(by_id[-1]) < segment_id
         by_id.insert(len(by_id) if is_last else self._place_of_id(segment_id), slot)
 
@@ -269,7 +269,7 @@ class Segments:
         return len(self.levels) - 1
 
     def _clear(self, slot: int) -> None:
-        """A free slot looks the same whatever was in it."""
+        """Reset the slot, so that all free slots have the same values."""
         self.size_bytes_total -= self.sizes[slot]
         self.dead_count -= 1
         self.dead_size_bytes -= self.sizes[slot]
@@ -300,7 +300,7 @@ class Segments:
 
 
 def _without(column: "array[int]", places: Sequence[int]) -> "array[int]":
-    """The column without what stands in these places."""
+    """The column without the items in these places."""
     kept = array(column.typecode)
     start = 0
     for place in sorted(places):

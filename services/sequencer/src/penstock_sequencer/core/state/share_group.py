@@ -1,15 +1,15 @@
 """Share groups (KIP-932), as plain structures (ADR 0017).
 
-Invariants, which hold before and after every entry:
+These invariants hold before and after every entry:
 
- 1. A partition's holds are ordered and dense: each begins where the one before ended, the first at `start`. The first
-    is not DONE, and of two neighbours one differs from the other in more than its offsets.
- 2. An offset that is ACQUIRED is one member's, who is in the group, until `until_ms`, which lies ahead; `due_ms` is not
-    later than the first of them.
- 3. `start` goes back only if an administrator says so. What lies below it, or is DONE, is never given out again.
- 4. `deliveries` of what is AVAILABLE is less than the limit at the time when it became so.
- 5. A member's target is of partitions that the group shares, unless other targets are to come.
- 6. An id is a share group's or another group's, not both.
+ 1. A partition's holds are ordered and dense: each begins where the one before it ends, and the first begins at
+    `start`. The first is not DONE. Two neighbours differ in more than their offsets.
+ 2. An ACQUIRED hold belongs to one member of the group until `until_ms`, which is in the future. `due_ms` is not later
+    than the earliest `until_ms`.
+ 3. `start` goes back only if an administrator moves it. Offsets below it, and DONE ones, are never delivered again.
+ 4. An AVAILABLE hold has fewer `deliveries` than the limit at the time when it became AVAILABLE.
+ 5. A member's target has only partitions that the group shares, except while new targets are due.
+ 6. An id belongs to a share group or to a group of another kind, not to both.
 """
 
 import msgspec
@@ -19,35 +19,35 @@ from penstock_sequencer.core.state.consumer_group import Partitions
 
 AVAILABLE = 0
 ACQUIRED = 1
-DONE = 2  # accepted, rejected, delivered often enough, or no record at all
+DONE = 2  # accepted, rejected, delivered as often as allowed, or no record at all
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Offsets from `first` to `last` that are in flight, and how they stand."""
+    """The offsets from `first` to `last`, which are in flight, and their state."""
 
     first: int
     last: int
     status: int
     deliveries: int = 0
-    member_id: str = ""  # whose they are; from here on of ACQUIRED ones only
+    member_id: str = ""  # the member that acquired them; from here on only for ACQUIRED holds
     until_ms: int = 0
-    acquisition: int = 0  # by which the member got them
+    acquisition: int = 0  # number of the acquisition that gave them to the member
 
 
 class SharePartition(msgspec.Struct, eq=False, array_like=True):
-    """Where a share group is in a partition; behind the last hold nothing was ever acquired."""
+    """The position of a share group in a partition; after the last hold nothing was ever acquired."""
 
     start: int
     holds: list[Hold] = []
     in_flight: int = 0  # offsets in holds that are not DONE
-    due_ms: int = 0  # when to look for locks that have ended; 0 if nothing is acquired for sure
+    due_ms: int = 0  # when to check for ended locks; 0 only if nothing is acquired
 
 
 class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a command with a ticket was answered, as far as the state does not say it."""
+    """The part of the answer to a command with a ticket that the rest of the state does not hold."""
 
     acquisition: int
-    rejections: dict[int, int]  # by the number of the partition in the command, where not all was taken
+    rejections: dict[int, int]  # by the place of the partition in the command, if a range of it was rejected
 
 
 class ShareMember(msgspec.Struct, eq=False):
@@ -62,21 +62,21 @@ class ShareMember(msgspec.Struct, eq=False):
     changed_sequence: int = 0  # of the last entry that changed anything in this member
     epoch: int = 0
     previous_epoch: int = 0
-    assigned: Partitions = {}  # that it has been told
-    target: Partitions = {}  # that it will be
+    assigned: Partitions = {}  # sent to the member already
+    target: Partitions = {}  # to be sent to the member
     tickets: dict[int, Answered] = {}  # the newest last
     size_bytes: int = 0  # its part of State.group_bytes
 
 
 class ShareGroup(msgspec.Struct, eq=False):
-    """A share group, and where it is in all that its members have ever been assigned."""
+    """A share group, and its position in every partition that was ever assigned to its members."""
 
     group_id: str
     epoch: int = 0
-    members: dict[str, ShareMember] = {}  # in the order in which they came
+    members: dict[str, ShareMember] = {}  # in the order in which they joined
     partitions: dict[TopicId, dict[int, SharePartition]] = {}
     acquisitions: int = 0
-    altered_sequence: int = 0  # of the last entry by which an administrator changed where it is
-    assignment_epoch: int = 0  # of the targets; behind `epoch` while others are to come
-    assigned_ms: int = 0  # when the members got their targets; 0 if there was nobody since
-    target_due_ms: int = 0  # when they get others; 0 if nothing changed since
+    altered_sequence: int = 0  # of the last entry by which an administrator moved positions
+    assignment_epoch: int = 0  # of the targets; below `epoch` while others are due
+    assigned_ms: int = 0  # when the members got their targets; 0 if there was no member since
+    target_due_ms: int = 0  # when they get new targets; 0 if nothing changed since

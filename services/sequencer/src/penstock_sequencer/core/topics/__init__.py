@@ -1,4 +1,4 @@
-"""Topics, their deletion and recovery, configurations and client quotas.
+"""Topics, their deletion and recovery, configurations, and client quotas.
 
 It imports `state`, `log`, `groups`, `share` and `all_groups`.
 

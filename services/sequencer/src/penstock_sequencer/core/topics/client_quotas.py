@@ -1,7 +1,7 @@
-"""Client quotas: who may use how much. The machine keeps them; gateways hold clients to them.
+"""Client quotas: rates for users, client ids and addresses. The state machine keeps them; gateways enforce them.
 
-As with configurations, whoever changes what is there must have known of the last change (`seen_sequence`): a command
-may be journaled long after its sender has turned elsewhere.
+As with configurations, the sender of a change must have seen the last change (`seen_sequence`). A command may be
+journaled long after its sender has sent it again elsewhere.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from penstock_sequencer.core.state.cluster import Changes, State
 
 
 def alter_client_quotas(state: State, command: AlterClientQuotas, changes: Changes) -> Done | Rejected:
-    """The entity's quotas are from now on these."""
+    """Change the quotas of the entity."""
     entity, altered = _altered(state, command)
     if isinstance(altered, Rejected):
         return altered
@@ -30,13 +30,13 @@ def alter_client_quotas(state: State, command: AlterClientQuotas, changes: Chang
 
 
 def check_alter_client_quotas(state: State, command: AlterClientQuotas) -> Done | Rejected:
-    """What `alter_client_quotas` would answer."""
+    """The outcome that `alter_client_quotas` would have."""
     _, altered = _altered(state, command)
     return altered if isinstance(altered, Rejected) else Done()
 
 
 def client_quotas(state: State, query: ClientQuotasQuery) -> ClientQuotasView:
-    """Every entity that has quotas."""
+    """All entities that have quotas."""
     entries = [
         QuotaEntry([QuotaPart(kind, name) for kind, name in entity], values)
         for entity, values in state.client_quotas.items()
@@ -45,7 +45,7 @@ def client_quotas(state: State, query: ClientQuotasQuery) -> ClientQuotasView:
 
 
 def log_sizes(state: State, query: LogSizesQuery) -> LogSizesView:
-    """The bytes of the topics that exist of those asked for, each once."""
+    """The log sizes of the existing topics among those in the query, each once."""
     names = list(state.topics) if query.names is None else list(dict.fromkeys(query.names))
     topics = [state.topics[name] for name in names if name in state.topics]
     sizes = [LogSizes(topic.name, [partition.size_bytes for partition in topic.partitions]) for topic in topics]
@@ -53,7 +53,7 @@ def log_sizes(state: State, query: LogSizesQuery) -> LogSizesView:
 
 
 def _altered(state: State, command: AlterClientQuotas) -> tuple[Entity, dict[str, str] | Rejected]:
-    """The entity, and what is set for it after the command."""
+    """The entity, and its quotas after the command."""
     entity = entity_of([(part.kind, part.name) for part in command.entity])
     before = state.client_quotas.get(entity, {})
     after = _changed(command, entity, before)

@@ -1,11 +1,12 @@
-"""Configurations of topics, of groups, and the cluster's defaults: a command changes all that it names, or nothing.
+"""Configurations of topics and groups, and the cluster's defaults: a command changes all that it names, or nothing.
 
-A new value takes effect later, step by step: retention reads the value in force each time.
+A new value takes effect later, step by step: retention reads the present value each time.
 
-A command may be journaled long after its sender has turned elsewhere and changed the same again. So, as with committed
-offsets, the sender must have known the last change (`seen_sequence`). For groups (Kafka's GROUP resource) that is the
-last change of any group: so nothing is kept for a group that went back to its defaults. A group need not exist to have
-configurations.
+A command may be journaled long after its sender has sent it again elsewhere and changed the same value again. So the
+sender must have seen the last change (`seen_sequence`), as with committed offsets.
+
+For groups (Kafka's GROUP resource) that is the last change of any group. So the state keeps nothing for a group that
+went back to its defaults. A group need not exist to have configurations.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ _ON_LISTS = (ConfigOperation.APPEND, ConfigOperation.SUBTRACT)
 
 
 def alter_configs(state: State, command: AlterConfigs, changes: Changes) -> Done | Rejected:
-    """The topic's configurations, or the cluster's defaults, are from now on these."""
+    """Change the configurations of the topic, or the cluster's defaults."""
     altered = _altered(state, command)
     if isinstance(altered, Rejected):
         return altered
@@ -43,23 +44,26 @@ def alter_configs(state: State, command: AlterConfigs, changes: Changes) -> Done
 
 
 def check_alter_configs(state: State, command: AlterConfigs) -> Done | Rejected:
-    """What `alter_configs` would answer."""
+    """The outcome that `alter_configs` would have."""
     altered = _altered(state, command)
     return altered if isinstance(altered, Rejected) else Done()
 
 
 def level_validation_error(state: State, configs: dict[str, str]) -> Rejected | None:
-    """Below their level a journal may hold what replicas of the time refused, so it is refused still."""
+    """The rejection of configurations that need a higher level.
+
+    Replicas of earlier releases rejected them, and journals may hold such commands. So replays must reject them, too.
+    """
     return None if state.level >= level_of_configs(configs) else _UNKNOWN_YET
 
 
 def validation_error(reasons: list[str]) -> Rejected | None:
-    """The refusal for these reasons, if there are any."""
+    """The rejection for these reasons; None if there are none."""
     return Rejected(Rejection.INVALID_CONFIG, "; ".join(reasons)) if reasons else None
 
 
 def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Rejected:
-    """What is set after the command."""
+    """The values that are set after the command."""
     if not command.topic:
         after = changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_validation_errors)
         if not isinstance(after, Rejected) and state.level < level_of_cluster_configs(after, _names(command)):
@@ -81,7 +85,7 @@ def _names(command: AlterConfigs) -> list[str]:
 def _unless_late(
     command: AlterConfigs, before: dict[str, str], after: dict[str, str] | Rejected, altered_sequence: int
 ) -> dict[str, str] | Rejected:
-    """Sent again it changes nothing, and so is never late."""
+    """Reject a command that comes too late; one that was sent again changes nothing, so it is never too late."""
     if isinstance(after, Rejected) or after == before or not 0 <= command.seen_sequence < altered_sequence:
         return after
     return Rejected(Rejection.STALE, "the configurations have been changed since")
@@ -93,7 +97,7 @@ def changed(
     known: dict[str, TopicConfig],
     find_validation_errors: Callable[[dict[str, str]], list[str]],
 ) -> dict[str, str] | Rejected:
-    """What is set after the command, of one kind of configurations."""
+    """The values that are set after the command, for one kind of configurations."""
     twice = [name for name, count in Counter(change.name for change in command.changes).items() if count > 1]
     if twice:
         return Rejected(Rejection.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(twice)}")
@@ -110,7 +114,7 @@ def changed(
 
 
 def _change(configs: dict[str, str], change: ConfigChange, default: str) -> None:
-    """Set the one configuration; lists go on from what there is, or from the default, as in Kafka."""
+    """Change one configuration; a change to a list starts from the present value or from the default, as in Kafka."""
     match change.operation:
         case ConfigOperation.SET:
             configs[change.name] = change.value
@@ -130,7 +134,7 @@ def _items(value: str) -> list[str]:
 
 
 def alter_group_configs(state: State, command: AlterGroupConfigs, changes: Changes) -> Done | Rejected:
-    """The group's configurations are from now on these."""
+    """Change the configurations of the group."""
     altered = _altered_of_group(state, command)
     if isinstance(altered, Rejected):
         return altered
@@ -146,7 +150,7 @@ def alter_group_configs(state: State, command: AlterGroupConfigs, changes: Chang
 
 
 def check_alter_group_configs(state: State, command: AlterGroupConfigs) -> Done | Rejected:
-    """What `alter_group_configs` would answer."""
+    """The outcome that `alter_group_configs` would have."""
     altered = _altered_of_group(state, command)
     return altered if isinstance(altered, Rejected) else Done()
 

@@ -1,9 +1,13 @@
-"""Deleting topics: for good, or so that they can come back while their window is open.
+"""Deletion of topics: for good, or so that a topic can come back during its undelete window.
 
-A topic without a window is doomed at once: nobody finds its partitions any more, and its extents go step by step. One
-with a window is buried: its name is free and nobody reads or writes it, but all that it was is kept, with the offsets
-that groups had committed in it. `undelete_topic` brings it back as it was. When the window is over by the machine's
-clock and a janitor's, the janitor's next step dooms it; until then it can come back.
+A topic without a window becomes pending delete at once: no query finds its partitions any more, and its extents are
+dropped step by step.
+
+A topic with a window becomes recoverable: its name is free, and no client reads or writes it. The state keeps all of
+it, with the offsets that groups had committed in it. `undelete_topic` brings it back as it was.
+
+The window ends when both the machine's clock and a janitor's have passed it. The janitor's next step then makes the
+topic pending delete; until then it can come back.
 """
 
 from penstock.contracts.commands import (
@@ -30,9 +34,9 @@ from penstock_sequencer.core.topics.topics import enter_topic, leave_topic, name
 
 
 def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done | Rejected:
-    """The topic, its log, its producers and every group's offsets in it go; its extents step by step.
+    """Delete the topic with its log, its producers and all groups' offsets in it.
 
-    By an id that was deleted it is done already: the command was sent again.
+    Its extents are dropped step by step. For the id of a deleted topic the outcome is Done: the command was sent again.
     """
     topic = state.topics.get(command.name) if command.name else state.topics_by_id.get(command.topic_id)
     if topic is None and not command.name and _was_deleted(state, command.topic_id):
@@ -42,7 +46,7 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
     window_ms = _window_ms(state, topic)
     recoverable_max = state.limits.topics.recoverable_topics_max
     if window_ms and len(state.recoverable) >= recoverable_max:
-        return Rejected(Rejection.OVERLOADED, f"{recoverable_max} deleted topics can still come back, no more can")
+        return Rejected(Rejection.OVERLOADED, f"{recoverable_max} deleted topics are recoverable, which is the limit")
     leave_topic(state, topic)
     _record_deleted(state, topic.topic_id)
     if window_ms:
@@ -59,17 +63,18 @@ def delete_topic(state: State, command: DeleteTopic, changes: Changes) -> Done |
 
 
 def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> TopicCreated | Rejected:
-    """The topic is as it was, also to its groups; by an id that exists it is done already.
+    """Bring the topic back as it was, also for its groups.
 
-    A command that comes late, after it was sent again and the topic then deleted anew, does not bring it back.
+    For the id of an existing topic the command is done already. A command that comes late does not bring the topic back
+    if the topic was deleted again since.
     """
     existing = state.topics_by_id.get(command.topic_id)
     if existing is not None and command.name in ("", existing.name):
         return topic_made(existing)
     recoverable = _find_recoverable(state, command)
     if recoverable is None:
-        what = f"'{command.name[:256]}'" if command.name else command.topic_id.hex()
-        return Rejected(Rejection.UNKNOWN_TOPIC, f"No deleted topic {what} can come back.")
+        topic_name = f"'{command.name[:256]}'" if command.name else command.topic_id.hex()
+        return Rejected(Rejection.UNKNOWN_TOPIC, f"No deleted topic {topic_name} can come back.")
     topic = recoverable.topic
     if 0 <= command.seen_sequence < recoverable.deleted_sequence:
         return Rejected(Rejection.STALE, f"Topic '{topic.name}' has been deleted since.")
@@ -89,7 +94,7 @@ def undelete_topic(state: State, command: UndeleteTopic, changes: Changes) -> To
 
 
 def drop_extents(state: State, command: DropExtents, changes: Changes) -> ExtentsDropped:
-    """A step further: topics whose window is over are doomed, and extents that wait for it are dropped."""
+    """Take one step: topics whose window has ended become pending delete, and waiting extents are dropped."""
     clock_ms = agreed_ms(state, command.now_ms)
     _end_windows(state, clock_ms)
     extents, dropped_bytes = drop_waiting(state)
@@ -97,7 +102,7 @@ def drop_extents(state: State, command: DropExtents, changes: Changes) -> Extent
 
 
 def next_window_ms(state: State) -> int:
-    """When the first of the windows that are open ends; INTEGER_MAX if none is."""
+    """When the first open window ends; INTEGER_MAX if none is open."""
     return min((each.until_ms for each in state.recoverable.values()), default=INTEGER_MAX)
 
 
@@ -116,7 +121,7 @@ def _end_windows(state: State, clock_ms: int) -> None:
 
 
 def remove_deleted_topics(state: State) -> None:
-    """Forget ids that nobody sends for any more."""
+    """Remove the ids of deleted topics that clients no longer send commands for."""
     deleted = state.deleted_topics
     while deleted:
         topic_id = next(iter(deleted))
@@ -158,7 +163,7 @@ def _mark_pending_delete(state: State, topic: Topic) -> None:
 
 
 def _find_recoverable(state: State, command: UndeleteTopic) -> RecoverableTopic | None:
-    """By its id, or the one that was deleted last under the name."""
+    """The recoverable topic by its id, or the one that was deleted last under the name."""
     if command.topic_id != NO_TOPIC_ID:
         by_id = state.recoverable.get(command.topic_id)
         return by_id if by_id is not None and command.name in ("", by_id.topic.name) else None

@@ -1,4 +1,4 @@
-"""Topics: making them, growing them, and the tables that they are found in."""
+"""Topics: how to create and grow them, and the tables that find them."""
 
 from penstock.contracts.commands import CreatePartitions, CreateTopic, Done, Rejected, TopicCreated
 from penstock.contracts.configs.topics import validation_errors
@@ -13,7 +13,7 @@ from penstock_sequencer.core.topics import configs
 
 
 def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicCreated | Rejected:
-    """A new topic; one that exists with the same id was made by this very command."""
+    """Create the topic; an existing topic with the same id was created by this same command."""
     answer = check_create_topic(state, command)
     if isinstance(answer, Rejected) or command.name in state.topics:
         return answer
@@ -28,7 +28,7 @@ def create_topic(state: State, command: CreateTopic, changes: Changes) -> TopicC
 
 
 def check_create_topic(state: State, command: CreateTopic) -> TopicCreated | Rejected:
-    """What `create_topic` would answer."""
+    """The outcome that `create_topic` would have."""
     existing = state.topics.get(command.name)
     if existing is not None:
         if existing.topic_id == command.topic_id:
@@ -45,7 +45,7 @@ def check_create_topic(state: State, command: CreateTopic) -> TopicCreated | Rej
 
 
 def create_partitions(state: State, command: CreatePartitions, changes: Changes) -> Done | Rejected:
-    """The topic grows."""
+    """Add partitions to the topic."""
     answer = check_create_partitions(state, command)
     if isinstance(answer, Done):
         topic = state.topics[command.name]
@@ -58,7 +58,7 @@ def create_partitions(state: State, command: CreatePartitions, changes: Changes)
 
 
 def check_create_partitions(state: State, command: CreatePartitions) -> Done | Rejected:
-    """What `create_partitions` would answer."""
+    """The outcome that `create_partitions` would have."""
     topic = state.topics.get(command.name)
     if topic is None:
         return Rejected(Rejection.UNKNOWN_TOPIC, f"The topic '{command.name}' does not exist.")
@@ -72,31 +72,31 @@ def check_create_partitions(state: State, command: CreatePartitions) -> Done | R
 
 
 def enter_topic(state: State, topic: Topic) -> None:
-    """The topic is found by its name and id from now on."""
+    """Enter the topic in all tables that find it."""
     state.topics[topic.name] = topic
     state.topics_by_id[topic.topic_id] = topic
     state.topics_by_metric_name[metric_name(topic.name)] = topic
 
 
 def leave_topic(state: State, topic: Topic) -> None:
-    """The topic is not found any more."""
+    """Remove the topic from all tables that find it."""
     del state.topics[topic.name]
     del state.topics_by_id[topic.topic_id]
     del state.topics_by_metric_name[metric_name(topic.name)]
 
 
 def topic_made(topic: Topic) -> TopicCreated:
-    """The topic as whoever asked for it is told."""
+    """The topic as the outcome reports it to the client."""
     return TopicCreated(topic.topic_id, len(topic.partitions), topic.configs)
 
 
 def metric_name(name: str) -> str:
-    """Names that differ in nothing else collide, as Kafka's metrics would."""
+    """The name with '_' for '.': topic names that differ only in these collide in Kafka's metrics."""
     return name.replace(".", "_")
 
 
 def name_validation_error(state: State, name: str) -> Rejected | None:
-    """Why no new topic can have the name."""
+    """Why no new topic can have the name; None if one can."""
     if not is_legal_topic_name(name):
         return Rejected(Rejection.INVALID_TOPIC, f"Topic name '{name[:256]}' is illegal.")
     other = state.topics_by_metric_name.get(metric_name(name))
@@ -125,7 +125,7 @@ def _partitions_validation_error(state: State, asked: int) -> Rejected | None:
 
 
 def _count_validation_error(state: State, count: int, growth: int) -> Rejected | None:
-    """Why no topic can come to have `count` partitions, `growth` more than now."""
+    """Why no topic can have `count` partitions, `growth` more than now; None if one can."""
     per_topic_max, in_all_max = state.limits.topics.partitions_per_topic_max, state.limits.topics.partitions_max
     if count <= per_topic_max and state.partition_count + growth <= in_all_max:
         return None
