@@ -1,9 +1,14 @@
-"""One Kafka connection's socket side: moves bytes between the transport and the session, and runs its requests.
+"""The socket side of one Kafka connection: moves bytes between transport and pipeline, and runs the requests.
 
-Reading stops, and requests that were received wait, while: too many requests are in flight, the client does not take
-its answers, or has used up a quota, its flusher's window is full, or all connections together hold too much. Each of
-these calls back when it is over, and `_advance` decides anew. Requests that had begun when the client stopped taking
-answers wait for it too.
+Reading stops, and received requests wait, in each of these cases:
+
+- Too many requests are in flight.
+- The client does not take its answers, or has used up a quota.
+- Its flusher's window is full.
+- All connections together hold too many bytes.
+
+Each case calls back when it is over, and `_advance` decides again. Requests that began before the client stopped taking
+answers wait for it, too.
 """
 
 import asyncio
@@ -17,7 +22,7 @@ from penstock.kafkawire.primitives import Buffer
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.response_memory import ResponseMemory
-from penstock_gateway.server.dispatch import runs_in_turn
+from penstock_gateway.server.dispatch import is_serial
 from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
 
@@ -25,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Owner(Protocol):
-    """What a connection needs of who keeps all connections."""
+    """The part of the connection manager that a connection needs."""
 
     budget: ReceiveBudget
     response_memory: ResponseMemory
@@ -58,21 +63,21 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_reading = True
         self._is_writing_paused = False
-        self._unsent_bytes = 0  # as the owner knows it
+        self._unsent_bytes = 0  # as reported to the owner
         self.stuck_since_s: float | None = None  # since when the client takes no answers
         self._is_draining = False
         self._is_at_eof = False
-        self._alarm: asyncio.TimerHandle | None = None  # when the client is heard again
+        self._alarm: asyncio.TimerHandle | None = None  # when the client is read again
         self._cause = ""
         self.active_s = owner.monotonic_s()  # when bytes last came
-        self.partial_since_s = 0.0  # when the frame that is not complete began
+        self.partial_since_s = 0.0  # when the incomplete frame began
         self._transport: asyncio.Transport
         self._client: Client
         self.get_buffer: Callable[[int], memoryview] = self._pipeline.get_buffer  # type: ignore[assignment]  # bound once
 
     @property
     def client(self) -> Client:
-        """Who is at the other end."""
+        """The client at the other end."""
         return self._client
 
     @property
@@ -82,7 +87,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def partial_bytes(self) -> int:
-        """How many bytes wait for the rest of their frame."""
+        """How many bytes of an incomplete frame were received."""
         return self._pipeline.partial_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -106,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        """The client has gone, perhaps right behind produce requests to which it wants no answer: those are served."""
+        """The client has closed, perhaps right after produce requests with acks=0: these are still served."""
         self._is_at_eof = True
         self._end_behind_eof_soon()
         return True
@@ -124,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def on_room(self) -> None:
-        """The budget of all connections may allow reading again; not now, another connection is in the middle."""
+        """Check the budget in the next iteration of the event loop: another connection is still in its own step."""
         asyncio.get_running_loop().call_soon(self._advance)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -140,13 +145,13 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.closed(self, self._cause)
 
     def drain(self) -> None:
-        """Read nothing more; end once everything in flight is answered."""
+        """Read nothing more; end when all requests in flight are answered."""
         self._is_draining = self._client.is_leaving = True
         self._advance()
         self._send()
 
     def end(self, cause: str) -> None:
-        """Close for a reason of ours, after what has been answered was sent."""
+        """Close for a reason of the gateway, after the answers at hand were sent."""
         if not self._transport.is_closing():
             self._cause = cause
             self._transport.close()
@@ -168,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
             self._end_behind_eof_soon()
 
     def _end_behind_eof_soon(self) -> None:
-        """Close unless there is something to do for a client that has gone, once what came last has begun."""
+        """Close in the next iteration of the event loop, unless a request with acks=0 is then in progress."""
         asyncio.get_running_loop().call_soon(self._end_behind_eof)
 
     def _end_behind_eof(self) -> None:
@@ -176,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _advance(self) -> None:
-        """Begin the requests that may begin, and read on if that can bring more of them."""
+        """Begin the requests that may begin, and read on if more of them may begin."""
         if self._transport.is_closing():
             return
         try:
@@ -187,10 +192,10 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
         if self._is_at_eof:
             return
-        wants = self._may_begin() and self._owner.budget.may_read(self)
-        if wants != self._is_reading and not self._transport.is_closing():
-            self._is_reading = wants
-            if wants:
+        may_read = self._may_begin() and self._owner.budget.may_read(self)
+        if may_read != self._is_reading and not self._transport.is_closing():
+            self._is_reading = may_read
+            if may_read:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
@@ -201,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
             if begun is None:
                 return
             slot, frame = begun
-            slot.is_in_turn = runs_in_turn(frame)
+            slot.is_serial = is_serial(frame)
             task = self._owner.start(self, slot, frame)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -212,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         return not self._client.is_flusher_full()
 
     def _is_muted(self) -> bool:
-        """Whether the client has to wait; if so, `_advance` is called when it is over."""
+        """Whether the client must wait; if so, `_advance` is called when the wait is over."""
         if not self._client.muted_until_s:
             return False
         left_s = self._client.muted_until_s - self._owner.monotonic_s()
@@ -225,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advance()
 
     def _reject_late(self, delay_s: float) -> None:
-        """Close after a while, as Kafka does: who is closed at once would come again at once."""
+        """Close after a delay, as Kafka does: a client that is closed at once would connect again at once."""
         self._client.muted_until_s = self._owner.monotonic_s() + delay_s
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self.end, "connection_rate")
         self._advance()
@@ -254,6 +259,6 @@ class Connection(asyncio.BufferedProtocol):
             self._unsent_bytes = size_bytes
 
     def _log_rejection(self, reason: str) -> None:
-        if self._pipeline.is_rejected:  # by another request in flight, which has said why
+        if self._pipeline.is_rejected:  # by another request in flight, which has logged the reason
             return
         log.warning("connection_refused", peer=self._client.host, client_id=self._client.client_id, reason=reason)

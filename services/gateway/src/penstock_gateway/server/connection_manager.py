@@ -1,4 +1,4 @@
-"""All Kafka connections of one gateway, however they came: bounds them, ends the idle ones, drains them in the end."""
+"""Manages all Kafka connections of one gateway: limits their number, ends idle ones, and drains them at the stop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ log = structlog.get_logger()
 
 
 class Needs(HasClock, HasMetrics, HasQuotas, HasResponseMemory, HasSettings, HasTail, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 class ConnectionManager:
-    """The listeners of one gateway, and what their connections share: the byte budget, the limits, the end."""
+    """The listeners of one gateway, and the byte budget and limits that their connections share."""
 
     def __init__(
         self,
@@ -66,9 +66,10 @@ class ConnectionManager:
                 self.sweep()
 
     async def drain(self, deadline_s: float) -> None:
-        """Accept nothing more; return when all in flight is answered and every connection closed, or cut what is left.
+        """Accept nothing more; return when all requests are answered and all connections closed.
 
-        Nothing of a client is lost by the cut: who has no answer asks another gateway.
+        At the deadline the connections that are left are aborted. No client loses data by that: a client without an
+        answer asks another gateway.
         """
         self._is_closing = True
         for listener in self._listeners:
@@ -85,7 +86,7 @@ class ConnectionManager:
                 connection.abort()
 
     async def close(self) -> None:
-        """Cut every connection that is left; the listeners' sockets are their maker's to close."""
+        """Abort every connection that is left; the creator of the listeners closes their sockets."""
         self._is_closing = True
         for listener in self._listeners:
             listener.stop()
@@ -93,7 +94,7 @@ class ConnectionManager:
             connection.abort()
 
     def sweep(self) -> None:
-        """End the connections that were idle too long, and the one that holds the others up."""
+        """End the connections that were idle too long, and those that block the others."""
         now_s = self.monotonic_s()
         idle_s_max = self._config.idle_timeout_ms / 1000
         for connection in list(self._connections):
@@ -102,12 +103,12 @@ class ConnectionManager:
         if self.budget.is_spent and not self.budget.frames and self._connections:
             largest = max(self._connections, key=lambda connection: connection.partial_bytes)
             if now_s - largest.partial_since_s > self.limits.partial_frame_s_max:
-                log.warning("connection_refused", reason="too many bytes of a frame that does not end")
+                log.warning("connection_refused", reason="too many bytes of an incomplete frame")
                 largest.end("partial_frame")
         if self.response_memory.is_spent:
             for connection in list(self._connections):
                 if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > self.limits.stuck_s_max:
-                    log.warning("connection_refused", reason="answers are not taken")
+                    log.warning("connection_refused", reason="the client does not take its answers")
                     connection.abort()
         self._gateway.metrics.unsent_bytes.set(self.response_memory.held_bytes)
         self._gateway.metrics.held_bytes.set(self.budget.held_bytes)
@@ -132,7 +133,7 @@ class ConnectionManager:
         return await self._dispatcher.answer(client, frame)
 
     def opened(self, connection: Connection) -> bool:
-        """Take the connection in; false if it is one too many."""
+        """Add a connection; return whether it may stay."""
         self._connections[connection] = None
         self._empty.clear()
         self._gateway.metrics.connections.set(len(self._connections))
@@ -145,7 +146,7 @@ class ConnectionManager:
         return connection_delay_s(self._gateway, host)
 
     def closed(self, connection: Connection, cause: str) -> None:
-        """The connection is gone."""
+        """Remove a connection that has ended."""
         self._connections.pop(connection, None)
         self._gateway.metrics.connections.set(len(self._connections))
         if cause:

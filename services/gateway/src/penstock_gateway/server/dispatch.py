@@ -1,4 +1,4 @@
-"""From one frame to its answer: header, body, handler, in the connection's order; and where every error ends."""
+"""Answers one frame: decodes it, runs its handler in the connection's order, and contains all errors of a request."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -28,11 +28,11 @@ log = structlog.get_logger()
 
 
 class Needs(HasClock, HasMetrics, HasQuotas, HasSettings, Protocol):
-    """What the dispatcher itself uses of the gateway; handlers use more of it."""
+    """The parts of the gateway that the dispatcher itself uses; handlers use more of them."""
 
 
-def runs_in_turn(frame: memoryview) -> bool:
-    """Whether the request waits until all but the Produce requests before it are answered."""
+def is_serial(frame: memoryview) -> bool:
+    """Whether the request waits until all earlier requests except Produce are answered."""
     return frame[:2] != PRODUCE_KEY
 
 
@@ -44,7 +44,7 @@ class Dispatcher:
         self._handlers = handlers
 
     async def answer(self, client: Client, frame: memoryview) -> list[Buffer]:
-        """The answer's frame as buffers to send, none if it gets none; raises only `CloseConnection`.
+        """The answer's frame as buffers to send, empty if there is no answer; raises only `CloseConnection`.
 
         This is the boundary that contains the errors of one request.
         """

@@ -1,4 +1,4 @@
-"""One listening TCP socket of a gateway, and the name by which its clients came."""
+"""One listening TCP socket of a gateway, with the name of its listener."""
 
 import asyncio
 import socket
@@ -11,7 +11,7 @@ BACKLOG = 1_024  # connections that the kernel completes before we accept them
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A listening socket whose port other gateways of this machine may share; `Invalid` if it cannot be had."""
+    """A listening socket whose port other gateways of this machine may share; `Invalid` if it cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -31,22 +31,22 @@ class Listener:
 
     def __init__(self, name: str, listening: socket.socket) -> None:
         self.name = name
-        self.port = int(listening.getsockname()[1])  # the real one
+        self.port = int(listening.getsockname()[1])  # as bound; the setting may be 0
         self._socket = listening
         self._server: asyncio.Server | None = None
 
     async def accept(self, owner: Owner) -> None:
-        """Accept from now on."""
+        """Accept connections from now on."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(owner, self.name), sock=self._socket, backlog=BACKLOG
         )
 
     def stop(self) -> None:
-        """Accept nothing more; connections that were accepted live on."""
+        """Accept nothing more; accepted connections stay open."""
         if self._server is not None:
             self._server.close()
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self.stop()
         self._socket.close()

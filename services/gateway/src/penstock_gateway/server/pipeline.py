@@ -1,12 +1,12 @@
 """One connection without its socket: bytes in, frames out in order, answers in any order, bytes out in order.
 
     bytes --> FrameReader --> next_frame() --> slot per frame
-                                                 |  answer(slot, ...) in whatever order they come
+                                                 |  answer(slot, ...) in any order
     bytes <-- take_output() <-- slots from the front, as far as they are answered
 
-A slot is made for every frame, also for one that gets no answer. Bytes count as held from their receipt until their
-frame's slot has left; the budget over all connections is `ReceiveBudget`. Raises `DecodeError` for a frame of a length
-that cannot be; the connection is then to be closed.
+Every frame gets a slot, also if it gets no answer. Received bytes count as held until their frame's slot has left.
+`ReceiveBudget` limits the held bytes of all connections. A frame with an impossible length raises `DecodeError`; then
+the connection must be closed.
 """
 
 from collections import deque
@@ -20,11 +20,11 @@ LENGTH_BYTES = 4
 
 
 class Reader(Protocol):
-    """Somebody who reads when the budget allows it."""
+    """A connection that reads when the budget allows it."""
 
     @property
     def partial_bytes(self) -> int:
-        """How many bytes it holds of a frame that is not complete."""
+        """How many bytes it holds of an incomplete frame."""
 
     def on_room(self) -> None:
         """The budget may allow reading again."""
@@ -33,8 +33,8 @@ class Reader(Protocol):
 class ReceiveBudget:
     """Bytes that all connections together may hold: received, and not answered.
 
-    When the budget is spent everybody stops reading. If then no complete frame is left to be answered, nothing would
-    ever free it; so in that case, and only then, one that is in the middle of a frame may go on until it is complete.
+    When the budget is spent, all connections stop reading. If no complete frame is left to be answered, no answer would
+    ever free the budget. Only in that case, one connection with an incomplete frame may read on until it is complete.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -45,7 +45,7 @@ class ReceiveBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether everybody has to wait."""
+        """Whether all connections must wait."""
         return self.held_bytes >= self._bytes_max
 
     def may_read(self, reader: Reader) -> bool:
@@ -57,20 +57,20 @@ class ReceiveBudget:
         return self._favoured() is reader
 
     def remove(self, reader: Reader) -> None:
-        """The reader is gone."""
+        """Remove a reader that is gone."""
         self._waiting.pop(reader, None)
         self._wake()
 
     def hold(self, size_bytes: int) -> None:
-        """Bytes were received."""
+        """Count received bytes."""
         self.held_bytes += size_bytes
 
     def begin_frame(self) -> None:
-        """A frame is complete."""
+        """Count a complete frame."""
         self.frames += 1
 
     def release(self, size_bytes: int, frames: int) -> None:
-        """Frames were answered, or bytes dropped."""
+        """Give back bytes that were answered or dropped."""
         self.held_bytes -= size_bytes
         self.frames -= frames
         if self._waiting:
@@ -92,18 +92,18 @@ class ReceiveBudget:
 class Slot:
     """The place of one request among the answers."""
 
-    __slots__ = ("answer", "answer_bytes", "is_in_turn", "is_last", "size_bytes")
+    __slots__ = ("answer", "answer_bytes", "is_last", "is_serial", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.answer: Sequence[Buffer] | None = None
         self.answer_bytes = 0
-        self.is_in_turn = True  # it runs after those before it that are; not so Produce
-        self.is_last = False  # the connection ends when this slot's turn comes
+        self.is_serial = True  # it runs after all earlier serial requests; only Produce is not serial
+        self.is_last = False  # the connection ends when this slot is at the front
 
 
 class Pipeline:
-    """The state of one connection."""
+    """The requests and answers of one connection."""
 
     def __init__(self, budget: ReceiveBudget, *, frame_bytes_max: int, requests_in_flight_max: int) -> None:
         self._budget = budget
@@ -112,16 +112,16 @@ class Pipeline:
         self._slots: deque[Slot] = deque()
         self._held_bytes = 0
         self._partial_bytes = 0
-        self.is_rejected = False  # nothing more is read: the connection ends at some request's turn
-        # Of answers that wait for earlier ones, without those that came out of turn: who is to wait until this is
-        # less must not be waited for by what it counts.
+        self.is_rejected = False  # nothing more is read: the connection ends at the place of some request
+        # Of serial answers that wait for earlier ones. Other answers would make a deadlock: they may wait for a request
+        # that itself waits until these bytes are fewer.
         self.unsent_bytes = 0
         self.is_finished = False  # the last answer has been taken
         self.get_buffer = self._frames.get_buffer
 
     @property
     def unanswered(self) -> int:
-        """How many requests have not left yet."""
+        """How many requests have no answer that has left."""
         return len(self._slots)
 
     @property
@@ -131,11 +131,11 @@ class Pipeline:
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes received that no frame handed out holds."""
+        """How many received bytes belong to no frame that was handed out."""
         return self._partial_bytes
 
     def received(self, size_bytes: int) -> None:
-        """So many bytes were put into the buffer that `get_buffer` gave."""
+        """Take `size_bytes` that were put into the buffer of `get_buffer`."""
         self._frames.buffer_updated(size_bytes)
         self._partial_bytes += size_bytes
         self._held_bytes += size_bytes
@@ -153,27 +153,27 @@ class Pipeline:
         return slot, frame
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
-        """The request's answer; no buffers if it gets none."""
+        """Set the request's answer; no buffers if it gets none."""
         assert slot.answer is None, "a request is answered once"
         slot.answer = buffers
-        slot.answer_bytes = sum(map(len, buffers)) if slot.is_in_turn else 0
+        slot.answer_bytes = sum(map(len, buffers)) if slot.is_serial else 0
         self.unsent_bytes += slot.answer_bytes
 
     def reject(self, slot: Slot) -> None:
-        """The connection ends where this request's answer would be; what was asked before is still answered."""
+        """End the connection at the place of this request's answer; earlier requests are still answered."""
         self.is_rejected = True
         slot.is_last = True
         slot.answer = ()
 
     def reject_rest(self) -> None:
-        """The connection ends after the answers to what was asked so far: what follows is not a frame."""
+        """End the connection after the answers to all requests so far: the next bytes are not a frame."""
         slot = Slot(0)
         self._slots.append(slot)
         self._budget.begin_frame()
         self.reject(slot)
 
     def take_output(self) -> list[Buffer]:
-        """What can be sent now: the answers from the front on, up to the first that is still missing."""
+        """The buffers that can be sent now: the answers from the front on, up to the first missing one."""
         output: list[Buffer] = []
         size_bytes = frames = 0
         slots = self._slots
@@ -191,7 +191,7 @@ class Pipeline:
         return output
 
     def close(self) -> None:
-        """Give back what the budget counts; nothing is answered any more."""
+        """Give the held bytes back to the budget; no request is answered any more."""
         self._budget.release(self._held_bytes, len(self._slots))
         self._held_bytes = 0
         self._slots.clear()

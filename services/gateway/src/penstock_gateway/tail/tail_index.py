@@ -8,8 +8,8 @@ An older plan is not learnt. It could miss a change whose announcement came befo
 An extent is used for a limited time only. Compaction may have replaced it, and then its segment is deleted after a
 grace that is much longer.
 
-Aborted transactions are known from their markers, which are extents of the tail, and from plans. So the index knows all
-of them with records in its extents, beginning at the offset from which the first extent was planned.
+Aborted transactions are known from their markers, which are extents of the tail, and from plans. So all of them with
+records in the extents are known, from the offset of the first extent's plan on.
 """
 
 from bisect import bisect_left
