@@ -1,10 +1,10 @@
-"""What is said of one Kafka API: its key, the versions served, and the types of its messages."""
+"""The description of one Kafka API: its key, the served versions, and the types of its messages."""
 
 import msgspec
 
 
 class Api(msgspec.Struct, frozen=True):
-    """One API: the versions served, both included, and the first one with compact lengths and tagged fields."""
+    """One API with its first and last served version, and the first version with compact lengths and tagged fields."""
 
     key: int
     name: str
@@ -13,4 +13,4 @@ class Api(msgspec.Struct, frozen=True):
     flexible_since: int  # KIP-482
     request: type[msgspec.Struct]
     response: type[msgspec.Struct]
-    share_groups_only: bool = False  # served only where share groups are on (KIP-932)
+    share_groups_only: bool = False  # served only with share groups enabled (KIP-932)

@@ -1,8 +1,8 @@
-"""Key compaction of one record batch: which of its records has which key, and the batch again with some of them.
+"""Key compaction of one record batch: find the keys of its records, and build the batch with some of the records.
 
-Records that stay are copied as they are, offset deltas included, so offsets keep their gaps. A batch in which a
-tombstone stays gets a delete horizon (KIP-534): attribute bit 6 says that the base timestamp is the time from which on
-its tombstones may go, and the records' timestamp deltas are written anew, so that their timestamps stay what they were.
+Kept records are copied unchanged, with their offset deltas, so removed records leave gaps in the offsets. A batch with
+a kept tombstone gets a delete horizon (KIP-534). Attribute bit 6 marks it, and the base timestamp becomes the time from
+which on its tombstones may be removed. New timestamp deltas of the records keep their timestamps as they were.
 """
 
 import struct
@@ -39,24 +39,24 @@ _REST = struct.Struct(">hiqqqhii")
 
 
 class KeyedRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record as key compaction sees it: places in its batch's plain records, where it begins with its length."""
+    """A record as key compaction sees it: its positions in the uncompressed records of its batch."""
 
-    start: int
+    start: int  # of its length
     end: int
     timestamp_delta: int
-    timestamp_end: int  # behind its timestamp delta
+    timestamp_end: int  # the position after its timestamp delta
     offset_delta: int
     key_start: int
     key_end: int  # -1 without a key
     is_tombstone: bool
 
     def key(self, plain: Buffer) -> bytes | None:
-        """Its key."""
+        """The key, None if the record has none."""
         return None if self.key_end < 0 else bytes(plain[self.key_start : self.key_end])
 
 
 def plain_records(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> memoryview:
-    """The records of the batch that begins `batch`, decompressed; `DecodeError` if they cannot be."""
+    """The decompressed records of the batch at the start of `batch`; `DecodeError` if that fails."""
     size = size_bytes(header)
     if header.magic != MAGIC or not BATCH_OVERHEAD <= size <= len(batch):
         raise DecodeError(f"batch of magic {header.magic} and {size} bytes in {len(batch)}")
@@ -64,12 +64,12 @@ def plain_records(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRES
 
 
 def delete_horizon_ms(header: BatchHeader) -> int:
-    """When the tombstones of a batch may go, `NO_HORIZON` if it was not cleaned or had none."""
+    """When the tombstones of a batch may be removed; `NO_HORIZON` if it was not cleaned or has none."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else NO_HORIZON
 
 
 def scan_records(plain: Buffer, header: BatchHeader) -> list[KeyedRecord]:
-    """Every record of a batch; `DecodeError` unless offsets ascend and the records fill the plain bytes exactly."""
+    """All records of a batch; `DecodeError` unless offsets ascend and the records fill the plain bytes exactly."""
     if not 0 <= header.record_count * _RECORD_BYTES_MIN <= len(plain):
         raise DecodeError(f"{header.record_count} records in {len(plain)} bytes")
     records: list[KeyedRecord] = []
@@ -78,7 +78,7 @@ def scan_records(plain: Buffer, header: BatchHeader) -> list[KeyedRecord]:
         for _ in range(header.record_count):
             record = _scan_record(plain, position)
             if not offset_delta < record.offset_delta <= header.last_offset_delta:
-                raise DecodeError(f"record of offset {record.offset_delta} behind {offset_delta}")
+                raise DecodeError(f"record with offset delta {record.offset_delta} follows {offset_delta}")
             records.append(record)
             position, offset_delta = record.end, record.offset_delta
     except IndexError as error:
@@ -97,19 +97,19 @@ def _scan_record(plain: Buffer, start: int) -> KeyedRecord:
     key_end = key_start + key_bytes if key_bytes >= 0 else -1
     value_bytes, position = read_varlong(plain, max(key_start, key_end))
     if not position + max(value_bytes, 0) < end <= len(plain):
-        raise DecodeError(f"record of {length} bytes at byte {start} of {len(plain)}, its value ends behind it")
+        raise DecodeError(f"record of {length} bytes at byte {start} of {len(plain)}: its value ends after it")
     return KeyedRecord(start, end, timestamp_delta, timestamp_end, offset_delta, key_start, key_end, value_bytes < 0)
 
 
 def keyless_records(plain: Buffer, header: BatchHeader) -> list[int]:
-    """Which records of a produced batch, counted from 0, have no key; `DecodeError` if it is not as one must be."""
+    """The indexes of the records without a key in a produced batch; `DecodeError` if the batch is invalid."""
     return [index for index, _, key_bytes in _produced_records(plain, header) if key_bytes < 0]
 
 
 def records_out_of_time(plain: Buffer, header: BatchHeader, first_ms: int, last_ms: int) -> list[tuple[int, int]]:
-    """Which records of a produced batch, counted from 0, have a timestamp before or after these, and which.
+    """The indexes and timestamps of the records outside of a time range in a produced batch.
 
-    `NO_TIMESTAMP` is of any time; `DecodeError` if the batch is not as one must be.
+    `NO_TIMESTAMP` is always inside; `DecodeError` if the batch is invalid.
     """
     base_ms = header.base_timestamp
     return [
@@ -120,9 +120,9 @@ def records_out_of_time(plain: Buffer, header: BatchHeader, first_ms: int, last_
 
 
 def _produced_records(plain: Buffer, header: BatchHeader) -> Iterator[tuple[int, int, int]]:
-    """Number, timestamp delta and key's length of each record.
+    """The index, timestamp delta and key length of each record.
 
-    Half the work of `scan_records`: gateways do it for every batch of some topics.
+    This is half the work of `scan_records`: gateways do it for every batch of some topics.
     """
     if not 0 <= header.record_count * _RECORD_BYTES_MIN <= len(plain):
         raise DecodeError(f"{header.record_count} records in {len(plain)} bytes")
@@ -138,7 +138,7 @@ def _produced_records(plain: Buffer, header: BatchHeader) -> Iterator[tuple[int,
                 raise DecodeError(f"record {index} has offset {offset_delta} and ends at byte {start}")
             yield index, timestamp_delta, key_bytes
     except IndexError as error:
-        raise DecodeError(f"{header.record_count} records, and one is cut short") from error
+        raise DecodeError(f"one of {header.record_count} records is cut short") from error
     if start != len(plain):
         raise DecodeError(f"records end at byte {start} of {len(plain)}")
 
@@ -146,9 +146,9 @@ def _produced_records(plain: Buffer, header: BatchHeader) -> Iterator[tuple[int,
 def keep_records(
     header: BatchHeader, plain: Buffer, kept: Sequence[KeyedRecord], horizon_ms: int = NO_HORIZON
 ) -> bytes:
-    """The batch with only these of its records, at least one, in its own codec; offsets and producer stay.
+    """The batch with only the `kept` records, at least one; its codec, offsets and producer do not change.
 
-    With a horizon its tombstones may go from then on, unless it has one already or a timestamp is too far from it.
+    The batch gets the delete horizon `horizon_ms`, unless it has one already or a timestamp is too far from it.
     """
     deltas = [record.timestamp_delta for record in kept]
     shift_ms = header.base_timestamp - horizon_ms
@@ -166,7 +166,7 @@ def keep_records(
 
 
 def keep_slices(header: BatchHeader, slices: Sequence[Buffer], record_count: int, timestamp_delta_max: int) -> bytes:
-    """The batch with only the records in these parts of its plain bytes."""
+    """The batch with only the records in these slices of its uncompressed bytes."""
     return _build(
         header,
         compress(b"".join(slices), codec(header)),
@@ -178,9 +178,9 @@ def keep_slices(header: BatchHeader, slices: Sequence[Buffer], record_count: int
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch without any record, as Kafka writes it: so that readers get past its offsets.
+    """The batch without records, as Kafka writes it, so that readers can advance past its offsets.
 
-    It is no part of a transaction, and ends none.
+    It is not part of a transaction, and ends none.
     """
     return _build(
         header,
@@ -193,14 +193,14 @@ def empty_batch(header: BatchHeader) -> bytes:
 
 
 def _max_timestamp(header: BatchHeader, timestamp_delta_max: int) -> int:
-    """Of what is left. What a producer wrote into records need not make sense: what it says of them all is a bound."""
+    """The maximum timestamp of the kept records; the header limits it, because a producer may write any delta."""
     if header.attributes & LOG_APPEND_TIME:
         return header.max_timestamp
     return max(NO_TIMESTAMP, min(header.max_timestamp, header.base_timestamp + timestamp_delta_max))
 
 
 def _shifted(plain: Buffer, record: KeyedRecord, shift_ms: int) -> bytes:
-    """The record with another timestamp delta; its attributes, of which no bit is in use, become 0."""
+    """The record with another timestamp delta; its attributes become 0, since no bit of them is used."""
     delta = varlong(record.timestamp_delta + shift_ms)
     length = varlong(1 + len(delta) + record.end - record.timestamp_end)
     return b"".join((length, b"\0", delta, plain[record.timestamp_end : record.end]))

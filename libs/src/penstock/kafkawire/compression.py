@@ -1,4 +1,4 @@
-"""The four codecs of record batches, as Kafka's clients write them, with a bound on what comes out."""
+"""The four codecs of record batches, as Kafka clients write them, with a limit for the decompressed size."""
 
 from typing import Any
 
@@ -20,20 +20,20 @@ _DECOMPRESSORS: dict[int, Any] = {
     ZSTD: cramjam.zstd.decompress_into,
 }
 
-# Java and Python clients wrap snappy in xerial's framing: this, a version and a compatible version of four bytes each,
-# then blocks of a length and raw snappy. librdkafka writes one raw block.
+# Java and Python clients wrap snappy in xerial's framing: this magic, a version and a compatible version of four bytes
+# each, then blocks with a length and raw snappy. librdkafka writes one raw block.
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES = 16
 _BLOCK_LENGTH_BYTES = 4
 
-# How large the output is, no codec's frame has to say, so room is guessed and made larger until it is enough.
-_ROOM_BYTES_FIRST = 64 * 1024
-_ROOM_GROWTH = 8
-_NO_ROOM = "failed to write whole buffer"  # what cramjam says when the room was too small
+# A compressed frame need not contain its decompressed size. So the output buffer starts with a guess, and grows.
+_OUTPUT_BYTES_FIRST = 64 * 1024
+_OUTPUT_GROWTH = 8
+_OUTPUT_TOO_SMALL = "failed to write whole buffer"  # cramjam's message for an output buffer that is too small
 
 
 def compress(data: Buffer, codec: int) -> bytes:
-    """Data as a batch of this codec holds it; snappy raw, lz4 with independent blocks (Java reads no others)."""
+    """The compressed data for a batch; snappy is raw, lz4 has independent blocks (Java reads no others)."""
     if codec == NONE:
         return bytes(data)
     if codec == LZ4:
@@ -44,7 +44,7 @@ def compress(data: Buffer, codec: int) -> bytes:
 
 
 def decompress(data: Buffer, codec: int, bytes_max: int) -> Buffer:
-    """What was compressed; `DecodeError` if that is more than `bytes_max`, or if it is damaged."""
+    """The decompressed data; `DecodeError` if it is larger than `bytes_max`, or damaged."""
     if codec == NONE:
         return data
     if codec == SNAPPY:
@@ -55,15 +55,15 @@ def decompress(data: Buffer, codec: int, bytes_max: int) -> Buffer:
 
 
 def _decompress_growing(unpack_into: Any, data: Buffer, bytes_max: int) -> memoryview:
-    room_bytes = min(bytes_max, max(_ROOM_BYTES_FIRST, 4 * len(data)))
+    output_bytes = min(bytes_max, max(_OUTPUT_BYTES_FIRST, 4 * len(data)))
     while True:
-        room = bytearray(room_bytes)
+        output = bytearray(output_bytes)
         try:
-            return memoryview(room)[: unpack_into(data, room)]
+            return memoryview(output)[: unpack_into(data, output)]
         except cramjam.DecompressionError as error:
-            if room_bytes >= bytes_max or _NO_ROOM not in str(error):
+            if output_bytes >= bytes_max or _OUTPUT_TOO_SMALL not in str(error):
                 raise DecodeError(f"{len(data)} compressed bytes, at most {bytes_max} plain: {error}") from error
-        room_bytes = min(bytes_max, room_bytes * _ROOM_GROWTH)
+        output_bytes = min(bytes_max, output_bytes * _OUTPUT_GROWTH)
 
 
 def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
@@ -75,7 +75,7 @@ def _decompress_snappy(data: memoryview, bytes_max: int) -> Buffer:
         length = int.from_bytes(data[position : position + _BLOCK_LENGTH_BYTES], "big")
         position += _BLOCK_LENGTH_BYTES
         if length > len(data) - position:
-            raise DecodeError(f"snappy block of {length} bytes, {len(data) - position} are there")
+            raise DecodeError(f"snappy block of {length} bytes, but only {len(data) - position} bytes follow")
         plain += _decompress_raw_snappy(data[position : position + length], bytes_max - len(plain))
         position += length
     return plain
@@ -86,8 +86,8 @@ def _decompress_raw_snappy(block: memoryview, bytes_max: int) -> bytearray:
         size_bytes = cramjam.snappy.decompress_raw_len(block)
         if size_bytes > bytes_max:
             raise DecodeError(f"snappy block of {size_bytes} plain bytes, at most {bytes_max}")
-        room = bytearray(size_bytes)
-        cramjam.snappy.decompress_raw_into(block, room)
+        plain = bytearray(size_bytes)
+        cramjam.snappy.decompress_raw_into(block, plain)
     except cramjam.DecompressionError as error:
         raise DecodeError(f"snappy block of {len(block)} bytes: {error}") from error
-    return room
+    return plain

@@ -1,8 +1,8 @@
-"""Control batches: the record that ends a transaction in a partition, as Kafka stores and sends it (KIP-98).
+"""Control batches: the markers that end a transaction in a partition, as Kafka stores and sends them (KIP-98).
 
-A batch of 78 bytes with one record. Its key is (version 2 | type 2), its value (version 2 | coordinator epoch 4), both
-of version 0; its attributes say "control" and "transactional", it has no sequence number, and its producer's epoch is
-the one that fences.
+A control batch has 78 bytes and one record. The record's key is (version 2 | type 2), its value is (version 2 |
+coordinator epoch 4), both of version 0. The batch has the attributes "control" and "transactional", and no sequence
+number. Its producer epoch is the epoch that fences.
 """
 
 import struct
@@ -27,10 +27,11 @@ ABORT, COMMIT = 0, 1  # types of a control record
 
 _VERSION = 0
 _NO_SEQUENCE = -1
-_NOT_COVERED = struct.Struct(">qiibI")  # by the CRC: base offset, length, leader epoch, magic, and the CRC itself
+# Fields that the CRC does not cover: base offset, length, leader epoch, magic, and the CRC itself.
+_NOT_COVERED = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
-# Length, attributes, timestamp delta, offset delta, key's length; key; value's length; value; header count. The
-# lengths are zigzag numbers, twice what they count.
+# Length, attributes, timestamp delta, offset delta, key length; key; value length; value; header count. Lengths are
+# zigzag numbers: twice the real length.
 _RECORD = struct.Struct(">bbbbbhhbhib")
 _LENGTH = CONTROL_BATCH_BYTES - LENGTH_END
 _ZIGZAG_RECORD, _ZIGZAG_KEY, _ZIGZAG_VALUE = 2 * (_RECORD.size - 1), 2 * 4, 2 * 6
@@ -42,7 +43,7 @@ assert _NOT_COVERED.size == CRC_START
 
 
 class EndOfTransaction(msgspec.Struct, frozen=True, gc=False):
-    """What a control record says besides its batch's header."""
+    """The content of a control record, without its batch's header."""
 
     committed: bool
     coordinator_epoch: int
@@ -78,18 +79,18 @@ def control_batch(
 
 
 def read_control_batch(batch: Buffer) -> EndOfTransaction | None:
-    """What the control batch at the start of `batch` says, None if it ends no transaction; of any version from 0 on.
+    """The content of the control batch at the start of `batch`, None if it ends no transaction; of any version.
 
-    Kafka has other types of control records, for itself; readers pass them by. `DecodeError` if it is damaged.
+    Kafka has other types of control records for its own use; readers skip them. `DecodeError` if the batch is damaged.
     """
     records = decode_records(batch)
     if len(records) != 1 or records[0].key is None or records[0].value is None:
-        raise DecodeError(f"a control batch with {len(records)} records, or without key or value")
+        raise DecodeError(f"control batch with {len(records)} records, or without key or value")
     try:
         version, kind = _KEY.unpack_from(records[0].key)
         _, coordinator_epoch = _VALUE.unpack_from(records[0].value)
     except struct.error as error:
-        raise DecodeError(f"a control record: {error}") from error
+        raise DecodeError(f"control record: {error}") from error
     if version < _VERSION:
-        raise DecodeError(f"a control record of version {version}")
+        raise DecodeError(f"control record of version {version}")
     return EndOfTransaction(kind == COMMIT, coordinator_epoch) if kind in (ABORT, COMMIT) else None

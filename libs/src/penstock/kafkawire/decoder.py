@@ -1,11 +1,11 @@
-"""Makes the function that decodes one message in one version.
+"""Builds the function that decodes one message in one version.
 
-The function walks the bytes once. Every value of variable size has a head of fixed size (its length, the first byte of
-its length, or the count of tagged fields), so a run of fixed-size fields and the next head are one `unpack_from`.
+The function reads the bytes once. Every value of variable size has a head of fixed size: its length, the first byte of
+its length, or the count of tagged fields. So one `unpack_from` reads a run of fixed-size fields and the next head.
 
-Bounds are kept in three ways. `unpack_from` and indexing raise at the end of the bytes. A slice does not, so the
-position is allowed to pass the end and is compared with it once, at the very end: what was cut short is thrown away.
-An array's count is compared with the bytes that remain before a single element is made.
+Bounds are checked in three ways. `unpack_from` and indexing raise at the end of the bytes. A slice does not raise, so
+the position may pass the end. The function compares them once, as its last step, and discards an incomplete message.
+An array's count is compared with the remaining bytes before any element is made.
 """
 
 import struct
@@ -34,8 +34,8 @@ _NAMES = {
 def make_decoder(message: type[msgspec.Struct], version: int, flexible: bool, elements_max: int) -> Decode:
     """A function from (view, position) to the message; it raises `DecodeError` and nothing else.
 
-    All arrays of a message together may have `elements_max` elements: one byte on the wire can be one element, and
-    becomes 50 to 300 bytes of Python objects.
+    All arrays of a message together may have at most `elements_max` elements. The reason: an element of one byte on the
+    wire becomes 50 to 300 bytes of Python objects.
     """
     return _Decoder(version, flexible).make(message, elements_max)
 
@@ -75,7 +75,10 @@ class _Decoder:
         self.source.add(f"{', '.join(names)}, = {unpack}(view, position)", f"position += {size_of(layout)}")
 
     def struct(self, message: type[msgspec.Struct]) -> str:
-        """Write what reads a struct's fields; the expression that makes it of them, good once the run is flushed."""
+        """Write the code that reads a struct's fields.
+
+        Returns the expression that builds the struct from them; it is valid after the run is flushed.
+        """
         terms: dict[str, str] = {}
         for field in fields_of(message):
             if field.tag is None and in_version(field, self.version):
@@ -95,7 +98,7 @@ class _Decoder:
         return self.value(field.shape, field.name, is_nullable(field, self.version))
 
     def value(self, shape: Shape, name: str, null_allowed: bool) -> str:
-        """Write what reads one value; the name that holds it, good once the run is flushed."""
+        """Write the code that reads one value. Returns the name that holds it after the run is flushed."""
         if isinstance(shape, Kind):
             target = self.source.local(name)
             if shape.format:
@@ -108,7 +111,7 @@ class _Decoder:
         return self.nullable_struct(shape, name) if null_allowed else self.struct(shape)
 
     def head(self, name: str, format_character: str, two_bytes_likely: bool = False) -> str:
-        """Write what reads a length or count; the name that holds it, -1 for null."""
+        """Write the code that reads a length or count. Returns the name that holds it, -1 for null."""
         count = self.source.local(f"{name}_length")
         self.run.add("B" if self.flexible else format_character, count)
         self.flush()
@@ -118,10 +121,10 @@ class _Decoder:
         return count
 
     def rest_of(self, count: str, two_bytes_likely: bool = False) -> None:
-        """Write what reads the further bytes of a compact number whose first byte was read."""
+        """Write the code that reads the further bytes of a compact number, after its first byte."""
         source = self.source
         source.open(f"if {count} > 127:")
-        if two_bytes_likely:  # saves the call
+        if two_bytes_likely:  # the inline case saves a call
             source.open("if view[position] < 128:")
             source.add(f"{count} += (view[position] << 7) - 128", "position += 1")
             source.close()
@@ -132,7 +135,7 @@ class _Decoder:
         source.close()
 
     def null(self, name: str, target: str, null_allowed: bool) -> None:
-        """Close the branch of a value that is there, and write the one of a value that is not."""
+        """Close the branch of a present value, and write the branch of a null value."""
         self.source.close()
         self.source.open("else:")
         if null_allowed:
@@ -155,7 +158,7 @@ class _Decoder:
         source, target, element = self.source, self.source.local(name), shape.element
         count = self.head(name, "i")
         bytes_min = size_min(element, self.version, self.flexible)
-        assert bytes_min > 0, f"an element of {name} may take no bytes, so nothing would bound their number"
+        assert bytes_min > 0, f"elements of {name} may have no bytes, so nothing limits their number"
         source.open(f"if {count} >= 0:")
         source.add(f"elements_left -= {count}")
         source.open(f"if {count} * {bytes_min} > size - position or elements_left < 0:")
@@ -190,7 +193,7 @@ class _Decoder:
         return target
 
     def tags(self, fields: list[Field], terms: dict[str, str]) -> None:
-        """Write what reads a section of tagged fields (KIP-482), of which those not in `fields` are skipped."""
+        """Write the code that reads a section of tagged fields (KIP-482); it skips tags that are not in `fields`."""
         source, count = self.source, self.source.local("tags")
         self.run.add("B", count)
         self.flush()

@@ -1,8 +1,8 @@
-"""Makes the function that encodes one message in one version.
+"""Builds the function that encodes one message in one version.
 
-The function walks the message once and gathers small pieces; a run of fixed-size fields and the head of the value
-behind it (its length, or the count of an array) are one `pack`. Record bytes are handed on as they are, between the
-joined pieces.
+The function visits each field once and collects small fragments. One `pack` writes a run of fixed-size fields and the
+head of the next value: its length, or the count of an array. Record bytes are not copied: they become buffers of their
+own between the joined fragments.
 """
 
 import struct
@@ -21,7 +21,7 @@ Encode = Callable[[Message], list[Buffer]]
 
 _NO_TAG_COUNT = "0"
 _NO_TAGS = repr(b"\0")
-_SHORT_ARRAY = 9  # arrays of numbers below this length find their packer in a table
+_SHORT_ARRAY = 9  # for arrays of numbers below this length there is a table of packers
 
 _NAMES = {
     "EncodeError": EncodeError,
@@ -34,7 +34,7 @@ _NAMES = {
 
 
 def make_encoder(message: type[msgspec.Struct], version: int, flexible: bool) -> Encode:
-    """A function from the message to its bytes as a list of buffers; `EncodeError` for what has no bytes."""
+    """A function from the message to a list of buffers; `EncodeError` for a value that has no encoding."""
     return _Encoder(version, flexible).make(message)
 
 
@@ -47,9 +47,9 @@ class _Encoder:
 
     def make(self, message: type[msgspec.Struct]) -> Encode:
         source, records = self.source, has_records(message)
-        source.add("buffers = []", "pieces = []")
+        source.add("buffers = []", "fragments = []")
         source.open("try:")
-        source.add("append = pieces.append")
+        source.add("append = fragments.append")
         self.struct(message, "message")
         self.flush()
         source.close()
@@ -57,8 +57,8 @@ class _Encoder:
         source.add(f"raise EncodeError(f'{message.__name__} v{self.version}: {{error}}') from error")
         source.close()
         if records:
-            source.open("if pieces:")
-        source.add("buffers.append(join(pieces))")
+            source.open("if fragments:")
+        source.add("buffers.append(join(fragments))")
         if records:
             source.close()
         source.add("return buffers")
@@ -66,10 +66,10 @@ class _Encoder:
 
     def make_fragment(self, field: Field) -> Callable[[Any], bytes]:
         """A function from the value of a tagged field to its bytes."""
-        self.source.add("pieces = []", "append = pieces.append")
+        self.source.add("fragments = []", "append = fragments.append")
         self.value(field.shape, field.name, "value", is_nullable(field, self.version))
         self.flush()
-        self.source.add("return join(pieces)")
+        self.source.add("return join(fragments)")
         return self.source.build("value", _NAMES)
 
     def flush(self) -> None:
@@ -81,7 +81,7 @@ class _Encoder:
         return f"{self.source.constant(_packer(layout), 'pack')}({', '.join(terms)})"
 
     def struct(self, message: type[msgspec.Struct], term: str) -> None:
-        """Write what encodes the struct that `term` holds; the last run is left open."""
+        """Write the code that encodes the struct that `term` holds; the last run stays open."""
         present = [field for field in fields_of(message) if in_version(field, self.version)]
         for field in present:
             if field.tag is None:
@@ -105,7 +105,7 @@ class _Encoder:
             self.struct(shape, term)
 
     def head(self, count: str, format_character: str, two_bytes_likely: bool = False) -> None:
-        """Write a length or count, -1 for null, together with the run before it."""
+        """Write the code for a length or count, -1 for null, together with the run before it."""
         source = self.source
         if not self.flexible:
             self.run.add(format_character, count)
@@ -148,7 +148,7 @@ class _Encoder:
         source.add(f"{length} = -1 if {data} is None else sum(map(len, {data})) if several else len({data})")
         self.head(length, "i", two_bytes_likely=True)
         source.open(f"if {data}:")
-        source.add("buffers.append(join(pieces))", "pieces.clear()")
+        source.add("buffers.append(join(fragments))", "fragments.clear()")
         source.open("if several:")
         source.add(f"buffers += {data}")
         source.close()
@@ -177,7 +177,7 @@ class _Encoder:
         source.close()
 
     def numbers(self, format_character: str, items: str, count: str) -> None:
-        """Write an array of numbers; of a short one (replicas, mostly) the numbers join the run and the count."""
+        """Write the code for an array of numbers; a short array (mostly replicas) joins the run and the count."""
         source, run, self.run = self.source, self.run, Run()
         layout = f">{''.join(run.formats)}{'B' if self.flexible else 'i'}"
         packers = [_packer(f"{layout}{length}{format_character}") for length in range(_SHORT_ARRAY)]
@@ -205,7 +205,7 @@ class _Encoder:
         source.close()
 
     def tags(self, fields: list[Field], term: str) -> None:
-        """Write the section of tagged fields (KIP-482); as in Kafka, a field that is its default is left out."""
+        """Write the code for the tagged fields (KIP-482); like Kafka it leaves out fields with their default value."""
         if not fields:
             self.run.add("B", _NO_TAG_COUNT)
             return

@@ -1,10 +1,10 @@
-"""Kafka's error codes, as its protocol numbers and names them (up to Kafka 4.3)."""
+"""Kafka's error codes, with the numbers and names of its protocol (up to Kafka 4.3)."""
 
 import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """What an answer says went wrong; `NONE` is success."""
+    """The error code in a response; `NONE` means success."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

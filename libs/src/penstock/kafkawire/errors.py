@@ -1,8 +1,8 @@
-"""What the codec raises: one error for bytes that are not what they should be, one for values that have no bytes."""
+"""Errors of the codec: one for bytes that are not a valid message, one for values that have no encoding."""
 
 
 class DecodeError(ValueError):
-    """These bytes are not what they claim to be; the only error that decoding raises, whatever the bytes."""
+    """The bytes are not a valid message; decoding raises no other error, for any bytes."""
 
 
 class UnsupportedVersion(DecodeError):

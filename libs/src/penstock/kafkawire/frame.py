@@ -1,4 +1,4 @@
-"""Frames and their headers: where a request ends, who sent it, and how an answer begins."""
+"""Frames of requests and responses: lengths, headers, and the reader that cuts a stream into frames."""
 
 import struct
 
@@ -10,13 +10,13 @@ from penstock.kafkawire.primitives import Buffer, skip_tags
 
 LENGTH_BYTES = 4
 
-# A connection starts with, and between requests keeps, no more than this.
+# The size of a connection's buffer at its start and between requests.
 RECEIVE_BYTES = 32 * 1024
-# When a frame outgrows its buffer, the next is at most this many times what has really arrived: a client that only
-# announces a large frame gets no memory for it, a frame of 1 MiB moves 32 KiB, and one of 100 MiB a third of itself.
+# If a frame outgrows its buffer, the next buffer has at most this many times the received bytes. So a client gets no
+# memory by only announcing a large frame. A frame of 1 MiB copies 32 KiB, and one of 100 MiB a third of itself.
 GROWTH_FACTOR = 32
-# Less room than this is not worth a call to the kernel when a larger buffer is due anyway.
-ROOM_BYTES_MIN = 4096
+# With less free space than this, an incomplete frame gets a larger buffer before the next read from the kernel.
+FREE_BYTES_MIN = 4096
 
 _REQUEST_HEADER = struct.Struct(">hhih")
 _LENGTH = struct.Struct(">i")
@@ -25,7 +25,7 @@ _API_VERSIONS = 18
 
 
 class RequestHeader(msgspec.Struct, frozen=True, gc=False):
-    """What comes before the body of a request."""
+    """The header of a request, before its body."""
 
     api_key: int
     api_version: int
@@ -34,9 +34,9 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header of a frame (without its length), and where the body begins; `DecodeError` if it is not one.
+    """The header of a frame (without its length), and the position of the body; `DecodeError` if it is invalid.
 
-    Of an API or version that is not served, the client id is read if it can be, and the position is behind it.
+    For an API or version that is not served, the client id is read if possible. The position is then after it.
     """
     view = memoryview(frame)
     try:
@@ -51,12 +51,12 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         if known:
             raise
     if known and is_flexible(API_TABLE[api_key], version):
-        position = _behind_tags(view, position)
+        position = _skip_header_tags(view, position)
     return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
 def _client_id(view: memoryview, position: int, length: int) -> tuple[str | None, int]:
-    # Never compact, even where the version is flexible, so that a broker can read it of any request (KIP-482).
+    # Never compact, even in a flexible version, so that a broker can read it from any request (KIP-482).
     if length < 0:
         return None, position
     end = position + length
@@ -68,7 +68,7 @@ def _client_id(view: memoryview, position: int, length: int) -> tuple[str | None
         raise DecodeError(f"client id: {error}") from error
 
 
-def _behind_tags(view: memoryview, position: int) -> int:
+def _skip_header_tags(view: memoryview, position: int) -> int:
     try:
         count = view[position]
         position += 1
@@ -82,9 +82,9 @@ def _behind_tags(view: memoryview, position: int) -> int:
 
 
 def response_frame(api_key: int, api_version: int, correlation_id: int, body: list[Buffer]) -> list[Buffer]:
-    """A whole answer: length, header, and the buffers of the body as they are.
+    """A complete response: length, header, and the unchanged buffers of the body.
 
-    ApiVersions is always answered with header version 0, because the client cannot know yet what we speak (KIP-511).
+    A response to ApiVersions always has header version 0, because the client does not know our versions yet (KIP-511).
     """
     api = API_TABLE.get(api_key)
     tags = b"\0" if api is not None and is_flexible(api, api_version) and api_key != _API_VERSIONS else b""
@@ -95,39 +95,39 @@ def response_frame(api_key: int, api_version: int, correlation_id: int, body: li
 class FrameReader:
     """Cuts a stream of bytes into frames.
 
-    Bytes come in through `feed`, or without a copy through `get_buffer` and `buffer_updated` (asyncio's
-    BufferedProtocol); complete frames go out through `next`. A frame is a view without its length. It stays valid and
-    unchanged for as long as anyone holds it: a region of a buffer is filled once, and a full buffer is replaced.
+    Bytes enter through `feed`, or without a copy through `get_buffer` and `buffer_updated` (asyncio's
+    BufferedProtocol); `next` returns complete frames. A frame is a view without its length. It stays valid and
+    unchanged as long as a caller holds it: each region of a buffer is filled once, and a full buffer is replaced.
     """
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._buffer = memoryview(b"")
-        self._start = 0  # of the frame to come, its length included
-        self._end = 0  # of the bytes received
+        self._start = 0  # of the next frame, with its length
+        self._end = 0  # of the received bytes
 
     def feed(self, data: Buffer) -> None:
-        """Take bytes that were received elsewhere; copies them."""
+        """Copy bytes that the caller received elsewhere."""
         if len(self._buffer) - self._end < len(data):
             self._replace(max(len(data), self._pending()))
         self._buffer[self._end : self._end + len(data)] = data
         self._end += len(data)
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Where to put the next bytes; never empty. The hint is not needed."""
-        room = len(self._buffer) - self._end
-        if room < ROOM_BYTES_MIN and room < self._missing():
+        """The space for the next bytes, never empty; the hint is not used."""
+        free_bytes = len(self._buffer) - self._end
+        if free_bytes < FREE_BYTES_MIN and free_bytes < self._missing():
             self._replace(min(self._missing(), self._pending() * (GROWTH_FACTOR - 1)))
         return self._buffer[self._end :]
 
     def buffer_updated(self, size_bytes: int) -> None:
-        """So many bytes were put into the buffer that `get_buffer` gave last."""
+        """Record that `size_bytes` were written into the last result of `get_buffer`."""
         self._end += size_bytes
 
     def next(self) -> memoryview | None:
-        """The next complete frame, or None until more bytes have come.
+        """The next complete frame, or None if more bytes are needed.
 
-        Raises `DecodeError`, now and ever after, for a length that is negative or above `frame_bytes_max`.
+        Raises `DecodeError` in this and every later call for a length that is negative or above `frame_bytes_max`.
         """
         start, end = self._start, self._end
         if end - start < LENGTH_BYTES:
@@ -149,20 +149,20 @@ class FrameReader:
         return self._end - self._start
 
     def _missing(self) -> int:
-        """How many bytes the frame to come still lacks; a guess while its length is not there, or if it is complete."""
+        """The number of missing bytes of the next frame; a guess if its length is unknown or nothing is missing."""
         pending = self._pending()
         if pending < LENGTH_BYTES:
-            return ROOM_BYTES_MIN
+            return FREE_BYTES_MIN
         length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
         missing = LENGTH_BYTES + min(length, self._frame_bytes_max) - pending
-        return missing if missing > 0 else ROOM_BYTES_MIN
+        return missing if missing > 0 else FREE_BYTES_MIN
 
-    def _replace(self, room_bytes: int) -> None:
-        """Move the bytes of the frame to come into a fresh buffer that has room for so many more."""
+    def _replace(self, free_bytes: int) -> None:
+        """Move the received bytes of the next frame into a new buffer, with space for `free_bytes` more."""
         pending = self._pending()
-        fresh = memoryview(bytearray(max(RECEIVE_BYTES, pending + room_bytes)))
-        fresh[:pending] = self._buffer[self._start : self._end]
-        self._buffer, self._start, self._end = fresh, 0, pending
+        buffer = memoryview(bytearray(max(RECEIVE_BYTES, pending + free_bytes)))
+        buffer[:pending] = self._buffer[self._start : self._end]
+        self._buffer, self._start, self._end = buffer, 0, pending
 
     def _drop_if_empty(self) -> None:
         if self._start == self._end and len(self._buffer) > RECEIVE_BYTES:

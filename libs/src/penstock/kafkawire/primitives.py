@@ -1,4 +1,4 @@
-"""Variable-length numbers and tagged-field sections, the parts of Kafka's encoding that `struct` cannot read."""
+"""Variable-length numbers and sections of tagged fields: the parts of Kafka's encoding that `struct` cannot read."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from penstock.kafkawire.errors import DecodeError
 
 Buffer = bytes | bytearray | memoryview
 
-# Kafka reads at most five bytes for a 32-bit and ten for a 64-bit number; more is an attack or garbage.
+# Kafka reads at most five bytes for a 32-bit number and ten for a 64-bit number; longer ones are invalid.
 UVARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
 
@@ -14,7 +14,7 @@ _SHORT = tuple(bytes([value]) for value in range(128))
 
 
 def read_uvarint(view: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned number and the position behind it; `IndexError` where the bytes end too early."""
+    """An unsigned number and the position after it; `IndexError` if bytes are missing."""
     first = view[position]
     if first < 128:
         return first, position + 1
@@ -22,12 +22,12 @@ def read_uvarint(view: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_uvarint_rest(view: Buffer, position: int, first: int) -> tuple[int, int]:
-    """The number whose first byte, of 128 or more, was read already, and the position behind it."""
+    """The number whose `first` byte (128 or more) was already read, and the position after it."""
     return _read_groups(view, position, first, UVARINT_BYTES_MAX)
 
 
 def read_varlong(view: Buffer, position: int) -> tuple[int, int]:
-    """A signed (zigzag) number of up to 64 bits and the position behind it; `IndexError` where the bytes end."""
+    """A signed (zigzag) number of up to 64 bits and the position after it; `IndexError` if bytes are missing."""
     value = view[position]
     position += 1
     if value > 127:
@@ -59,12 +59,12 @@ def uvarint(value: int) -> bytes:
 
 
 def varlong(value: int) -> bytes:
-    """A signed number of up to 64 bits, zigzag: small ones of either sign take few bytes."""
+    """A signed number of up to 64 bits in zigzag encoding: small numbers of both signs have few bytes."""
     return uvarint((value << 1) ^ (value >> 63))
 
 
 def skip_tags(view: Buffer, position: int, count: int) -> int:
-    """The position behind a section of tagged fields that nobody here knows (KIP-482); `count` is its first byte."""
+    """The position after a section of unknown tagged fields (KIP-482); `count` is its first byte."""
     if count > 127:
         count, position = read_uvarint_rest(view, position, count)
     for _ in range(count):
@@ -75,7 +75,7 @@ def skip_tags(view: Buffer, position: int, count: int) -> int:
 
 
 def tag_section(fields: Iterable[tuple[int, bytes]]) -> bytes:
-    """A section of tagged fields, given in ascending order of their tags."""
+    """A section of tagged fields, which must be in ascending order of their tags."""
     fragments = [b""]
     for tag, data in fields:
         fragments += uvarint(tag), uvarint(len(data)), data

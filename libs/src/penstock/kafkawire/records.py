@@ -1,10 +1,10 @@
-"""Record batches (magic 2): their 61-byte header, the checks of a produced one, and, off the hot path, their records.
+"""Record batches (magic 2): their 61-byte header, the checks of a produced batch, and (off the hot path) their records.
 
     base offset 8 | length 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4 | base timestamp 8
     | max timestamp 8 | producer id 8 | producer epoch 2 | base sequence 4 | record count 4 | records
 
-The length counts what follows it. The CRC-32C covers everything from the attributes on, so base offset and leader
-epoch can be written without a new one.
+The length counts the bytes after it. The CRC-32C covers everything from the attributes on. So a broker can write the
+base offset and the leader epoch without a new CRC.
 """
 
 import struct
@@ -19,7 +19,7 @@ from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer, read_varlong, varlong
 
 BATCH_OVERHEAD = 61
-LENGTH_END = 12  # bytes that the length does not count
+LENGTH_END = 12  # the bytes that the length does not count
 MAGIC_POSITION = 16
 MAGIC = 2
 CRC_START = 21
@@ -32,14 +32,14 @@ CONTROL = 0x20
 
 # Twice the largest batch that a topic may allow.
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-# Length, attributes, timestamp, offset, key length, value length and header count are a byte each at least.
+# Length, attributes, timestamp, offset, key length, value length and header count have at least one byte each.
 _RECORD_BYTES_MIN = 7
 _HEADER_BYTES_MIN = 2  # of a record's header: key length and value length
 
-TIMESTAMP_MIN = -(2**63) + 1  # the one below it stands for "none yet" in sums, and no clock shows it
+TIMESTAMP_MIN = -(2**63) + 1  # the value below it stands for "none yet" in sums, and is no real time
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-_FRONT = struct.Struct(">qiibI")  # what the CRC does not cover, and the CRC
+_FRONT = struct.Struct(">qiibI")  # the fields that the CRC does not cover, and the CRC
 _REST = struct.Struct(">hiqqqhii")
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
@@ -82,12 +82,12 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 def size_bytes(header: BatchHeader) -> int:
-    """The whole batch in bytes, header included."""
+    """The size of the batch in bytes, with its header."""
     return header.length + LENGTH_END
 
 
 def codec(header: BatchHeader) -> int:
-    """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 mean nothing."""
+    """The codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are not defined."""
     return header.attributes & CODEC_MASK
 
 
@@ -102,12 +102,12 @@ def is_control(header: BatchHeader) -> bool:
 
 
 def timestamp_type(header: BatchHeader) -> int:
-    """0 if the producer's clock set the timestamps, 1 if the broker's did at append (KIP-32)."""
+    """0 if the timestamps come from the producer's clock, 1 if they are the broker's time of the append (KIP-32)."""
     return int(header.attributes & LOG_APPEND_TIME != 0)
 
 
 def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at a position, whatever its values; `DecodeError` if fewer than 61 bytes are there."""
+    """The header at a position, without a check of its values; `DecodeError` if there are fewer than 61 bytes."""
     try:
         return BatchHeader(*HEADER.unpack_from(buffer, position))
     except struct.error as error:
@@ -117,16 +117,16 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def check_batch(
     records: Buffer, *, batch_bytes_max: int, zstd_allowed: bool, transactional_allowed: bool = False
 ) -> BatchHeader | ErrorCode:
-    """The header of a produced batch that may be stored, or why it may not be.
+    """The header of a produced batch that may be stored, or the error code of its rejection.
 
-    `records` must be exactly one batch, as a Produce request has for each partition. Zstandard came with Produce 7
-    (KIP-110); a transactional batch needs a request with a transactional id.
+    `records` must be exactly one batch, as in a Produce request for each partition. Zstandard needs Produce 7
+    (KIP-110), and a transactional batch needs a request with a transactional id.
     """
     size = len(records)
     if size < BATCH_OVERHEAD or records[MAGIC_POSITION] != MAGIC:
-        return _rejection_of_stump(records)
+        return _short_batch_rejection(records)
     header = BatchHeader(*HEADER.unpack_from(records))
-    if header.base_offset:  # offsets are not the producer's to choose, and what looks like a copied log is no produce
+    if header.base_offset:  # the producer does not choose offsets; this looks like the copy of a log
         return ErrorCode.INVALID_RECORD
     if size > batch_bytes_max:
         return ErrorCode.MESSAGE_TOO_LARGE
@@ -137,7 +137,7 @@ def check_batch(
     return _rejection(header, zstd_allowed, transactional_allowed) or header
 
 
-def _rejection_of_stump(records: Buffer) -> ErrorCode:
+def _short_batch_rejection(records: Buffer) -> ErrorCode:
     if not records:
         return ErrorCode.INVALID_RECORD
     if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
@@ -146,11 +146,11 @@ def _rejection_of_stump(records: Buffer) -> ErrorCode:
 
 
 def _rejection(header: BatchHeader, zstd_allowed: bool, transactional_allowed: bool) -> ErrorCode:
-    """What a header says that a producer may not say; `NONE` if nothing."""
+    """The error code for header values that a producer may not set; `NONE` if there are none."""
     attributes = header.attributes
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1 or attributes & CONTROL:
         return ErrorCode.INVALID_RECORD
-    if header.max_timestamp < TIMESTAMP_MIN or attributes & LOG_APPEND_TIME:  # whose clock it is, the topic says
+    if header.max_timestamp < TIMESTAMP_MIN or attributes & LOG_APPEND_TIME:  # only the topic decides about append time
         return ErrorCode.INVALID_TIMESTAMP
     if attributes & CODEC_MASK > (ZSTD if zstd_allowed else LZ4):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -158,22 +158,22 @@ def _rejection(header: BatchHeader, zstd_allowed: bool, transactional_allowed: b
         return ErrorCode.INVALID_RECORD
     if attributes & TRANSACTIONAL:
         if not transactional_allowed:
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # as Kafka answers a request without the id
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # Kafka's answer to a request without the id
         if header.producer_id == NO_PRODUCER:
             return ErrorCode.INVALID_RECORD
     return ErrorCode.NONE
 
 
 def place_batch(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write where in its partition the batch at `position` stands: the two fields that the CRC does not cover."""
+    """Write base offset and leader epoch of the batch at `position`: the two fields that the CRC does not cover."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
 
 
 def stamp_batch(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[bytearray, BatchHeader]:
-    """A copy of the batch, and its header, with `now_ms` as the time of its appending and of all its records (KIP-32).
+    """A copy of the batch, and its header, with `now_ms` as the append time of all its records (KIP-32).
 
-    The base timestamp stays, as in Kafka: the records' deltas are to it.
+    As in Kafka the base timestamp does not change, because the records' deltas refer to it.
     """
     attributes = header.attributes | LOG_APPEND_TIME
     stamped = bytearray(batch)
@@ -185,9 +185,9 @@ def stamp_batch(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[bytear
 
 
 def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """The position and header of every batch in a row of whole batches; `DecodeError` where it is not one.
+    """The position and header of every batch in a row of complete batches; `DecodeError` for any other bytes.
 
-    CRCs are not looked at.
+    CRCs are not checked.
     """
     end = len(buffer) if end is None else end
     while position < end:
@@ -199,9 +199,9 @@ def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterat
 
 
 def decode_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-    """The records of the batch at the start of `batch`; `DecodeError` if they are not what the header says.
+    """The records of the batch at the start of `batch`; `DecodeError` if they do not match the header.
 
-    For lookups, compaction and tests: the CRC is not looked at, and the hot path has no business here.
+    For lookups, compaction and tests, not for the hot path. The CRC is not checked.
     """
     header = read_batch_header(batch)
     size = size_bytes(header)
@@ -225,7 +225,7 @@ def decode_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_
 def _decode_record(view: memoryview, position: int, header: BatchHeader) -> tuple[Record, int]:
     length, position = read_varlong(view, position)
     end = position + length
-    timestamp_delta, position = read_varlong(view, position + 1)  # behind the attributes, of which no bit is in use
+    timestamp_delta, position = read_varlong(view, position + 1)  # after the attributes, which are not used
     offset_delta, position = read_varlong(view, position)
     key, position = _decode_bytes(view, position)
     value, position = _decode_bytes(view, position)
@@ -271,9 +271,9 @@ def build_batch(
     control: bool = False,
     last_offset_delta: int | None = None,
 ) -> bytes:
-    """A batch of at least one record, in order of their offsets; its first record's timestamp is the base.
+    """A batch of one or more records, in the order of their offsets; the first record's timestamp is the base.
 
-    `last_offset_delta` is that of the last record unless compaction removed records behind it.
+    `last_offset_delta` is the delta of the last record, unless compaction removed records after it.
     """
     base_timestamp = records[0].timestamp
     plain = b"".join(_encode_record(record, base_timestamp) for record in records)

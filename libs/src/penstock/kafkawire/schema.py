@@ -1,13 +1,14 @@
-"""How a message says what its bytes are: a type for each field, the versions that have it, and who reads that.
+"""The types and annotations by which a message describes its encoding in each version.
 
-A message is a frozen struct whose fields stand in Kafka's order. A field's type is one of the names below, a struct, or
-a list of either; `| None` where Kafka allows null; and `Annotated[...]` says more when there is more to say:
+A message is a frozen struct with its fields in Kafka's order. A field's type is one of the names below, a struct, or a
+list of either. `| None` means that Kafka allows null, and `Annotated[...]` adds versions, tags and nullability:
 
     rack: Annotated[String | None, since(1)] = None
     topics: Annotated[list[Topic] | None, nullable(2)] = []
     current_leader: Annotated[Leader, tagged(0), since(12)] = Leader()
 
-Every field has Kafka's default, which stands for it in versions without the field.
+Every field has Kafka's default, which is its value in versions without the field. The decoder and the encoder are
+built from `fields_of` a message.
 """
 
 import functools
@@ -24,7 +25,7 @@ LAST_VERSION = 32_767  # a version is an int16
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """An encoding without structure: a format character of `struct` for those of fixed size, else only a name."""
+    """An encoding without inner fields: with a format character of `struct` if the size is fixed, else only a name."""
 
     name: str
     format: str = ""
@@ -37,14 +38,14 @@ class Array(msgspec.Struct, frozen=True):
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """The versions that have a field, both ends included."""
+    """The first and the last version that have a field."""
 
     first: int
     last: int = LAST_VERSION
 
 
 class Nullable(msgspec.Struct, frozen=True):
-    """The first version in which a field may be null, where the field is older."""
+    """The first version in which a field may be null, if the field itself is older."""
 
     first: int
 
@@ -65,7 +66,7 @@ Float64 = Annotated[float, Kind("float64", "d")]
 Uuid = Annotated[bytes, Kind("uuid", "16s")]
 String = Annotated[str, Kind("string")]
 Bytes = Annotated[bytes, Kind("bytes")]
-# Decoded as a view of the request; encoded from any buffer, or several that follow each other, none of them copied.
+# Decoded as a view of the request; encoded from one buffer or several buffers in a row, without a copy.
 Records = Annotated[Buffer | list[Buffer] | None, Kind("records")]
 
 
@@ -75,17 +76,17 @@ def since(version: int) -> Versions:
 
 
 def versions(first: int, last: int) -> Versions:
-    """The field exists in these versions, both included."""
+    """The field exists from the first to the last of these versions."""
     return Versions(first, last)
 
 
 def nullable(version: int) -> Nullable:
-    """The field may be null from this version on, not in all versions that have it."""
+    """The field may be null from this version on, but not in its earlier versions."""
     return Nullable(version)
 
 
 def tagged(number: int) -> Tag:
-    """The field is written among the tagged fields under this number, and only when it is not its default."""
+    """The field is a tagged field with this number; it is written only if it differs from its default."""
     return Tag(number)
 
 
@@ -93,14 +94,14 @@ Shape = Kind | Array | type[msgspec.Struct]
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field of a message as its annotation describes it, for all versions."""
+    """One field of a message, for all versions, as its annotation describes it."""
 
     name: str
     shape: Shape
     versions: Versions
     nullable_since: int
     tag: int | None
-    default: Any  # an empty list stands for "a new empty list"
+    default: Any  # an empty list means "a new empty list"
 
 
 def in_version(field: Field, version: int) -> bool:
@@ -115,7 +116,7 @@ def is_nullable(field: Field, version: int) -> bool:
 
 @functools.cache
 def fields_of(message: type[msgspec.Struct]) -> tuple[Field, ...]:
-    """The fields of a message in the order of its constructor, of all versions."""
+    """The fields of a message for all versions, in the order of its constructor."""
     hints = get_type_hints(message, include_extras=True)
     defaults = {field.name: _default(field) for field in msgspec.structs.fields(message)}
     return tuple(_field(name, hints[name], defaults[name]) for name in message.__struct_fields__)
@@ -129,14 +130,14 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _field(name: str, hint: Any, default: Any) -> Field:
-    hint, notes = _unwrap(hint)
+    hint, annotations = _unwrap(hint)
     null_allowed = default is None
-    if get_origin(hint) in (Union, types.UnionType) and not any(isinstance(note, Kind) for note in notes):
+    if get_origin(hint) in (Union, types.UnionType) and not any(isinstance(each, Kind) for each in annotations):
         (hint,) = (choice for choice in get_args(hint) if choice is not types.NoneType)
         null_allowed = True
         hint, inner = _unwrap(hint)
-        notes = (*inner, *notes)
-    found = {type(note): note for note in notes}
+        annotations = (*inner, *annotations)
+    found = {type(each): each for each in annotations}
     existing: Versions = found.get(Versions, Versions(0))
     nullable_first = found[Nullable].first if Nullable in found else existing.first
     return Field(
@@ -159,8 +160,8 @@ def _shape(hint: Any, kind: Kind | None) -> Shape:
     if kind is not None:
         return kind
     if get_origin(hint) is list:
-        inner, notes = _unwrap(get_args(hint)[0])
-        element = next((note for note in notes if isinstance(note, Kind)), inner)
+        inner, annotations = _unwrap(get_args(hint)[0])
+        element = next((each for each in annotations if isinstance(each, Kind)), inner)
         return Array(element)
     assert issubclass(hint, msgspec.Struct), f"no encoding for {hint}"
     message: type[msgspec.Struct] = hint
@@ -168,7 +169,7 @@ def _shape(hint: Any, kind: Kind | None) -> Shape:
 
 
 def size_min(shape: Shape, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of this shape can take: what an array's length is checked against."""
+    """The smallest size of a value of this shape; the count of an array is checked against it."""
     if isinstance(shape, Kind):
         if shape.format:
             return struct.calcsize(f">{shape.format}")
@@ -181,12 +182,12 @@ def size_min(shape: Shape, version: int, flexible: bool) -> int:
 
 def _field_size_min(field: Field, version: int, flexible: bool) -> int:
     if not isinstance(field.shape, Kind | Array) and is_nullable(field, version):
-        return 1  # a struct that may be null has a byte before it that says whether it is
+        return 1  # a nullable struct has a byte before it, which is negative for null
     return size_min(field.shape, version, flexible)
 
 
 def has_records(message: type[msgspec.Struct]) -> bool:
-    """Whether record bytes occur anywhere in a message."""
+    """Whether a message contains record bytes, at any depth."""
     for field in fields_of(message):
         shape = field.shape.element if isinstance(field.shape, Array) else field.shape
         if shape.name == "records" if isinstance(shape, Kind) else has_records(shape):

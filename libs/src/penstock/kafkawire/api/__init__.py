@@ -1,6 +1,6 @@
-"""The table of the APIs that Penstock serves, and the codecs of their messages.
+"""The table of the Kafka APIs that Penstock serves, and the codecs of their messages.
 
-Each module of this package describes one API by its `API`; the table is made from them.
+Each module of this package describes one API in its `API`; the table collects them. Start with `metadata`.
 """
 
 import functools
@@ -16,14 +16,14 @@ from penstock.kafkawire.errors import UnsupportedVersion
 from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.source import Message
 
-# The largest honest requests name some 100,000 partitions. The limit for any client is a few times that.
+# The largest legitimate requests name about 100,000 partitions. The limit is a small multiple of that.
 REQUEST_ELEMENTS_MAX = 250_000
-# Answers come from Penstock itself. Metadata has four elements and more for each partition.
+# Responses come from Penstock itself. Metadata has four or more elements per partition.
 RESPONSE_ELEMENTS_MAX = 10_000_000
 
 
 def _described() -> dict[int, Api]:
-    """The APIs of all modules of this package, by key."""
+    """The APIs of all modules of this package, by their keys."""
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     apis: list[Api] = [importlib.import_module(f"{__name__}.{name}").API for name in names]
     return {api.key: api for api in sorted(apis, key=lambda api: api.key)}
@@ -34,22 +34,22 @@ SHARE_GROUP_APIS = frozenset(key for key, api in API_TABLE.items() if api.share_
 
 
 def decode_request(api_key: int, version: int, body: Buffer, position: int = 0) -> Message:
-    """The request in `body` from `position` on; record bytes in it are views of `body`. Raises only `DecodeError`."""
+    """The request from `position` of `body` on; its record bytes are views of `body`. Raises only `DecodeError`."""
     return _request_decoder(api_key, version)(memoryview(body), position)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Message:
-    """The response in `body`; record bytes in it are views of `body`. Raises only `DecodeError`."""
+    """The response in `body`; its record bytes are views of `body`. Raises only `DecodeError`."""
     return _response_decoder(api_key, version)(memoryview(body), 0)
 
 
 def encode_request(api_key: int, version: int, request: msgspec.Struct) -> bytes:
-    """The body of a request; fields that this version lacks are left out. `EncodeError` for what has no bytes."""
+    """The body of a request, without the fields that this version lacks; `EncodeError` for a value out of range."""
     return b"".join(_request_encoder(api_key, version)(request))
 
 
 def encode_response(api_key: int, version: int, response: msgspec.Struct) -> list[Buffer]:
-    """The body of a response as buffers to be sent one after another; record bytes are handed on, not copied."""
+    """The body of a response as buffers, to be sent in this order; record bytes are not copied."""
     return _response_encoder(api_key, version)(response)
 
 
@@ -64,7 +64,7 @@ def serves(api_key: int, version: int) -> bool:
     return api is not None and api.min_version <= version <= api.max_version
 
 
-# The codecs are made on first use, about a millisecond each, and kept: there are as many as versions served.
+# A codec is built on first use, in about a millisecond, and kept: there is one per served version.
 
 
 @functools.cache

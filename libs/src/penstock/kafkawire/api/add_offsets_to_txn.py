@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: the group whose offsets a transaction is going to commit (KIP-98)."""
+"""AddOffsetsToTxn: add a group to a transaction that is to commit offsets of it (KIP-98)."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn: the partitions that a transaction is going to write to (KIP-98)."""
+"""AddPartitionsToTxn: add partitions to a transaction that is to write to them (KIP-98)."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ class AddPartitionsToTxnTransaction(msgspec.Struct, frozen=True, gc=False):
 
 
 class AddPartitionsToTxnRequest(msgspec.Struct, frozen=True, gc=False):
-    # Many transactions in one request: brokers among themselves (KIP-890); clients go up to version 3.
+    # Only brokers send several transactions in one request (KIP-890); clients use versions up to 3.
     transactions: Annotated[list[AddPartitionsToTxnTransaction], since(4)] = []
     v3_and_below_transactional_id: Annotated[String, versions(0, 3)] = ""
     v3_and_below_producer_id: Annotated[Int64, versions(0, 3)] = 0

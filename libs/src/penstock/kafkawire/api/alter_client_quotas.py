@@ -1,4 +1,4 @@
-"""AlterClientQuotas: how much clients may use from now on (KIP-546)."""
+"""AlterClientQuotas: change the quotas of clients (KIP-546)."""
 
 import msgspec
 
@@ -8,13 +8,13 @@ from penstock.kafkawire.schema import Bool, Float64, Int16, Int32, String
 
 class EntityData(msgspec.Struct, frozen=True, gc=False):
     entity_type: String = ""
-    # Null is the default.
+    # Null: the default entity.
     entity_name: String | None = ""
 
 
 class OpData(msgspec.Struct, frozen=True, gc=False):
     key: String = ""
-    # Without meaning where the key is removed.
+    # Ignored if the key is removed.
     value: Float64 = 0.0
     remove: Bool = False
 

@@ -1,4 +1,4 @@
-"""AlterConfigs: all configurations of topics and brokers anew; superseded by IncrementalAlterConfigs (KIP-339)."""
+"""AlterConfigs: replace all configurations of topics and brokers; superseded by IncrementalAlterConfigs (KIP-339)."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: put partitions on other brokers (KIP-455)."""
+"""AlterPartitionReassignments: move partitions to other brokers (KIP-455)."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from penstock.kafkawire.schema import Bool, Int16, Int32, String, since
 
 class ReassignablePartition(msgspec.Struct, frozen=True, gc=False):
     partition_index: Int32 = 0
-    # Null calls off what is under way.
+    # Null: cancel the ongoing reassignment.
     replicas: list[Int32] | None = None
 
 

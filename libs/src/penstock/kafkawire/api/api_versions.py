@@ -1,4 +1,4 @@
-"""ApiVersions: which requests a broker understands, in which versions, and the cluster's features."""
+"""ApiVersions: the requests and versions that a broker supports, and the cluster's features."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, since, 
 
 
 class ApiVersionsRequest(msgspec.Struct, frozen=True, gc=False):
-    # Who asks (KIP-511): letters, digits, dots and dashes only, else INVALID_REQUEST.
+    # The client's name (KIP-511): letters, digits, dots and dashes; others are an INVALID_REQUEST.
     client_software_name: Annotated[String, since(3)] = ""
     client_software_version: Annotated[String, since(3)] = ""
 
@@ -36,7 +36,7 @@ class ApiVersionsResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     api_keys: list[ApiVersion] = []
     throttle_time_ms: Annotated[Int32, since(1)] = 0
-    # Features of the cluster and their levels (KIP-584); an epoch of -1 says that they are not known.
+    # Features of the cluster and their levels (KIP-584); an epoch of -1 means that they are unknown.
     supported_features: Annotated[list[SupportedFeatureKey], tagged(0), since(3)] = []
     finalized_features_epoch: Annotated[Int64, tagged(1), since(3)] = -1
     finalized_features: Annotated[list[FinalizedFeatureKey], tagged(2), since(3)] = []

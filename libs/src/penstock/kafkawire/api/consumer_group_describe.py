@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: consumer groups with their members and what these have and are to have (KIP-848)."""
+"""ConsumerGroupDescribe: consumer groups with their members, assignments and targets (KIP-848)."""
 
 from typing import Annotated
 
@@ -34,7 +34,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     subscribed_topic_regex: String | None = None
     assignment: Assignment = Assignment()
     target_assignment: Assignment = Assignment()
-    # -1 unknown, 0 of the classic protocol, 1 of the consumer protocol (KIP-1099).
+    # The member's protocol (KIP-1099): -1 unknown, 0 classic, 1 consumer.
     member_type: Annotated[Int8, since(1)] = -1
 
 

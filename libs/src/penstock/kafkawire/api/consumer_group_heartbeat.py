@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member of a consumer group joins, stays, reports what it owns, or leaves (KIP-848)."""
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, stays, reports its partitions, or leaves (KIP-848)."""
 
 from typing import Annotated
 
@@ -15,11 +15,11 @@ class TopicPartitions(msgspec.Struct, frozen=True, gc=False):
 
 class ConsumerGroupHeartbeatRequest(msgspec.Struct, frozen=True, gc=False):
     group_id: String = ""
-    # Made by the member itself from version 1 on (KIP-1082).
+    # From version 1 on the member makes its own id (KIP-1082).
     member_id: String = ""
-    # 0 joins, -1 leaves, -2 leaves for a while as a static member.
+    # 0: the member joins; -1: it leaves; -2: a static member leaves for a while.
     member_epoch: Int32 = 0
-    # Null, and -1 as a time-out, mean "as I said before" in all of these.
+    # In these fields null, or -1 as a time-out, means unchanged.
     instance_id: String | None = None
     rack_id: String | None = None
     rebalance_timeout_ms: Int32 = -1
@@ -40,7 +40,7 @@ class ConsumerGroupHeartbeatResponse(msgspec.Struct, frozen=True, gc=False):
     member_id: String | None = None
     member_epoch: Int32 = 0
     heartbeat_interval_ms: Int32 = 0
-    # Null where nothing has changed since the member was told.
+    # Null: unchanged since the last response with an assignment.
     assignment: Assignment | None = None
 
 

@@ -1,4 +1,4 @@
-"""CreateAcls: let principals do something, or forbid it (KIP-140)."""
+"""CreateAcls: allow or deny operations to principals (KIP-140)."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""CreatePartitions: give topics more partitions."""
+"""CreatePartitions: add partitions to topics."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ class CreatePartitionsAssignment(msgspec.Struct, frozen=True, gc=False):
 class CreatePartitionsTopic(msgspec.Struct, frozen=True, gc=False):
     name: String = ""
     count: Int32 = 0
-    # Null leaves the choice of brokers to the cluster.
+    # Null: the cluster chooses the brokers.
     assignments: list[CreatePartitionsAssignment] | None = []
 
 

@@ -1,4 +1,4 @@
-"""CreateTopics: make topics, or only check that they could be made."""
+"""CreateTopics: create topics, or only validate the request."""
 
 from typing import Annotated
 
@@ -46,7 +46,7 @@ class CreatableTopicResult(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     error_message: String | None = ""
     topic_config_error_code: Annotated[Int16, tagged(0), since(5)] = 0
-    # What the topic was made with (KIP-525).
+    # The properties of the created topic (KIP-525).
     num_partitions: Annotated[Int32, since(5)] = -1
     replication_factor: Annotated[Int16, since(5)] = -1
     configs: Annotated[list[CreatableTopicConfigs] | None, since(5)] = []

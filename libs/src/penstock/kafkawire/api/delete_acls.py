@@ -1,4 +1,4 @@
-"""DeleteAcls: take back what filters match of what principals may and may not do (KIP-140)."""
+"""DeleteAcls: delete the access rules that match filters (KIP-140)."""
 
 import msgspec
 

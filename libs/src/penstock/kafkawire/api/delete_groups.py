@@ -1,4 +1,4 @@
-"""DeleteGroups: remove empty consumer groups and their offsets."""
+"""DeleteGroups: delete empty consumer groups and their offsets."""
 
 import msgspec
 

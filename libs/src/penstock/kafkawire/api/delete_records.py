@@ -1,4 +1,4 @@
-"""DeleteRecords: give up the records of partitions before an offset (KIP-107)."""
+"""DeleteRecords: delete the records of partitions before an offset (KIP-107)."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from penstock.kafkawire.schema import Int16, Int32, Int64, String
 
 class DeleteRecordsPartition(msgspec.Struct, frozen=True, gc=False):
     partition_index: Int32 = 0
-    # -1 is the high watermark: all records there are.
+    # -1: the high watermark, so all records.
     offset: Int64 = 0
 
 

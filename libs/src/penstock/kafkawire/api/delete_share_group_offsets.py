@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: have a share group without members forget topics (KIP-932)."""
+"""DeleteShareGroupOffsets: delete the offsets of topics in a share group without members (KIP-932)."""
 
 import msgspec
 

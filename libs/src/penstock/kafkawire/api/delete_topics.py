@@ -1,4 +1,4 @@
-"""DeleteTopics: remove topics by name or by id."""
+"""DeleteTopics: delete topics by name or by id."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ class DeleteTopicState(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeleteTopicsRequest(msgspec.Struct, frozen=True, gc=False):
-    # By name up to 5, by name or by id from 6 on (KIP-516).
+    # By name up to version 5, by name or by id from version 6 on (KIP-516).
     topics: Annotated[list[DeleteTopicState], since(6)] = []
     topic_names: Annotated[list[String], versions(0, 5)] = []
     timeout_ms: Int32 = 0

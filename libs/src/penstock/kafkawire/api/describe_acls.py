@@ -1,4 +1,4 @@
-"""DescribeAcls: who may do what, as far as a filter matches (KIP-140)."""
+"""DescribeAcls: the access rules that match a filter (KIP-140)."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from penstock.kafkawire.schema import Int8, Int16, Int32, String
 
 class DescribeAclsRequest(msgspec.Struct, frozen=True, gc=False):
     resource_type_filter: Int8 = 0
-    # Null matches every name, and so for principal and host.
+    # Null matches every name; the same holds for principal and host.
     resource_name_filter: String | None = ""
     pattern_type_filter: Int8 = 3
     principal_filter: String | None = ""

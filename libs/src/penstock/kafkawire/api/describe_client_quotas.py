@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: how much clients may use, as far as a filter matches (KIP-546)."""
+"""DescribeClientQuotas: the client quotas that match a filter (KIP-546)."""
 
 import msgspec
 
@@ -8,20 +8,20 @@ from penstock.kafkawire.schema import Bool, Float64, Int8, Int16, Int32, String
 
 class ComponentData(msgspec.Struct, frozen=True, gc=False):
     entity_type: String = ""
-    # 0: the name in `match`, 1: the default, 2: any that is specified.
+    # 0: the name in `match`; 1: the default entity; 2: any name.
     match_type: Int8 = 0
     match: String | None = ""
 
 
 class DescribeClientQuotasRequest(msgspec.Struct, frozen=True, gc=False):
     components: list[ComponentData] = []
-    # Only entities of no other types than those asked for.
+    # Whether to leave out entities with other types than those of the filter.
     strict: Bool = False
 
 
 class EntityData(msgspec.Struct, frozen=True, gc=False):
     entity_type: String = ""
-    # Null is the default.
+    # Null: the default entity.
     entity_name: String | None = ""
 
 

@@ -10,9 +10,9 @@ from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, String, since
 
 class DescribeClusterRequest(msgspec.Struct, frozen=True, gc=False):
     include_cluster_authorized_operations: Bool = False
-    # 1 for brokers, 2 for controllers (KIP-919).
+    # 1: brokers; 2: controllers (KIP-919).
     endpoint_type: Annotated[Int8, since(1)] = 1
-    # Also brokers that registered but take no work (KIP-1073).
+    # Whether to include registered brokers that take no work (KIP-1073).
     include_fenced_brokers: Annotated[Bool, since(2)] = False
 
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: the configurations of topics and brokers, and where they come from."""
+"""DescribeConfigs: the configurations of topics and brokers, with their sources."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, String, since
 class DescribeConfigsResource(msgspec.Struct, frozen=True, gc=False):
     resource_type: Int8 = 0
     resource_name: String = ""
-    # Null asks for all.
+    # Null: all of them.
     configuration_keys: list[String] | None = []
 
 

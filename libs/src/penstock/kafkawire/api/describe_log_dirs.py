@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in a broker's directories, partition by partition, in bytes (KIP-113)."""
+"""DescribeLogDirs: the bytes of each partition in a broker's directories (KIP-113)."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ class DescribableLogDirTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class DescribeLogDirsRequest(msgspec.Struct, frozen=True, gc=False):
-    # Null is all topics.
+    # Null: all topics.
     topics: list[DescribableLogDirTopic] | None = []
 
 
@@ -22,7 +22,7 @@ class DescribeLogDirsPartition(msgspec.Struct, frozen=True, gc=False):
     partition_index: Int32 = 0
     partition_size: Int64 = 0
     offset_lag: Int64 = 0
-    # The log is on its way into this directory from another one.
+    # Whether the log is being moved into this directory.
     is_future_key: Bool = False
 
 
@@ -35,10 +35,10 @@ class DescribeLogDirsResult(msgspec.Struct, frozen=True, gc=False):
     error_code: Int16 = 0
     log_dir: String = ""
     topics: list[DescribeLogDirsTopic] = []
-    # Of the volume that the directory is on (KIP-827); -1 is not known.
+    # Of the volume that holds the directory (KIP-827); -1: unknown.
     total_bytes: Annotated[Int64, since(4)] = -1
     usable_bytes: Annotated[Int64, since(4)] = -1
-    # Takes no new partitions (KIP-1066).
+    # Whether the directory takes no new partitions (KIP-1066).
     is_cordoned: Annotated[Bool, since(5)] = False
 
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: what partitions know of their idempotent producers (KIP-664)."""
+"""DescribeProducers: the idempotent producers of partitions (KIP-664)."""
 
 import msgspec
 

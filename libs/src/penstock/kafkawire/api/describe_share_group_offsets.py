@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: where share groups begin to read partitions, and how far behind they are (KIP-932)."""
+"""DescribeShareGroupOffsets: the start offsets and the lag of share groups (KIP-932)."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ class DescribeShareGroupOffsetsRequestTopic(msgspec.Struct, frozen=True, gc=Fals
 
 class DescribeShareGroupOffsetsRequestGroup(msgspec.Struct, frozen=True, gc=False):
     group_id: String = ""
-    # Null asks for all that the group has.
+    # Null: all topics of the group.
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = []
 
 

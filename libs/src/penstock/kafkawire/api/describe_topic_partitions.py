@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics with their partitions, a part at a time (KIP-966)."""
+"""DescribeTopicPartitions: topics with their partitions, page by page (KIP-966)."""
 
 import msgspec
 
@@ -16,10 +16,10 @@ class Cursor(msgspec.Struct, frozen=True, gc=False):
 
 
 class DescribeTopicPartitionsRequest(msgspec.Struct, frozen=True, gc=False):
-    # None is all topics.
+    # Empty: all topics.
     topics: list[TopicRequest] = []
     response_partition_limit: Int32 = 2000
-    # Where to go on: what the answer before said.
+    # The first partition of this page: `next_cursor` of the previous response.
     cursor: Cursor | None = None
 
 
@@ -30,7 +30,7 @@ class DescribeTopicPartitionsResponsePartition(msgspec.Struct, frozen=True, gc=F
     leader_epoch: Int32 = -1
     replica_nodes: list[Int32] = []
     isr_nodes: list[Int32] = []
-    # The Java client cannot take null for these two.
+    # The Java client does not accept null for these two.
     eligible_leader_replicas: list[Int32] | None = []
     last_known_elr: list[Int32] | None = []
     offline_replicas: list[Int32] = []
@@ -48,7 +48,7 @@ class DescribeTopicPartitionsResponseTopic(msgspec.Struct, frozen=True, gc=False
 class DescribeTopicPartitionsResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    # The first partition that is not in the answer, for the request after this; null if that was all.
+    # The first partition after this response, for the next request; null at the end.
     next_cursor: Cursor | None = None
 
 

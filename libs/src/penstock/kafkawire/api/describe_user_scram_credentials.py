@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which users have passwords of which kind (KIP-554)."""
+"""DescribeUserScramCredentials: the kinds of SCRAM passwords that users have (KIP-554)."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ class UserName(msgspec.Struct, frozen=True, gc=False):
 
 
 class DescribeUserScramCredentialsRequest(msgspec.Struct, frozen=True, gc=False):
-    # Null, and none, is all users.
+    # Null or empty: all users.
     users: list[UserName] | None = []
 
 

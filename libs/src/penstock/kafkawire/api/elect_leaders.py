@@ -1,4 +1,4 @@
-"""ElectLeaders: let the preferred replica lead, or any that is alive (KIP-460)."""
+"""ElectLeaders: make the preferred replica the leader, or any live one (KIP-460)."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ class TopicPartitions(msgspec.Struct, frozen=True, gc=False):
 
 class ElectLeadersRequest(msgspec.Struct, frozen=True, gc=False):
     election_type: Annotated[Int8, since(1)] = 0
-    # Null is all partitions.
+    # Null: all partitions.
     topic_partitions: list[TopicPartitions] | None = []
     timeout_ms: Int32 = 60000
 

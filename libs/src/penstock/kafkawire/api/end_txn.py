@@ -1,4 +1,4 @@
-"""EndTxn: a transaction is committed or aborted (KIP-98)."""
+"""EndTxn: commit or abort a transaction (KIP-98)."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ class EndTxnRequest(msgspec.Struct, frozen=True, gc=False):
 class EndTxnResponse(msgspec.Struct, frozen=True, gc=False):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    # What the producer goes on with: every transaction has an epoch of its own (KIP-890).
+    # For the producer's next transaction: each transaction has its own epoch (KIP-890).
     producer_id: Annotated[Int64, since(5)] = -1
     producer_epoch: Annotated[Int16, since(5)] = -1
 

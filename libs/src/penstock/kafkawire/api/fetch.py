@@ -1,4 +1,4 @@
-"""Fetch: read record batches from partitions, waiting for them if asked to."""
+"""Fetch: read record batches from partitions, or wait for them."""
 
 from typing import Annotated
 
@@ -22,13 +22,13 @@ from penstock.kafkawire.schema import (
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     partition: Int32 = 0
-    # The client's idea of who leads, for fencing (KIP-320).
+    # The leader epoch that the client knows, for fencing (KIP-320).
     current_leader_epoch: Annotated[Int32, since(9)] = -1
     fetch_offset: Int64 = 0
     last_fetched_epoch: Annotated[Int32, since(12)] = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
     partition_max_bytes: Int32 = 0
-    # Of a replica (KIP-853).
+    # Only from replicas (KIP-853).
     replica_directory_id: Annotated[Uuid, tagged(0), since(17)] = NO_UUID
 
 
@@ -57,12 +57,12 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False):
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2147483647
     isolation_level: Int8 = 0
-    # Incremental sessions (KIP-227): id 0 in the answer means that there is none.
+    # Incremental fetch sessions (KIP-227): id 0 in the response means that there is no session.
     session_id: Annotated[Int32, since(7)] = 0
     session_epoch: Annotated[Int32, since(7)] = -1
     topics: list[FetchTopic] = []
     forgotten_topics_data: Annotated[list[ForgottenTopic], since(7)] = []
-    # The client's rack, for reading from a near replica (KIP-392).
+    # The client's rack, so that it can read from a near replica (KIP-392).
     rack_id: Annotated[String, since(11)] = ""
 
 
@@ -92,7 +92,7 @@ class PartitionData(msgspec.Struct, frozen=True, gc=False):
     high_watermark: Int64 = 0
     last_stable_offset: Int64 = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
-    # For replicas and clients behind a change of leader (KIP-595).
+    # For replicas and clients after a change of the leader (KIP-595).
     diverging_epoch: Annotated[EpochEndOffset, tagged(0), since(12)] = EpochEndOffset()
     current_leader: Annotated[LeaderIdAndEpoch, tagged(1), since(12)] = LeaderIdAndEpoch()
     snapshot_id: Annotated[SnapshotId, tagged(2), since(12)] = SnapshotId()
@@ -119,7 +119,7 @@ class FetchResponse(msgspec.Struct, frozen=True, gc=False):
     error_code: Annotated[Int16, since(7)] = 0
     session_id: Annotated[Int32, since(7)] = 0
     responses: list[FetchableTopicResponse] = []
-    # Where the leaders are that partitions' answers name (KIP-951).
+    # The addresses of the leaders in the partition responses (KIP-951).
     node_endpoints: Annotated[list[NodeEndpoint], tagged(0), since(16)] = []
 
 

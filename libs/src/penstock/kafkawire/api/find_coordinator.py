@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker looks after a group or a transactional id."""
+"""FindCoordinator: the broker that coordinates a group or a transactional id."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from penstock.kafkawire.schema import Int8, Int16, Int32, String, since, version
 
 
 class FindCoordinatorRequest(msgspec.Struct, frozen=True, gc=False):
-    # One key up to 3, many from 4 on (KIP-699); the type is 0 for a group, 1 for a transactional id.
+    # One key up to version 3, several from version 4 on (KIP-699). The type is 0 for a group, 1 for a transactional id.
     key: Annotated[String, versions(0, 3)] = ""
     key_type: Annotated[Int8, since(1)] = 0
     coordinator_keys: Annotated[list[String], since(4)] = []

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: some configurations of topics and brokers, the others stay (KIP-339)."""
+"""IncrementalAlterConfigs: change single configurations of topics and brokers (KIP-339)."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from penstock.kafkawire.schema import Bool, Int8, Int16, Int32, String
 
 class AlterableConfig(msgspec.Struct, frozen=True, gc=False):
     name: String = ""
-    # 0 sets the value, 1 deletes it, 2 appends to a list, 3 takes from a list.
+    # 0: set the value; 1: delete it; 2: append to a list; 3: subtract from a list.
     config_operation: Int8 = 0
     value: String | None = ""
 

@@ -11,7 +11,7 @@ from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
 class InitProducerIdRequest(msgspec.Struct, frozen=True, gc=False):
     transactional_id: String | None = ""
     transaction_timeout_ms: Int32 = 0
-    # A producer that knows its id keeps it and gets the next epoch (KIP-360).
+    # A producer that sends its id keeps it and gets the next epoch (KIP-360).
     producer_id: Annotated[Int64, since(3)] = -1
     producer_epoch: Annotated[Int16, since(3)] = -1
 

@@ -1,4 +1,4 @@
-"""JoinGroup: become a member of a classic consumer group, and learn its generation."""
+"""JoinGroup: become a member of a classic consumer group, in its next generation."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ class JoinGroupRequest(msgspec.Struct, frozen=True, gc=False):
     session_timeout_ms: Int32 = 0
     rebalance_timeout_ms: Annotated[Int32, since(1)] = -1
     member_id: String = ""
-    # A static member keeps its place over restarts (KIP-345).
+    # A static member keeps its place after a restart (KIP-345).
     group_instance_id: Annotated[String | None, since(5)] = None
     protocol_type: String = ""
     protocols: list[JoinGroupRequestProtocol] = []
@@ -38,7 +38,7 @@ class JoinGroupResponse(msgspec.Struct, frozen=True, gc=False):
     protocol_type: Annotated[String | None, since(7)] = None
     protocol_name: Annotated[String | None, nullable(7)] = ""
     leader: String = ""
-    # A leader that rejoins needs not assign anew (KIP-814).
+    # A leader that rejoins can keep the assignment (KIP-814).
     skip_assignment: Annotated[Bool, since(9)] = False
     member_id: String = ""
     members: list[JoinGroupResponseMember] = []

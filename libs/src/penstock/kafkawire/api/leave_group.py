@@ -17,7 +17,7 @@ class MemberIdentity(msgspec.Struct, frozen=True, gc=False):
 class LeaveGroupRequest(msgspec.Struct, frozen=True, gc=False):
     group_id: String = ""
     member_id: Annotated[String, versions(0, 2)] = ""
-    # One member up to 2, many from 3 on (KIP-345).
+    # One member up to version 2, several from version 3 on (KIP-345).
     members: Annotated[list[MemberIdentity], since(3)] = []
 
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: which resources have configurations of their own (KIP-714, KIP-1142)."""
+"""ListConfigResources: the resources that have configurations (KIP-714, KIP-1142)."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from penstock.kafkawire.schema import Int8, Int16, Int32, String, since
 
 
 class ListConfigResourcesRequest(msgspec.Struct, frozen=True, gc=False):
-    # None is all types. Before version 1 there is only 16, what clients are to measure.
+    # Empty: all types. Version 0 has only type 16, the metrics subscriptions of clients.
     resource_types: Annotated[list[Int8], since(1)] = []
 
 

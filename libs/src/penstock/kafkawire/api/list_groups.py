@@ -1,4 +1,4 @@
-"""ListGroups: the groups there are."""
+"""ListGroups: the groups of the cluster."""
 
 from typing import Annotated
 
@@ -9,9 +9,9 @@ from penstock.kafkawire.schema import Int16, Int32, String, since
 
 
 class ListGroupsRequest(msgspec.Struct, frozen=True, gc=False):
-    # Only groups in one of these states; empty for all (KIP-518).
+    # Only groups in these states; empty: all (KIP-518).
     states_filter: Annotated[list[String], since(4)] = []
-    # Only groups of one of these types; empty for all (KIP-848).
+    # Only groups of these types; empty: all (KIP-848).
     types_filter: Annotated[list[String], since(5)] = []
 
 

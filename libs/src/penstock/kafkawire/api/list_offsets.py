@@ -1,4 +1,4 @@
-"""ListOffsets: the earliest, latest or first-after-a-time offset of partitions."""
+"""ListOffsets: the earliest or latest offset of partitions, or the first one at or after a timestamp."""
 
 from typing import Annotated
 
@@ -11,9 +11,12 @@ from penstock.kafkawire.schema import Int8, Int16, Int32, Int64, String, since
 class ListOffsetsPartition(msgspec.Struct, frozen=True, gc=False):
     partition_index: Int32 = 0
     current_leader_epoch: Annotated[Int32, since(4)] = -1
-    # Milliseconds since 1970, or -1 for the latest, -2 for the earliest offset, from 7 on -3 for the record with the
-    # highest timestamp (KIP-734), from 8 on -4 for the earliest that is not in a second tier alone (KIP-405), from 9 on
-    # -5 for the latest that is in one (KIP-1005), from 11 on -6 for the earliest that is to come into one (KIP-1023).
+    # Milliseconds since 1970, or a special value:
+    # -1: the latest offset; -2: the earliest offset.
+    # -3 from version 7 on: the record with the highest timestamp (KIP-734).
+    # -4 from version 8 on: the earliest offset that is not only in the second tier (KIP-405).
+    # -5 from version 9 on: the latest offset in the second tier (KIP-1005).
+    # -6 from version 11 on: the earliest offset that is to be copied to the second tier (KIP-1023).
     timestamp: Int64 = 0
 
 
@@ -26,7 +29,7 @@ class ListOffsetsRequest(msgspec.Struct, frozen=True, gc=False):
     replica_id: Int32 = 0
     isolation_level: Annotated[Int8, since(2)] = 0
     topics: list[ListOffsetsTopic] = []
-    # For what has to be looked up in the second tier (KIP-1075).
+    # For lookups in the second tier (KIP-1075).
     timeout_ms: Annotated[Int32, since(10)] = 0
 
 

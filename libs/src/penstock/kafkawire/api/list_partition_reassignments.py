@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the partitions that are on their way to other brokers (KIP-455)."""
+"""ListPartitionReassignments: the partitions that are being moved to other brokers (KIP-455)."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ class ListPartitionReassignmentsTopics(msgspec.Struct, frozen=True, gc=False):
 
 class ListPartitionReassignmentsRequest(msgspec.Struct, frozen=True, gc=False):
     timeout_ms: Int32 = 60000
-    # Null is all partitions.
+    # Null: all partitions.
     topics: list[ListPartitionReassignmentsTopics] | None = []
 
 

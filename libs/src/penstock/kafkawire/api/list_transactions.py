@@ -1,4 +1,4 @@
-"""ListTransactions: the transactional ids there are (KIP-664)."""
+"""ListTransactions: the transactional ids of the cluster (KIP-664)."""
 
 from typing import Annotated
 
@@ -11,9 +11,9 @@ from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
 class ListTransactionsRequest(msgspec.Struct, frozen=True, gc=False):
     state_filters: list[String] = []
     producer_id_filters: list[Int64] = []
-    # Ongoing for longer than so many ms; -1 for all (KIP-994).
+    # Only transactions that are ongoing for longer than this, in ms; -1: all (KIP-994).
     duration_filter: Annotated[Int64, since(1)] = -1
-    # A regular expression for the whole transactional id; null or empty for all (KIP-1152).
+    # A regular expression for the whole transactional id; null or empty: all (KIP-1152).
     transactional_id_pattern: Annotated[String | None, since(2)] = None
 
 

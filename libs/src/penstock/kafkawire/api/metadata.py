@@ -1,4 +1,4 @@
-"""Metadata: the brokers, the topics, and who leads each partition."""
+"""Metadata: the brokers, the topics, and the leader of each partition."""
 
 from typing import Annotated
 
@@ -9,13 +9,13 @@ from penstock.kafkawire.schema import NO_UUID, Bool, Int16, Int32, String, Uuid,
 
 
 class MetadataRequestTopic(msgspec.Struct, frozen=True, gc=False):
-    # From 10 on a topic may be asked for by its id, with no name; clients do so from 12 on (KIP-516).
+    # From version 10 on an id may replace the name; clients use that from version 12 on (KIP-516).
     topic_id: Annotated[Uuid, since(10)] = NO_UUID
     name: Annotated[String | None, nullable(10)] = ""
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, gc=False):
-    # All topics: an empty list in version 0, null from 1 on, where an empty list means none (KIP-4).
+    # All topics: an empty list in version 0, null later. From version 1 on an empty list means no topics (KIP-4).
     topics: Annotated[list[MetadataRequestTopic] | None, nullable(1)] = []
     allow_auto_topic_creation: Annotated[Bool, since(4)] = True
     include_cluster_authorized_operations: Annotated[Bool, versions(8, 10)] = False
@@ -55,7 +55,7 @@ class MetadataResponse(msgspec.Struct, frozen=True, gc=False):
     controller_id: Annotated[Int32, since(1)] = -1
     topics: list[MetadataResponseTopic] = []
     cluster_authorized_operations: Annotated[Int32, versions(8, 10)] = -2147483648
-    # That the client should begin again at its bootstrap servers (KIP-1102); we never say so.
+    # REBOOTSTRAP_REQUIRED sends the client back to its bootstrap servers (KIP-1102); Penstock never sets it.
     error_code: Annotated[Int16, since(13)] = 0
 
 

@@ -1,4 +1,4 @@
-"""OffsetCommit: how far a consumer group has come."""
+"""OffsetCommit: commit the offsets that a consumer group has reached."""
 
 from typing import Annotated
 

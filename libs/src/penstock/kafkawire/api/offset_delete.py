@@ -1,4 +1,4 @@
-"""OffsetDelete: remove a group's committed offsets of topics that it does not read (KIP-496)."""
+"""OffsetDelete: delete a group's committed offsets of topics that it does not read (KIP-496)."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""OffsetFetch: how far consumer groups have come, by their own word."""
+"""OffsetFetch: the committed offsets of consumer groups."""
 
 from typing import Annotated
 
@@ -26,11 +26,11 @@ class OffsetFetchRequestGroup(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetFetchRequest(msgspec.Struct, frozen=True, gc=False):
-    # One group up to 7, many from 8 on (KIP-709); no topics (null) asks for all that the group has committed.
+    # One group up to version 7, several from version 8 on (KIP-709). Null topics: all committed offsets of the group.
     group_id: Annotated[String, versions(0, 7)] = ""
     topics: Annotated[list[OffsetFetchRequestTopic] | None, versions(0, 7), nullable(2)] = []
     groups: Annotated[list[OffsetFetchRequestGroup], since(8)] = []
-    # Wait for offsets of unfinished transactions (KIP-447).
+    # Whether to reject offsets that an ongoing transaction may change, so that the client retries (KIP-447).
     require_stable: Annotated[Bool, since(7)] = False
 
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where the records of an epoch end, by which a client finds out what was lost (KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which a client detects lost records (KIP-320)."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
 
 class OffsetForLeaderPartition(msgspec.Struct, frozen=True, gc=False):
     partition: Int32 = 0
-    # The client's idea of who leads, for fencing.
+    # The leader epoch that the client knows, for fencing.
     current_leader_epoch: Int32 = -1
     leader_epoch: Int32 = 0
 

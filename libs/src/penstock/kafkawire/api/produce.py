@@ -1,4 +1,4 @@
-"""Produce: append record batches to partitions, all or nothing per partition."""
+"""Produce: append record batches to partitions; in each partition all batches are appended, or none."""
 
 from typing import Annotated
 
@@ -53,10 +53,10 @@ class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
     base_offset: Int64 = 0
     log_append_time_ms: Annotated[Int64, since(2)] = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
-    # Which records of the batch are at fault, when only some are (KIP-467).
+    # The invalid records of the batch, if only some are invalid (KIP-467).
     record_errors: Annotated[list[BatchIndexAndErrorMessage], since(8)] = []
     error_message: Annotated[String | None, since(8)] = None
-    # Who leads now, where it is not who was asked (KIP-951).
+    # The current leader, if it is not the broker that got the request (KIP-951).
     current_leader: Annotated[LeaderIdAndEpoch, tagged(0), since(10)] = LeaderIdAndEpoch()
 
 
@@ -76,12 +76,12 @@ class NodeEndpoint(msgspec.Struct, frozen=True, gc=False):
 class ProduceResponse(msgspec.Struct, frozen=True, gc=False):
     responses: list[TopicProduceResponse] = []
     throttle_time_ms: Annotated[Int32, since(1)] = 0
-    # Where the leaders named above are (KIP-951).
+    # The addresses of the leaders named above (KIP-951).
     node_endpoints: Annotated[list[NodeEndpoint], tagged(0), since(10)] = []
 
 
-# It starts at 0 although 0 to 2 carry formats that are rejected: from 3 on, older librdkafka would silently send
-# gzip, snappy and lz4 uncompressed.
+# Versions 0 to 2 are offered, although their batch formats are rejected. If the range began at version 3, older
+# librdkafka would silently send gzip, snappy and lz4 uncompressed.
 API = Api(
     key=0,
     name="Produce",

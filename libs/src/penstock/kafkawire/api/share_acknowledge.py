@@ -1,4 +1,4 @@
-"""ShareAcknowledge: say what became of records that a member of a share group acquired (KIP-932)."""
+"""ShareAcknowledge: acknowledge records that a member of a share group acquired (KIP-932)."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from penstock.kafkawire.schema import NO_UUID, Bool, Int8, Int16, Int32, Int64, 
 class AcknowledgementBatch(msgspec.Struct, frozen=True, gc=False):
     first_offset: Int64 = 0
     last_offset: Int64 = 0
-    # One for all offsets, or one for each: 0 gap, 1 accept, 2 release, 3 reject, 4 renew (KIP-1222).
+    # One type for all offsets, or one per offset: 0 gap, 1 accept, 2 release, 3 reject, 4 renew (KIP-1222).
     acknowledge_types: list[Int8] = []
 
 
@@ -28,9 +28,9 @@ class AcknowledgeTopic(msgspec.Struct, frozen=True, gc=False):
 class ShareAcknowledgeRequest(msgspec.Struct, frozen=True, gc=False):
     group_id: String | None = None
     member_id: String | None = ""
-    # -1 closes the session, any other is its next number: it has to be there.
+    # -1: close the session; otherwise the next epoch of a session that must exist.
     share_session_epoch: Int32 = 0
-    # Whether there are renewals among the acknowledgements (KIP-1222).
+    # Whether some acknowledgements are renewals (KIP-1222).
     is_renew_ack: Annotated[Bool, since(2)] = False
     topics: list[AcknowledgeTopic] = []
 

@@ -1,4 +1,4 @@
-"""ShareFetch: acknowledge records of a share group and acquire others, in a share session (KIP-932)."""
+"""ShareFetch: acknowledge and acquire records of a share group, in a share session (KIP-932)."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from penstock.kafkawire.schema import NO_UUID, Bool, Int8, Int16, Int32, Int64, 
 class AcknowledgementBatch(msgspec.Struct, frozen=True, gc=False):
     first_offset: Int64 = 0
     last_offset: Int64 = 0
-    # One for all offsets, or one for each: 0 gap, 1 accept, 2 release, 3 reject, 4 renew (KIP-1222).
+    # One type for all offsets, or one per offset: 0 gap, 1 accept, 2 release, 3 reject, 4 renew (KIP-1222).
     acknowledge_types: list[Int8] = []
 
 
@@ -33,18 +33,18 @@ class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
 class ShareFetchRequest(msgspec.Struct, frozen=True, gc=False):
     group_id: String | None = None
     member_id: String | None = ""
-    # 0 opens a session, -1 closes it, what is between counts its requests.
+    # 0: open a session; -1: close it; other values count its requests.
     share_session_epoch: Int32 = 0
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2147483647
-    # May be exceeded to the end of a batch, unless the mode says otherwise.
+    # A response may exceed this up to the end of a batch, unless the mode forbids that.
     max_records: Int32 = 0
-    # The most offsets that one of the acquired ranges should have.
+    # The preferred largest size of one acquired range, in offsets.
     batch_size: Int32 = 0
-    # 0 whole batches, 1 not one record more than asked for (KIP-1206).
+    # 0: whole batches; 1: at most `max_records` records (KIP-1206).
     share_acquire_mode: Annotated[Int8, since(2)] = 0
-    # Whether there are renewals among the acknowledgements (KIP-1222).
+    # Whether some acknowledgements are renewals (KIP-1222).
     is_renew_ack: Annotated[Bool, since(2)] = False
     topics: list[FetchTopic] = []
     forgotten_topics_data: list[ForgottenTopic] = []
@@ -68,7 +68,7 @@ class PartitionData(msgspec.Struct, frozen=True, gc=False):
     acknowledge_error_code: Int16 = 0
     acknowledge_error_message: String | None = None
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    # Whole batches; only what is in `acquired_records` is the member's.
+    # Whole batches; the member has acquired only the offsets in `acquired_records`.
     records: Records = b""
     acquired_records: list[AcquiredRecords] = []
 

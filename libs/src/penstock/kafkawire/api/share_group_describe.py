@@ -1,4 +1,4 @@
-"""ShareGroupDescribe: share groups with their members and what these read (KIP-932)."""
+"""ShareGroupDescribe: share groups with their members and assignments (KIP-932)."""
 
 import msgspec
 

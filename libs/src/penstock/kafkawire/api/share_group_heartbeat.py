@@ -13,11 +13,11 @@ class TopicPartitions(msgspec.Struct, frozen=True, gc=False):
 
 class ShareGroupHeartbeatRequest(msgspec.Struct, frozen=True, gc=False):
     group_id: String = ""
-    # Made by the member itself.
+    # The member makes its own id.
     member_id: String = ""
-    # 0 joins, -1 leaves.
+    # 0: the member joins; -1: it leaves.
     member_epoch: Int32 = 0
-    # Null means "as I said before" in both of these.
+    # In both fields null means unchanged.
     rack_id: String | None = None
     subscribed_topic_names: list[String] | None = None
 
@@ -33,7 +33,7 @@ class ShareGroupHeartbeatResponse(msgspec.Struct, frozen=True, gc=False):
     member_id: String | None = None
     member_epoch: Int32 = 0
     heartbeat_interval_ms: Int32 = 0
-    # Null where nothing has changed since the member was told.
+    # Null: unchanged since the last response with an assignment.
     assignment: Assignment | None = None
 
 

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands out assignments, every member takes its own."""
+"""SyncGroup: the leader sends the assignments, and each member gets its own."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ class SyncGroupRequest(msgspec.Struct, frozen=True, gc=False):
     generation_id: Int32 = 0
     member_id: String = ""
     group_instance_id: Annotated[String | None, since(3)] = None
-    # For the broker to check against the group's own (KIP-559).
+    # The broker compares these with the group's protocol (KIP-559).
     protocol_type: Annotated[String | None, since(5)] = None
     protocol_name: Annotated[String | None, since(5)] = None
     assignments: list[SyncGroupRequestAssignment] = []

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: how far a consumer group has come, if the transaction is committed (KIP-98)."""
+"""TxnOffsetCommit: commit offsets of a consumer group as part of a transaction (KIP-98)."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ class TxnOffsetCommitRequest(msgspec.Struct, frozen=True, gc=False):
     group_id: String = ""
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    # Who commits, so that a member that was replaced is found out (KIP-447).
+    # The committing member, so that the broker can fence a replaced member (KIP-447).
     generation_id: Annotated[Int32, since(3)] = -1
     member_id: Annotated[String, since(3)] = ""
     group_instance_id: Annotated[String | None, since(3)] = None

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: transactions that end in some partitions (KIP-98); administrators abort with it (KIP-664)."""
+"""WriteTxnMarkers: end transactions in some partitions (KIP-98), for administrators to abort them (KIP-664)."""
 
 from typing import Annotated
 
@@ -16,10 +16,10 @@ class WritableTxnMarkerTopic(msgspec.Struct, frozen=True, gc=False):
 class WritableTxnMarker(msgspec.Struct, frozen=True, gc=False):
     producer_id: Int64 = 0
     producer_epoch: Int16 = 0
-    transaction_result: Bool = False  # whether it was committed
+    transaction_result: Bool = False  # true: committed
     topics: list[WritableTxnMarkerTopic] = []
     coordinator_epoch: Int32 = 0
-    # 2 where each transaction has an epoch of its own (KIP-890, KIP-1228).
+    # 2 if each transaction has its own epoch (KIP-890, KIP-1228).
     transaction_version: Annotated[Int8, since(2)] = 0
 
 
