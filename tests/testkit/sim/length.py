@@ -1,15 +1,10 @@
 """How long a run is: most are short, as more of them fit into the same time; one in eight is long."""
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-import msgspec
-
-from penstock.contracts.configs.topics import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
-from penstock.runtime.bus.presence import PresenceLimits
 from tests.testkit.sim.clients.settings import LONG_CLIENTS, SHORT_CLIENTS, ClientSettings, impatient
+from tests.testkit.sim.service_limits import LONG_LIMITS, SHORT_LIMITS, ServiceLimits
 
 LONG_EACH = 8  # seeds: one of them is long by itself
 # Suffixes of a run's name, in this order.
@@ -32,21 +27,9 @@ class Length:
     snapshot_intervals_ms: tuple[int, ...]
     sweep_interval_ms: int  # of janitors
     clients: ClientSettings = LONG_CLIENTS
+    services: ServiceLimits = LONG_LIMITS
     is_impatient: bool = False
-    scaled: Mapping[str, Any] = field(default_factory=dict)  # what else is another, by name
 
-
-# Waits take half of the time, so that they end while there are faults.
-SHORT_SESSIONS = {SESSION_TIMEOUT_MIN: msgspec.structs.replace(GROUP_CONFIGS[SESSION_TIMEOUT_MIN], default="3000")}
-SCALED_SHORT: dict[str, Any] = {
-    "penstock.contracts.configs.topics.GROUP_CONFIGS": GROUP_CONFIGS | SHORT_SESSIONS,
-    # Half of a stall: looking makes most callbacks of an idle sequencer.
-    "penstock_sequencer.replication.stall_detector.LOOK_INTERVAL_S": 0.25,
-    "tests.testkit.sim.environment.host.PRESENCE": PresenceLimits(expire_interval_ms=400),
-    "penstock_gateway.produce.flush_router.SWEEP_INTERVAL_S": 0.2,
-    "penstock_sequencer.replication.level_raiser.LISTEN_S": 2.5,
-    "penstock_sequencer.custodian.archiver.INTERVAL_S": 2.0,
-}
 
 LONG = Length(
     is_short=False,
@@ -72,7 +55,7 @@ SHORT = Length(
     snapshot_intervals_ms=(1_000, 2_500, 30_000),
     sweep_interval_ms=2_000,
     clients=SHORT_CLIENTS,
-    scaled=SCALED_SHORT,
+    services=SHORT_LIMITS,
 )
 
 

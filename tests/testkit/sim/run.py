@@ -96,11 +96,11 @@ def _counts(world: World) -> dict[str, int]:
             "objects deleted": world.deletion_checker.deleted,
             "segments forgotten": world.deletion_checker.removed,
             "nights": world.long_pauses,
-            "topics come and gone": world.recreated_topic.lives,
-            "topics faded": world.expiring_topic.lives,
+            "topics come and gone": world.recreated_topic.incarnations,
+            "topics faded": world.expiring_topic.incarnations,
         }
-        | world.transactions.happened()
-        | world.shares.happened()
+        | world.transactions.counts()
+        | world.shares.counts()
     )
 
 

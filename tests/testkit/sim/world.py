@@ -4,16 +4,13 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 import msgspec
 import structlog
-from prometheus_client import Counter, Gauge, Histogram
-from prometheus_client.metrics import MetricWrapperBase
 
-from penstock.contracts.commands import Command, RaiseLevel
+from penstock.contracts.commands import Command, Outcome, RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -21,7 +18,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.retrying import RetryingStore
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.segment.keys import segment_key
-from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.machine import Effects, apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.core.state.cluster import State
 from tests.testkit.fakes.memory_bus import MESSAGE_BYTES_MAX
@@ -47,7 +44,7 @@ from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.environment.store import SimStore
 from tests.testkit.sim.environment.wire import START_MS
 from tests.testkit.sim.length import Length
-from tests.testkit.sim.simulated_level import PATCHED_LEVELS, SIMULATED_LEVEL
+from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 
 TOPIC = "events"
 RECREATED_TOPIC = "passing"
@@ -69,18 +66,6 @@ GRACES_MS = (1_500, 4_000)
 ORPHANS = 6  # left behind by others
 ALMOST_ORPHAN_MS = 120_000  # before some of them may go
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
-# What is smaller than in life, so that everything there is happens in a run.
-SHARDS = 8
-SCALED: dict[str, Any] = {
-    "penstock_gateway.fetch.offset_index.SCAN_BYTES": 1_500,  # so that gateways need maps to find places in long runs
-    "penstock_gateway.tail.tail_index.BELIEVED_S": 0.5,  # less than half of any grace
-    "penstock_gateway.handlers.data.fetch.BELIEVED_S": 0.5,
-    "penstock.segment.keys.SHARDS": SHARDS,  # so that janitors are soon through with them
-    "penstock_janitor.store_maintenance.SHARDS": SHARDS,
-    "penstock_janitor.sweep.SHARD_TASKS": SHARDS,
-    "penstock_janitor.sweep.SHARDS_AT_ONCE": SHARDS // 2,
-    "penstock_janitor.backoff_loop.PAUSE_MAX_S": 3.0,
-}
 # What a service must never have to say of messages that only its own kind sends.
 BUGS = frozenset(
     (
@@ -119,7 +104,7 @@ class World(SharedEnvironment):
         self.partitions = self.dice.randint(1, 4)
         self.hub.message_bytes_max = self.dice.choice((MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX))
         self._state_digests: dict[int, bytes] = {}
-        self.oracle = Oracle(CLUSTER, self.store, self.fail, self.record)
+        self.oracle = Oracle(CLUSTER, self.store, self.fail, self.record, length.services.sequencer.core)
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
         housekeeping = self.stream("housekeeping")
@@ -127,10 +112,18 @@ class World(SharedEnvironment):
         grace_ms = housekeeping.choice(GRACES_MS)
         now_s = lambda: self.timeline.now_s  # noqa: E731
         self.deletion_checker = DeletionChecker(CLUSTER, self.oracle, self.store, self.fail, now_s, grace_ms / 1000)
-        make = app_factories(self.network, store_url, self.dice, self._known_level, grace_ms, length)
+        make = app_factories(
+            network=self.network,
+            store_url=store_url,
+            dice=self.dice,
+            known_level=self._known_level,
+            grace_ms=grace_ms,
+            length=length,
+            apply=self._apply_and_compare,
+        )
         keeps_names = self.dice.random() < 0.3
         self.processes = [
-            Process(self, role, number, make[role], keeps_name=keeps_names)
+            Process(self, role, number, make[role], keeps_name=keeps_names, host_limits=length.services.host)
             for role, count in (COUNTS | {"janitor": self.janitors}).items()
             for number in range(count)
         ]
@@ -266,7 +259,7 @@ class World(SharedEnvironment):
         if self.stream("compaction").random() < COMPACTED_SHARE:
             for number in range(COMPACTORS):
                 self._add_compactor(f"compactor-{number}", Compactor)
-        if self.transactions.is_merged:
+        if self.transactions.has_merger:
             self._add_compactor("merger", Merger)
 
     def _add_orphans(self) -> None:
@@ -327,8 +320,16 @@ class World(SharedEnvironment):
         self.infrastructure.call_at(end_s, lambda: None)
         self.timeline.run(lambda: self.failures, end_s, LOOK_INTERVAL_S)
 
+    def _apply_and_compare(
+        self, state: State, sequence: int, requests: list[list[Command]]
+    ) -> tuple[list[list[Outcome]], Effects]:
+        """The machine; all replicas that apply an entry have the same state then, byte for byte."""
+        applied = apply_entry(state, sequence, requests)
+        if sequence % COMPARED_ENTRIES == 0:
+            self._compare(state, sequence)
+        return applied
+
     def _compare(self, state: State, sequence: int) -> None:
-        """Whoever applies an entry has the same state then, byte for byte."""
         digest = hashlib.blake2b(encode_state(state), digest_size=16).digest()
         if self._state_digests.setdefault(sequence, digest) != digest:
             self.fail(f"replicas differ after journal entry {sequence}")
@@ -347,7 +348,7 @@ class World(SharedEnvironment):
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """What services log goes into the trace, and their bugs to the failures; what they count goes nowhere."""
+        """What services log goes into the trace, and their bugs to the failures."""
         before = structlog.get_config()
         structlog.configure(
             processors=[self._take_log],
@@ -355,34 +356,8 @@ class World(SharedEnvironment):
             cache_logger_on_first_use=False,
         )
 
-        async def collect_nothing() -> None:
-            """The real one is for a process with a large state of its own."""
-
-        def apply_and_compare(state: State, sequence: int, *args: Any, **options: Any) -> Any:
-            done = apply_entry(state, sequence, *args, **options)
-            if sequence % COMPARED_ENTRIES == 0:
-                self._compare(state, sequence)
-            return done
-
-        others = {
-            "penstock_sequencer.replication.replica.apply_entry": apply_and_compare,
-            "penstock_sequencer.app.stop_full_collections": lambda: None,
-            "penstock_sequencer.app.collect_new_for_ever": collect_nothing,
-        }
         try:
-            with ExitStack() as patches:
-                for name, value in (SCALED | dict(self.length.scaled) | PATCHED_LEVELS | others).items():
-                    patches.enter_context(mock.patch(name, value))
-                for metric, verb in (
-                    (Counter, "inc"),
-                    (Gauge, "inc"),
-                    (Gauge, "dec"),
-                    (Gauge, "set"),
-                    (Histogram, "observe"),
-                ):
-                    patches.enter_context(mock.patch.object(metric, verb, _count_nothing))
-                patches.enter_context(mock.patch.object(MetricWrapperBase, "labels", _same_metric))
-                yield
+            yield
         finally:
             structlog.configure(**before)
 
@@ -392,11 +367,3 @@ class World(SharedEnvironment):
         if name in BUGS:
             self.fail(f"a service logged {name}: {dict(event)}")
         raise structlog.DropEvent
-
-
-def _count_nothing(_metric: object, *_: object, **__: object) -> None:
-    """Nobody asks a simulated process for its metrics."""
-
-
-def _same_metric(metric: object, *_: object, **__: object) -> object:
-    return metric

@@ -16,10 +16,12 @@ from penstock.kafkawire.records import BatchHeader, batches, size_bytes
 from penstock.segment.keys import segment_key
 from penstock_sequencer.core import machine
 from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.limits import Limits
 from penstock_sequencer.core.state.segments import MARKERS
 from tests.testkit.sim.checkers.marker_checker import LogKey, MarkerChecker
 from tests.testkit.sim.checkers.partition_log import LogBatch, PartitionLog
 from tests.testkit.sim.environment.store import StoreServer
+from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 
 SEQUENCE_MASK = 2**31 - 1
 PLACED_BYTES = 16  # base offset, length and leader epoch: all that a reader's copy of a batch may differ in
@@ -31,8 +33,9 @@ Applied = Callable[[list[Command], list[Outcome]], None]  # an entry's commands 
 class Oracle:
     """The truth, and the judge."""
 
-    def __init__(self, cluster: str, store: StoreServer, fail: Fail, record: Fail) -> None:
-        self.state: State = new_state()
+    def __init__(self, cluster: str, store: StoreServer, fail: Fail, record: Fail, limits: Limits) -> None:
+        """`limits` are those of the state machine."""
+        self.state: State = new_state(limits)
         self.markers = MarkerChecker(self.state, fail)
         self.logs: dict[tuple[TopicId, int], PartitionLog] = {}
         self._cluster = cluster
@@ -46,7 +49,7 @@ class Oracle:
 
     def observe(self, sequence: int, data: bytes) -> None:
         """The journal stores an entry."""
-        entry = decode_entry(data)
+        entry = decode_entry(data, SIMULATED_LEVEL)
         requests = entry.requests
         self._record(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
         level_before = self.state.level

@@ -91,7 +91,7 @@ class ShareGroupChecker:
             case ExpireMember() | ShareHeartbeat(member_epoch=consumer_groups.LEAVE_EPOCH):
                 self._record_departed(command.member_id)
 
-    def told_acquired(self, who: str, member_id: str, key: Key, acquired: tuple[int, int, int], since: int) -> None:
+    def check_acquired(self, who: str, member_id: str, key: Key, acquired: tuple[int, int, int], since: int) -> None:
         """A member was told that it has some records: it got them after it asked."""
         first, last, count = acquired
         if self._is_closed:
@@ -103,7 +103,9 @@ class ShareGroupChecker:
             if not any(each[:2] == (member_id, count) and each[2] > since for each in found):
                 self._fail(f"{who} was given {_name(key, offset)}, and the journal does not say so")
 
-    def told_judged(self, who: str, member_id: str, key: Key, verdicts: Iterable[tuple[int, int]], since: int) -> None:
+    def check_acknowledged(
+        self, who: str, member_id: str, key: Key, verdicts: Iterable[tuple[int, int]], since: int
+    ) -> None:
         """A member was told that what it said of some records was heard."""
         for offset, verdict in () if self._is_closed else verdicts:
             found = self._fates[key][offset].judged

@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from penstock_compactor.merge.jobs import replacement
-
 from penstock.contracts.batches import NO_SEGMENT_ID
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import PerItem
@@ -23,6 +21,7 @@ from penstock.spark.ranges import Fragment, Range, StoreRanges
 from penstock_compactor.merge.merge_task import write_runs
 from penstock_compactor.merge.outputs import Contents, tasks_of
 from penstock_compactor.merge.tasks import Merged, MergeTask
+from penstock_compactor.merge.work import replacement
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from penstock_sequencer.core.state.cluster import Topic
 from tests.testkit.sim.clients.compactor import COMMIT_DEADLINE_S, LEVEL_MAX, PLACE_BYTES, Compactor

@@ -48,8 +48,8 @@ class ShareWorkload:
         if self.is_wanted:
             world.oracle.on_applied.append(self.checker.applied)
 
-    def opening(self, now_ms: int) -> list[Command]:
-        """What is journaled before the group comes: its rules."""
+    def group_configs(self, now_ms: int) -> list[Command]:
+        """The commands that configure the group before it comes."""
         rules = {
             SHARE_AUTO_OFFSET_RESET: EARLIEST_RESET,
             SHARE_LOCK_DURATION: str(LOCK_MS),

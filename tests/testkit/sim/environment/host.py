@@ -1,5 +1,6 @@
 """What a simulated process has around its service: clock, chance, connection and store, in place of the real ones."""
 
+import functools
 import random
 from collections.abc import Callable
 from typing import Any, cast
@@ -7,9 +8,9 @@ from typing import Any, cast
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.retrying import RetryingStore
 from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.presence import PresenceLimits
 from penstock.runtime.journal import Journal
 from penstock.runtime.nats.client import NatsConnection
+from penstock.runtime.process.health import HttpServer
 from penstock.runtime.process.host import HostLimits, ServiceHost
 from tests.testkit.fakes.memory_bus import MemoryBus
 from tests.testkit.sim.environment.bus import SimHub
@@ -17,8 +18,6 @@ from tests.testkit.sim.environment.journal import Reach, SimJournal, SimJournalS
 from tests.testkit.sim.environment.loop import Timeline
 from tests.testkit.sim.environment.store import SimStore, StoreServer
 from tests.testkit.sim.environment.wire import START_MS
-
-PRESENCE = PresenceLimits()
 
 
 class SimClock:
@@ -81,16 +80,18 @@ class _NoHttp:
         """Nobody asked."""
 
 
-class SimHost(ServiceHost):
-    """The host of one life of a simulated process; only what reaches outside of the process is another's."""
+def host_maker(connection: SimConnection, limits: HostLimits) -> Callable[..., ServiceHost]:
+    """Makes the host of one life of a simulated process; only what reaches outside of the process is replaced."""
 
-    def __init__(self, *args: Any, connection: SimConnection, **options: Any) -> None:
-        async def connect(_url: str, **_: Any) -> NatsConnection:
-            return cast(NatsConnection, connection)
+    async def connect(_url: str, **_: Any) -> NatsConnection:
+        return cast(NatsConnection, connection)
 
-        limits = HostLimits(presence=PRESENCE)
-        super().__init__(*args, limits=limits, connect=connect, find_version=lambda _: "simulated", **options)
-        self._http = cast(Any, _NoHttp())
+    def make_http(*_: Any) -> HttpServer:
+        return cast(HttpServer, _NoHttp())
+
+    return functools.partial(
+        ServiceHost, limits=limits, connect=connect, find_version=lambda _: "simulated", make_http=make_http
+    )
 
 
 def store_opener(server: StoreServer, name: str, stream: random.Random, timeline: Timeline) -> Callable[..., Any]:

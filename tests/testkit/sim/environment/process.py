@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
+from penstock.runtime.process.host import HostLimits
 from penstock.runtime.process.life import App
 from penstock_sequencer.replication.replica import LeftBehind
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
-from tests.testkit.sim.environment.host import BusReach, SimClock, SimConnection, SimHost, store_opener
+from tests.testkit.sim.environment.host import BusReach, SimClock, SimConnection, host_maker, store_opener
 from tests.testkit.sim.environment.loop import NO_STEPS, SimLoop
 from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
@@ -24,7 +25,14 @@ class Process:
     """A process of one service; each life of it has a loop, a connection and memory of its own."""
 
     def __init__(
-        self, environment: SharedEnvironment, role: str, number: int, make: MakeApp, *, keeps_name: bool
+        self,
+        environment: SharedEnvironment,
+        role: str,
+        number: int,
+        make: MakeApp,
+        *,
+        keeps_name: bool,
+        host_limits: HostLimits,
     ) -> None:
         self.role = role
         self.name = f"{role}-{number}"
@@ -41,6 +49,7 @@ class Process:
         self._environment = environment
         self._make = make
         self._keeps_name = keeps_name
+        self._host_limits = host_limits
         self._stream = environment.chance.stream(f"process/{self.name}")
         self._life = 0
         self._stop = asyncio.Event()
@@ -191,7 +200,7 @@ class Process:
         return {
             "clock": self.clock,
             "entropy": environment.entropy(name),
-            "make_host": lambda *args, **options: SimHost(*args, connection=connection, **options),
+            "make_host": host_maker(connection, self._host_limits),
             "open_store": store_opener(
                 environment.store, name, environment.chance.stream(f"jitter/{name}"), environment.timeline
             ),

@@ -17,6 +17,7 @@ from penstock_janitor.app import JanitorApp
 from penstock_janitor.config import JanitorConfig
 from penstock_sequencer.app import SequencerApp
 from penstock_sequencer.config import SequencerConfig
+from penstock_sequencer.replication.replica import Apply
 from tests.testkit.sim.environment.process import MakeApp, Process
 from tests.testkit.sim.environment.sockets import PORT, Address, Network, SimListener
 from tests.testkit.sim.length import Length
@@ -25,6 +26,16 @@ CLUSTER = "sim"
 RETENTION_INTERVAL_MS = 700
 REAP_INTERVAL_MS = 600
 JANITOR_LEASE_MS = 3_000
+
+
+class NoCollection:
+    """`GarbagePolicy` that leaves the collector alone: the real one is for a process with a large state of its own."""
+
+    def start(self) -> None:
+        """Change nothing."""
+
+    async def run(self) -> None:
+        """Collect nothing."""
 
 
 def gateway_address(process: Process) -> Address:
@@ -37,17 +48,21 @@ def _settings(process: Process, store_url: str) -> dict[str, Any]:
 
 
 def app_factories(
+    *,
     network: Network,
     store_url: str,
     dice: random.Random,
     known_level: Callable[[Process], int],
     grace_ms: int,
     length: Length,
+    apply: Apply,
 ) -> dict[str, MakeApp]:
-    """By role, what builds its app; what may be set is chosen by lot where that finds more.
+    """For each role the function that builds its app; some settings are random, because that finds more faults.
 
-    `known_level` says of which release a sequencer is. Janitors do in seconds what would take them minutes and hours.
+    `known_level` is the level of a sequencer's release; `apply` is the state machine. Janitors do in seconds what takes
+    minutes and hours in life.
     """
+    limits = length.services
     snapshots = {
         "snapshot_entries": dice.choice(length.snapshot_entries),
         "snapshot_interval_ms": dice.choice(length.snapshot_intervals_ms),
@@ -64,13 +79,20 @@ def app_factories(
             name, loop = process.connection_name, process.loop
             return cast(Listener, SimListener(network, name, loop, spec.name, address, Connection))
 
-        return GatewayApp(config, **given, make_listener=make_listener)
+        return GatewayApp(config, **given, make_listener=make_listener, limits=limits.gateway)
 
     def sequencer(process: Process, given: dict[str, Any]) -> App:
         settings = _settings(process, store_url)
         config = SequencerConfig(**settings, journal_assurance="sync-always", **snapshots)
         process.known_level = known_level(process)
-        return SequencerApp(config, **given, known_level=process.known_level)
+        return SequencerApp(
+            config,
+            **given,
+            known_level=process.known_level,
+            apply=apply,
+            garbage=NoCollection(),
+            limits=limits.sequencer,
+        )
 
     def janitor(process: Process, given: dict[str, Any]) -> App:
         config = JanitorConfig(
@@ -81,7 +103,7 @@ def app_factories(
             sweep_interval_ms=length.sweep_interval_ms,
             lease_ms=JANITOR_LEASE_MS,
         )
-        return JanitorApp(config, **given)
+        return JanitorApp(config, **given, limits=limits.janitor)
 
     return {
         "gateway": gateway,

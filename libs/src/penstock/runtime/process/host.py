@@ -51,10 +51,11 @@ class ServiceHost:
         limits: HostLimits = DEFAULT_LIMITS,
         connect: Callable[..., Awaitable[NatsConnection]] = connect_nats,
         find_version: Callable[[str], str] = version,
+        make_http: Callable[..., HttpServer] = HttpServer,
     ) -> None:
         """`complete` adds the service's own fields to each announcement; `distribution` is the package of its version.
 
-        A simulation replaces `connect` and `find_version`.
+        A simulation replaces `connect`, `find_version` and `make_http`.
         """
         self.health = Health()
         self.registry = new_registry()
@@ -66,7 +67,7 @@ class ServiceHost:
         self._limits = limits
         self._connect = connect
         self._version = find_version(distribution)
-        self._http = HttpServer(self.health, self.registry, config.http_host, config.http_port)
+        self._http = make_http(self.health, self.registry, config.http_host, config.http_port)
         self._connection: NatsConnection | None = None
         self._is_listening = False
 

@@ -65,7 +65,7 @@ def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
         return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
     if command.group_id in state.share_groups:
         return Rejected(Rejection.INCONSISTENT_PROTOCOL, "a share group has the id")
-    least_ms = group_config(SESSION_TIMEOUT_MIN, state.cluster_configs)
+    least_ms = int(state.cluster_configs.get(SESSION_TIMEOUT_MIN, state.limits.groups.session_timeout_min_ms))
     most_ms = group_config(SESSION_TIMEOUT_MAX, state.cluster_configs)
     if not least_ms <= command.session_timeout_ms <= most_ms:
         limits = f"must be from {least_ms} to {most_ms} ms"

@@ -7,6 +7,7 @@ structs hold the limits that a test or a simulation may change.
 import msgspec
 
 from penstock.contracts.commands import LOGS_PER_COMMAND_MAX
+from penstock.contracts.configs.topics import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
@@ -97,6 +98,7 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
     member_names_length_max: int = 4_096  # characters of all names of a member together; usually some hundred
     member_bytes_max: int = 1024 * 1024  # protocols of one member; a subscription to 10,000 topics is a quarter of it
     protocols_per_member_max: int = 32  # clients have two to four assignors
+    session_timeout_min_ms: int = int(GROUP_CONFIGS[SESSION_TIMEOUT_MIN].default)  # if the cluster configures none
 
 
 class ConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
