@@ -160,7 +160,7 @@ def _beside_replays(cluster: Cluster, store: str, mib: int) -> Iterator[Result]:
     create_topic(cluster, "latency", 1)
     load(cluster.kafka, "latency", "latency", "--records", "20")  # everything was used once
     alone = _p99(cluster)
-    time.sleep(RECENT_MS / 1000)  # all of it is history now
+    time.sleep(RECENT_MS / 1000)  # all of it is cold now
     with contextlib.ExitStack() as replaying:
         for _ in range(10):  # elsewhere they have machines of their own
             readers = read_by(

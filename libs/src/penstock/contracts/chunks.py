@@ -41,6 +41,6 @@ def stripe_end(size_bytes: int, stripe: int) -> int:
     return chunk_end(size_bytes, (stripe + 1) * STRIPE_CHUNKS - 1)
 
 
-def is_history(segment: SegmentRef, now_ms: int) -> bool:
+def is_cold(segment: SegmentRef, now_ms: int) -> bool:
     """Whether only catch-up reads need the segment: it is compacted, or older than RECENT_MS."""
     return segment.level > 0 or segment_born_ms(segment.segment_id) < now_ms - RECENT_MS

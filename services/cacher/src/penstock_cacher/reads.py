@@ -14,7 +14,7 @@ import structlog
 
 from penstock.contracts import subjects
 from penstock.contracts.batches import SegmentRef
-from penstock.contracts.chunks import is_history
+from penstock.contracts.chunks import is_cold
 from penstock.contracts.codec import Buffer, decode_with_payload, encode
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
 from penstock.contracts.ids import ulid_text
@@ -115,7 +115,7 @@ class ChunkReads:
         await self._runs.close()
 
     def _is_cold(self, segment: SegmentRef) -> bool:
-        return is_history(segment, self._clock.now_ms())
+        return is_cold(segment, self._clock.now_ms())
 
     async def _load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
         cached = self._cache.get(chunk)  # by a load that ended after the caller had looked

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from penstock.contracts.batches import Extent
-from penstock.contracts.chunks import is_history
+from penstock.contracts.chunks import is_cold
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.messages import SegmentRead
 from penstock.runtime.clock import Clock
@@ -87,7 +87,7 @@ class LogReader:
 
     def is_catch_up(self, extent: Extent) -> bool:
         """Whether only catch-up readers read the extent: it is old, or compacted."""
-        return not isinstance(extent, MarkerExtent) and is_history(extent.segment, self._clock.now_ms())
+        return not isinstance(extent, MarkerExtent) and is_cold(extent.segment, self._clock.now_ms())
 
     def known_place(self, key: PartitionKey, offset: int, first: Extent) -> Cursor | None:
         """The cursor at which the search for an offset begins, without a read; None if `place` must find it."""

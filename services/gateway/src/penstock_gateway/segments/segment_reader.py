@@ -7,7 +7,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from penstock.contracts.batches import SegmentRef
-from penstock.contracts.chunks import is_history
+from penstock.contracts.chunks import is_cold
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.messages import SegmentRead
 from penstock.objectstore import ObjectStore
@@ -116,10 +116,11 @@ class SegmentReader:
 
     async def _data_of(self, get: StoreGet) -> tuple[bytes, int]:
         """Bytes of a segment that include the wanted ones, and the position of the first byte."""
-        is_cold = is_history(get.segment, self._clock.now_ms())
-        if not is_cold and self._is_full_read_cheaper(get.segment):
+        slots = self._slots
+        if is_cold(get.segment, self._clock.now_ms()):
+            slots = self._cold_slots
+        elif self._is_full_read_cheaper(get.segment):
             return await self._full_reads.get(get.segment), 0
-        slots = self._cold_slots if is_cold else self._slots
         return await self._get_range(get.segment, get.position, get.length, slots), get.position
 
     def _is_full_read_cheaper(self, segment: SegmentRef) -> bool:
