@@ -20,7 +20,7 @@ from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.handlers import all_handlers
 from penstock_gateway.kafka.broker_view import Node, node_of
 from penstock_gateway.kafka.command_batcher import CommandBatcher
-from penstock_gateway.kafka.listener_config import ListenerSpec, host_and_port, parse_listeners, told_address
+from penstock_gateway.kafka.listener_config import ListenerSpec, advertised_address, host_and_port, parse_listeners
 from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
@@ -228,7 +228,7 @@ class GatewayApp:
         nodes = {}
         for spec, listener in zip(specs, self._listeners, strict=True):
             own_host = await self._own_host(spec)
-            address = told_address(spec, listener.port, own_host)
+            address = advertised_address(spec, listener.port, own_host)
             listens_on = host_and_port(spec.host, listener.port)
             advertised = host_and_port(address.host, address.port)
             log.info("listener_opened", listener=spec.name, listens_on=listens_on, advertised=advertised)

@@ -7,7 +7,7 @@ from penstock.contracts.errors import Invalid
 from penstock.contracts.messages import ListenerAddress
 from penstock.runtime.process.config import read_config
 from penstock_gateway.config import GatewayConfig
-from penstock_gateway.kafka.listener_config import ListenerSpec, host_and_port, parse_listeners, told_address
+from penstock_gateway.kafka.listener_config import ListenerSpec, advertised_address, host_and_port, parse_listeners
 
 OWN_HOST = "10.0.0.7"
 
@@ -47,8 +47,8 @@ def test_only_those_that_are_advertised_have_another_address() -> None:
 @pytest.mark.parametrize(
     ("listeners", "advertised", "sentence"),
     [
-        ("", "", "listeners must name at least one"),
-        ("  ", "", "listeners must name at least one"),
+        ("", "", "listeners must have at least one address"),
+        ("  ", "", "listeners must have at least one address"),
         ("127.0.0.1:9092", "", "listeners must be NAME://host:port, separated by commas: '127.0.0.1:9092'"),
         ("A://h", "", "listeners must be NAME://host:port"),
         ("A://h:", "", "listeners must be NAME://host:port"),
@@ -67,14 +67,14 @@ def test_only_those_that_are_advertised_have_another_address() -> None:
         ("A" * 65 + "://h:1", "", "at most 63"),
         ("ssl://h:1", "", "SSL is not supported yet"),
         ("SASL_SSL://h:1", "", "SASL_SSL is not supported yet"),
-        ("A://h h:1", "", "no host can be named 'h h'"),
-        ("A://[h]:1", "", "no host can be named 'h'"),
-        ("A://[127.0.0.1]:1", "", "no host can be named '127.0.0.1'"),
-        ("A://[]:1", "", "no host can be named ''"),
-        ("A://h:1,a://h:2", "", "listeners must have a name each: A is named twice"),
-        ("A://h:1,B://other:1", "", "listeners must have a port each: 1 is named twice"),
+        ("A://h h:1", "", "'h h' is no valid host"),
+        ("A://[h]:1", "", "'h' is no valid host"),
+        ("A://[127.0.0.1]:1", "", "'127.0.0.1' is no valid host"),
+        ("A://[]:1", "", "'' is no valid host"),
+        ("A://h:1,a://h:2", "", "listeners must have different names: A occurs twice"),
+        ("A://h:1,B://other:1", "", "listeners must have different ports: 1 occurs twice"),
         ("A://h:1", "B://h:1", "B is no listener; there are A"),
-        ("A://h:1", "A://h:1,A://h:2", "advertised listeners must have a name each"),
+        ("A://h:1", "A://h:1,A://h:2", "advertised listeners must have different names"),
         ("A://h:1", "A://0.0.0.0:1", "clients cannot connect to the host '0.0.0.0' of A"),
         ("A://h:1", "A://[::]:1", "clients cannot connect to the host '::' of A"),
         ("A://h:1", "A://:1", "clients cannot connect to the host '' of A"),
@@ -102,7 +102,7 @@ def test_settings_that_cannot_be_keep_the_gateway_from_starting(capsys: pytest.C
     with pytest.raises(SystemExit) as ended:
         read_config(GatewayConfig, ["--listeners", "A://h:1,A://h:2"], {}, program="gateway")
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "gateway: listeners must have a name each: A is named twice\n"
+    assert capsys.readouterr().err == "gateway: listeners must have different names: A occurs twice\n"
 
 
 def test_the_checks_of_every_service_hold_for_the_gateway_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_the_checks_of_every_service_hold_for_the_gateway_too(capsys: pytest.Cap
 def test_clients_are_told_an_address_that_they_can_connect_to(
     listeners: str, advertised: str, told: ListenerAddress
 ) -> None:
-    assert told_address(only(listeners, advertised), 4711, OWN_HOST) == told
+    assert advertised_address(only(listeners, advertised), 4711, OWN_HOST) == told
 
 
 def test_an_address_is_written_as_it_is_read() -> None:

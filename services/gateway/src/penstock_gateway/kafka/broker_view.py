@@ -1,4 +1,4 @@
-"""Which Kafka brokers a client is told of, which of them leads, and where the client runs; pure functions."""
+"""The Kafka brokers that a client sees, the one that leads for it, and the client's zone. Pure functions."""
 
 import hashlib
 import re
@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.contracts.messages import Presence
 
-# `zone=a` among the parts of a client id; `ws_az` and `diskless_az` are what relatives of Penstock read there.
+# `zone=a` among the parts of a client id; systems that are similar to Penstock read `ws_az` and `diskless_az` there.
 _ZONE = re.compile(r"(?:^|[,;\s])(?:zone|ws_az|diskless_az)=([A-Za-z0-9_-]{1,64})(?=$|[,;\s])")
 
 
@@ -30,25 +30,24 @@ def zone_of(client_id: str, gateway_zone: str) -> str:
 
 
 def node_of(host: str, port: int, zone: str) -> Node:
-    """The broker at an address; its id is the same wherever and whenever it is computed, from 1 to 2^31 - 1."""
+    """The broker at an address; its id depends on the address only, and is from 1 to 2^31 - 1."""
     digest = hashlib.blake2b(f"{host}:{port}".encode(), digest_size=4).digest()
     return Node(int.from_bytes(digest, "big") % (2**31 - 1) + 1, host, port, zone)
 
 
 def brokers_for(listener: str, zone: str, own: Node, gateways: Iterable[Presence]) -> list[Node]:
-    """The brokers that a client of `zone` is told of, at their addresses for clients that come by `listener`.
+    """The brokers for a client of `zone`, at their addresses for clients of `listener`.
 
-    They are the zone's gateways with a listener of that name, or everybody with one if the zone has none. Processes
-    that share an address, as behind a proxy, are one broker. `own` counts even if its announcement has not come back
-    yet.
+    They are the zone's gateways with a listener of that name, or those of all zones if the zone has none. Processes
+    that share an address, as behind a proxy, are one broker. `own` counts even if its presence has not come back yet.
     """
-    told = [
+    announced = [
         node_of(address.host, address.port, presence.zone)
         for presence in gateways
         for address in presence.listeners
         if address.name == listener
     ]
-    nodes = [own, *told]
+    nodes = [own, *announced]
     near = [node for node in nodes if node.zone == zone]
     brokers: dict[int, Node] = {}
     for node in near or nodes:
@@ -57,10 +56,10 @@ def brokers_for(listener: str, zone: str, own: Node, gateways: Iterable[Presence
 
 
 def leader_for(client: str, brokers: Sequence[Node]) -> Node:
-    """The one broker that leads every partition for a client, by rendezvous hash: few clients move when one dies."""
+    """The one broker that leads every partition for a client, by rendezvous hash: few clients move if one dies."""
     return max(brokers, key=lambda node: rendezvous_weight(client, str(node.node_id)))
 
 
 def rendezvous_weight(key: str, choice: str) -> bytes:
-    """How much `key` is drawn to `choice`; the heaviest choice wins."""
+    """The weight of `choice` for `key`; the choice with the greatest weight wins."""
     return hashlib.blake2b(f"{key}\0{choice}".encode(), digest_size=8).digest()

@@ -32,11 +32,11 @@ class Client:
     muted_until_s: float = 0.0  # until then, monotonic, nothing is read from it: it has used up a quota
     is_leaving: bool = False  # the connection ends soon: do not wait long for anything
     unanswered_produces: int = 0  # in progress, with acks=0: the client may have gone already
-    # Requests of one connection run one at a time, in order. Only Produce has a lane of its own, which a request
-    # leaves when a flusher has its batches. Both locks let tasks through in the order in which they arrived.
+    # Requests of one connection run one at a time, in order. Only Produce has a lock of its own, which a request
+    # releases when a flusher has its batches. Both locks admit tasks in the order in which they arrived.
     serial_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
-    takes_answers: asyncio.Event = field(default_factory=_set_event)  # cleared while it leaves too many unread
+    takes_answers: asyncio.Event = field(default_factory=_set_event)  # cleared while it leaves too many answers unread
     on_flusher_change: Callable[[], None] = _ignore  # called when its flusher may take more, or no more
     is_flusher_full: Callable[[], bool] = lambda: False  # whether to stop reading from the client
     on_close: list[Callable[[], None]] = field(default_factory=list)  # called when the connection has ended

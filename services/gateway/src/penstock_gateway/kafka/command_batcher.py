@@ -1,8 +1,8 @@
-"""Commands of many clients on their way to the sequencers in few messages.
+"""Sends the commands of many clients to the sequencers in few messages.
 
-What comes in one turn of the event loop travels together and becomes part of one journal entry, so clients who end
-their transactions at the same time cost one question and one answer. Nobody waits for others: a command that comes
-alone goes alone, at the end of its turn.
+The commands of one iteration of the event loop are sent together and become part of one journal entry. So clients that
+end their transactions at the same time cost one request and one answer. No command waits for others: a single command
+is sent alone, at the end of its iteration.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from penstock.contracts.commands import Command, Outcome
 from penstock.runtime.bus.sequencer_client import SequencerClient
 
 COMMANDS_MAX = 256  # in one message: some milliseconds of a sequencer's time
-MESSAGE_BYTES_MAX = 64 * 1024  # of commands in one message; a larger one goes alone, and only itself can be too large
+MESSAGE_BYTES_MAX = 64 * 1024  # of commands in one message; a larger command is sent alone, so others never fail for it
 COMMAND_DEADLINE_S = 10.0
 
 _encoder = msgspec.msgpack.Encoder()
 
 
-class _Asked:
-    """One command and who waits for its outcome."""
+class _PendingCommand:
+    """One command, and the future for its outcome."""
 
     __slots__ = ("answer", "command", "size_bytes")
 
@@ -31,26 +31,26 @@ class _Asked:
 
 
 class CommandBatcher:
-    """One way to the sequencers for commands that need the same level of the cluster, since all fail with one."""
+    """Batches commands that need the same level of the cluster, because one without it fails all of its message."""
 
     def __init__(self, sequencer: SequencerClient) -> None:
         self._sequencer = sequencer
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_PendingCommand] = []
         self._sending: set[asyncio.Task[None]] = set()
 
     async def outcome(self, command: Command) -> Outcome:
-        """What came of the command; raises as `SequencerClient.command` does, some seconds after it was given."""
-        asked = _Asked(command)
+        """The outcome of the command; raises as `SequencerClient.command` does, some seconds later."""
+        pending = _PendingCommand(command)
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._send_waiting)
-        self._waiting.append(asked)
-        return await asked.answer
+        self._waiting.append(pending)
+        return await pending.answer
 
     async def close(self) -> None:
-        """Send nothing more; who still waits is cancelled."""
+        """Send nothing more, and cancel the waiting commands."""
         waiting, self._waiting = self._waiting, []
-        for asked in waiting:
-            asked.answer.cancel()
+        for pending in waiting:
+            pending.answer.cancel()
         sending = list(self._sending)
         for task in sending:
             task.cancel()
@@ -58,39 +58,39 @@ class CommandBatcher:
 
     def _send_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        group: list[_Asked] = []
+        group: list[_PendingCommand] = []
         group_bytes = 0
-        for asked in waiting:
-            if asked.answer.done():  # who asked is gone, and nothing was done yet
+        for pending in waiting:
+            if pending.answer.done():  # the caller is gone, and the command was not sent
                 continue
-            if group and (len(group) >= COMMANDS_MAX or group_bytes + asked.size_bytes > MESSAGE_BYTES_MAX):
+            if group and (len(group) >= COMMANDS_MAX or group_bytes + pending.size_bytes > MESSAGE_BYTES_MAX):
                 self._begin(group)
                 group, group_bytes = [], 0
-            group.append(asked)
-            group_bytes += asked.size_bytes
+            group.append(pending)
+            group_bytes += pending.size_bytes
         if group:
             self._begin(group)
 
-    def _begin(self, group: list[_Asked]) -> None:
+    def _begin(self, group: list[_PendingCommand]) -> None:
         task = asyncio.get_running_loop().create_task(self._send(group))
         self._sending.add(task)
         task.add_done_callback(lambda done: self._sent(done, group))
 
-    async def _send(self, group: list[_Asked]) -> None:
-        commands = [asked.command for asked in group]
+    async def _send(self, group: list[_PendingCommand]) -> None:
+        commands = [pending.command for pending in group]
         outcomes = await self._sequencer.command(commands, deadline_s=COMMAND_DEADLINE_S)
-        for asked, outcome in zip(group, outcomes, strict=True):
-            if not asked.answer.done():
-                asked.answer.set_result(outcome)
+        for pending, outcome in zip(group, outcomes, strict=True):
+            if not pending.answer.done():
+                pending.answer.set_result(outcome)
 
-    def _sent(self, task: asyncio.Task[None], group: list[_Asked]) -> None:
-        """Whoever has no outcome gets what the sending ended with."""
+    def _sent(self, task: asyncio.Task[None], group: list[_PendingCommand]) -> None:
+        """Cancel the commands without an outcome, or fail them with the error of the sending."""
         self._sending.discard(task)
         error = None if task.cancelled() else task.exception()
-        for asked in group:
-            if asked.answer.done():
+        for pending in group:
+            if pending.answer.done():
                 continue
             if error is None:
-                asked.answer.cancel()
+                pending.answer.cancel()
             else:
-                asked.answer.set_exception(error)
+                pending.answer.set_exception(error)

@@ -1,4 +1,4 @@
-"""How our refusals and failures become Kafka's error codes; the one table that maps them."""
+"""Maps rejections and failures to Kafka's error codes, in one table."""
 
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
@@ -13,7 +13,7 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
     Rejection.OUT_OF_ORDER_SEQUENCE: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     Rejection.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     Rejection.UNKNOWN_PRODUCER: ErrorCode.UNKNOWN_PRODUCER_ID,
-    # Surely not stored, and worth another try: clients retry NOT_ENOUGH_REPLICAS and know that nothing was appended.
+    # Surely not stored, and retriable: clients retry NOT_ENOUGH_REPLICAS, which means that nothing was appended.
     Rejection.SEGMENT_TOO_OLD: ErrorCode.NOT_ENOUGH_REPLICAS,
     Rejection.OVERLOADED: ErrorCode.NOT_ENOUGH_REPLICAS,
     Rejection.OFFSET_OUT_OF_RANGE: ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -30,9 +30,9 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
     Rejection.METADATA_TOO_LARGE: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     Rejection.INVALID_GROUP: ErrorCode.INVALID_GROUP_ID,
     Rejection.DUPLICATE_TOPIC: ErrorCode.INVALID_REQUEST,
-    # Retriable, and possibly stored: only an idempotent producer's retry can tell.
+    # Retriable, and possibly stored: only the retry of an idempotent producer finds out.
     Rejection.OUTCOME_UNKNOWN: ErrorCode.REQUEST_TIMED_OUT,
-    # Answers to compactors, which no client causes.
+    # Results for compactors; no client causes them.
     Rejection.ALREADY_LEASED: ErrorCode.UNKNOWN_SERVER_ERROR,
     Rejection.EXTENTS_CHANGED: ErrorCode.UNKNOWN_SERVER_ERROR,
     Rejection.INVALID_REQUEST: ErrorCode.INVALID_REQUEST,
@@ -48,25 +48,25 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
     Rejection.UNSUPPORTED_YET: ErrorCode.UNSUPPORTED_VERSION,
     Rejection.GROUP_SUBSCRIBED: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     Rejection.INVALID_RECORD_STATE: ErrorCode.INVALID_RECORD_STATE,
-    # Clients ask again, of the same gateway, which has learnt by the refusal what it did not know.
+    # Clients retry at the same gateway, which got the newer journal sequence with the rejection.
     Rejection.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
-# What an API answers while the sequencers cannot be reached; each is a code that clients of the API retry quietly.
+# The answers while the sequencers cannot be reached; clients of each API retry its code without an error.
 GROUPS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 ADMINISTRATION_UNAVAILABLE = ErrorCode.REQUEST_TIMED_OUT
 PRODUCERS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-# Where some sequencer does not know transactions yet; every client takes this code as final and says so.
+# While some sequencer does not know transactions yet; every client takes this code as final and reports it.
 TRANSACTIONS_REJECTED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 class CloseConnection(Exception):
-    """The client sent what Kafka answers by closing the connection; the message says what it was."""
+    """The client sent a request that Kafka answers by closing the connection; the message has the reason."""
 
 
 def error_of(rejection: int) -> ErrorCode:
-    """Kafka's code for a refusal, also for one that a newer service made up: then `UNKNOWN_SERVER_ERROR`."""
+    """Kafka's code for a rejection; `UNKNOWN_SERVER_ERROR` for one that only a newer release knows."""
     try:
         return REJECTIONS[Rejection(rejection)]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whether the cluster has reached the level of a feature (ADR 0008), and waits for a level that it may reach soon."""
+"""Checks whether the cluster has reached a feature's level (ADR 0008), and waits if it may reach it soon."""
 
 import asyncio
 from typing import Protocol
@@ -16,16 +16,16 @@ NO_SHARE_GROUPS = "share groups are off here, or not all sequencers know them ye
 
 
 class HasLevel(HasClock, HasSequencer, Protocol):
-    """What it takes to know the cluster's level."""
+    """The parts of the gateway that know the cluster's level."""
 
 
 def may_rise(gateway: HasLevel) -> bool:
-    """Whether the level that was seen may be about to rise: it was first reported a short while ago."""
+    """Whether the cluster's level may rise soon: the seen level was first reported a short while ago."""
     return gateway.clock.monotonic_s() - gateway.sequencer.level_seen_s < LEVEL_TIMEOUT_S
 
 
 async def until_level(gateway: HasLevel, level: int) -> None:
-    """Return when the cluster has reached a level, or is not about to; at once if its level is unknown."""
+    """Return when the cluster has reached a level, will not reach it soon, or is at an unknown level."""
     for _ in range(round(LEVEL_TIMEOUT_S / POLL_S)):
         seen = gateway.sequencer.seen_level
         if seen is None or seen >= level or not may_rise(gateway):
@@ -34,11 +34,11 @@ async def until_level(gateway: HasLevel, level: int) -> None:
 
 
 class HasShareGroupLevel(HasLevel, HasSettings, Protocol):
-    """What it takes to know whether there are share groups."""
+    """The parts of the gateway that know whether there are share groups."""
 
 
 def share_groups_error(gateway: HasShareGroupLevel) -> ErrorCode:
-    """The error where share groups are off, or some sequencer does not know them; the latter may end soon."""
+    """The error if share groups are off, or if some sequencer does not know them, which may end soon."""
     if not gateway.settings.share_groups:
         return ErrorCode.UNSUPPORTED_VERSION
     level = gateway.sequencer.seen_level

@@ -1,4 +1,4 @@
-"""The settings `listeners` and `advertised_listeners`: where a gateway listens, and what its clients are told; pure."""
+"""The settings `listeners` and `advertised_listeners`: addresses to listen on, and addresses for clients. Pure."""
 
 import ipaddress
 import re
@@ -11,8 +11,8 @@ from penstock.contracts.messages import ListenerAddress
 PORT_MAX = 65_535
 LISTENERS = "listeners"
 ADVERTISED_LISTENERS = "advertised listeners"
-EVERY_IPV4_INTERFACE = "0.0.0.0"  # what an address without a host means, as in Kafka
-# Kafka takes these names to mean TLS or SASL; who writes them must not be given plain text without a word.
+EVERY_IPV4_INTERFACE = "0.0.0.0"  # the meaning of an address without a host, as in Kafka
+# In Kafka these names mean TLS or SASL. They are errors here, so that no operator gets plain text by mistake.
 SECURED_NAMES = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NAME = re.compile(r"[A-Z][A-Z0-9_-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{0,255}")
@@ -24,24 +24,24 @@ class ListenerSpec(msgspec.Struct, frozen=True):
 
     name: str
     host: str
-    port: int  # 0: any
-    advertised: ListenerAddress | None = None  # none: clients are told where it really listens
+    port: int  # 0: any free one
+    advertised: ListenerAddress | None = None  # none: clients get the address that it is bound to
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it listens on every interface, so that its host means nothing to clients."""
+        """Whether it listens on every interface, so that clients cannot use its host."""
         return _is_wildcard(self.host)
 
 
 def parse_listeners(listeners: str, advertised_listeners: str) -> list[ListenerSpec]:
-    """The listeners that two lists of NAME://host:port name; `Invalid` with one sentence if they cannot be."""
+    """The listeners of two lists of NAME://host:port; `Invalid` with one sentence if a list is wrong."""
     listening = _parse(LISTENERS, listeners)
     if not listening:
-        raise Invalid(f"{LISTENERS} must name at least one, as NAME://host:port")
+        raise Invalid(f"{LISTENERS} must have at least one address NAME://host:port")
     ports = [each.port for each in listening if each.port]
     for port in ports:
-        if ports.count(port) > 1:  # the kernel would let both have it, and deal clients out to either
-            raise Invalid(f"{LISTENERS} must have a port each: {port} is named twice")
+        if ports.count(port) > 1:  # the kernel would let both share it, and distribute clients over them
+            raise Invalid(f"{LISTENERS} must have different ports: {port} occurs twice")
     advertised = {each.name: each for each in _parse(ADVERTISED_LISTENERS, advertised_listeners)}
     for each in advertised.values():
         _check_advertised(each, [known.name for known in listening])
@@ -51,8 +51,8 @@ def parse_listeners(listeners: str, advertised_listeners: str) -> list[ListenerS
     ]
 
 
-def told_address(spec: ListenerSpec, port: int, own_host: str) -> ListenerAddress:
-    """What clients of a listener are told, which listens on `port` of a machine that others know as `own_host`."""
+def advertised_address(spec: ListenerSpec, port: int, own_host: str) -> ListenerAddress:
+    """The address for clients of a listener on `port`; `own_host` is this machine's name for other machines."""
     if spec.advertised is not None:
         return spec.advertised
     return ListenerAddress(spec.name, own_host if spec.is_wildcard else spec.host, port)
@@ -68,7 +68,7 @@ def _parse(setting: str, text: str) -> list[ListenerAddress]:
     for item in text.split(",") if text.strip() else []:
         each = _parse_one(setting, item.strip())
         if each.name in found:
-            raise Invalid(f"{setting} must have a name each: {each.name} is named twice")
+            raise Invalid(f"{setting} must have different names: {each.name} occurs twice")
         found[each.name] = each
     return list(found.values())
 
@@ -83,12 +83,12 @@ def _parse_one(setting: str, item: str) -> ListenerAddress:
     if not _NAME.fullmatch(name):
         raise Invalid(f"{setting}: a name is a letter, then at most 63 letters, digits, '_' and '-': {item!r}")
     if name in SECURED_NAMES:
-        raise Invalid(f"{setting}: {name} is not supported yet, only listeners without TLS and SASL are: {item!r}")
+        raise Invalid(f"{setting}: {name} is not supported yet, listeners have no TLS and no SASL: {item!r}")
     if int(parts["port"]) > PORT_MAX:
         raise Invalid(f"{setting}: a port is at most {PORT_MAX}: {item!r}")
     host = parts["host"] if parts["ipv6"] is None else parts["ipv6"]
     if not (_HOST.fullmatch(host) if parts["ipv6"] is None else _is_ipv6(host)):
-        raise Invalid(f"{setting}: no host can be named {host!r}: {item!r}")
+        raise Invalid(f"{setting}: {host!r} is no valid host: {item!r}")
     return ListenerAddress(name, host, int(parts["port"]))
 
 

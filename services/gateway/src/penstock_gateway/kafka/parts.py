@@ -1,7 +1,7 @@
-"""What request handlers use of a gateway, one Protocol for each part that stands on no other package.
+"""The parts of a gateway that request handlers use: one Protocol for each part that needs no other package.
 
-A handler or a package combines those that it needs into one Protocol of its own, called `Needs`. `app.py` builds the
-parts; nothing else knows all of them.
+A handler or a package combines the Protocols that it needs into one of its own, called `Needs`. `app.py` builds the
+parts; no other module knows all of them.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_ms: int = 600_000
     connections_max: int = 10_000
     frame_bytes_max: int = 100 * 1024 * 1024
-    proxied_listeners: frozenset[str] = frozenset()  # their clients are given another address than the gateway's
+    proxied_listeners: frozenset[str] = frozenset()  # their clients connect to another address than the gateway's
 
 
 class HasClock(Protocol):
@@ -61,7 +61,7 @@ class HasSettings(Protocol):
 class HasNodes(Protocol):
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """By listener: this gateway's own place among the brokers."""
+        """This gateway as a broker, by listener."""
 
 
 class HasDirectory(Protocol):

@@ -1,13 +1,13 @@
-"""Memory of answers that clients have not taken yet, over all connections, so that slow readers cannot fill it."""
+"""The memory of answers that clients have not taken yet, limited over all connections because of slow clients."""
 
 import asyncio
 
-# Catch-up reads stop while one part in so many is used up; tailing reads go on.
+# Catch-up reads stop while half of the memory is used; tailing reads continue.
 CATCH_UP_FRACTION = 2
 
 
 class ResponseMemory:
-    """How many bytes of answers wait for their clients; fetches read nothing new while they are too many."""
+    """Counts the bytes of answers that wait for their clients; fetches do not read while there are too many."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -25,13 +25,13 @@ class ResponseMemory:
         return self._gate(is_catch_up=is_catch_up).is_set()
 
     def change(self, delta_bytes: int) -> None:
-        """A connection holds so many bytes more, or less, than it reported before."""
+        """Record that a connection holds more bytes than before, or fewer."""
         self.held_bytes += delta_bytes
         _set_gate(self._tailing_gate, is_open=not self.is_spent)
         _set_gate(self._catch_up_gate, is_open=self.held_bytes * CATCH_UP_FRACTION < self._bytes_max)
 
     async def wait(self, timeout_s: float, *, is_catch_up: bool = False) -> bool:
-        """Wait until more may be read; false if the time ends before."""
+        """Wait until more may be read; false after a time-out."""
         gate = self._gate(is_catch_up=is_catch_up)
         if not gate.is_set():
             try:
