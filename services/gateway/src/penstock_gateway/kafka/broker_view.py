@@ -38,8 +38,8 @@ def node_of(host: str, port: int, zone: str) -> Node:
 def brokers_for(listener: str, zone: str, own: Node, gateways: Iterable[Presence]) -> list[Node]:
     """The brokers for a client of `zone`, at their addresses for clients of `listener`.
 
-    They are the zone's gateways with a listener of that name, or those of all zones if the zone has none. Processes
-    that share an address, as behind a proxy, are one broker. `own` counts even if its presence has not come back yet.
+    They are the zone's gateways with such a listener, or those of all zones if the zone has none. Processes that share
+    an address, as behind a proxy, are one broker. `own` counts even if its presence has not come back yet.
     """
     announced = [
         node_of(address.host, address.port, presence.zone)

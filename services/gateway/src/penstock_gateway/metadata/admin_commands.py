@@ -1,4 +1,4 @@
-"""What the APIs that change topics share: commands in bounded entries, or only validated, and what to say of them."""
+"""Runs the commands of administration APIs, in bounded entries or only validated, and maps their outcomes."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -14,11 +14,11 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import error_of
 from penstock_gateway.kafka.parts import HasSequencer
 
-COMMANDS_PER_ENTRY_MAX = 100  # a hundred topics with every configuration set stay far below an entry's limit
+COMMANDS_PER_ENTRY_MAX = 100  # a hundred topics with all configurations set stay far below an entry's limit
 DEADLINE_S_MIN = 1.0
 DEADLINE_S_MAX = 60.0
 TOPIC_NAME_LENGTH_MAX = 249  # Kafka's
-MESSAGE_LENGTH_MAX = 1_000  # an error quotes what the client sent, but not megabytes of it
+MESSAGE_LENGTH_MAX = 1_000  # an error quotes the client's text, but not megabytes of it
 
 AdminResult = tuple[ErrorCode, str | None]
 Name = TypeVar("Name", bound=Hashable)
@@ -30,7 +30,7 @@ def duplicates(names: Iterable[Name]) -> set[Name]:
 
 
 def level_validation_errors(gateway: HasSequencer, configs: dict[str, str]) -> list[str]:
-    """Why a topic cannot have these configurations yet: while releases are mixed, sequencers would wait in vain."""
+    """The errors of configurations that a topic cannot have yet, because not all sequencers know them."""
     level = gateway.sequencer.seen_level
     if level is None or level_of_configs(configs) <= level:
         return []
@@ -38,7 +38,7 @@ def level_validation_errors(gateway: HasSequencer, configs: dict[str, str]) -> l
 
 
 def topic_name_validation_error(name: str) -> str:
-    """Why there can be no such topic, in Kafka's words; "" if there can."""
+    """Why a topic name is not legal, in Kafka's words; "" if it is legal."""
     if is_legal_topic_name(name):
         return ""
     name = name[:MESSAGE_LENGTH_MAX]
@@ -55,7 +55,7 @@ def topic_name_validation_error(name: str) -> str:
 async def run_commands(
     gateway: HasSequencer, commands: Sequence[Command], timeout_ms: int, *, validate_only: bool = False
 ) -> list[Outcome]:
-    """One outcome per command; refused as OUTCOME_UNKNOWN where no sequencer answered in time."""
+    """One outcome per command; the rejection OUTCOME_UNKNOWN if no sequencer answers in time."""
     deadline_s = min(max(timeout_ms / 1000, DEADLINE_S_MIN), DEADLINE_S_MAX)
     outcomes: list[Outcome] = []
     for start in range(0, len(commands), COMMANDS_PER_ENTRY_MAX):

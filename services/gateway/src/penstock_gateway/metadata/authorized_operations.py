@@ -1,6 +1,6 @@
-"""What a client may do, for those who ask: without an authorizer, all that there is to do, as Kafka says it.
+"""The operations that a client may do: all of them, as a Kafka broker without an authorizer answers.
 
-Bits by the numbers that Kafka has for operations (KIP-430).
+One bit for each operation, by Kafka's numbers (KIP-430).
 """
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = 3, 4, 5, 6, 7, 8, 9
@@ -18,5 +18,5 @@ NOT_ASKED = -(2**31)
 
 
 def cluster_operations(asked: bool) -> int:
-    """What to tell of the cluster."""
+    """The operations on the cluster, if the client asked for them."""
     return CLUSTER_OPERATIONS if asked else NOT_ASKED

@@ -17,7 +17,7 @@ class ClusterView(msgspec.Struct, frozen=True):
 
 
 class Needs(HasDirectory, HasNodes, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 def cluster_of(gateway: Needs, client: Client) -> ClusterView:

@@ -1,4 +1,4 @@
-"""What the two APIs that alter configurations share: whose those are, what is refused at once, and the results."""
+"""Alters configurations for the two APIs that do so: validates each resource, and runs the commands."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -32,13 +32,13 @@ from penstock_gateway.metadata.admin_commands import (
 from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC
 
 TIMEOUT_MS = 30_000  # neither API has one of its own
-# Of which all but the first are for those who did not know of a change made elsewhere: by the refusal they have learnt.
+# An attempt is rejected as STALE if this gateway has not seen a newer change. The rejection brings its sequence.
 ATTEMPTS_MAX = 3
 STALE = error_of(Rejection.STALE)
-VALUE_LENGTH_MAX = 1_000  # the longest honest value has some 30 letters
+VALUE_LENGTH_MAX = 1_000  # the longest useful value has some 30 characters
 CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
 
-# By type of resource: what it has, and what is wrong with values for that.
+# By type of resource: its configurations, and the function that validates their values.
 KNOWN_CONFIGS: dict[int, tuple[dict[str, TopicConfig], Callable[[dict[str, str]], list[str]]]] = {
     TOPIC: (TOPIC_CONFIGS, validation_errors),
     BROKER: (CLUSTER_CONFIGS, cluster_validation_errors),
@@ -49,7 +49,7 @@ Resource = tuple[int, str]  # type and name
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One configuration as the request has it: the operation may be none, the value null."""
+    """One configuration as the request has it: the operation may be unknown, the value null."""
 
     name: str
     operation: int
@@ -57,7 +57,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Alteration(msgspec.Struct, frozen=True):
-    """What a request wants of one resource; with `replace` what is not named goes back to its default."""
+    """The requested changes of one resource; with `replace` all other configurations return to their defaults."""
 
     resource: Resource
     changes: list[Change]
@@ -65,7 +65,7 @@ class Alteration(msgspec.Struct, frozen=True):
 
 
 class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
-    """What this module uses of the gateway."""
+    """The parts of the gateway that this module uses."""
 
 
 async def alter(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, AdminResult]:
@@ -110,13 +110,13 @@ def _command(gateway: Needs, asked: Alteration) -> AlterConfigs | AlterGroupConf
 
 
 def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> AdminResult:
-    """What can be refused without asking a sequencer, so that none of it gets into the journal."""
+    """The error of changes that need no sequencer to be rejected, so that they do not get into the journal."""
     kind, name = asked.resource
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the resource occurs more than once in the request"
     if kind == GROUP and gateway.settings.share_groups:
         level = gateway.sequencer.seen_level
-        if level is not None and level < SHARE_GROUPS_LEVEL:  # nobody would journal it, as long as an upgrade lasts
+        if level is not None and level < SHARE_GROUPS_LEVEL:  # no sequencer journals it during an upgrade
             return ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS
         if not name:
             return ErrorCode.INVALID_REQUEST, "an empty name is no group"
@@ -126,7 +126,7 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> A
         return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name)
     if kind == BROKER and name != CLUSTER:
         return ErrorCode.INVALID_REQUEST, (
-            "a single broker has nothing to alter; an empty name stands for the defaults of the whole cluster"
+            "a single broker has no configurations to alter; an empty name means the defaults of the cluster"
         )
     error, message = _form_validation_error(asked.changes)
     if not error:
@@ -135,10 +135,10 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> A
 
 
 def _form_validation_error(changes: list[Change]) -> AdminResult:
-    """Kafka's INVALID_REQUEST: what no value of any configuration could be meant by."""
+    """Kafka's INVALID_REQUEST, for changes whose form is wrong for every configuration."""
     repeated = duplicates(change.name for change in changes)
     if repeated:
-        return ErrorCode.INVALID_REQUEST, f"more than once in the request: {', '.join(sorted(repeated))}"
+        return ErrorCode.INVALID_REQUEST, f"configurations occur more than once: {', '.join(sorted(repeated))}"
     for change in changes:
         if change.operation not in tuple(ConfigOperation):
             return ErrorCode.INVALID_REQUEST, f"operation {change.operation} on {change.name} is none of 0 to 3"
@@ -148,10 +148,10 @@ def _form_validation_error(changes: list[Change]) -> AdminResult:
 
 
 def _value_validation_error(kind: int, changes: list[Change]) -> AdminResult:
-    """Unknown names whatever is to happen to them, and values that nothing stored could make good."""
-    known, object_to = KNOWN_CONFIGS[kind]
+    """Kafka's INVALID_CONFIG, for unknown names, and for values that are wrong with any stored configurations."""
+    known, validate = KNOWN_CONFIGS[kind]
     unknown = {change.name: "" for change in changes if change.name not in known}
     values = {change.name: change.value or "" for change in changes if change.operation == ConfigOperation.SET}
-    reasons = object_to(unknown | values)
+    reasons = validate(unknown | values)
     reasons += [f"the value of {each.name} is too long" for each in changes if len(each.value or "") > VALUE_LENGTH_MAX]
     return (ErrorCode.INVALID_CONFIG, "; ".join(reasons)) if reasons else (ErrorCode.NONE, None)

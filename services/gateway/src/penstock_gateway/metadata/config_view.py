@@ -1,4 +1,4 @@
-"""Configurations as Kafka clients see them: what is in force, where that comes from, and what it would be without."""
+"""Configurations as Kafka clients see them: the values in force, their sources, and the fallback values."""
 
 import enum
 
@@ -11,7 +11,7 @@ from penstock.contracts.queries.topics import ClusterConfigsQuery, ClusterConfig
 from penstock_gateway.kafka.parts import HasSequencer
 
 TOPIC, BROKER, GROUP = 2, 4, 32  # types of resources that have configurations
-CONFIGS_DEADLINE_S = 5.0  # an earlier release's sequencers do not know the question, and nobody answers
+CONFIGS_DEADLINE_S = 5.0  # sequencers of an earlier release do not know the query, and do not answer
 
 
 class ConfigSource(enum.IntEnum):
@@ -27,7 +27,7 @@ class ConfigSource(enum.IntEnum):
 CONFIG_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}  # Kafka's numbers (KIP-569)
 
 
-# The names that Kafka's brokers have for the defaults of what here is set for topics only.
+# Kafka's broker names for the defaults of configurations that Penstock sets for topics only.
 BROKER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
@@ -48,7 +48,7 @@ BROKER_NAMES = {
 
 
 class Synonym(msgspec.Struct, frozen=True):
-    """A value that is in force unless one before it is."""
+    """A value that is in force unless an earlier synonym is."""
 
     name: str
     value: str
@@ -64,17 +64,17 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> str:
-        """What is in force."""
+        """The value in force."""
         return self.synonyms[0].value
 
     @property
     def source(self) -> ConfigSource:
-        """Where that comes from."""
+        """The source of the value in force."""
         return self.synonyms[0].source
 
 
 async def cluster_configs(gateway: HasSequencer, deadline_s: float = CONFIGS_DEADLINE_S) -> dict[str, str]:
-    """The defaults of all topics that were set, by brokers' names; `Unavailable` if no sequencer says."""
+    """The defaults that were set for all topics, by brokers' names; `Unavailable` if no sequencer answers."""
     view = await gateway.sequencer.query(
         "cluster_configs", ClusterConfigsQuery(0, fresh=True), ClusterConfigsView, deadline_s=deadline_s
     )
@@ -82,7 +82,7 @@ async def cluster_configs(gateway: HasSequencer, deadline_s: float = CONFIGS_DEA
 
 
 async def group_configs(gateway: HasSequencer, group_ids: list[str]) -> dict[str, dict[str, str]]:
-    """What was set for each of these groups; `Unavailable` if no sequencer says."""
+    """The configurations set for each of these groups; `Unavailable` if no sequencer answers."""
     view = await gateway.sequencer.query(
         "group_configs", GroupConfigsQuery(0, group_ids, fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
     )
@@ -90,7 +90,7 @@ async def group_configs(gateway: HasSequencer, group_ids: list[str]) -> dict[str
 
 
 async def groups_with_configs(gateway: HasSequencer) -> list[str]:
-    """The groups for which something was set, also if there is none such; `Unavailable` if no sequencer says."""
+    """The groups with configurations, also those that do not exist; `Unavailable` if no sequencer answers."""
     view = await gateway.sequencer.query(
         "group_configs", GroupConfigsQuery(0, [], fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
     )
@@ -98,7 +98,7 @@ async def groups_with_configs(gateway: HasSequencer) -> list[str]:
 
 
 def group_settings(configs: dict[str, str]) -> list[Setting]:
-    """Every configuration that a group has, given those that were set for it."""
+    """Every configuration of a group, given those that were set for it."""
     settings = []
     for name, config in GROUP_RESOURCE_CONFIGS.items():
         own = [Synonym(name, configs[name], ConfigSource.GROUP)] if name in configs else []
@@ -107,7 +107,7 @@ def group_settings(configs: dict[str, str]) -> list[Setting]:
 
 
 def settings_of(configs: dict[str, str], cluster: dict[str, str]) -> list[Setting]:
-    """Every configuration that a topic has, given those that were set for it and for the cluster."""
+    """Every configuration of a topic, given those that were set for it and for the cluster."""
     settings = []
     for name, config in TOPIC_CONFIGS.items():
         own = [Synonym(name, configs[name], ConfigSource.TOPIC)] if name in configs else []
@@ -116,7 +116,7 @@ def settings_of(configs: dict[str, str], cluster: dict[str, str]) -> list[Settin
 
 
 def cluster_settings(cluster: dict[str, str]) -> list[Setting]:
-    """Every default that a cluster can set, given those that it has."""
+    """Every default that a cluster can have, given those that were set."""
     return [Setting(name, config, _defaults(config, cluster)) for name, config in CLUSTER_CONFIGS.items()]
 
 

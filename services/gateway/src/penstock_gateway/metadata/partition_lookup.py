@@ -1,4 +1,4 @@
-"""From the names, ids and numbers that clients use to the partitions that exist."""
+"""Finds the existing partitions for the topic names, topic ids and partition numbers of requests."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,23 +12,23 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import error_of
 from penstock_gateway.kafka.topic_cache import TopicCache
 
-# What readers are told while the sequencers or the store cannot be reached: every client refreshes its metadata and
-# tries again, without a word to its user.
+# The error for readers while the sequencers or the store cannot be reached. Every client refreshes its metadata and
+# tries again, without an error for its user.
 READ_UNAVAILABLE = ErrorCode.NOT_LEADER_OR_FOLLOWER
 NO_EPOCH = -1
 
-# How a request speaks of a topic: by name, or by id (KIP-516). One request does the same for all its topics.
+# A topic's name or its id (KIP-516). One request uses the same kind for all its topics.
 TopicRef = str | TopicId
 
 
 class Located(msgspec.Struct, frozen=True):
-    """The topics found, and what to say of the others."""
+    """The topics found, and the error for the others."""
 
     topics: Mapping[TopicRef, TopicView]
     absent: ErrorCode
 
     def partition(self, ref: TopicRef, number: int, leader_epoch: int) -> TopicView | ErrorCode:
-        """The topic of a partition that exists; `leader_epoch` is what the client takes for the newest (KIP-320)."""
+        """The topic of a partition, or its error; `leader_epoch` is the newest that the client knows (KIP-320)."""
         topic = self.topics.get(ref)
         if topic is None:
             return self.absent
@@ -41,7 +41,7 @@ class Located(msgspec.Struct, frozen=True):
 
 
 async def locate(topics: TopicCache, refs: Iterable[TopicRef], *, unavailable: ErrorCode = READ_UNAVAILABLE) -> Located:
-    """These topics, as far as they exist and that can be found out; `unavailable` is what to say where it cannot."""
+    """The topics that exist; `unavailable` is the error of missing topics if no sequencer answers."""
     wanted = list(dict.fromkeys(refs))
     if not wanted:
         return Located({}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -52,7 +52,7 @@ async def locate(topics: TopicCache, refs: Iterable[TopicRef], *, unavailable: E
 
 
 async def find_topics(topics: TopicCache, refs: Iterable[TopicRef]) -> dict[TopicRef, TopicView]:
-    """Those of the topics that exist; `Unavailable` if a missing one could not be asked for."""
+    """The topics that exist; `Unavailable` if one that is not cached cannot be queried."""
     names, ids = [], []
     for ref in refs:
         if isinstance(ref, str):
@@ -68,15 +68,15 @@ async def find_topics(topics: TopicCache, refs: Iterable[TopicRef]) -> dict[Topi
 
 
 def cached_topic(topics: TopicCache, ref: TopicRef) -> TopicView | None:
-    """The topic, if it is known here."""
+    """The topic, if it is cached."""
     return topics.cached(ref) if isinstance(ref, str) else topics.cached_id(ref)
 
 
 def absence(ref: TopicRef) -> ErrorCode:
-    """What to say of a topic that does not exist."""
+    """The error of a topic that does not exist."""
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(ref, str) else ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def rejection_error(ref: TopicRef, rejection: int) -> ErrorCode:
-    """Kafka's code for what a sequencer said of a partition of this topic."""
+    """Kafka's code for a sequencer's rejection that concerns a partition of this topic."""
     return absence(ref) if rejection == Rejection.UNKNOWN_TOPIC else error_of(rejection)
