@@ -65,7 +65,7 @@ def store_url(endpoint: str, bucket: str = "penstock") -> str:
 def endpoint(credentials: Credentials, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An S3 server whose bucket was made while it was still starting."""
     with deployed_seaweed(tmp_path_factory.mktemp("s3"), credentials) as address:
-        assert make_bucket(address, credentials) == "made bucket penstock\n"
+        assert make_bucket(address, credentials) == "created bucket penstock\n"
         yield address
 
 

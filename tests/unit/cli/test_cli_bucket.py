@@ -1,20 +1,20 @@
-"""`penstock bucket`: where its settings come from, how long it waits, and what it says."""
+"""`penstock bucket`: the sources of its settings, its wait for the server, and its output."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-import penstock.objectstore.s3  # noqa: F401 - slow to import, and a wait is counted from before that
+import penstock.objectstore.s3  # noqa: F401 - a slow import, which must not count as a part of the wait
 from penstock.cli import bucket, main, parse_arguments
 from penstock.contracts.errors import Unavailable
 
 URL = "s3://records/prefix?endpoint=http://127.0.0.1:1"
-NOBODY = ["bucket", "--store-url", f"{URL}&access_key=someone&secret_key=hidden"]
+NO_SERVER = ["bucket", "--store-url", f"{URL}&access_key=someone&secret_key=hidden"]
 
 
 class Server:
-    """Instead of the object store: does not answer `silent` times, then has made the bucket or found it."""
+    """A fake object store: gives no answer `silent` times, then reports that the bucket was created or found."""
 
     def __init__(self, silent: int = 0, *, was_made: bool = True) -> None:
         self.silent = silent
@@ -24,7 +24,7 @@ class Server:
     async def make_bucket(self, url: str) -> bool:
         self.urls.append(url)
         if len(self.urls) <= self.silent:
-            raise Unavailable("nobody answers")
+            raise Unavailable("no answer")
         return self.was_made
 
 
@@ -38,17 +38,19 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(("was_made", "said"), [(True, "made bucket records\n"), (False, "found bucket records\n")])
-def test_it_waits_for_the_server_and_says_what_it_did(
-    capsys: pytest.CaptureFixture[str], was_made: bool, said: str
+@pytest.mark.parametrize(
+    ("was_made", "printed"), [(True, "created bucket records\n"), (False, "found bucket records\n")]
+)
+def test_it_waits_for_the_server_and_reports_what_it_did(
+    capsys: pytest.CaptureFixture[str], was_made: bool, printed: str
 ) -> None:
     server = Server(silent=3, was_made=was_made)
     assert run(server, "--store-url", URL) == 0
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out == printed
     assert server.urls == [URL] * 4
 
 
-def test_its_settings_come_from_the_environment_and_a_file_as_those_of_services(
+def test_its_settings_come_from_the_environment_and_a_file_as_for_services(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     server = Server()
@@ -65,29 +67,31 @@ def test_its_settings_come_from_the_environment_and_a_file_as_those_of_services(
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "printed"),
     [
-        (["bucket"], "penstock: which bucket? give --store-url or PENSTOCK_STORE_URL\n"),
+        (["bucket"], "penstock: no bucket is named: give --store-url or PENSTOCK_STORE_URL\n"),
         (["bucket", "--store-url", "file:///objects"], "penstock: only a store at s3://bucket has a bucket\n"),
         (["bucket", "--store-url", "s3:///prefix"], "penstock: an s3 address needs a bucket: s3://bucket/prefix\n"),
         (["bucket", "--env-file", "/no"], "penstock: cannot read the env file /no: No such file or directory\n"),
     ],
 )
-def test_what_can_never_be_is_refused_at_once(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_request_is_rejected_at_once(
+    argv: list[str], printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(argv) == 1
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == printed
 
 
-def test_a_server_that_never_answers_is_given_up_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*NOBODY, "--wait-s", "3"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("penstock: cannot make bucket records at http://127.0.0.1:1: ")
-    assert said.endswith("; gave up after 3 s\n")
-    assert said.count("\n") == 1
-    assert "hidden" not in said
+def test_a_server_that_never_answers_is_reported_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*NO_SERVER, "--wait-s", "3"]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("penstock: cannot make bucket records at http://127.0.0.1:1: ")
+    assert printed.endswith("; gave up after 3 s\n")
+    assert printed.count("\n") == 1
+    assert "hidden" not in printed
 
 
-async def test_a_server_that_hangs_is_given_up_too() -> None:
+async def test_the_wait_for_a_hanging_server_ends_too() -> None:
     async def hang(_url: str) -> bool:
         return await asyncio.get_running_loop().create_future()
 

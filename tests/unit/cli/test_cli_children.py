@@ -1,4 +1,4 @@
-"""Child processes are kept alive, and gone when they should be."""
+"""Child processes are kept alive until they are stopped."""
 
 import asyncio
 import os
@@ -21,12 +21,12 @@ FAILS = "import sys\nsys.exit('cannot go on')"
 async def kept(
     tmp_path: Path, program: str, after_death: Callable[[int], Awaitable[None]] | None = None
 ) -> AsyncIterator[tuple[Child, list[str]]]:
-    said: list[str] = []
+    reports: list[str] = []
     spec = ChildSpec("child", [sys.executable, "-c", program], dict(os.environ), tmp_path / "child.log")
-    child = Child(spec, said.append, after_death)
+    child = Child(spec, reports.append, after_death)
     keeper = asyncio.create_task(child.keep())
     try:
-        yield child, said
+        yield child, reports
     finally:
         child.kill()
         await asyncio.wait_for(keeper, 30)
@@ -42,54 +42,54 @@ def is_up(child: Child) -> bool:
     return child.pid is not None and last_line(child.spec.log_path) == "up"
 
 
-async def test_a_child_that_is_killed_comes_back(tmp_path: Path) -> None:
-    async with kept(tmp_path, WAITS) as (child, said):
+async def test_a_killed_child_is_restarted(tmp_path: Path) -> None:
+    async with kept(tmp_path, WAITS) as (child, reports):
         await until(lambda: is_up(child))
         first = child.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
         await until(lambda: child.restarts == 1 and child.pid is not None)
         assert child.pid != first
-        assert "was killed by SIGKILL" in said[0]
+        assert "was killed by SIGKILL" in reports[0]
 
 
-async def test_a_child_that_cannot_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
-    async with kept(tmp_path, FAILS) as (child, said):
+async def test_a_child_that_cannot_start_is_reported_with_its_last_log_line(tmp_path: Path) -> None:
+    async with kept(tmp_path, FAILS) as (child, reports):
         await until(lambda: child.restarts >= 2)
-        assert "ended with code 1" in said[0]
-        assert "cannot go on" in said[0]
-        assert "0.2 s" in said[0]
-        assert "0.4 s" in said[1]
+        assert "ended with code 1" in reports[0]
+        assert "cannot go on" in reports[0]
+        assert "0.2 s" in reports[0]
+        assert "0.4 s" in reports[1]
 
 
-async def test_a_child_that_is_stopped_stays_away(tmp_path: Path) -> None:
-    async with kept(tmp_path, WAITS) as (child, said):
+async def test_a_stopped_child_is_not_restarted(tmp_path: Path) -> None:
+    async with kept(tmp_path, WAITS) as (child, reports):
         await until(lambda: is_up(child))
         await child.stop(30)
         assert child.pid is None
         assert child.restarts == 0
-        assert said == []
+        assert reports == []
 
 
 @pytest.mark.parametrize("steps", range(1, 6))
-async def test_a_child_that_is_stopped_while_it_is_being_started_is_gone(tmp_path: Path, steps: int) -> None:
-    async with kept(tmp_path, WAITS) as (child, said):
+async def test_a_child_that_is_stopped_during_its_start_ends(tmp_path: Path, steps: int) -> None:
+    async with kept(tmp_path, WAITS) as (child, reports):
         for _ in range(steps):
             await asyncio.sleep(0)
         await asyncio.wait_for(child.stop(30), 30)
         assert child.pid is None
-        assert said == []
+        assert reports == []
 
 
-async def test_a_child_that_is_killed_while_it_is_being_started_is_gone(tmp_path: Path) -> None:
-    async with kept(tmp_path, IGNORES_SIGTERM) as (child, _said):
+async def test_a_child_that_is_killed_during_its_start_ends(tmp_path: Path) -> None:
+    async with kept(tmp_path, IGNORES_SIGTERM) as (child, _reports):
         await asyncio.sleep(0)
         child.kill()
     assert child.pid is None
 
 
-async def test_a_child_that_is_restarted_comes_back(tmp_path: Path) -> None:
-    async with kept(tmp_path, WAITS) as (child, _said):
+async def test_a_child_that_is_restarted_runs_again(tmp_path: Path) -> None:
+    async with kept(tmp_path, WAITS) as (child, _reports):
         await until(lambda: is_up(child))
         first = child.pid
         await child.restart(30)
@@ -97,26 +97,26 @@ async def test_a_child_that_is_restarted_comes_back(tmp_path: Path) -> None:
         assert child.pid != first
 
 
-async def test_whoever_wants_to_hears_how_a_child_ended_before_it_starts_again(tmp_path: Path) -> None:
+async def test_the_exit_code_of_a_child_is_reported_before_its_restart(tmp_path: Path) -> None:
     heard: list[tuple[int, int]] = []
 
     async def hear(code: int) -> None:
         heard.append((code, child.restarts))
 
-    async with kept(tmp_path, FAILS, hear) as (child, _said):
+    async with kept(tmp_path, FAILS, hear) as (child, _reports):
         await until(lambda: child.restarts >= 2)
     assert heard[:2] == [(1, 0), (1, 1)]
 
 
 async def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
-    async with kept(tmp_path, IGNORES_SIGTERM) as (child, said):
+    async with kept(tmp_path, IGNORES_SIGTERM) as (child, reports):
         await until(lambda: is_up(child))
         await child.stop(0.05)
         assert child.pid is None
-        assert "did not stop" in said[0]
+        assert "did not stop" in reports[0]
 
 
-def test_the_last_line_of_a_log_is_the_last_that_says_something(tmp_path: Path) -> None:
+def test_the_last_line_of_a_log_is_the_last_one_that_is_not_blank(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert last_line(log) == ""
     log.write_text("first\n" * 5000 + "the end\n\n  \n")

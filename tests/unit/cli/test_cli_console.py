@@ -1,4 +1,4 @@
-"""What the console tells of services that work, do not, or work although something is wrong."""
+"""The console shows services that work, that do not work, and that work with a problem."""
 
 import json
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ REASON = "its <server> acknowledges too soon"
 
 
 class Rig:
-    """One service of each role and each helper, as far as the console sees it."""
+    """One instance of each service and helper, as far as the console sees it."""
 
     def __init__(self, data: Path) -> None:
         self.free_bytes_min = 0
@@ -62,14 +62,14 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     await made.close()
 
 
-async def test_when_all_is_well_nothing_is_called_degraded(rig: Rig) -> None:
+async def test_without_problems_nothing_is_reported_as_degraded(rig: Rig) -> None:
     status, text = await rig.page("/health")
     facts = json.loads(text)
     assert (status, facts["ready"], facts["degraded"]) == (200, True, [])
     assert "degraded" not in (await rig.page("/"))[1]
 
 
-async def test_what_is_wrong_is_told_with_its_instance_and_keeps_nobody_from_being_ready(rig: Rig) -> None:
+async def test_a_problem_is_reported_with_its_instance_and_does_not_end_readiness(rig: Rig) -> None:
     rig.health["sequencer"].set_degraded("journal", REASON)
     status, text = await rig.page("/health")
     wrong = {"service": "sequencer", "instance": "sequencer-1", "name": "journal", "reason": REASON}
@@ -83,14 +83,14 @@ async def test_what_is_wrong_is_told_with_its_instance_and_keeps_nobody_from_bei
     )
 
 
-async def test_nobody_waits_for_a_helper(rig: Rig) -> None:
+async def test_readiness_does_not_wait_for_helpers(rig: Rig) -> None:
     rig.health["compactor"].set_ready(False, "starting")
     status, text = await rig.page("/health")
     assert status == 200
     assert json.loads(text)["instances"]["compactor"] == 1
 
 
-async def test_one_service_that_is_not_ready_is_enough_to_say_so_with_its_reason(rig: Rig) -> None:
+async def test_one_service_that_is_not_ready_ends_readiness_with_its_reason(rig: Rig) -> None:
     rig.health["flusher"].set_ready(False, "starting")
     status, text = await rig.page("/ready")
     assert (status, json.loads(text)["waiting"]) == (503, ["flusher-1 is not ready: starting"])
@@ -99,20 +99,20 @@ async def test_one_service_that_is_not_ready_is_enough_to_say_so_with_its_reason
     assert '<p class="bad">flusher-1 is not ready: starting</p>' in page
 
 
-async def test_a_service_that_is_not_there_is_named(rig: Rig) -> None:
+async def test_a_missing_service_is_named(rig: Rig) -> None:
     rig.gone = {"cacher", "janitor"}
     status, text = await rig.page("/health")
     assert (status, json.loads(text)["waiting"]) == (503, ["there is no cacher"])
 
 
-async def test_each_service_has_links_to_what_it_says_itself(rig: Rig) -> None:
+async def test_each_service_has_links_to_its_own_pages(rig: Rig) -> None:
     [gateway] = rig.live("gateway")
     page = (await rig.page("/"))[1]
     assert f'<a href="http://{gateway.http}/health">' in page
     assert f'<a href="http://{gateway.http}/metrics">' in page
 
 
-async def test_a_disk_with_little_room_is_told_before_it_is_full(rig: Rig, tmp_path: Path) -> None:
+async def test_a_disk_with_little_free_space_is_reported_before_it_is_full(rig: Rig, tmp_path: Path) -> None:
     rig.free_bytes_min = 2**80
     status, text = await rig.page("/health")
     [wrong] = json.loads(text)["degraded"]

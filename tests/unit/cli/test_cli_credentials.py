@@ -1,4 +1,4 @@
-"""Credentials are made once, agree on both sides, and survive a run that is cut short anywhere."""
+"""Credentials are created once, agree between servers and services, and survive an interruption at any step."""
 
 import json
 import os
@@ -29,8 +29,8 @@ OTHER_UID = 12_345
 WITHOUT_CACHER = {role: actions for role, actions in ROLES.items() if role != "cacher"}
 
 
-class CutShort(BaseException):
-    """The process is gone."""
+class Interrupted(BaseException):
+    """The process dies."""
 
 
 def make(folder: Path, **options: Any) -> list[str]:
@@ -49,8 +49,8 @@ def identities(folder: Path) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in json.loads((folder / "s3" / "s3.json").read_text())["identities"]}
 
 
-def check_both_sides_agree(folder: Path) -> None:
-    """Every service was given what the servers know; nothing is missing and nothing lies around."""
+def check_servers_and_services_agree(folder: Path) -> None:
+    """Check that every service has the secrets of the servers, and that no file is missing or left over."""
     assert set(texts(folder)) == FILES
     users, keys = values(folder / "nats" / "credentials.env"), identities(folder)
     assert set(users) == {f"{user.upper()}_PASSWORD" for user in USERS}
@@ -67,15 +67,15 @@ def check_both_sides_agree(folder: Path) -> None:
         assert keys[name]["credentials"] == [key]
 
 
-def test_every_service_gets_what_the_servers_know(tmp_path: Path) -> None:
+def test_every_service_gets_the_secrets_that_the_servers_know(tmp_path: Path) -> None:
     assert set(make(tmp_path)) == FILES
-    check_both_sides_agree(tmp_path)
+    check_servers_and_services_agree(tmp_path)
     assert set(values(tmp_path / BUCKET_MAKER / "credentials.env")) == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
     for role in ROLES:
         assert read_env_file(str(tmp_path / role / "credentials.env")).access_key
 
 
-def test_no_two_secrets_are_the_same_and_each_has_32_bytes_of_chance(tmp_path: Path) -> None:
+def test_no_two_secrets_are_the_same_and_each_has_32_random_bytes(tmp_path: Path) -> None:
     make(tmp_path / "one")
     make(tmp_path / "two")
     everything = [text for folder in ("one", "two") for text in texts(tmp_path / folder).values()]
@@ -84,7 +84,7 @@ def test_no_two_secrets_are_the_same_and_each_has_32_bytes_of_chance(tmp_path: P
     assert len(set(secrets)) == 2 * (users + keys)
 
 
-def test_files_are_for_their_owner_only_whatever_the_umask_is(tmp_path: Path) -> None:
+def test_files_are_private_to_their_owner_with_any_umask(tmp_path: Path) -> None:
     before = os.umask(0o777)
     try:
         (tmp_path / "set").mkdir(mode=0o777)
@@ -106,7 +106,7 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     assert {name: ((tmp_path / name).stat().st_ino, text) for name, text in texts(tmp_path).items()} == before
 
 
-def test_the_key_of_a_service_is_good_for_what_it_does_in_one_bucket(tmp_path: Path) -> None:
+def test_the_key_of_a_service_allows_only_its_own_actions_in_one_bucket(tmp_path: Path) -> None:
     make(tmp_path, bucket="records")
     actions = {name: set(each["actions"]) for name, each in identities(tmp_path).items()}
     reads = {"Read:records", "List:records"}
@@ -141,26 +141,26 @@ def test_other_nodes_of_nats_keep_the_password_between_them(tmp_path: Path) -> N
     assert texts(tmp_path) == before
 
 
-def test_a_service_that_is_added_later_gets_its_own_and_the_others_keep_theirs(tmp_path: Path) -> None:
+def test_a_service_that_is_added_later_gets_new_secrets_and_the_others_keep_theirs(tmp_path: Path) -> None:
     make(tmp_path, roles=WITHOUT_CACHER)
     before = texts(tmp_path)
     assert make(tmp_path) == ["nats/credentials.env", "s3/s3.json", "cacher/credentials.env"]
-    check_both_sides_agree(tmp_path)
+    check_servers_and_services_agree(tmp_path)
     after = texts(tmp_path)
     for name in FILES - {"nats/credentials.env", "s3/s3.json", "cacher/credentials.env"}:
         assert after[name] == before[name]
 
 
 @pytest.mark.parametrize("lost", sorted(FILES))
-def test_whichever_file_is_lost_both_sides_agree_after_the_next_run(tmp_path: Path, lost: str) -> None:
+def test_after_the_loss_of_any_file_servers_and_services_agree_after_the_next_run(tmp_path: Path, lost: str) -> None:
     make(tmp_path)
     (tmp_path / lost).unlink()
     assert lost in make(tmp_path)
-    check_both_sides_agree(tmp_path)
+    check_servers_and_services_agree(tmp_path)
 
 
-def cut_short_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """End the run before its `step`th call that changes or syncs a file; tells how many calls there were."""
+def interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """End the run before its `step`th call that changes or syncs a file; returns a function that counts the calls."""
     steps = 0
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -168,7 +168,7 @@ def cut_short_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int
             nonlocal steps
             steps += 1
             if steps == step:
-                raise CutShort(name)
+                raise Interrupted(name)
             return call(*arguments, **options)
 
         return instead
@@ -178,28 +178,28 @@ def cut_short_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int
     return lambda: steps
 
 
-def test_a_run_that_is_cut_short_anywhere_is_completed_and_nothing_in_use_is_made_anew(
+def test_a_run_interrupted_at_any_step_is_completed_and_keeps_every_secret_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a service or a server could have read after the crash is the same after the next run."""
+    """All files that a process could have read after the crash are the same after the next run."""
     with monkeypatch.context() as counting:
-        count = cut_short_at(-1, counting)
-        make(tmp_path / "whole", owner=os.getuid())
+        count = interrupt_at(-1, counting)
+        make(tmp_path / "complete", owner=os.getuid())
         steps = count()
     assert steps > 5 * len(FILES)
     for step in range(1, steps + 1):
         folder = tmp_path / str(step)
-        with monkeypatch.context() as cutting, pytest.raises(CutShort):
-            cut_short_at(step, cutting)
+        with monkeypatch.context() as cutting, pytest.raises(Interrupted):
+            interrupt_at(step, cutting)
             make(folder, owner=os.getuid())
         seen = {name: text for name, text in texts(folder).items() if name in FILES}
         make(folder, owner=os.getuid())
-        check_both_sides_agree(folder)
+        check_servers_and_services_agree(folder)
         after = texts(folder)
         assert {name: after[name] for name in seen} == seen, f"step {step}"
 
 
-def test_a_run_that_is_cut_short_while_a_service_is_added_is_completed(
+def test_a_run_interrupted_while_a_service_is_added_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start_without_cacher(folder: Path) -> dict[str, str]:
@@ -210,14 +210,14 @@ def test_a_run_that_is_cut_short_while_a_service_is_added_is_completed(
         folder = tmp_path / str(step)
         before = start_without_cacher(folder)
         with monkeypatch.context() as cutting:
-            cut_short_at(step, cutting)
+            interrupt_at(step, cutting)
             try:
                 make(folder)
                 break
-            except CutShort:
+            except Interrupted:
                 pass
         make(folder)
-        check_both_sides_agree(folder)
+        check_servers_and_services_agree(folder)
         kept = [f"{role}/credentials.env" for role in ROLES if role != "cacher"]
         assert {name: texts(folder)[name] for name in kept} == {name: before[name] for name in kept}
     assert step > 10
@@ -229,7 +229,7 @@ def test_two_runs_at_once_leave_one_set(tmp_path: Path) -> None:
         run.start()
     for run in runs:
         run.join()
-    check_both_sides_agree(tmp_path)
+    check_servers_and_services_agree(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -252,39 +252,41 @@ def test_a_damaged_file_is_named_and_left_as_it_is(tmp_path: Path, name: str, te
     assert texts(tmp_path) == {name: text}
 
 
-def test_the_command_says_what_it_made_and_never_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_names_of_its_files_and_never_a_secret(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["credentials", str(tmp_path)]) == 0
     first = capsys.readouterr().out
-    assert first.startswith(f"credentials in {tmp_path}: made nats/credentials.env, ")
+    assert first.startswith(f"credentials in {tmp_path}: wrote nats/credentials.env, ")
     assert main(["credentials", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == f"credentials in {tmp_path}: all there\n"
+    assert capsys.readouterr().out == f"credentials in {tmp_path}: complete\n"
     assert not re.search(r"k[0-9a-f]{64}", first)
 
 
 @pytest.mark.parametrize("bucket", ["", "ab", "UPPER", "with/slash", "a b c"])
-def test_a_bucket_that_cannot_be_is_refused(tmp_path: Path, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_bucket_name_is_rejected(tmp_path: Path, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["credentials", str(tmp_path / "set"), "--bucket", bucket]) == 1
-    assert capsys.readouterr().err.startswith("penstock: a bucket is named with ")
+    assert capsys.readouterr().err.startswith("penstock: a bucket name is ")
     assert not (tmp_path / "set").exists()
 
 
 @pytest.mark.parametrize("nodes", ["", "nats-1,", "nats://nats-1:6222", "user@nats-1", "nats-1:port", "a b", 'a"b'])
-def test_a_node_that_cannot_be_is_refused(tmp_path: Path, nodes: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_node_is_rejected(tmp_path: Path, nodes: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["credentials", str(tmp_path / "set"), "--nats-nodes", nodes]) == 1
-    assert capsys.readouterr().err.startswith("penstock: a nats node is HOST or HOST:PORT, and several are separated ")
+    assert capsys.readouterr().err.startswith("penstock: a nats node is HOST or HOST:PORT, with commas ")
     assert not (tmp_path / "set").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     assert main(["credentials", str(tmp_path / "file")]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"penstock: cannot keep credentials in {tmp_path}/file")
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"penstock: cannot store credentials in {tmp_path}/file")
+    assert printed.count("\n") == 1
 
 
-def test_owners_are_set_and_mended_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a kernel that lets us: the calls are noted, and the files keep our own user."""
+def test_owners_are_set_and_repaired_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls to the kernel are recorded instead of made: the test's user may not change owners."""
     given: dict[str, int] = {}
     monkeypatch.setattr(os, "fchown", lambda file, uid, _gid: given.update({os.readlink(f"/proc/self/fd/{file}"): uid}))
     make(tmp_path, owner=OTHER_UID, s3_owner=OTHER_UID + 1)

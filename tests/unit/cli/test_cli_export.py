@@ -1,4 +1,4 @@
-"""`penstock export` where it cannot work: one sentence, and an exit code."""
+"""`penstock export` without a needed package: one sentence and an exit code."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -26,20 +26,22 @@ def run_without(package: str, tmp_path: Path) -> int:
 
 def test_without_pyspark_it_says_how_to_get_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_without("pyspark", tmp_path) == 1
-    assert capsys.readouterr().err.startswith("penstock: PySpark is not installed: pip install 'penstock[spark]', or ")
+    assert capsys.readouterr().err.startswith(
+        "penstock: PySpark is not installed: run pip install 'penstock[spark]', or "
+    )
 
 
-def test_without_what_exports_need_besides_it_says_how_to_get_that(
+def test_without_another_needed_package_it_says_how_to_get_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_without("fastavro", tmp_path) == 1
     assert capsys.readouterr().err == (
-        "penstock: exports need fastavro, which is not here; pip install 'penstock[export]' brings it\n"
+        "penstock: exports need fastavro, which is not installed: pip install 'penstock[export]'\n"
     )
 
 
 @pytest.mark.parametrize("arguments", [ARGUMENTS[:-2], [*ARGUMENTS[:-1], "csv"], ["export"]])
-def test_what_it_does_not_understand_ends_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_flags_end_with_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2

@@ -1,4 +1,4 @@
-"""`penstock janitor explain`: the janitor's word as it is, and a clear one where nobody gives any."""
+"""`penstock janitor explain`: prints the janitor's answer, or one clear sentence if there is none."""
 
 import json
 
@@ -19,7 +19,7 @@ async def ask(hub: MemoryHub, key: str = "some/key") -> ExplainReply:
 
 
 async def answering(hub: MemoryHub, reply: ExplainReply) -> list[str]:
-    """A janitor that says this; the keys that it is asked for."""
+    """Start a janitor with this reply; returns the list of the keys in its requests."""
     asked: list[str] = []
 
     async def answer(message: Inbound) -> None:
@@ -30,33 +30,33 @@ async def answering(hub: MemoryHub, reply: ExplainReply) -> list[str]:
     return asked
 
 
-async def test_the_janitors_answer_is_told_as_it_is() -> None:
+async def test_the_janitors_answer_is_returned_unchanged() -> None:
     hub = MemoryHub()
     asked = await answering(hub, REPLY)
     assert await ask(hub) == REPLY
     assert asked == ["some/key"]
 
 
-async def test_without_a_janitor_that_is_said() -> None:
+async def test_without_a_janitor_the_error_says_so() -> None:
     with pytest.raises(Unavailable, match="no janitor runs for cluster 'c'"):
         await ask(MemoryHub())
 
 
-async def test_a_janitor_that_cannot_say_tells_why() -> None:
+async def test_the_reason_of_a_janitor_that_cannot_answer_is_reported() -> None:
     hub = MemoryHub()
     await answering(hub, ExplainReply("", "", failure="this is another cluster's bucket"))
-    with pytest.raises(Unavailable, match="the janitor cannot say: this is another cluster's bucket"):
+    with pytest.raises(Unavailable, match="the janitor cannot answer now: this is another cluster's bucket"):
         await ask(hub)
 
 
-def test_facts_stand_below_the_verdict() -> None:
+def test_facts_follow_the_state() -> None:
     assert janitor.as_text(REPLY) == (
         "waiting: its last extent went 20 s ago, and the grace is 600 s\n  level  1\n  bytes  9"
     )
     assert janitor.as_text(ExplainReply("unknown", "no such key")) == "unknown: no such key"
 
 
-def test_json_has_verdict_reason_and_facts() -> None:
+def test_json_has_state_reason_and_facts() -> None:
     assert json.loads(janitor.as_json(REPLY)) == {
         "verdict": "waiting",
         "reason": REPLY.reason,
@@ -64,7 +64,7 @@ def test_json_has_verdict_reason_and_facts() -> None:
     }
 
 
-def test_where_nothing_runs_it_is_one_sentence_and_a_one(
+def test_without_a_running_cluster_it_prints_one_sentence_and_returns_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PENSTOCK_NATS_URL", raising=False)

@@ -1,4 +1,4 @@
-"""The flags of `penstock up`: what is understood, and one sentence for what is not."""
+"""The flags of `penstock up`: valid values, and one sentence for each invalid value."""
 
 import argparse
 import socket
@@ -42,7 +42,7 @@ def test_an_address_is_a_host_and_a_port(text: str, address: Address) -> None:
 @pytest.mark.parametrize(
     "text", ["", ":", "host", "host:", ":9092", "host:0", "host:65536", "host:x", "host:-1", "host:²"]
 )
-def test_what_is_no_address_is_refused_by_its_flag(text: str) -> None:
+def test_an_invalid_address_is_rejected_with_its_flag(text: str) -> None:
     with pytest.raises(Invalid, match="--kafka"):
         parse_address("--kafka", text)
 
@@ -51,12 +51,12 @@ def test_what_is_no_address_is_refused_by_its_flag(text: str) -> None:
     ("flag", "value"),
     [("--flush-ms", "4"), ("--flush-ms", "60001"), ("--gateways", "0"), ("--cachers", "65"), ("--sequencers", "-1")],
 )
-def test_a_number_out_of_range_is_refused_by_its_flag(flag: str, value: str) -> None:
+def test_a_number_out_of_range_is_rejected_with_its_flag(flag: str, value: str) -> None:
     with pytest.raises(Invalid, match=flag):
         options(flag, value)
 
 
-def test_a_port_that_somebody_listens_on_is_not_free() -> None:
+def test_a_port_in_use_is_not_free() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -66,12 +66,12 @@ def test_a_port_that_somebody_listens_on_is_not_free() -> None:
     check_port_is_free("--kafka", address)
 
 
-def test_a_host_that_is_not_ours_is_refused() -> None:
+def test_a_host_of_another_machine_is_rejected() -> None:
     with pytest.raises(Invalid, match="--kafka"):
         check_port_is_free("--kafka", Address("192.0.2.1", 9092))
 
 
-def test_a_folder_is_taken_by_one_at_a_time(tmp_path: Path) -> None:
+def test_a_folder_is_used_by_one_process_at_a_time(tmp_path: Path) -> None:
     with take_folder(tmp_path / "data"), pytest.raises(Invalid, match="another penstock"):
         take_folder(tmp_path / "data")
     take_folder(tmp_path / "data").close()

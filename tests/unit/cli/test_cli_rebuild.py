@@ -1,4 +1,4 @@
-"""`penstock rebuild`: whom it asks, what it passes on, and what it refuses before anything is started."""
+"""`penstock rebuild`: the arguments that it passes on, and its checks before the start."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from penstock.cli.data_folder import take_folder
 
 
 class Program:
-    """Runs in place of the sequencer's program: writes down its arguments, and ends with a code."""
+    """A stand-in for the sequencer's program: records its arguments, and ends with a code."""
 
     def __init__(self, folder: Path) -> None:
         self.code = 0
@@ -24,7 +24,7 @@ class Program:
 
     @property
     def arguments(self) -> list[str]:
-        """What it was started with."""
+        """The arguments of its start."""
         return list(json.loads(self._written.read_text()))
 
 
@@ -33,14 +33,14 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> str:
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
     text = capsys.readouterr().err
     assert text.startswith("penstock: ")
     assert text.count("\n") == 1
     return text
 
 
-def test_with_servers_that_run_only_what_is_given_is_passed_on(program: Program) -> None:
+def test_with_running_servers_only_the_given_flags_are_passed_on(program: Program) -> None:
     assert program.run("--nats-url", "nats://there:4222") == 0
     assert program.arguments == [
         *("--nats-url", "nats://there:4222"),
@@ -59,22 +59,22 @@ def test_its_exit_code_is_that_of_the_rebuild(program: Program) -> None:
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rebuild", "--data", str(tmp_path / "typo")]) == 1
-    assert "there is no folder" in said(capsys)
+    assert "there is no folder" in printed(capsys)
     assert not (tmp_path / "typo").exists()
 
 
 def test_a_folder_that_penstock_runs_on_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with take_folder(tmp_path):
         assert main(["rebuild", "--data", str(tmp_path)]) == 1
-    assert "another penstock is running on the data folder" in said(capsys)
+    assert "another penstock is running on the data folder" in printed(capsys)
 
 
-def test_where_there_is_no_sequencer_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_sequencer_the_error_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert rebuild.run(parse_arguments(["rebuild"]), is_installed=lambda: False) == 1
-    assert "the sequencer is not installed here" in said(capsys)
+    assert "the sequencer is not installed here" in printed(capsys)
 
 
-def test_an_empty_store_gives_no_journal_and_the_server_is_gone_afterwards(
+def test_an_empty_store_gives_no_journal_and_the_server_is_stopped(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["rebuild", "--data", str(tmp_path)]) == 1

@@ -1,4 +1,4 @@
-"""Where commands find the cluster they are to ask: in flags, environment, env file, or the folder of `penstock up`."""
+"""How commands find their cluster: in flags, environment, env file, or the folder of `penstock up`."""
 
 import argparse
 from pathlib import Path
@@ -25,7 +25,7 @@ def read(*argv: str) -> ClusterAddress:
     return read_cluster(parser.parse_args(argv))
 
 
-def test_the_folder_of_penstock_up_tells_where_its_server_and_its_store_are(tmp_path: Path) -> None:
+def test_the_addresses_come_from_the_folder_of_penstock_up(tmp_path: Path) -> None:
     (tmp_path / "nats").mkdir()
     write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
     with take_folder(tmp_path):
@@ -33,7 +33,7 @@ def test_the_folder_of_penstock_up_tells_where_its_server_and_its_store_are(tmp_
     assert found == ClusterAddress("default", "nats://127.0.0.1:14300", "", "", f"file://{tmp_path / 'objects'}")
 
 
-def test_a_penstock_up_that_was_stopped_is_told_from_a_server_that_does_not_answer(tmp_path: Path) -> None:
+def test_a_stopped_penstock_up_is_reported_as_stopped(tmp_path: Path) -> None:
     (tmp_path / "nats").mkdir()
     write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
     with pytest.raises(Invalid, match=f"the `penstock up` of {tmp_path} does not run"):
@@ -43,7 +43,7 @@ def test_a_penstock_up_that_was_stopped_is_told_from_a_server_that_does_not_answ
         read("--data", str(tmp_path))
 
 
-def test_a_flag_counts_more_than_the_environment_and_that_more_than_the_env_file(
+def test_flags_have_priority_over_the_environment_and_that_over_the_env_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "env"
@@ -66,15 +66,15 @@ def test_secrets_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "error_text"),
     [
         (("--data", "/nowhere"), "no `penstock up` has run in /nowhere"),
-        (("--nats-url", "nats://n"), "where do the records rest"),
+        (("--nats-url", "nats://n"), "no object store is named"),
         (("--nats-url", "nats://n", "--store", "file:///s", "--cluster", "a.b"), "cluster"),
     ],
 )
-def test_what_cannot_be_found_is_said(argv: tuple[str, ...], said: str) -> None:
-    with pytest.raises(Invalid, match=said):
+def test_a_cluster_that_cannot_be_found_is_an_error_with_its_reason(argv: tuple[str, ...], error_text: str) -> None:
+    with pytest.raises(Invalid, match=error_text):
         read(*argv)
 
 

@@ -1,4 +1,4 @@
-"""Which Python runs what needs Spark, and what is said where none can."""
+"""The choice of the Python that runs Spark, and the error text if there is none."""
 
 import fcntl
 import sys
@@ -16,7 +16,7 @@ Need = Callable[[Mapping[str, str]], Path]
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """There is a Java on the path."""
+    """An environment with a Java on the path."""
     java = tmp_path / "java"
     java.touch(mode=0o755)
     return {"PATH": str(tmp_path)}
@@ -24,11 +24,11 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def need(tmp_path: Path) -> Need:
-    """`need_spark_python` where this Python has no PySpark, and its environment is the test's folder."""
+    """`need_spark_python` for a Python without PySpark, whose environment is the test's folder."""
     return partial(need_spark_python, prefix=str(tmp_path), has_own=lambda: False)
 
 
-def test_without_java_nothing_can_run_it(environ: dict[str, str], need: Need) -> None:
+def test_without_java_spark_cannot_run(environ: dict[str, str], need: Need) -> None:
     with pytest.raises(Invalid, match="there is no Java; Spark needs version 17"):
         need({"PATH": "/nowhere"})
     with pytest.raises(Invalid, match="there is no Java in /nowhere;"):
@@ -40,9 +40,7 @@ def test_without_pyspark_it_says_how_to_get_it(environ: dict[str, str], need: Ne
         need(environ)
 
 
-def test_while_the_environment_is_made_it_says_so_and_asks_for_nothing(
-    tmp_path: Path, environ: dict[str, str], need: Need
-) -> None:
+def test_during_the_installation_the_error_says_so(tmp_path: Path, environ: dict[str, str], need: Need) -> None:
     with (tmp_path / "spark-env.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Invalid, match=r"PySpark is being installed, in \.venv-spark"):
@@ -51,7 +49,7 @@ def test_while_the_environment_is_made_it_says_so_and_asks_for_nothing(
         need(environ)
 
 
-def test_the_environment_beside_ours_counts_when_it_is_complete(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_the_separate_environment_counts_when_it_is_complete(tmp_path: Path, environ: dict[str, str]) -> None:
     made = tmp_path / ".venv-spark"
     (made / "bin").mkdir(parents=True)
     (made / "bin" / "python").touch(mode=0o755)
@@ -61,11 +59,11 @@ def test_the_environment_beside_ours_counts_when_it_is_complete(tmp_path: Path, 
     assert find_spark_python(environ, prefix=prefix, has_own=lambda: False) == made / "bin" / "python"
 
 
-def test_the_interpreter_that_is_named_counts_more(environ: dict[str, str], need: Need) -> None:
+def test_a_named_python_has_priority(environ: dict[str, str], need: Need) -> None:
     assert need(environ | {"PENSTOCK_SPARK_PYTHON": sys.executable}) == Path(sys.executable)
-    with pytest.raises(Invalid, match="PENSTOCK_SPARK_PYTHON names /nowhere/python, which is not there"):
+    with pytest.raises(Invalid, match="PENSTOCK_SPARK_PYTHON names /nowhere/python, which does not exist"):
         need(environ | {"PENSTOCK_SPARK_PYTHON": "/nowhere/python"})
 
 
-def test_our_own_interpreter_is_good_if_it_has_pyspark(environ: dict[str, str]) -> None:
+def test_the_running_python_is_used_if_it_has_pyspark(environ: dict[str, str]) -> None:
     assert need_spark_python(environ, has_own=lambda: True) == Path(sys.executable)

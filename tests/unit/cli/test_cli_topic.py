@@ -1,4 +1,4 @@
-"""`penstock topic`: what it lists, which topic it brings back, and what it says where it cannot."""
+"""`penstock topic`: its list, the choice of the topic to bring back, and its error texts."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ def test_the_table_has_a_line_for_each_topic_with_times_in_utc() -> None:
     ]
 
 
-def test_an_empty_list_is_said_in_words() -> None:
+def test_an_empty_list_is_a_sentence() -> None:
     assert topic.as_table([]) == "no deleted topic can come back"
 
 
@@ -50,14 +50,16 @@ def test_without_an_id_the_topic_deleted_last_is_meant() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "topic_id", "said"),
+    ("name", "topic_id", "error_text"),
     [
         ("order", None, "no deleted topic 'order' can come back"),
-        ("orders", OTHER.topic_id, "has that id; there is AAECAwQFBgcICQoLDA0ODw, AQIDBAUGBwgJCgsMDQ4PEA"),
+        ("orders", OTHER.topic_id, "has that id; the known ids are AAECAwQFBgcICQoLDA0ODw, AQIDBAUGBwgJCgsMDQ4PEA"),
     ],
 )
-def test_a_topic_that_is_not_there_is_named_with_what_is(name: str, topic_id: bytes | None, said: str) -> None:
-    with pytest.raises(Invalid, match=said):
+def test_the_error_for_a_missing_topic_names_it_and_the_known_ids(
+    name: str, topic_id: bytes | None, error_text: str
+) -> None:
+    with pytest.raises(Invalid, match=error_text):
         topic.choose([OLD, OTHER, NEW], name, topic_id)
 
 
@@ -73,7 +75,7 @@ def test_anything_else_is_no_id(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "error_text"),
     [
         (["deleted", "--data", "/nowhere"], "no `penstock up` has run in /nowhere"),
         (["undelete", "t", "--data", "/nowhere"], "no `penstock up` has run in /nowhere"),
@@ -81,18 +83,18 @@ def test_anything_else_is_no_id(text: str) -> None:
         (["undelete", "t", "--id", "x", "--data", "/nowhere"], "not a topic id: 'x'"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence_and_a_one(
-    argv: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_an_impossible_request_prints_one_sentence_and_returns_1(
+    argv: list[str], error_text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PENSTOCK_NATS_URL", raising=False)
     assert main(["topic", *argv]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith(f"penstock: {said}") and printed.err.count("\n") == 1
+    assert printed.err.startswith(f"penstock: {error_text}") and printed.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("argv", [[], ["undelete"], ["forget"], ["deleted", "--store", "file:///s"]])
-def test_what_it_does_not_understand_ends_with_two(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("argv", [[], ["undelete"], ["remove"], ["deleted", "--store", "file:///s"]])
+def test_invalid_flags_end_with_code_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["topic", *argv])
     assert ended.value.code == 2

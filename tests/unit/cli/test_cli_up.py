@@ -1,4 +1,4 @@
-"""How `penstock up` handles its children and its port, tested without running all of them."""
+"""The children and the port of `penstock up`, tested without running all processes."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
 from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.waiting import TIMEOUT_S, until
 
-RESTARTING = "the journal takes no entries; restarting nats-server"
+RESTARTING = "the journal accepts no entries; restarting nats-server"
 LONG_S = ChildLimits().healthy_after_s + 1
 LIMITS = UpLimits(spark_poll_s=0.01)
 
@@ -81,7 +81,7 @@ async def running(tmp_path: Path, code: int = 0) -> AsyncIterator[Rig]:
         await built.keeper
 
 
-async def test_a_sequencer_that_found_the_journal_stuck_has_the_nats_server_restarted(tmp_path: Path) -> None:
+async def test_a_stuck_journal_restarts_the_nats_server(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.until_nats_runs(restarts=0)
         rig.clock.now_s += LONG_S
@@ -91,7 +91,7 @@ async def test_a_sequencer_that_found_the_journal_stuck_has_the_nats_server_rest
         assert rig.reports[1].startswith("nats-server ")
 
 
-async def test_two_sequencers_that_find_it_at_once_have_it_restarted_once(tmp_path: Path) -> None:
+async def test_two_reports_of_a_stuck_journal_cause_one_restart(tmp_path: Path) -> None:
     async with running(tmp_path) as rig:
         await rig.until_nats_runs(restarts=0)
         rig.clock.now_s += LONG_S
@@ -103,7 +103,7 @@ async def test_two_sequencers_that_find_it_at_once_have_it_restarted_once(tmp_pa
 
 
 @pytest.mark.parametrize("code", [0, 1, -9])
-async def test_a_sequencer_that_ended_otherwise_leaves_the_nats_server_alone(tmp_path: Path, code: int) -> None:
+async def test_other_exit_codes_do_not_restart_the_nats_server(tmp_path: Path, code: int) -> None:
     async with running(tmp_path) as rig:
         await rig.until_nats_runs(restarts=0)
         rig.clock.now_s += LONG_S
@@ -112,7 +112,7 @@ async def test_a_sequencer_that_ended_otherwise_leaves_the_nats_server_alone(tmp
         assert (rig.nats.pid, rig.reports) == (pid, [])
 
 
-async def test_the_end_of_every_service_is_looked_at(tmp_path: Path) -> None:
+async def test_the_exit_code_of_every_service_is_checked(tmp_path: Path) -> None:
     async with running(tmp_path, JOURNAL_STUCK_EXIT_CODE) as rig:
         for number, role in enumerate(SERVICES):
             await rig.until_nats_runs(restarts=number)
@@ -124,7 +124,7 @@ async def test_the_end_of_every_service_is_looked_at(tmp_path: Path) -> None:
             await keeping
 
 
-def test_the_port_is_below_those_that_the_kernel_gives_to_connections_and_reserved() -> None:
+def test_the_port_is_reserved_and_below_the_ports_for_outgoing_connections() -> None:
     with reserved_port() as first, reserved_port() as second:
         assert NATS_PORT_MIN <= first < second <= NATS_PORT_MAX
         with socket.socket() as nats:
@@ -140,7 +140,7 @@ class FullDisk(io.StringIO):
         raise OSError(28, "No space left on device")
 
 
-def test_what_cannot_be_printed_for_the_user_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_cannot_be_printed_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", FullDisk())
     with pytest.raises(OSError, match="No space left"):
         print("this cannot be printed")
@@ -165,15 +165,15 @@ def helpers_of(data: Path, python: SparkPython, reports: list[str]) -> Helpers:
     return Helpers(specs, reports.append, limits=LIMITS, find_python=python.find)
 
 
-async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_with_spark(tmp_path: Path) -> None:
+async def test_compactors_start_when_clients_are_served_and_there_is_a_python_with_spark(tmp_path: Path) -> None:
     program = tmp_path / "python"
-    program.write_text("#!/bin/sh\nexec sleep 600\n")  # one that ends would be started again, and that is reported
+    program.write_text("#!/bin/sh\nexec sleep 600\n")  # a program that ends would be restarted, with a report
     program.chmod(0o700)
     python, reports, is_ready = SparkPython(), [], asyncio.Event()
     helpers = helpers_of(tmp_path, python, reports)
     keeping = asyncio.create_task(helpers.run(is_ready))
     is_ready.set()
-    await until(lambda: "compaction waits: Spark is not installed" in reports)
+    await until(lambda: "compaction does not run yet: Spark is not installed" in reports)
     (janitor,) = helpers.all
     assert janitor.spec.argv == ["nice", "-n", "5", sys.executable, "-m", "penstock_janitor"], "it waits for no Spark"
     python.path = program
@@ -183,26 +183,26 @@ async def test_compactors_begin_when_clients_are_served_and_there_is_a_python_wi
     helpers.begin_stop()
     await asyncio.gather(janitor.stop(TIMEOUT_S), compactor.stop(TIMEOUT_S))
     await keeping
-    assert reports == ["compaction waits: Spark is not installed", "compaction waits no more"]
+    assert reports == ["compaction does not run yet: Spark is not installed", "compaction starts now"]
 
 
-async def test_too_little_room_on_the_disk_is_reported_once_and_so_is_its_end() -> None:
-    looks: list[str] = []
+async def test_low_disk_space_is_reported_once_and_so_is_its_end() -> None:
+    found: list[str] = []
     shortage, reports = ["only 3 MiB are free"], list[str]()
 
-    def look() -> str:
-        looks.append(shortage[0])
+    def find() -> str:
+        found.append(shortage[0])
         return shortage[0]
 
-    watching = asyncio.create_task(report_shortages(Path("data"), look, reports.append, poll_s=0.001))
-    await until(lambda: len(looks) > 3)
+    reporting = asyncio.create_task(report_shortages(Path("data"), find, reports.append, poll_s=0.001))
+    await until(lambda: len(found) > 3)
     shortage[0] = ""
-    await until(lambda: looks.count("") > 3)
-    watching.cancel()
-    assert reports == ["only 3 MiB are free", "there is room again under data"]
+    await until(lambda: found.count("") > 3)
+    reporting.cancel()
+    assert reports == ["only 3 MiB are free", "there is free space again under data"]
 
 
-async def test_helpers_that_wait_for_spark_are_not_started_while_everything_stops(tmp_path: Path) -> None:
+async def test_helpers_that_wait_for_spark_are_not_started_during_a_stop(tmp_path: Path) -> None:
     python, is_ready = SparkPython(), asyncio.Event()
     helpers = helpers_of(tmp_path, python, [])
     keeping = asyncio.create_task(helpers.run(is_ready))

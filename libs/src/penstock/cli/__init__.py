@@ -1,7 +1,7 @@
-"""The `penstock` command: `up` runs everything on one machine, other commands ask, mend or prepare a cluster.
+"""The `penstock` command: `up` runs everything on one machine; other commands query, repair or prepare a cluster.
 
-One module or package per command; a command may import the modules that are no commands, and all libraries. Start with
-`up`.
+One module or package per command. A command may import all libraries, and the modules here that are no commands. Start
+with `up`.
 """
 
 import argparse
@@ -13,14 +13,14 @@ from penstock.cli import audit, bucket, credentials, export, janitor, rebuild, t
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 done, 1 failed, 2 not understood."""
+    """Run the command line and return its exit code: 0 done, 1 failed, 2 invalid flags."""
     arguments = parse_arguments(argv)
     run = arguments.run
     return int(run(arguments))
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The flags of one command; `run` is its function. Ends the process with 2 if they cannot be understood."""
+    """The flags of one command; `run` is its function. Ends the process with code 2 if they are invalid."""
     parser = argparse.ArgumentParser(prog="penstock", description="Kafka without disks.")
     parser.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -1,4 +1,4 @@
-"""`python -m penstock.cli` is `penstock`."""
+"""Lets `python -m penstock.cli` run the `penstock` command."""
 
 import sys
 

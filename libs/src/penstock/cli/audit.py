@@ -1,4 +1,4 @@
-"""`penstock audit`: whether the bucket holds what the journal says, whole, and nothing else."""
+"""`penstock audit`: checks that the bucket has all objects of the journal, undamaged, and no others."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ from penstock.spark.config import ClusterAddress
 from penstock.spark.session import open_session
 
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
-INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -42,7 +42,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Audit; 0 if all is well, 1 with the findings, or with one sentence if it cannot be done."""
+    """Audit; 0 without findings, 1 with findings, or with one sentence if the audit is not possible."""
     try:
         if not has_pyspark():
             return run_with_spark(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""`penstock bucket`: makes the bucket of the store, as soon as the S3 server answers."""
+"""`penstock bucket`: creates the bucket of the store as soon as the S3 server answers."""
 
 import argparse
 import asyncio
@@ -12,9 +12,9 @@ from penstock.objectstore import make_bucket
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
 
 STORE_URL_VARIABLE = "PENSTOCK_STORE_URL"
-WAIT_S = 60.0  # for a server that was started at the same time as we
+WAIT_S = 60.0  # for a server that starts at the same time as this command
 RETRY_S = 0.25
-MakeBucket = Callable[[str], Awaitable[bool]]  # whether the bucket of this address had to be made
+MakeBucket = Callable[[str], Awaitable[bool]]  # takes the store's URL; whether the bucket was created
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -43,14 +43,14 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(arguments: argparse.Namespace, *, make: MakeBucket = make_bucket, retry_s: float = RETRY_S) -> int:
-    """Make it; 0 if the bucket is there now, 1 with one sentence if it is not."""
+    """Create the bucket; 0 if it exists now, 1 with one sentence if not."""
     try:
         url = _store_url(arguments.store_url, arguments.env_file)
         was_made = asyncio.run(until_made(url, arguments.wait_s, make=make, retry_s=retry_s))
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
-    print(f"{'made' if was_made else 'found'} bucket {urlsplit(url).netloc}")
+    print(f"{'created' if was_made else 'found'} bucket {urlsplit(url).netloc}")
     return 0
 
 
@@ -58,12 +58,15 @@ def _store_url(url: str, path: str) -> str:
     file = read_env_file(path or os.environ.get(ENV_FILE_VARIABLE, ""))
     url = url or os.environ.get(STORE_URL_VARIABLE) or file.settings.get(STORE_URL_VARIABLE, "")
     if not url:
-        raise Invalid(f"which bucket? give --store-url or {STORE_URL_VARIABLE}")
+        raise Invalid(f"no bucket is named: give --store-url or {STORE_URL_VARIABLE}")
     return with_store_keys(url, file, os.environ)
 
 
 async def until_made(url: str, wait_s: float, *, make: MakeBucket = make_bucket, retry_s: float = RETRY_S) -> bool:
-    """Make the bucket as soon as the server answers; whether it was made. `Unavailable` after `wait_s` seconds."""
+    """Create the bucket as soon as the server answers; return whether it was created.
+
+    `Unavailable` after `wait_s` seconds.
+    """
     reason = "the server does not answer"
     try:
         async with asyncio.timeout(wait_s):

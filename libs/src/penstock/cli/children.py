@@ -1,4 +1,4 @@
-"""Child processes that are kept alive: started, restarted with back-off when they die, stopped in order."""
+"""Child processes that are kept alive: started, restarted with back-off after a failure, stopped on request."""
 
 import asyncio
 import contextlib
@@ -12,18 +12,18 @@ import msgspec
 
 from penstock.runtime.clock import Clock, SystemClock
 
-LOG_TAIL_BYTES = 4096  # read from the end of a log to say why a child died
+LOG_TAIL_BYTES = 4096  # read from the end of a log, to report why a child died
 _PR_SET_PDEATHSIG = 1
 
 
 class ChildLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a child is started again, and how long its log grows."""
+    """When a child is restarted, and how large its log may grow."""
 
-    # A killed service is back before its clients give up.
+    # Short, so that a killed service is back before its clients give up.
     restart_delay_ms_min: int = 200
-    # A service that cannot start does not use up the machine.
+    # Long, so that a service that cannot start does not load the machine.
     restart_delay_ms_max: int = 10_000
-    # A child that lived this long starts again after the shortest delay.
+    # A child that lived longer than this is restarted after the shortest delay.
     healthy_after_s: float = 10.0
     # A larger log is renamed at the child's next start; one old log is kept.
     log_bytes_max: int = 32 * 1024 * 1024
@@ -33,7 +33,7 @@ DEFAULT_LIMITS = ChildLimits()
 
 
 class ChildSpec(msgspec.Struct, frozen=True):
-    """A program to run; `name` is unique and names the log file."""
+    """A program to run; `name` is unique, and the log file has this name."""
 
     name: str
     argv: list[str]
@@ -42,14 +42,14 @@ class ChildSpec(msgspec.Struct, frozen=True):
 
 
 def die_with_parent() -> None:
-    """In the child before exec: ask the kernel for SIGTERM when the parent dies, so that nothing is left behind."""
+    """Ask the kernel for SIGTERM when the parent dies. The child calls this before exec, so no child is left behind."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Child:
     """One child process and its restarts; `keep` owns it until `stop`.
 
-    `after_death` is called with the exit code of a child that ended unasked, before it is started again.
+    After an unexpected end, `after_death` is called with the exit code before the child is restarted.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Child:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the child runs and was not started a moment ago."""
+        """Whether the child runs, and has run for some seconds."""
         return self._process is not None and self._has_lived_long()
 
     async def keep(self) -> None:
-        """Start the child and start it again whenever it dies, until `stop` is called."""
+        """Start the child, and restart it whenever it dies, until `stop` is called."""
         limits = self._limits
         delay_ms = limits.restart_delay_ms_min
         while not self._stopping.is_set():
@@ -88,9 +88,7 @@ class Child:
             if self._stopping.is_set():
                 return
             delay_ms = limits.restart_delay_ms_min if self._has_lived_long() else delay_ms
-            self._report(
-                f"{self.spec.name} {_ending(code)}; starting it again in {delay_ms / 1000:g} s{self._reason()}"
-            )
+            self._report(f"{self.spec.name} {_ending(code)}; restarting it in {delay_ms / 1000:g} s{self._reason()}")
             if self._after_death is not None:
                 await self._after_death(code)
             with contextlib.suppress(TimeoutError):
@@ -102,7 +100,7 @@ class Child:
         async with self._starting:
             process = await self._start()
             self._process, self.pid = process, process.pid
-        if self._stopping.is_set():  # the stop came meanwhile; the child has begun no work that needs an orderly end
+        if self._stopping.is_set():  # the stop came during the start; the child has no work yet that needs a clean end
             self.kill()
         try:
             return await process.wait()
@@ -118,17 +116,17 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C reaches us alone, and we stop the children in order
+                start_new_session=True,  # Ctrl-C reaches only the parent, which stops the children in order
                 preexec_fn=die_with_parent,
             )
 
     async def restart(self, grace_s: float) -> None:
-        """End the child, as `stop` does, so that it is started again."""
+        """End the child as `stop` does; `keep` then starts it again."""
         if self._process is not None:
             await self._end(self._process, grace_s)
 
     async def stop(self, grace_s: float) -> None:
-        """End the child: SIGTERM, and SIGKILL if it is still there after `grace_s` seconds."""
+        """End the child: SIGTERM, and SIGKILL if it still runs after `grace_s` seconds."""
         self._stopping.set()
         async with self._starting:
             process = self._process
@@ -147,7 +145,7 @@ class Child:
             await process.wait()
 
     def kill(self) -> None:
-        """End the child now."""
+        """Kill the child now."""
         self._stopping.set()
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -158,11 +156,11 @@ class Child:
 
     def _reason(self) -> str:
         line = last_line(self.spec.log_path)
-        return f"\n  its last words: {line}" if line else ""
+        return f"\n  last line of its log: {line}" if line else ""
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log that is not blank, "" if there is none."""
+    """The last non-blank line of a log, "" if there is none."""
     try:
         with path.open("rb") as log:
             size = log.seek(0, os.SEEK_END)

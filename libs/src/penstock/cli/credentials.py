@@ -1,8 +1,8 @@
-"""`penstock credentials`: a user at NATS and a key to the S3 store for each service, made once and then kept.
+"""`penstock credentials`: creates a NATS user and a key to the S3 store for each service, once, and then keeps them.
 
-The files that the nats-server and the S3 server read are the truth; the files of the services are copies of parts of
-them. Each file is written whole under another name, synced and renamed, and the truth comes first. So the next run
-completes an interrupted one, and replaces no secret that may be in use already.
+The files of the nats-server and of the S3 server are the source. The files of the services are copies of parts of
+them. Each file is written completely under another name, synced and renamed, the source first. So the next run
+completes an interrupted one, and replaces no secret that may already be in use.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from penstock.contracts.errors import Invalid, PenstockError
 from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.process.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, parse_env
 
-# The actions of each service in the bucket, as SeaweedFS names them. A new service is one line here, and a user in
+# The actions of each service in the bucket, with SeaweedFS' names. A new service needs one line here, and a user in
 # deploy/nats/accounts.conf.
 READS = ("Read", "List")
 WRITES = (*READS, "Write")
@@ -32,7 +32,7 @@ ROLES = {
     "compactor": WRITES,
     "janitor": WRITES,
 }
-BUCKET_MAKER = "bucket"  # has a key and no user
+BUCKET_MAKER = "bucket"  # has a key, but no NATS user
 BUCKET_MAKER_ACTIONS = ("Admin",)
 KEYS = ROLES | {BUCKET_MAKER: BUCKET_MAKER_ACTIONS}
 SYSTEM_USER = "system"
@@ -42,19 +42,19 @@ ROUTE_PORT = 6222
 
 FILE = "credentials.env"
 USERS_FILE = f"nats/{FILE}"
-ROUTE_FILE = "nats/route.env"  # of its own, because a nats-server refuses a password that its settings do not use
+ROUTE_FILE = "nats/route.env"  # a separate file, because a nats-server rejects a password that it does not use
 KEYS_FILE = "s3/s3.json"
 FILE_MODE = 0o400
 SECRET_BYTES = 32
-_PASSWORD = "_PASSWORD"  # noqa: S105  how the variables of all users end
-_SECRET = re.compile(rf"k[0-9a-f]{{{2 * SECRET_BYTES}}}")  # with a letter first, so that nats reads it as a string
+_PASSWORD = "_PASSWORD"  # noqa: S105  the end of the variables of all users
+_SECRET = re.compile(rf"k[0-9a-f]{{{2 * SECRET_BYTES}}}")  # begins with a letter, so that nats reads it as a string
 _NODE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_HEAD = "# Made by `penstock credentials`, which completes it and keeps what is in it.\n"
+_HEAD = "# Made by `penstock credentials`, which adds missing values and keeps existing ones.\n"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the set is for; owners are user ids, and None is the user that runs the command."""
+    """The settings of a set of credentials; owners are user ids, and None is the user that runs the command."""
 
     roles: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=lambda: ROLES)  # actions of each service
     bucket: str = "penstock"
@@ -64,14 +64,14 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not _BUCKET.fullmatch(self.bucket):
-            raise Invalid(f"a bucket is named with 3 to 63 small letters, digits, '.' or '-': {self.bucket!r}")
+            raise Invalid(f"a bucket name is 3 to 63 lower-case letters, digits, '.' or '-': {self.bucket!r}")
         for node in self.nats_nodes:
             if not _NODE.fullmatch(node):
-                raise Invalid(f"a nats node is HOST or HOST:PORT, and several are separated by commas: {node!r}")
+                raise Invalid(f"a nats node is HOST or HOST:PORT, with commas between several nodes: {node!r}")
 
 
 class _Key(msgspec.Struct, rename="camel"):
-    """How SeaweedFS writes a key."""
+    """A key in SeaweedFS' format."""
 
     access_key: str
     secret_key: str
@@ -126,7 +126,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Make them; 0 if the set is complete now, 1 with one sentence if it cannot be."""
+    """Create missing credentials; 0 if the set is complete now, 1 with one sentence if that is not possible."""
     folder = arguments.folder
     try:
         wanted = Wanted(
@@ -139,17 +139,17 @@ def run(arguments: argparse.Namespace) -> int:
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
-    print(f"credentials in {folder}: {'made ' + ', '.join(written) if written else 'all there'}")
+    print(f"credentials in {folder}: {'wrote ' + ', '.join(written) if written else 'complete'}")
     return 0
 
 
 def make_credentials(folder: Path, wanted: Wanted, entropy: Entropy) -> list[str]:
-    """Complete the set in `folder`, and return the names of the files that were written; `Invalid` if it cannot be."""
+    """Complete the set in `folder` and return the names of the written files; `Invalid` if that is not possible."""
     try:
         with _alone(folder / "nats"):
             return list(_complete(folder, wanted, entropy))
     except OSError as error:
-        raise Invalid(f"cannot keep credentials in {error.filename or folder}: {error.strerror}") from error
+        raise Invalid(f"cannot store credentials in {error.filename or folder}: {error.strerror}") from error
 
 
 def _complete(folder: Path, wanted: Wanted, entropy: Entropy) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _complete(folder: Path, wanted: Wanted, entropy: Entropy) -> Iterator[str]:
 
 
 def _with_new(found: Mapping[str, str], names: Iterable[str], entropy: Entropy) -> dict[str, str]:
-    """A secret for each name: the one found, else a new one. Secrets of other names are dropped."""
+    """A secret for each name: the existing one, else a new one. Secrets of other names are dropped."""
     return {name: found.get(name) or f"k{entropy.take(SECRET_BYTES).hex()}" for name in names}
 
 
@@ -182,7 +182,7 @@ def _variable(user: str) -> str:
 
 
 def _routes(nodes: Iterable[str], password: str) -> str:
-    """The addresses of all nodes with the password, as a list in JSON and in the settings of a nats-server."""
+    """The addresses of all nodes with the password, as a list that is valid JSON and a valid nats-server setting."""
     hosts = [node if re.search(r":[0-9]+\Z", node) else f"{node}:{ROUTE_PORT}" for node in nodes]
     return msgspec.json.encode([f"nats://{ROUTE}:{password}@{host}" for host in hosts]).decode()
 
@@ -231,7 +231,7 @@ def _checked(secrets: dict[str, str], path: Path) -> dict[str, str]:
 
 
 def _damaged(path: Path) -> Invalid:
-    return Invalid(f"{path} is not as it was made; remove it, and all who use it get new credentials at the next start")
+    return Invalid(f"{path} was changed or damaged: remove it; the next run creates new credentials for its users")
 
 
 def _read(path: Path) -> str:
@@ -250,26 +250,26 @@ def _is_so(path: Path, text: str, owner: int | None) -> bool:
 
 
 def _write(path: Path, text: str, owner: int | None) -> None:
-    """Put the file there in one step, durably, private from its first moment."""
+    """Write the file in one durable step; it is private from its creation on."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.with_name(f".{path.name}.new")
-    whole.unlink(missing_ok=True)  # left by an interrupted run
-    descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.unlink(missing_ok=True)  # left by an interrupted run
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
     with open(descriptor, "w") as file:
         file.write(text)
         file.flush()
-        os.fchmod(descriptor, FILE_MODE)  # whatever the umask is
+        os.fchmod(descriptor, FILE_MODE)  # independent of the umask
         if owner is not None:
             os.fchown(descriptor, owner, -1)
         os.fsync(descriptor)
-    os.replace(whole, path)
+    os.replace(temporary, path)
     with _open_folder(path.parent) as parent:
         os.fsync(parent)
 
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other run is at work; two at once would write different passwords for servers and services."""
+    """Wait until no other run is active; two runs at once would write different passwords for servers and services."""
     folder.mkdir(parents=True, exist_ok=True)
     with _open_folder(folder) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The data folder of `penstock up`: one process at a time has it."""
+"""The data folder of `penstock up`, with a lock: one process at a time uses it."""
 
 import fcntl
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import IO
 
 from penstock.contracts.errors import Invalid
 
-LOCK_NAME = "lock"  # held by the `penstock up` or `rebuild` that has the folder
+LOCK_NAME = "lock"  # held by the `penstock up` or `rebuild` that uses the folder
 
 
 def take_folder(data: Path) -> IO[str]:
-    """Make the data folder and lock it until the returned file is closed; `Invalid` if that is not possible."""
+    """Create the data folder and lock it until the returned file is closed; `Invalid` if that is not possible."""
     try:
         data.mkdir(parents=True, exist_ok=True)
         for name in ("logs", "nats"):
@@ -27,7 +27,7 @@ def take_folder(data: Path) -> IO[str]:
 
 
 def is_taken(data: Path) -> bool:
-    """Whether a process has the folder now."""
+    """Whether a process uses the folder now."""
     try:
         with (data / LOCK_NAME).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""`penstock export`: a topic's records as Parquet files or an Iceberg table, each time only the new records."""
+"""`penstock export`: writes a topic's records to Parquet files or an Iceberg table; each run adds the new records."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from penstock.runtime.process.logs import configure_logs
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 MASTER_DEFAULT = "local[*]"
 NEEDED = ("pyarrow", "pyiceberg", "fastavro")  # besides PySpark
-INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -56,9 +56,9 @@ def run(
     has: Callable[[str], bool] = is_installed,
     run_elsewhere: Callable[[Sequence[str]], int] = run_with_spark,
 ) -> int:
-    """Export; 0 if the target has all records that the topic had, 1 with one sentence if not.
+    """Export; 0 if the target now has all records of the topic, 1 with one sentence if not.
 
-    `has` tells whether a package is installed; without PySpark `run_elsewhere` runs the command with another Python.
+    `has` returns whether a package is installed. Without PySpark, `run_elsewhere` runs the command with another Python.
     """
     try:
         if not has("pyspark"):
@@ -76,7 +76,7 @@ def run(
 def _check_libraries(has: Callable[[str], bool]) -> None:
     missing = [name for name in NEEDED if not has(name)]
     if missing:
-        raise Invalid(f"exports need {missing[0]}, which is not here; pip install 'penstock[export]' brings it")
+        raise Invalid(f"exports need {missing[0]}, which is not installed: pip install 'penstock[export]'")
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -105,7 +105,7 @@ def _export(arguments: argparse.Namespace) -> int:
         bad = f", {report.malformed:,} of them in _malformed" if report.malformed else ""
         print(f"exported {report.rows:,} records{bad} in {report.files:,} files, {report.size_bytes:,} bytes")
     else:
-        print("nothing is new")
+        print("there are no new records")
     return 0
 
 
@@ -114,7 +114,7 @@ def _report(line: str) -> None:
 
 
 class _LazySpark:
-    """A session that is started with the first task."""
+    """A Spark session that starts with the first task."""
 
     def __init__(self, master: str) -> None:
         self._master = master
@@ -131,7 +131,7 @@ class _LazySpark:
         return run_on_spark(self._session)(task, splits, report)
 
     def stop(self) -> None:
-        """End it, if it was started."""
+        """End the session if it was started."""
         from penstock.spark.session import close_session
 
         if self._session is not None:

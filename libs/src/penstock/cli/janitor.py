@@ -1,4 +1,4 @@
-"""`penstock janitor`: asks a running janitor why an object in the store stays or goes."""
+"""`penstock janitor`: asks a running janitor why it keeps or deletes an object in the store."""
 
 import argparse
 import asyncio
@@ -15,21 +15,21 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.process.logs import configure_logs
 
 ANSWER_TIMEOUT_S = 20.0  # the janitor asks sequencers and the store first
-INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Register `penstock janitor` with the command line."""
     parser = commands.add_parser(
         "janitor",
-        help="ask a janitor why an object stays or goes",
+        help="ask a janitor why it keeps or deletes an object",
         description="Ask a running janitor about an object. Nothing is deleted.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     explain = verbs.add_parser(
         "explain",
-        help="why an object stays or goes",
-        description="Report why the object with this key stays or goes, with the facts for it.",
+        help="report why an object is kept or deleted",
+        description="Report whether the object with this key is kept or deleted, with the reason and the facts.",
     )
     explain.add_argument("key", metavar="KEY", help="key of the object, as the store lists it")
     explain.add_argument("--json", action="store_true", help="print the answer as JSON")
@@ -38,7 +38,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask; 0 with the answer, 1 with one sentence if there is none."""
+    """Ask a janitor; 0 with the answer, 1 with one sentence if there is none."""
     configure_logs("janitor-explain", "janitor-explain", "error", "auto")
     try:
         reply = asyncio.run(_explain(arguments))
@@ -58,7 +58,7 @@ async def _explain(arguments: argparse.Namespace) -> ExplainReply:
 
 
 async def ask_janitor(bus: Bus, cluster: str, key: str) -> ExplainReply:
-    """A janitor's answer about the object; `Unavailable` with the reason if none runs, or it cannot answer now."""
+    """A janitor's answer about the object; `Unavailable` with the reason if there is no answer now."""
     request = codec.encode(ExplainRequest(key))
     try:
         answer = await bus.request(subjects.explain(cluster), request, ANSWER_TIMEOUT_S)
@@ -66,12 +66,12 @@ async def ask_janitor(bus: Bus, cluster: str, key: str) -> ExplainReply:
         raise Unavailable(f"no janitor runs for cluster {cluster!r}") from error
     reply = codec.decode(answer, ExplainReply)
     if reply.failure is not None:
-        raise Unavailable(f"the janitor cannot say: {reply.failure}")
+        raise Unavailable(f"the janitor cannot answer now: {reply.failure}")
     return reply
 
 
 def as_text(reply: ExplainReply) -> str:
-    """The verdict and its reason, then the facts one by one."""
+    """The object's state and its reason, then the facts one by one."""
     width = max(map(len, reply.facts), default=0)
     return "\n".join(
         [f"{reply.verdict}: {reply.reason}", *(f"  {name:<{width}}  {value}" for name, value in reply.facts.items())]
@@ -79,5 +79,5 @@ def as_text(reply: ExplainReply) -> str:
 
 
 def as_json(reply: ExplainReply) -> str:
-    """The same as an object."""
+    """The same as one JSON object."""
     return json.dumps({"verdict": reply.verdict, "reason": reply.reason, "facts": msgspec.to_builtins(reply.facts)})

@@ -1,4 +1,4 @@
-"""TCP addresses that commands listen on: parsed from flags, checked, and reserved for a nats-server."""
+"""TCP addresses for commands: parsed from flags, checked, and reserved for a nats-server."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import msgspec
 from penstock.contracts.errors import Invalid, Unavailable
 
 NATS_PORT_MIN = 14_222
-NATS_PORT_MAX = 32_767  # the kernel gives the ports above to outgoing connections, so ours could be taken
+NATS_PORT_MAX = 32_767  # the kernel uses higher ports for outgoing connections, so those may be in use
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -24,16 +24,16 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(flag: str, text: str) -> Address:
-    """HOST:PORT; `Invalid` naming the flag for anything else."""
+    """The address in a text HOST:PORT; `Invalid` with the flag's name for any other text."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
-        raise Invalid(f"{flag} must be HOST:PORT with a port from 1 to 65535, not {text!r}")
+        raise Invalid(f"{flag} must be HOST:PORT with a port from 1 to 65535: {text!r}")
     return Address(host, int(port))
 
 
 def check_port_is_free(flag: str, address: Address) -> None:
-    """`Invalid` if it is not possible to listen there now."""
+    """`Invalid` if it is not possible to listen on this address now."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
@@ -50,9 +50,9 @@ def check_port_is_free(flag: str, address: Address) -> None:
 
 @contextlib.contextmanager
 def reserved_port() -> Iterator[int]:
-    """A port on loopback; meanwhile only a program that reuses addresses, as a nats-server does, can listen there.
+    """Reserve a port on loopback; only a program that reuses addresses, such as a nats-server, can listen on it.
 
-    So no other `penstock up` takes it while our nats-server restarts.
+    So no other `penstock up` takes the port while the nats-server restarts.
     """
     for port in range(NATS_PORT_MIN, NATS_PORT_MAX + 1):
         with socket.socket() as held:

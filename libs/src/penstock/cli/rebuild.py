@@ -1,4 +1,4 @@
-"""`penstock rebuild`: makes a lost journal again from the object store alone; the work itself is the sequencer's."""
+"""`penstock rebuild`: rebuilds a lost journal from the object store alone; a program of the sequencer does the work."""
 
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ from penstock.runtime.nats.server import find_nats_server, write_config
 
 PROGRAM = "penstock_sequencer.rebuild"  # run, not imported: the library imports no service
 STOP_TIMEOUT_S = 15.0
-INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -58,19 +58,19 @@ def run(
     program: Sequence[str] = (sys.executable, "-m", PROGRAM),
     is_installed: Callable[[], bool] = has_sequencer,
 ) -> int:
-    """Rebuild; 0 if there is a new journal now (or might be, in a dry run), 1 with one sentence if not."""
+    """Rebuild the journal; 0 if that succeeded or a dry run found it possible, 1 with one sentence if not."""
     try:
         if not is_installed():
-            raise Invalid("the sequencer is not installed here; run this where it is, such as in its container")
+            raise Invalid("the sequencer is not installed here; run this command in the sequencer's container")
         if arguments.nats_url:
             return _rebuild(program, arguments, arguments.nats_url, arguments.store)
         data = Path(arguments.data).expanduser().absolute()
         if not data.is_dir():
-            raise Invalid(f"there is no folder {data}; name the one of `penstock up` with --data")
+            raise Invalid(f"there is no folder {data}; name the folder of `penstock up` with --data")
         with take_folder(data), _nats_server(data) as url:
             if arguments.store:
                 return _rebuild(program, arguments, url, arguments.store)
-            # The folder and the store in it are ours: no other process uses them, so there is no need to wait for one.
+            # This process has the lock of the folder. So no other process writes to its store, and no wait is needed.
             return _rebuild(program, arguments, url, f"file://{data / 'objects'}", **{"archive-age-min-s": "0"})
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
@@ -96,13 +96,13 @@ def _rebuild(program: Sequence[str], arguments: argparse.Namespace, nats_url: st
 
 @contextlib.contextmanager
 def _nats_server(data: Path) -> Iterator[str]:
-    """The address of the folder's own nats-server, which runs as long as this."""
+    """The address of a nats-server on the folder's journal, which runs for the length of a block."""
     folder, log_path = data / "nats", data / "logs" / "nats-server.log"
     with reserved_port() as port:
         config = folder / "nats-server.conf"
         write_config(config, store_dir=folder / "jetstream", host="127.0.0.1", port=port)
         argv = [str(find_nats_server()), "--config", str(config)]
-        # A session of its own: Ctrl-C ends the rebuild first, and the server after it.
+        # In a new session, so that Ctrl-C ends the rebuild first, and the server after it.
         with (
             log_path.open("ab") as log,
             subprocess.Popen(

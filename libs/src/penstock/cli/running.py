@@ -1,4 +1,4 @@
-"""Where a cluster that is running can be reached: for commands that ask its services and read its store."""
+"""The addresses of a running cluster, for commands that query its services and read its store."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ _LISTEN = re.compile(r'^listen: "(?P<address>[^"]+)"$', re.MULTILINE)
 
 
 def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = True) -> None:
-    """The flags that say which cluster is meant; without its store for commands that read no objects."""
+    """Add the flags that select a cluster, without its store for commands that read no objects."""
     parser.add_argument(
         "--data", metavar="DIR", default=DATA_DEFAULT, help="the folder of a running `penstock up` (%(default)s)"
     )
@@ -43,16 +43,16 @@ def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = Tru
 
 
 def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
-    """The cluster that flags, environment and env file name, in this order; else the one in --data.
+    """The cluster named by flags, environment or env file, in this order; else the one in --data.
 
-    `Invalid` with one sentence if nothing runs there.
+    `Invalid` with one sentence if no cluster runs there.
     """
     file = read_env_file(arguments.env_file or os.environ.get(ENV_FILE_VARIABLE, ""))
     nats_url = _setting(arguments.nats_url, "NATS_URL", file)
     store_url = _setting(getattr(arguments, "store", ""), "STORE_URL", file)
     data = Path(arguments.data).expanduser().absolute()
     if nats_url and not store_url and hasattr(arguments, "store"):
-        raise Invalid("where do the records rest? give --store or PENSTOCK_STORE_URL")
+        raise Invalid("no object store is named: give --store or PENSTOCK_STORE_URL")
     return ClusterAddress(
         check_token("cluster", _setting(arguments.cluster, "CLUSTER", file) or CLUSTER_DEFAULT),
         nats_url or _nats_url_of(data),
@@ -64,7 +64,7 @@ def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
 
 @contextlib.asynccontextmanager
 async def connected_bus(cluster: ClusterAddress, name: str) -> AsyncIterator[Bus]:
-    """A bus to the cluster's services for as long as this; `name` is what the NATS servers know the connection by."""
+    """A bus to the cluster's services for the length of a block; the NATS servers show `name` for the connection."""
     connection = await connect_nats(cluster.nats_url, name=name, user=cluster.nats_user, password=cluster.nats_password)
     try:
         yield connection.bus
@@ -78,7 +78,7 @@ def _setting(flag: str, name: str, file: EnvFile) -> str:
 
 
 def _nats_url_of(data: Path) -> str:
-    """The server of the `penstock up` that has the folder."""
+    """The address of the nats-server of the `penstock up` that uses the folder."""
     try:
         found = _LISTEN.search((data / "nats" / "nats-server.conf").read_text(encoding="utf-8"))
     except OSError:

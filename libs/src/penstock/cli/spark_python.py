@@ -1,4 +1,4 @@
-"""Finds the Python that has PySpark: it is large, so it may have an environment of its own beside ours."""
+"""Finds the Python that has PySpark. PySpark is large, so it may have an environment of its own."""
 
 import fcntl
 import importlib.util
@@ -12,21 +12,21 @@ from penstock.contracts.errors import Invalid
 from penstock.spark.session import missing_java
 
 PYTHON_VARIABLE = "PENSTOCK_SPARK_PYTHON"
-ENVIRONMENT_NAME = ".venv-spark"  # what `make spark-env` makes, beside the environment that `make env` makes
-LOCK_NAME = "spark-env.lock"  # in our environment; `make spark-env` holds it while it works
+ENVIRONMENT_NAME = ".venv-spark"  # created by `make spark-env`, next to the environment of `make env`
+LOCK_NAME = "spark-env.lock"  # in the environment of this Python; `make spark-env` holds it while it works
 NOT_INSTALLED = (
-    f"PySpark is not installed: pip install 'penstock[spark]', or in a checkout make spark-env, or name a Python that "
-    f"has it with {PYTHON_VARIABLE}"
+    f"PySpark is not installed: run pip install 'penstock[spark]', or make spark-env in a checkout, or name a Python "
+    f"that has it with {PYTHON_VARIABLE}"
 )
 
 
 def is_installed(package: str) -> bool:
-    """Whether this very Python has a package."""
+    """Whether the running Python has a package."""
     return importlib.util.find_spec(package) is not None
 
 
 def has_pyspark() -> bool:
-    """Whether this very Python has PySpark."""
+    """Whether the running Python has PySpark."""
     return is_installed("pyspark")
 
 
@@ -35,25 +35,26 @@ def find_spark_python(
 ) -> Path | None:
     """The Python to run Spark with, or None if there is none (yet).
 
-    `prefix` is the folder of this environment, by default the one that runs; `has_own` tells whether it has PySpark.
+    `prefix` is the folder of this environment, by default that of the running Python. `has_own` returns whether it has
+    PySpark.
     """
     if named := environ.get(PYTHON_VARIABLE):
         return Path(named)
     if has_own():
         return Path(sys.executable)
     made = Path(prefix or sys.prefix).parent / ENVIRONMENT_NAME
-    # The stamp comes last, when everything is in it.
+    # `make spark-env` writes the stamp last, when the environment is complete.
     return made / "bin" / "python" if (made / ".made").exists() else None
 
 
 def is_being_made(prefix: str = "") -> bool:
-    """Whether `make spark-env` is at work, as beside `make up`."""
+    """Whether `make spark-env` runs now, for example in the background of `make up`."""
     try:
         with (Path(prefix or sys.prefix) / LOCK_NAME).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # it was never begun
+    except OSError:  # it has never run
         return False
     return False
 
@@ -73,12 +74,12 @@ def need_spark_python(
     if python is None:
         raise Invalid(NOT_INSTALLED)
     if not python.is_file():
-        raise Invalid(f"{PYTHON_VARIABLE} names {python}, which is not there")
+        raise Invalid(f"{PYTHON_VARIABLE} names {python}, which does not exist")
     return python
 
 
 def run_with_spark(argv: Sequence[str], *, need_python: Callable[[Mapping[str, str]], Path] = need_spark_python) -> int:
-    """Run a command of ours with the Python that has PySpark, and return its exit code; `Invalid` if none has it."""
+    """Run a `penstock` command with the Python that has PySpark; return the exit code. `Invalid` if there is none."""
     python = need_python(os.environ)
     found = subprocess.run([str(python), "-m", "penstock.cli", *argv], check=False)
     return found.returncode

@@ -1,4 +1,4 @@
-"""`penstock topic`: topics that were deleted and can still come back, and bringing them back."""
+"""`penstock topic`: lists recoverable topics, which were deleted but can come back, and undeletes them."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ from penstock.runtime.process.logs import configure_logs
 from penstock.spark.config import ClusterAddress
 
 DEADLINE_S = 10.0
-INTERRUPTED_EXIT_CODE = 130  # as shells say it of Ctrl-C
+INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 LAST_MS = 253_402_300_799_000  # the end of the year 9999, after which dates have no text
 HEADINGS = ("NAME", "ID", "PARTITIONS", "BYTES", "DELETED", "GONE AT")
 
@@ -59,7 +59,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do it; 0 if that was done, 1 with one sentence if it could not be."""
+    """Run the verb; 0 if that succeeded, 1 with one sentence if not."""
     configure_logs("topic", "topic", "error", "auto")
     try:
         print(asyncio.run(arguments.run_verb(arguments)))
@@ -87,11 +87,11 @@ async def _undelete(arguments: argparse.Namespace) -> str:
 
 
 async def undelete(cluster: ClusterAddress, name: str, topic_id: TopicId | None) -> str:
-    """What is to be said of the topic that is back; `Invalid` if there is none, or its name is taken."""
+    """Undelete a topic and return the text for the user; `Invalid` if there is none or its name is in use."""
     clock = SystemClock()
     async with connected_bus(cluster, "penstock-topic") as bus:
         client = SequencerClient(bus, cluster.cluster, clock)
-        # By its id, so that the command, sent again, brings no other one back.
+        # With its id, so that a repeated command does not bring back another topic.
         topic = choose((await deleted_topics(client)).topics, name, topic_id)
         command = UndeleteTopic(clock.now_ms(), name, topic.topic_id, client.seen_sequence)
         (outcome,) = await client.command([command], deadline_s=DEADLINE_S)
@@ -104,25 +104,25 @@ async def undelete(cluster: ClusterAddress, name: str, topic_id: TopicId | None)
 
 
 async def deleted_topics(client: SequencerClient) -> DeletedTopicsView:
-    """Every topic that can come back now."""
+    """All topics that can come back now."""
     query = DeletedTopicsQuery(0, fresh=True)
     return await client.query("deleted_topics", query, DeletedTopicsView, deadline_s=DEADLINE_S)
 
 
 def choose(topics: Sequence[DeletedTopicView], name: str, topic_id: TopicId | None) -> DeletedTopicView:
-    """The topic that is meant: the one with the id, else the one deleted last; `Invalid` if there is none."""
+    """The topic with the id, or the one deleted last if no id is given; `Invalid` if there is none."""
     named = [topic for topic in topics if topic.name == name]
     found = [topic for topic in named if topic_id in (None, topic.topic_id)]
     if found:
         return found[-1]
     if named:
         ids = ", ".join(topic_id_text(topic.topic_id) for topic in named)
-        raise Invalid(f"no deleted topic {name!r} has that id; there is {ids}")
-    raise Invalid(f"no deleted topic {name!r} can come back; `penstock topic deleted` lists those that can")
+        raise Invalid(f"no deleted topic {name!r} has that id; the known ids are {ids}")
+    raise Invalid(f"no deleted topic {name!r} can come back; `penstock topic deleted` lists the recoverable topics")
 
 
 def parse_topic_id(text: str) -> TopicId:
-    """A topic id from Kafka's text of it; `Invalid` for any other text."""
+    """A topic id from Kafka's text form; `Invalid` for any other text."""
     try:
         topic_id = base64.b64decode(f"{text}==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -133,7 +133,7 @@ def parse_topic_id(text: str) -> TopicId:
 
 
 def as_table(topics: Sequence[DeletedTopicView]) -> str:
-    """One line per topic under headings, or that there is none."""
+    """A table with one line per topic, or a sentence if there is none."""
     if not topics:
         return "no deleted topic can come back"
     rows = [HEADINGS, *(_row(topic) for topic in topics)]
@@ -160,7 +160,7 @@ def _row(topic: DeletedTopicView) -> tuple[str, ...]:
 
 
 def as_json(topics: Sequence[DeletedTopicView]) -> str:
-    """A list of objects."""
+    """A JSON list of objects."""
     return json.dumps([_plain(topic) for topic in topics])
 
 
@@ -176,7 +176,7 @@ def _plain(topic: DeletedTopicView) -> dict[str, Any]:
 
 
 def time_text(time_ms: int) -> str:
-    """A time in UTC to the second, or `never` for one that no calendar has."""
+    """A time in UTC to the second, or `never` after the year 9999."""
     if time_ms > LAST_MS:
         return "never"
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,7 +1,7 @@
-"""`penstock up`: a nats-server, every service and a console on one machine, until Ctrl-C.
+"""`penstock up`: runs a nats-server, every service and a console on one machine, until Ctrl-C.
 
-May import the modules of `penstock.cli` beside it, except other commands. Start with `command`, then `supervisor`,
-which starts and stops the `processes` and the `helpers` that `specs` describes.
+May import the modules of `penstock.cli` except other commands. Start with `command`, then `supervisor`. It starts and
+stops the `processes` and the `helpers` that `specs` describes.
 """
 
 from penstock.cli.up.command import add_parser, run

@@ -1,4 +1,4 @@
-"""The command `penstock up`: its flags, its checks before anything is started, and its exit code."""
+"""The command `penstock up`: its flags, its checks before the start, and its exit code."""
 
 import argparse
 import asyncio
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run until stopped; 0 after a clean stop, 1 with one sentence if it is not possible."""
     try:
         options = read_options(arguments)
-        configure_logs("up", "up", "error", "auto")  # the supervisor itself reports what happens to its children
+        configure_logs("up", "up", "error", "auto")  # the supervisor itself reports events of its children
         return asyncio.run(_run(options))
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(options: UpOptions) -> int:
-    # The folder first: a user who starts `penstock up` twice should read that, and not that a port is taken.
+    # The folder first: the error of a second `penstock up` must name the folder, and not a port in use.
     with take_folder(options.data):
         check_port_is_free("--kafka", options.kafka)
         check_port_is_free("--http", options.http)

@@ -1,4 +1,4 @@
-"""The console of `penstock up`: one page, one health answer and one metrics page for all processes together."""
+"""The console of `penstock up`: one web page, one health answer and one metrics page for all processes together."""
 
 import asyncio
 import html
@@ -20,7 +20,7 @@ from penstock.runtime.bus.presence import Directory
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
 HELPERS = ("compactor", "janitor")  # clients are served without them
-SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not make the page of the others stick
+SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not block the page of all processes
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -52,7 +52,7 @@ class Degraded(msgspec.Struct, frozen=True):
 
 
 class _State(msgspec.Struct, frozen=True):
-    """Whether clients are served; `waiting` says why not, a sentence each."""
+    """Whether clients are served; `waiting` has one sentence per reason why not."""
 
     ready: bool
     waiting: list[str]
@@ -69,7 +69,7 @@ class Console:
         children: Callable[[], Sequence[Child]],
         find_shortage: Callable[[], str],
     ) -> None:
-        """`children` are the processes that run now; `find_shortage` says whether the disk is nearly full."""
+        """`children` returns the processes; `find_shortage` returns a sentence if the disk is nearly full, else ""."""
         self._address = address
         self._directory = directory
         self._children = children
@@ -102,11 +102,11 @@ class Console:
             await self._client.close()
 
     async def is_ready(self) -> bool:
-        """Whether there is one of each service and every one says that it is ready."""
+        """Whether each service has an instance, and all instances report ready."""
         return (await self._state()).ready
 
     async def _state(self) -> _State:
-        """Whether all is ready, what is missing, and what is degraded."""
+        """The state of all instances: readiness, missing services and problems."""
         instances = self._instances()
         reports = await asyncio.gather(*(self._report_of(instance) for instance in instances))
         answers = list(zip(instances, reports, strict=True))
@@ -130,10 +130,10 @@ class Console:
     async def _report_of(self, instance: Presence) -> dict[str, Any]:
         """The answer of a service at `/ready`, also if it is not ready."""
         text = await self._fetch(instance, "/ready", statuses=(200, 503))
-        return json.loads(text) if text else {"ready": False, "reason": "it does not answer", "degraded": {}}
+        return json.loads(text) if text else {"ready": False, "reason": "no answer", "degraded": {}}
 
     async def _fetch(self, instance: Presence, path: str, statuses: Sequence[int] = (200,)) -> str | None:
-        """The text at a service's own HTTP port, None if it does not answer with one of the statuses."""
+        """The text at an instance's own HTTP port, None if it does not answer with one of the statuses."""
         assert self._client is not None, "the console is not open"
         try:
             async with self._client.get(f"http://{instance.http}{path}") as answer:

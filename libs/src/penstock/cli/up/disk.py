@@ -1,4 +1,4 @@
-"""Free space on the disk under the data folder; on a full disk, producers wait."""
+"""Reports of low free space on the disk of the data folder; on a full disk, producers wait."""
 
 import asyncio
 import shutil
@@ -11,7 +11,7 @@ def shortage(folder: Path, free_bytes_min: int) -> str:
     try:
         free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
-        return f"cannot look at {folder}: {error.strerror}"
+        return f"cannot read the free space of {folder}: {error.strerror}"
     if free_bytes >= free_bytes_min:
         return ""
     return f"only {free_bytes // 2**20:,} MiB are free under {folder}; on a full disk nothing is acknowledged"
@@ -20,13 +20,13 @@ def shortage(folder: Path, free_bytes_min: int) -> str:
 async def report_shortages(
     folder: Path, find: Callable[[], str], report: Callable[[str], None], *, poll_s: float
 ) -> None:
-    """Report each shortage that `find` sees once, and its end once, for ever."""
+    """For ever, report each shortage that `find` returns once, and its end once."""
     is_reported = False
     while True:
         found = find()
         if found and not is_reported:
             report(found)
         elif is_reported and not found:
-            report(f"there is room again under {folder}")
+            report(f"there is free space again under {folder}")
         is_reported = bool(found)
         await asyncio.sleep(poll_s)

@@ -1,4 +1,4 @@
-"""Janitors and compactors: started once clients are served; clients never wait for them."""
+"""The helpers (janitors and compactors): started once clients are served; clients never wait for them."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ def find_own_spark_python() -> Path:
 
 
 class Helpers:
-    """The helpers that run so far; compactors only once there is an interpreter with Spark."""
+    """The helper processes; compactors start only when there is a Python with Spark."""
 
     def __init__(
         self,
@@ -38,20 +38,20 @@ class Helpers:
         self.all: list[Child] = []
 
     async def run(self, is_ready: asyncio.Event) -> None:
-        """Start them once clients are served, and keep them until `begin_stop` and then `stop`."""
+        """Start the helpers once clients are served, and keep them alive until `begin_stop` and then `stop`."""
         async with asyncio.TaskGroup() as group:
             self._starting = group.create_task(self._start_all(group, is_ready))
             await self._ending.wait()
             self._starting.cancel()
 
     def begin_stop(self) -> None:
-        """Start no more of them."""
+        """Start no more helpers."""
         self._ending.set()
         if self._starting is not None:
             self._starting.cancel()
 
     async def stop(self) -> None:
-        """End those that run."""
+        """End the running helpers."""
         await asyncio.gather(*(child.stop(self._limits.stop_grace_s) for child in self.all))
 
     async def _start_all(self, group: asyncio.TaskGroup, is_ready: asyncio.Event) -> None:
@@ -68,7 +68,7 @@ class Helpers:
             group.create_task(child.keep())
 
     async def _until_spark_python(self) -> str:
-        """The interpreter for compactors; each reason why there is none yet is reported once."""
+        """Wait for the Python for compactors and return its path; report each reason for the wait once."""
         reported = ""
         while True:
             try:
@@ -76,9 +76,9 @@ class Helpers:
             except Invalid as error:
                 if str(error) != reported:
                     reported = str(error)
-                    self._report(f"compaction waits: {reported}")
+                    self._report(f"compaction does not run yet: {reported}")
             else:
                 if reported:
-                    self._report("compaction waits no more")
+                    self._report("compaction starts now")
                 return python
             await asyncio.sleep(self._limits.spark_poll_s)

@@ -1,4 +1,4 @@
-"""How long `penstock up` waits, and when it gives up."""
+"""The limits of `penstock up`: how long it waits, and when it gives up."""
 
 import msgspec
 
@@ -6,19 +6,19 @@ from penstock.cli.children import ChildLimits
 
 
 class UpLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of the supervisor and of what it runs."""
+    """The limits of the supervisor and of its child processes."""
 
     drain_deadline_ms: int = 10_000
-    # From SIGTERM to SIGKILL: the drain and some time for the rest.
+    # From SIGTERM to SIGKILL: the drain, and some time for the steps after it.
     stop_grace_s: float = 15.0
     ready_deadline_s: float = 60.0
     ready_poll_s: float = 0.05
-    # Between two looks for a Python that has Spark.
+    # Between two searches for a Python that has Spark.
     spark_poll_s: float = 2.0
     disk_poll_s: float = 2.0
-    # Some seconds of heavy writing, and larger than a nats-server's own files.
+    # Enough for some seconds of heavy writing, and larger than a nats-server's own files.
     free_bytes_min: int = 256 * 1024 * 1024
-    # A process that dies this often before the first "ready" will not come.
+    # A process that dies this often before the first "ready" counts as broken.
     starts_before_giving_up: int = 4
     children: ChildLimits = ChildLimits()
 

@@ -1,4 +1,4 @@
-"""The flags of `penstock up`, and one clear sentence for each value that is not possible."""
+"""The flags of `penstock up`, and one clear sentence for each invalid value."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 from penstock.cli.ports import Address, parse_address
 from penstock.contracts.errors import Invalid
 
-INSTANCES_MAX = 64  # of one service on one machine; a typing error should not start thousands
+INSTANCES_MAX = 64  # of one service on one machine; a typing error must not start thousands
 FLUSH_MS_MIN = 5
 FLUSH_MS_MAX = 60_000
 
@@ -30,7 +30,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags of `penstock up`."""
+    """Add the flags of `penstock up`."""
     parser.add_argument("--data", metavar="DIR", default="./penstock-data", help="folder for all data (%(default)s)")
     parser.add_argument(
         "--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="address for Kafka clients (%(default)s)"
@@ -64,7 +64,7 @@ def read_options(arguments: argparse.Namespace) -> UpOptions:
     """The options in parsed flags; `Invalid` for a value out of range."""
     data = Path(arguments.data).expanduser().absolute()
     if not FLUSH_MS_MIN <= arguments.flush_ms <= FLUSH_MS_MAX:
-        raise Invalid(f"--flush-ms must be from {FLUSH_MS_MIN} to {FLUSH_MS_MAX}, not {arguments.flush_ms}")
+        raise Invalid(f"--flush-ms must be from {FLUSH_MS_MIN} to {FLUSH_MS_MAX}: {arguments.flush_ms}")
     return UpOptions(
         data=data,
         kafka=parse_address("--kafka", arguments.kafka),
@@ -82,5 +82,5 @@ def read_options(arguments: argparse.Namespace) -> UpOptions:
 
 def _count(flag: str, value: int, least: int = 1) -> int:
     if not least <= value <= INSTANCES_MAX:
-        raise Invalid(f"{flag} must be from {least} to {INSTANCES_MAX}, not {value}")
+        raise Invalid(f"{flag} must be from {least} to {INSTANCES_MAX}: {value}")
     return value

@@ -1,4 +1,4 @@
-"""The nats-server and the services: kept alive, stopped in reverse order, and the nats-server restarted when stuck."""
+"""The nats-server and the services: kept alive and stopped in reverse order; a stuck nats-server is restarted."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from penstock.cli.up.specs import Specs
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
 
-SERVICES = ("sequencer", "flusher", "cacher", "gateway")  # in starting order; they stop in the reverse of it
+SERVICES = ("sequencer", "flusher", "cacher", "gateway")  # in start order; they stop in reverse order
 
 
 class Processes:
-    """The processes without which no client is served."""
+    """The processes that are necessary to serve clients."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Processes:
 
     @property
     def all(self) -> list[Child]:
-        """In starting order."""
+        """All processes in start order."""
         return [self.nats, *(child for role in SERVICES for child in self.services[role])]
 
     async def stop(self) -> None:
@@ -47,7 +47,10 @@ class Processes:
         await self.nats.stop(grace_s)
 
     async def after_death(self, code: int) -> None:
-        """A service ended: restart the nats-server if a sequencer found it stuck, once for all that find it."""
+        """After the end of a service: restart the nats-server if its exit code reports a stuck journal.
+
+        Several sequencers may report that at once; they cause one restart.
+        """
         if code == JOURNAL_STUCK_EXIT_CODE and self.nats.is_settled:
-            self._report("the journal takes no entries; restarting nats-server")
+            self._report("the journal accepts no entries; restarting nats-server")
             await self.nats.restart(self._limits.stop_grace_s)

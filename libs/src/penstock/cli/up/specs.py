@@ -1,4 +1,4 @@
-"""How each process of `penstock up` is started: its program, settings and log."""
+"""The specifications of the processes of `penstock up`: program, settings and log file of each."""
 
 import os
 import sys
@@ -12,11 +12,11 @@ from penstock.runtime.nats.server import find_nats_server, write_config
 
 CLUSTER = "default"
 ZONE = "local"
-LOW_PRIORITY = ("nice", "-n", "5")  # helpers leave the processor to clients and services
+LOW_PRIORITY = ("nice", "-n", "5")  # for helpers, so that clients and services get the processor first
 
 
 class Specs:
-    """The processes that these options ask for."""
+    """The processes for a set of options."""
 
     def __init__(
         self, options: UpOptions, nats_port: int, monitor_port: int, *, limits: UpLimits = DEFAULT_LIMITS
@@ -27,7 +27,7 @@ class Specs:
         self.nats_address = Address("127.0.0.1", nats_port)
 
     def nats(self) -> ChildSpec:
-        """The nats-server; writes its settings."""
+        """The nats-server; this also writes its settings file."""
         folder = self._options.data / "nats"
         config = folder / "nats-server.conf"
         write_config(
@@ -53,7 +53,7 @@ class Specs:
         return self._all_of(role, (*LOW_PRIORITY, python))
 
     def count(self, role: str) -> int:
-        """How many instances of a service or helper are asked for."""
+        """The number of instances of a service or helper in the options."""
         count: int = getattr(self._options, f"{role}s")
         return count
 

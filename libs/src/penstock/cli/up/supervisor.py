@@ -1,4 +1,4 @@
-"""Owns all processes and the console of `penstock up`: starts them, waits until all is ready, stops them in order."""
+"""The supervisor of `penstock up`: starts all processes and the console, waits until they are ready, stops them."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from penstock.runtime.nats.client import NatsConnection, connect_nats
 
 
 def print_line(line: str) -> None:
-    """Print for the user; where that fails, as in a file on a full disk, everything goes on all the same."""
+    """Print a line for the user; ignore a failure, for example of a file on a full disk."""
     with contextlib.suppress(OSError):
         print(line, flush=True)
 
@@ -49,7 +49,7 @@ class Supervisor:
         self._stop_asked = asyncio.Event()
 
     async def run(self) -> int:
-        """Everything between the checks and the end; returns the exit code."""
+        """Run until a signal or an error; returns the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
@@ -71,7 +71,7 @@ class Supervisor:
         return 0
 
     def kill_all(self) -> None:
-        """End all children now, whatever happened."""
+        """Kill all children now."""
         for child in self._children():
             child.kill()
 
@@ -105,7 +105,7 @@ class Supervisor:
             try:
                 return await connect_nats(f"nats://{self._specs.nats_address}", name="penstock-up")
             except Unavailable:
-                self._give_up_if_hopeless(deadline_s)
+                self._raise_if_broken(deadline_s)
 
     async def _until_ready(self, directory: Directory, console: Console) -> None:
         deadline_s = asyncio.get_running_loop().time() + self._limits.ready_deadline_s
@@ -113,10 +113,10 @@ class Supervisor:
             not all(len(directory.live(role)) >= self._specs.count(role) for role in SERVICES)
             or not await console.is_ready()
         ):
-            self._give_up_if_hopeless(deadline_s)
+            self._raise_if_broken(deadline_s)
             await asyncio.sleep(self._limits.ready_poll_s)
 
-    def _give_up_if_hopeless(self, deadline_s: float) -> None:
+    def _raise_if_broken(self, deadline_s: float) -> None:
         for child in self._children():
             if child.restarts >= self._limits.starts_before_giving_up:
                 raise Unavailable(f"{child.spec.name} does not start: {last_line(child.spec.log_path)}")
