@@ -55,7 +55,7 @@ def test_an_untouched_cluster_is_clean_and_every_record_was_read(cluster: Cluste
     found = audit(cluster)
     assert found.returncode == 0, found.stdout + found.stderr
     assert f"read {RECORDS:,} records" in found.stdout
-    assert "clean: every object is accounted for" in found.stdout
+    assert "clean: every object is explained" in found.stdout
 
 
 def test_everything_that_is_spoilt_is_found_and_nothing_else(cluster: Cluster) -> None:

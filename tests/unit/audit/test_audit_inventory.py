@@ -1,4 +1,4 @@
-"""What an audit takes in of the logs: every extent of every partition, however many answers that takes."""
+"""The inventory of an audit has every extent of every partition, also when that takes several answers."""
 
 import msgspec
 import pytest
@@ -37,7 +37,7 @@ BATCH_BYTES = 100
 
 
 class Sequencer:
-    """A client of the state machine itself; `hides` is a partition whose extents it does not tell."""
+    """A client of the state machine itself; `hides` is a partition whose extents it leaves out."""
 
     def __init__(self, hides: int | None = None) -> None:
         self.state: State = new_state()
@@ -55,21 +55,21 @@ class Sequencer:
 
 
 MANY = DEFAULT_LIMITS.log.extents_dropped_per_command_max + 1
-TOPIC_BEHIND = new_topic_id(b"\x01" * 16)
+HIDDEN_TOPIC = new_topic_id(b"\x01" * 16)
 
 
 async def shared(hides: Command, **configs: str) -> tuple[Inventory, list[str]]:
-    """Three segments of two topics, the second of which is hidden; the first object is missing. And their keys."""
+    """The inventory and the keys of three segments of two topics; one topic is hidden, the first object is missing."""
     sequencer = Sequencer()
     sequencer.do(RaiseLevel(NOW_MS, JANITOR_LEVEL))
     sequencer.do(CreateTopic(NOW_MS, "t", TOPIC, 1, {}))
-    sequencer.do(CreateTopic(NOW_MS, "u", TOPIC_BEHIND, MANY, configs))
+    sequencer.do(CreateTopic(NOW_MS, "u", HIDDEN_TOPIC, MANY, configs))
     batch = BatchMeta(BATCH_BYTES, 1, NOW_MS, NO_PRODUCER, -1, -1, 0)
     store = MemoryStore()
     keys = []
     for number in range(3):
         segment_id = new_segment_id(NOW_MS, number.to_bytes(10, "big"))
-        logs = [(TOPIC, 0), *((TOPIC_BEHIND, each) for each in range(MANY))]
+        logs = [(TOPIC, 0), *((HIDDEN_TOPIC, each) for each in range(MANY))]
         runs = [BatchRun(*log, BATCH_BYTES * (1 + at), [batch]) for at, log in enumerate(logs)]
         size_bytes = BATCH_BYTES * (2 + MANY)
         sequencer.do(CommitSegment(NOW_MS, segment_id, size_bytes, "f", "z", runs))
@@ -77,7 +77,7 @@ async def shared(hides: Command, **configs: str) -> tuple[Inventory, list[str]]:
         if number:
             await store.put(keys[-1], [bytes(size_bytes)])
     sequencer.do(hides)
-    return await take_inventory(sequencer, store, "c"), keys  # type: ignore[arg-type]  # as much of one as it asks
+    return await take_inventory(sequencer, store, "c"), keys  # type: ignore[arg-type]  # the part of a client that is used
 
 
 async def inventory_of(hides: int | None = None) -> Inventory:
@@ -88,17 +88,17 @@ async def inventory_of(hides: int | None = None) -> Inventory:
         segment_id = new_segment_id(NOW_MS, number.to_bytes(10, "big"))
         runs = [BatchRun(TOPIC, each, BATCH_BYTES * (1 + each), [batch]) for each in range(PARTITIONS)]
         sequencer.do(CommitSegment(NOW_MS, segment_id, BATCH_BYTES * (2 + PARTITIONS), "f", "z", runs))
-    return await take_inventory(sequencer, MemoryStore(), "c")  # type: ignore[arg-type]  # as much of one as it asks
+    return await take_inventory(sequencer, MemoryStore(), "c")  # type: ignore[arg-type]  # the part of a client that is used
 
 
-async def test_partitions_that_one_answer_has_no_room_for_are_asked_for_again() -> None:
+async def test_partitions_that_do_not_fit_in_one_answer_are_queried_again() -> None:
     inventory = await inventory_of()
     assert inventory.findings == []
     assert inventory.extents == PARTITIONS * FLUSHES
 
 
 @pytest.mark.parametrize("partition", range(PARTITIONS))
-async def test_a_log_of_which_nothing_is_told_where_there_is_room_has_a_hole(partition: int) -> None:
+async def test_a_log_without_extents_in_an_answer_with_space_has_a_hole(partition: int) -> None:
     inventory = await inventory_of(hides=partition)
     assert [(each.kind, each.subject) for each in inventory.findings] == [("offsets-missing", f"t-{partition}")]
     assert inventory.extents == (PARTITIONS - 1) * FLUSHES
@@ -109,11 +109,11 @@ async def test_a_log_of_which_nothing_is_told_where_there_is_room_has_a_hole(par
     [
         (DeleteTopic(NOW_MS, "u", b""), {"penstock.undelete.window.ms": "86400000"}),
         (DeleteTopic(NOW_MS, "u", b""), {}),
-        (DeleteRecords(NOW_MS, [LogOffset(TOPIC_BEHIND, each, 3) for each in range(MANY)]), {}),
+        (DeleteRecords(NOW_MS, [LogOffset(HIDDEN_TOPIC, each, 3) for each in range(MANY)]), {}),
     ],
-    ids=["may come back", "is to be dropped", "lies before the log's start"],
+    ids=["recoverable", "pending delete", "before the log's start"],
 )
-async def test_what_no_log_tells_of_and_the_journal_counts_is_no_finding(
+async def test_extents_outside_logs_that_the_journal_counts_are_no_finding(
     hides: Command, configs: dict[str, str]
 ) -> None:
     inventory, keys = await shared(hides, **configs)
@@ -122,7 +122,7 @@ async def test_what_no_log_tells_of_and_the_journal_counts_is_no_finding(
     assert breakdown.objects == {"live": 2}
 
 
-async def test_an_object_that_only_a_topic_needs_that_may_come_back_is_missed() -> None:
+async def test_a_missing_object_that_only_a_recoverable_topic_needs_is_found() -> None:
     sequencer = Sequencer()
     sequencer.do(RaiseLevel(NOW_MS, JANITOR_LEVEL))
     sequencer.do(CreateTopic(NOW_MS, "t", TOPIC, 1, {"penstock.undelete.window.ms": "86400000"}))
@@ -156,4 +156,4 @@ async def test_the_end_of_a_transaction_is_in_no_object_and_leaves_no_hole() -> 
     assert (inventory.extents, inventory.live_bytes) == (2, 2 * BATCH_BYTES)
     assert inventory.transactional == {(0, 0)}
     extents = [extent for check in segment_checks(inventory, "c") for extent in check.extents]
-    assert [extent.may_have_gaps for extent in extents] == [True, True], "compaction leaves out what was aborted"
+    assert [extent.may_have_gaps for extent in extents] == [True, True], "compaction removes aborted records"

@@ -1,4 +1,4 @@
-"""What an audit finds without reading records: each way in which bucket and journal can disagree, and none in order."""
+"""The findings of an audit without reading records: each kind of difference between bucket and journal."""
 
 from array import array
 
@@ -57,7 +57,7 @@ def kinds(inventory: Inventory) -> list[tuple[str, str]]:
     return [(finding.kind, finding.subject) for finding in findings]
 
 
-def test_what_is_in_order_gives_no_finding_and_every_byte_is_explained(sound: Inventory) -> None:
+def test_a_sound_bucket_gives_no_finding_and_every_byte_is_explained(sound: Inventory) -> None:
     findings, breakdown = check_objects(sound, CLUSTER, NOW_MS)
     assert findings == []
     assert breakdown.objects == {"live": 1, "grace": 1, "uncommitted": 1, "journal": 3}
@@ -69,7 +69,7 @@ def test_a_live_segment_without_its_object_is_missing(sound: Inventory) -> None:
     assert kinds(sound) == [("object-missing", key_of(LIVE))]
 
 
-def test_a_condemned_segment_may_be_gone(sound: Inventory) -> None:
+def test_the_object_of_a_dead_segment_may_be_missing(sound: Inventory) -> None:
     del sound.objects[key_of(DEAD_SEGMENT)]
     assert kinds(sound) == []
 
@@ -82,29 +82,29 @@ def test_an_old_object_that_no_entry_knows_is_an_orphan(sound: Inventory) -> Non
     assert breakdown.bytes["unexplained"] == 5
 
 
-def test_an_object_that_is_nothing_of_penstock_s_is_told(sound: Inventory) -> None:
+def test_an_object_that_is_not_from_penstock_is_reported(sound: Inventory) -> None:
     sound.objects[f"{CLUSTER}/holiday.jpg"] = 5
     assert kinds(sound) == [("object-unknown", f"{CLUSTER}/holiday.jpg")]
 
 
-def test_an_object_at_another_level_than_its_segment_is_told(sound: Inventory) -> None:
-    """Nobody reads it there, and nobody would delete it with its segment."""
+def test_an_object_at_another_level_than_its_segment_is_reported(sound: Inventory) -> None:
+    """No gateway reads it there, and no janitor would delete it with its segment."""
     sound.objects[key_of(LIVE, level=1)] = SIZE_BYTES
     assert kinds(sound) == [("object-unknown", key_of(LIVE, level=1))]
 
 
-def test_an_object_of_another_size_is_told(sound: Inventory) -> None:
+def test_an_object_of_another_size_is_reported(sound: Inventory) -> None:
     sound.objects[key_of(LIVE)] += 1
     assert kinds(sound) == [("object-resized", key_of(LIVE))]
 
 
-def test_live_bytes_that_are_not_the_sum_of_the_extents_are_told(sound: Inventory) -> None:
+def test_live_bytes_that_are_not_the_sum_of_the_extents_are_reported(sound: Inventory) -> None:
     sound.segments[LIVE] = SegmentView(0, LIVE, 0, SIZE_BYTES, LIVE_BYTES + 1, 2, -1, False)
     assert kinds(sound) == [("segment-miscounted", key_of(LIVE))]
 
 
 @pytest.mark.parametrize(("counted_too_much", "expected"), [(1, []), (-1, ["segment-miscounted"])])
-def test_while_extents_are_dropped_the_journal_may_count_more_than_anybody_tells(
+def test_while_extents_are_dropped_the_journal_may_count_more_than_its_answers_contain(
     sound: Inventory, counted_too_much: int, expected: list[str]
 ) -> None:
     sound.is_dropping = True
@@ -121,17 +121,17 @@ def test_extents_that_are_in_no_log_count_and_have_bytes_of_their_own(sound: Inv
 
 
 @pytest.mark.parametrize("position", [104 + 99, SIZE_BYTES - 199])
-def test_extents_that_overlap_or_leave_the_object_are_told(sound: Inventory, position: int) -> None:
+def test_extents_that_overlap_or_leave_the_object_are_reported(sound: Inventory, position: int) -> None:
     sound.extents_by_segment[LIVE][11] = position
     assert kinds(sound) == [("extent-misplaced", key_of(LIVE))]
 
 
-def test_a_segment_that_was_committed_while_the_audit_looked_is_no_finding(sound: Inventory) -> None:
+def test_a_segment_committed_during_the_audit_is_no_finding(sound: Inventory) -> None:
     del sound.segments[LIVE]
     assert kinds(sound) == []
 
 
-def test_condemned_segments_beyond_their_grace_are_counted_by_themselves(sound: Inventory) -> None:
+def test_dead_segments_after_their_grace_are_counted_separately(sound: Inventory) -> None:
     sound.clock_ms += DEAD_GRACE_MS
     _, breakdown = check_objects(sound, CLUSTER, NOW_MS)
     assert breakdown.objects["condemned"] == 1

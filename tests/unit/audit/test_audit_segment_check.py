@@ -1,4 +1,4 @@
-"""What reading a segment finds: nothing in whole ones of either version; damage, wrong offsets, objects not there."""
+"""The findings of reading a segment: damage, wrong offsets, missing objects, and nothing in undamaged segments."""
 
 from collections.abc import Iterator, Sequence
 
@@ -18,11 +18,11 @@ TOPIC = new_topic_id(bytes(range(16)))
 SEGMENT = new_segment_id(1_800_000_000_000, bytes(10))
 KEY = "c/segments/000/0-X"
 FIRST_OFFSET = 100
-FRAGMENT_BYTES = 50  # smaller than a batch, so that every batch is put together from pieces
+FRAGMENT_BYTES = 50  # smaller than a batch, so that every batch is put together from fragments
 
 
 class Objects(dict[str, bytes]):
-    """Stored objects, read in small pieces."""
+    """Stored objects, read in small fragments."""
 
     def stream(self, ranges: Sequence[tuple[str, int, int]]) -> Iterator[Buffer]:
         for key, position, length in ranges:
@@ -47,8 +47,8 @@ def flushed(batches: Sequence[bytes], counts: Sequence[int]) -> tuple[Objects, S
     placed = [(TOPIC, 0, meta, each) for meta, each in zip(metas, batches, strict=True)]
     built = build_segment(SEGMENT, writer="f", created_ms=1, level=0, batches=placed)
     data = b"".join(built.buffers)
-    whole = extent(built.runs[0].position, sum(map(len, batches)), sum(counts))
-    return Objects({KEY: data}), SegmentCheck(KEY, 0, len(data), [whole])
+    everything = extent(built.runs[0].position, sum(map(len, batches)), sum(counts))
+    return Objects({KEY: data}), SegmentCheck(KEY, 0, len(data), [everything])
 
 
 def compacted(offsets: Sequence[int], count: int, *, may_have_gaps: bool) -> tuple[Objects, SegmentCheck]:
@@ -65,45 +65,45 @@ def compacted(offsets: Sequence[int], count: int, *, may_have_gaps: bool) -> tup
     writer.end_run()
     writer.finish()
     data = b"".join(buffers)
-    whole = extent(position, length, count, may_have_gaps=may_have_gaps)
-    return Objects({KEY: data}), SegmentCheck(KEY, 2, len(data), [whole])
+    everything = extent(position, length, count, may_have_gaps=may_have_gaps)
+    return Objects({KEY: data}), SegmentCheck(KEY, 2, len(data), [everything])
 
 
 def kinds(checked: Checked) -> list[str]:
     return [finding.kind for finding in checked.findings]
 
 
-def test_a_whole_flushed_segment_has_no_findings() -> None:
+def test_an_undamaged_flushed_segment_has_no_findings() -> None:
     objects, check = flushed([batch(3), batch(2)], [3, 2])
     checked = check_segments([check], objects.stream)
     assert checked == Checked(1, 2, 5, check.live_bytes, [])
 
 
-def test_a_whole_compacted_segment_has_no_findings() -> None:
+def test_an_undamaged_compacted_segment_has_no_findings() -> None:
     objects, check = compacted([100, 102], 4, may_have_gaps=False)
     assert check_segments([check], objects.stream) == Checked(1, 2, 4, check.live_bytes, [])
 
 
 @pytest.mark.parametrize("may_have_gaps", [True, False])
-def test_gaps_are_right_only_where_key_compaction_makes_them(may_have_gaps: bool) -> None:
+def test_gaps_are_allowed_only_where_compaction_removes_records(may_have_gaps: bool) -> None:
     objects, check = compacted([101, 104], 6, may_have_gaps=may_have_gaps)
     checked = check_segments([check], objects.stream)
     assert kinds(checked) == ([] if may_have_gaps else ["batch-damaged"])
 
 
-def test_every_changed_byte_of_a_batch_behind_its_offset_and_epoch_is_found() -> None:
+def test_every_changed_byte_of_a_batch_except_its_offset_and_epoch_is_found() -> None:
     objects, check = flushed([batch(3), batch(2)], [3, 2])
-    whole = objects[KEY]
+    undamaged = objects[KEY]
     start = check.extents[0].position
     for position in range(start, start + check.live_bytes):
         place = (position - start) if position - start < len(batch(3)) else position - start - len(batch(3))
         if place < 8 or 12 <= place < 16:  # the base offset and leader epoch of a flushed batch mean nothing
             continue
-        objects[KEY] = whole[:position] + bytes([whole[position] ^ 0x40]) + whole[position + 1 :]
+        objects[KEY] = undamaged[:position] + bytes([undamaged[position] ^ 0x40]) + undamaged[position + 1 :]
         assert kinds(check_segments([check], objects.stream)) == ["batch-damaged"], f"byte {place} of a batch"
 
 
-def test_reading_goes_on_behind_a_damaged_extent() -> None:
+def test_reading_continues_after_a_damaged_extent() -> None:
     first, second = batch(3), batch(2)
     objects, check = flushed([first, second], [3, 2])
     start = check.extents[0].position
@@ -127,13 +127,13 @@ def test_an_extent_with_other_offsets_than_its_batches_is_found(count: int) -> N
     assert kinds(check_segments([wrong], objects.stream)) == ["batch-damaged"]
 
 
-def test_a_batch_that_is_later_than_its_extent_says_is_found() -> None:
+def test_a_batch_with_a_later_timestamp_than_its_extent_is_found() -> None:
     objects, check = flushed([batch(3, timestamp=6)], [3])
     assert kinds(check_segments([check], objects.stream)) == ["batch-damaged"]
 
 
-def test_a_batch_without_records_may_be_later_than_its_extent_says() -> None:
-    """The last record of a log was a tombstone whose time has come: its batch stays, empty, to hold its offsets."""
+def test_a_batch_without_records_may_have_a_later_timestamp_than_its_extent() -> None:
+    """The last record of a log was an expired tombstone: its batch stays without records, to hold its offsets."""
     buffers: list[Buffer] = []
     writer = CompactedWriter(SEGMENT, level=2, created_ms=1, sink=buffers.append)
     writer.begin_run(TOPIC, 0, FIRST_OFFSET)
@@ -150,7 +150,7 @@ def test_a_batch_without_records_may_be_later_than_its_extent_says() -> None:
     assert check_segments([check], Objects({KEY: data}).stream) == Checked(1, 2, 2, length, [])
 
 
-def test_a_stored_marker_is_no_record_and_may_be_later_than_its_extent_says() -> None:
+def test_a_stored_marker_is_no_record_and_may_have_a_later_timestamp_than_its_extent() -> None:
     buffers: list[Buffer] = []
     writer = CompactedWriter(SEGMENT, level=1, created_ms=1, sink=buffers.append)
     writer.begin_run(TOPIC, 0, FIRST_OFFSET)
@@ -167,7 +167,7 @@ def test_a_stored_marker_is_no_record_and_may_be_later_than_its_extent_says() ->
     assert check_segments([check], Objects({KEY: data}).stream) == Checked(1, 2, 2, length, [])
 
 
-def test_a_damaged_index_is_found_and_the_records_are_read_all_the_same() -> None:
+def test_a_damaged_index_is_found_and_the_records_are_still_read() -> None:
     objects, check = flushed([batch(3)], [3])
     damaged = bytearray(objects[KEY])
     damaged[-130] ^= 1  # just before the footer

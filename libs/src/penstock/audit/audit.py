@@ -1,4 +1,4 @@
-"""An audit from beginning to end: compare, read everything on Spark, check the findings again, report."""
+"""The steps of an audit: compare, read everything on Spark, check the findings again, report."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from penstock.runtime.clock import Clock
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
 
-TASK_BYTES = 256 * 1024 * 1024  # read by one task; a larger segment is a task by itself
+TASK_BYTES = 256 * 1024 * 1024  # read by one task; a larger segment has its own task
 
 ReadSegments = Callable[[Sequence[SegmentCheck]], Checked]
 
 
 class Audit:
-    """`read` checks segments, wherever that is done; it blocks."""
+    """One audit of one cluster; `read` checks segments, on Spark for example, and blocks."""
 
     def __init__(
         self, client: SequencerClient, store: ObjectStore, cluster: str, clock: Clock, read: ReadSegments
@@ -35,17 +35,17 @@ class Audit:
         self._read = read
 
     async def run(self) -> Report:
-        """Everything; `Unavailable` if sequencers or store do not answer.
+        """Run all steps; `Unavailable` if sequencers or store do not answer.
 
-        The cluster is at work meanwhile: what was compacted between two looks may seem wrong. So what was found is
-        looked at once more, and only what is found again is reported.
+        The cluster works during the audit. Data that is compacted between two steps may look wrong. So the audit
+        checks its findings once more, and reports only those that it finds again.
         """
         started_s = self._clock.monotonic_s()
-        inventory, findings, breakdown = await self._look()
+        inventory, findings, breakdown = await self._compare()
         checked = await self._read_all(inventory)
         findings += checked.findings
         if findings:
-            findings = await self._look_again(findings)
+            findings = await self._check_again(findings)
         return Report(
             cluster=self._cluster,
             topics=len(inventory.topics),
@@ -62,25 +62,25 @@ class Audit:
             findings=sorted(findings),
         )
 
-    async def _look(self) -> tuple[Inventory, list[Finding], Breakdown]:
+    async def _compare(self) -> tuple[Inventory, list[Finding], Breakdown]:
         inventory = await take_inventory(self._client, self._store, self._cluster)
         findings, breakdown = check_objects(inventory, self._cluster, self._clock.now_ms())
         return inventory, findings, breakdown
 
     async def _read_all(self, inventory: Inventory, keys: set[str] | None = None) -> Checked:
-        """Read the live extents of all segments, or of those with these keys."""
+        """Read the live extents of all segments, or of the segments with these keys."""
         checks = [check for check in segment_checks(inventory, self._cluster) if keys is None or check.key in keys]
         return await asyncio.to_thread(self._read, checks) if checks else Checked()
 
-    async def _look_again(self, suspected: list[Finding]) -> list[Finding]:
-        inventory, findings, _ = await self._look()
+    async def _check_again(self, suspected: list[Finding]) -> list[Finding]:
+        inventory, findings, _ = await self._compare()
         findings += (await self._read_all(inventory, {each.subject.partition(" ")[0] for each in suspected})).findings
         again = {(each.kind, each.subject) for each in suspected}
         return [each for each in findings if (each.kind, each.subject) in again]
 
 
 def segment_checks(inventory: Inventory, cluster: str) -> list[SegmentCheck]:
-    """What to read, by object; objects that are missing are left out."""
+    """The checks of live extents, one per object; missing objects are left out."""
     compacted = [is_compacted(topic.configs) for topic in inventory.topics]
     checks = []
     for segment_id, rows in inventory.extents_by_segment.items():
@@ -101,7 +101,7 @@ def segment_checks(inventory: Inventory, cluster: str) -> list[SegmentCheck]:
 
 
 def tasks_of(checks: Sequence[SegmentCheck], bytes_max: int = TASK_BYTES) -> list[list[SegmentCheck]]:
-    """The checks in tasks of about as many bytes."""
+    """The checks, grouped into tasks of up to `bytes_max` bytes."""
     tasks: list[list[SegmentCheck]] = []
     task_bytes = bytes_max
     for check in checks:
@@ -114,7 +114,7 @@ def tasks_of(checks: Sequence[SegmentCheck], bytes_max: int = TASK_BYTES) -> lis
 
 
 def read_on_spark(session: Any, store_url: str) -> ReadSegments:
-    """Reads segments as tasks of a Spark session."""
+    """A function that checks segments as tasks of a Spark session."""
 
     def read(checks: Sequence[SegmentCheck]) -> Checked:
         tasks = [msgspec.msgpack.encode(task) for task in tasks_of(checks)]
@@ -129,7 +129,7 @@ def read_on_spark(session: Any, store_url: str) -> ReadSegments:
 
 
 def run_task(store_url: str, task: bytes) -> bytes:
-    """Do the checks of one task; the checks and the result are packed."""
+    """Run the checks of one task; the task and the result are MessagePack."""
     with StoreRanges(store_url) as store:
         checks = msgspec.msgpack.decode(task, type=list[SegmentCheck])
         found = check_segments(checks, lambda ranges: (fragment.data for fragment in store.stream(ranges)))

@@ -1,4 +1,4 @@
-"""The facts that an audit compares: the sequencers' view of logs and segments, and the objects in the bucket."""
+"""The facts that an audit compares: logs and segments as the sequencers know them, and the objects in the bucket."""
 
 from array import array
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -25,7 +25,7 @@ from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
 from penstock.runtime.bus.sequencer_client import SequencerClient
 
 PARTITIONS_PER_PLAN = 100
-PLAN_BYTES_MAX = 2**62  # as much as an answer has room for
+PLAN_BYTES_MAX = 2**62  # no limit but the size of an answer
 SEGMENTS_PER_QUERY = 5_000
 SEGMENTS_PER_EXTENTS_QUERY = 1_000
 EXTENT_FIELDS = 7  # topic's number, partition, base offset, last offset, position, length, max timestamp
@@ -33,7 +33,7 @@ _LENGTH = 5  # in an extent's row
 
 
 class Inventory(msgspec.Struct):
-    """Logs first, then segments, then objects: what was committed meanwhile is not missing in what came before."""
+    """Logs, segments and objects, read in this order: later commits then only add to the later parts."""
 
     topics: list[TopicView]
     partitions: int = 0
@@ -41,17 +41,17 @@ class Inventory(msgspec.Struct):
     live_bytes: int = 0
     extents_by_segment: dict[SegmentId, "array[int]"] = {}  # rows of EXTENT_FIELDS numbers, about 56 bytes each
     transactional: set[tuple[int, int]] = set()  # topic's number and partition of logs that have had transactions
-    hidden: dict[SegmentId, "array[int]"] = {}  # position and length of extents that are in no log, and counted
-    is_dropping: bool = False  # extents that nobody tells of are still counted
+    hidden: dict[SegmentId, "array[int]"] = {}  # position and length of extents outside logs that the journal counts
+    is_dropping: bool = False  # the journal still counts extents that no query returns
     named: dict[SegmentId, tuple[int, int]] = {}  # segments of all these extents -> level, size
     segments: dict[SegmentId, SegmentView] = {}
-    clock_ms: int = 0  # the machine's
+    clock_ms: int = 0  # the uptime clock of the state machine
     objects: dict[str, int] = {}  # key -> bytes
-    findings: list[Finding] = []  # of the logs themselves
+    findings: list[Finding] = []  # in the logs themselves
 
 
 async def take_inventory(client: SequencerClient, store: ObjectStore, cluster: str) -> Inventory:
-    """Ask for everything; `Unavailable` if sequencers or store do not answer."""
+    """Query the sequencers and list the objects; `Unavailable` if sequencers or store do not answer."""
     metadata = await client.query("metadata", MetadataQuery(0, None), MetadataView)
     inventory = Inventory(metadata.topics)
     for number, topic in enumerate(metadata.topics):
@@ -68,14 +68,14 @@ async def take_inventory(client: SequencerClient, store: ObjectStore, cluster: s
 
 
 async def _take_logs(client: SequencerClient, inventory: Inventory, number: int, partitions: Sequence[int]) -> None:
-    """The extents of some partitions of one topic, from their log start on."""
+    """Add the extents of some partitions of one topic, from their log start on."""
     topic = inventory.topics[number]
     offsets = await _log_starts(client, topic.topic_id, partitions)
     inventory.partitions += len(offsets)
     while offsets:
         wanted = [PlanPartition(topic.topic_id, each, offset, PLAN_BYTES_MAX) for each, offset in offsets.items()]
         plan = await client.query("plan", PlanQuery(0, wanted, PLAN_BYTES_MAX), Plan)
-        # An answer has room for some extents only, and tells of the first partitions first.
+        # An answer has space for some extents only. It begins with the first partitions.
         had_space = not any(found.extents for found in plan.partitions)
         for asked, found in zip(wanted, plan.partitions, strict=True):
             next_offset = _take_log(inventory, number, asked.offset, found, had_space=had_space)
@@ -96,13 +96,13 @@ async def _log_starts(client: SequencerClient, topic_id: TopicId, partitions: Se
 
 
 def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPlan, *, had_space: bool) -> int | None:
-    """Take in what a plan says from an offset on; where to go on, or None at the end of the log.
+    """Add the extents of a plan from an offset on; return the next offset, None at the log end.
 
-    Without extents a log ends early only if the plan `had_space` for some.
+    If the plan has no extents although it `had_space` for some, the log ends too early.
     """
-    if found.rejection == Rejection.UNKNOWN_TOPIC:  # it was deleted meanwhile
+    if found.rejection == Rejection.UNKNOWN_TOPIC:  # it was deleted after the first query
         return None
-    if offset < found.log_start_offset:  # retention was faster
+    if offset < found.log_start_offset:  # retention has moved the log start
         return found.log_start_offset
     if found.aborted_end_offset >= 0:
         inventory.transactional.add((number, found.partition))
@@ -111,7 +111,7 @@ def _take_log(inventory: Inventory, number: int, offset: int, found: PartitionPl
             continue
         if extent.base_offset > offset:
             inventory.findings.append(_hole(inventory, number, found.partition, offset, extent.base_offset))
-        if extent.segment.segment_id != NO_SEGMENT_ID:  # a transaction's end is in the journal only
+        if extent.segment.segment_id != NO_SEGMENT_ID:  # a marker is in the journal only
             _record(inventory, number, found.partition, extent)
         offset = extent.last_offset + 1
     if offset < found.high_watermark and (found.extents or not had_space):
@@ -154,10 +154,10 @@ async def _segments(client: SequencerClient) -> AsyncIterator[SegmentsView]:
 
 
 async def _take_hidden(client: SequencerClient, inventory: Inventory) -> None:
-    """The other extents of those segments of which the logs told less than the journal counts.
+    """Add extents outside logs, for segments with fewer bytes in logs than the journal counts.
 
-    These are of topics that may come back, or lie before a log's start. Extents of topics that are gone for good are
-    told by nobody; while some of those wait to be dropped, none of these segments can be said to be miscounted.
+    They are of recoverable topics, or lie before a log's start. No query returns extents of topics that are gone for
+    good. While such extents wait for their removal, the audit cannot prove that one of these segments is miscounted.
     """
     short = [segment for segment in inventory.segments.values() if _is_short(inventory, segment)]
     if not short:
@@ -170,7 +170,7 @@ async def _take_hidden(client: SequencerClient, inventory: Inventory) -> None:
         asked = short[done : done + SEGMENTS_PER_EXTENTS_QUERY]
         query = SegmentExtentsQuery(0, [segment.row for segment in asked])
         view = await client.query("segment_extents", query, SegmentExtentsView)
-        for segment, extents in zip(asked, view.extents, strict=False):  # an answer may have room for the first only
+        for segment, extents in zip(asked, view.extents, strict=False):  # an answer may have space for the first only
             in_logs = _in_logs(inventory, segment)
             _hide(
                 inventory,
@@ -190,7 +190,7 @@ def _is_short(inventory: Inventory, segment: SegmentView) -> bool:
 
 
 def _in_logs(inventory: Inventory, segment: SegmentView) -> set[tuple[int, int, int]]:
-    """The segment's extents that logs told of: topic's number, partition, base offset."""
+    """The segment's extents that are in logs: topic's number, partition, base offset."""
     rows: Sequence[int] = inventory.extents_by_segment.get(segment.segment_id, ())
     return set(zip(rows[0::EXTENT_FIELDS], rows[1::EXTENT_FIELDS], rows[2::EXTENT_FIELDS], strict=True))
 

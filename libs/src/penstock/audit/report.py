@@ -1,12 +1,12 @@
-"""The report of an audit and its findings, for people and for programs."""
+"""The report of an audit and its findings, as text and as JSON."""
 
 import msgspec
 
-LISTED_MAX = 50  # findings in the text for people; programs get all
+LISTED_MAX = 50  # findings in the text; the JSON has all
 _EXPLANATIONS = {
     "live": "live segments",
-    "grace": "condemned, in their grace",
-    "condemned": "condemned, to be deleted",
+    "grace": "dead segments in their grace",
+    "condemned": "dead segments to be deleted",
     "uncommitted": "segments not yet committed",
     "journal": "snapshots and archive of the journal",
     "unexplained": "unexplained",
@@ -16,13 +16,13 @@ _EXPLANATIONS = {
 class Finding(msgspec.Struct, frozen=True, order=True):
     """One defect."""
 
-    kind: str  # a few words with dashes, for programs
+    kind: str  # a constant in kebab-case, for programs
     subject: str  # an object's key, or topic-partition
-    what: str  # a part of a sentence, for people
+    what: str  # a phrase for the user
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """One audit."""
+    """The result of one audit."""
 
     cluster: str
     topics: int
@@ -40,17 +40,17 @@ class Report(msgspec.Struct, kw_only=True):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
 
 def as_json(report: Report) -> str:
-    """One JSON object."""
+    """The report as one JSON object."""
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
 def as_text(report: Report) -> str:
-    """A table, and the findings."""
+    """The report as a table and a list of findings."""
     lines = [
         f"cluster {report.cluster}: {report.topics} topics, {report.partitions} partitions, {report.extents} extents",
         f"read {report.records_read:,} records in {report.batches_read:,} batches, {_size(report.bytes_read)} of "
@@ -65,12 +65,12 @@ def as_text(report: Report) -> str:
     ]
     lines.append("")
     if report.is_clean:
-        lines.append("clean: every object is accounted for, every live record is there, every checksum is right")
+        lines.append("clean: every object is explained, every live record is there, every checksum is right")
         return "\n".join(lines)
     lines.append(f"{len(report.findings)} findings:")
     lines += [f"  {each.kind}: {each.subject}: {each.what}" for each in report.findings[:LISTED_MAX]]
     if len(report.findings) > LISTED_MAX:
-        lines.append(f"  ... and {len(report.findings) - LISTED_MAX} more, which --json tells")
+        lines.append(f"  ... and {len(report.findings) - LISTED_MAX} more; --json prints all")
     return "\n".join(lines)
 
 

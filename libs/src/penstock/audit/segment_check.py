@@ -1,4 +1,4 @@
-"""Reads the live extents of segments and checks every batch of them; run wherever Spark has room for it."""
+"""Reads the live extents of segments and checks every batch in them; runs in the tasks of Spark."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ Stream = Callable[[Sequence[tuple[str, int, int]]], Iterator[Buffer]]  # bytes o
 
 
 class ExtentCheck(msgspec.Struct, frozen=True, array_like=True):
-    """A live extent, and what its batches have to be."""
+    """A live extent, and the expected facts of its batches."""
 
     topic: str
     topic_id: TopicId
@@ -39,11 +39,11 @@ class ExtentCheck(msgspec.Struct, frozen=True, array_like=True):
     position: int
     length: int
     max_timestamp: int
-    may_have_gaps: bool  # compaction takes records out: older ones of a key, or those that were aborted
+    may_have_gaps: bool  # compaction removes records: older ones of a key, or aborted ones
 
 
 class SegmentCheck(msgspec.Struct, frozen=True, array_like=True):
-    """An object and its live extents, by position."""
+    """An object and its live extents, in order of position."""
 
     key: str
     level: int
@@ -52,12 +52,12 @@ class SegmentCheck(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def live_bytes(self) -> int:
-        """Bytes that the check reads, besides the index."""
+        """The bytes that the check reads, without the index."""
         return sum(extent.length for extent in self.extents)
 
 
 class Checked(msgspec.Struct, array_like=True):
-    """What was read, and what is wrong with it."""
+    """The counts of checked data, and the findings."""
 
     segments: int = 0
     batches: int = 0
@@ -66,7 +66,7 @@ class Checked(msgspec.Struct, array_like=True):
     findings: list[Finding] = []
 
     def add(self, other: "Checked") -> None:
-        """Count another's in."""
+        """Add the counts and findings of another result."""
         self.segments += other.segments
         self.batches += other.batches
         self.records += other.records
@@ -75,7 +75,7 @@ class Checked(msgspec.Struct, array_like=True):
 
 
 def check_segments(checks: Sequence[SegmentCheck], stream: Stream) -> Checked:
-    """Check segments one after the other; damage is a finding, `Unavailable` a failure of the audit."""
+    """Check segments one after the other; damage is a finding, but `Unavailable` ends the audit."""
     checked = Checked()
     for check in checks:
         checked.segments += 1
@@ -96,16 +96,16 @@ def _check_index(check: SegmentCheck, stream: Stream) -> None:
 
     index = asyncio.run(read_any_index_of(get_range, check.size_bytes))
     if index.level != check.level:
-        raise Corrupt(f"it says level {index.level}")
+        raise Corrupt(f"the index has level {index.level}")
     runs = _places(index)
     for extent in check.extents:
         position, end = runs.get((extent.topic_id, extent.partition), (0, 0))
         if not position <= extent.position <= extent.position + extent.length <= end:
-            raise Corrupt(f"it has no run of {extent.topic}-{extent.partition} at byte {extent.position}")
+            raise Corrupt(f"the index has no run of {extent.topic}-{extent.partition} at byte {extent.position}")
 
 
 def _places(index: SegmentIndex | CompactedIndex) -> dict[tuple[TopicId, int], tuple[int, int]]:
-    """From where to where each partition's runs lie; several runs of one lie next to each other."""
+    """The start and end of each partition's runs; all runs of a partition lie next to each other."""
     places: dict[tuple[TopicId, int], tuple[int, int]] = {}
     for run in index.runs:
         length = run_length(run) if isinstance(run, BatchRun) else run.length
@@ -116,7 +116,7 @@ def _places(index: SegmentIndex | CompactedIndex) -> dict[tuple[TopicId, int], t
 
 
 def _check_extents(check: SegmentCheck, stream: Stream, checked: Checked) -> None:
-    """Read extent after extent; the first damage in one ends the reading of the segment's rest in that stream."""
+    """Read extent after extent; after a damaged extent, continue with a new stream."""
     left = list(check.extents)
     while left:
         window = Window(stream([(check.key, extent.position, extent.length) for extent in left]))
@@ -126,7 +126,7 @@ def _check_extents(check: SegmentCheck, stream: Stream, checked: Checked) -> Non
                 _check_extent(check, extent, window, checked)
             except Corrupt as error:
                 checked.findings.append(Finding("batch-damaged", _place_of(check, extent), str(error)))
-                break  # the window stands anywhere: begin another behind this extent
+                break  # the window's position is unknown now: begin another one after this extent
             except (NotFound, Invalid) as error:
                 checked.findings.append(Finding("object-unreadable", check.key, str(error)))
                 return
@@ -136,11 +136,11 @@ def _check_extent(check: SegmentCheck, extent: ExtentCheck, window: Window, chec
     offset, left_bytes = extent.base_offset, extent.length
     while left_bytes:
         if left_bytes < BATCH_OVERHEAD:
-            raise Corrupt(f"{left_bytes} bytes that are no batch")
+            raise Corrupt(f"the last {left_bytes} bytes are no batch")
         header = read_batch_header(window.peek(BATCH_OVERHEAD))
         size = size_bytes(header)
         if not BATCH_OVERHEAD <= size <= left_bytes or header.magic != MAGIC:
-            raise Corrupt(f"at offset {offset} a batch of {size} bytes, {left_bytes} are left")
+            raise Corrupt(f"the batch at offset {offset} has {size} bytes, but the extent has {left_bytes} left")
         crc = crc32c.crc32c(window.take(size)[CRC_START:])
         if crc != header.crc:
             raise Corrupt(f"the batch at offset {offset} has crc {crc:08x}, expected {header.crc:08x}")
@@ -150,22 +150,23 @@ def _check_extent(check: SegmentCheck, extent: ExtentCheck, window: Window, chec
         checked.records += 0 if is_control(header) else header.record_count
         checked.bytes += size
     if offset != extent.last_offset + 1:
-        raise Corrupt(f"it ends at offset {offset - 1}, not {extent.last_offset}")
+        raise Corrupt(f"the extent ends at offset {offset - 1} instead of {extent.last_offset}")
 
 
 def _check_place(level: int, extent: ExtentCheck, header: BatchHeader, offset: int) -> int:
-    """The batch's last offset; `Corrupt` if it cannot stand where it does."""
+    """The batch's last offset; `Corrupt` if the batch does not fit at this offset of the extent."""
     base_offset = header.base_offset if level else offset
     last_offset = base_offset + header.last_offset_delta
     if not offset <= base_offset <= last_offset <= extent.last_offset:
-        raise Corrupt(f"offsets {base_offset} to {last_offset} at offset {offset}")
+        raise Corrupt(f"the batch at offset {offset} has the offsets {base_offset} to {last_offset}")
     is_dense = base_offset == offset and header.record_count == header.last_offset_delta + 1
     if not is_dense and not (level and extent.may_have_gaps):
         raise Corrupt(f"{header.record_count} records for the offsets {offset} to {last_offset}")
-    # What holds the place of records that compaction took still says how late they were, and markers have other times.
+    # An empty batch in place of removed records keeps their largest timestamp, and markers have other timestamps.
     if header.record_count and not is_control(header) and header.max_timestamp > extent.max_timestamp:
         raise Corrupt(
-            f"the time {header.max_timestamp} at offset {base_offset}, at most {extent.max_timestamp} is said"
+            f"the batch at offset {base_offset} has timestamp {header.max_timestamp}, above the extent's "
+            f"{extent.max_timestamp}"
         )
     return last_offset
 
