@@ -1,4 +1,4 @@
-"""Which process is killed or paused when: a plan made of a seed, and what carries it out."""
+"""Kills and pauses processes by a plan: the plan comes from a seed, and `Nemesis` runs it."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ RUNNING_TIMEOUT_S = 60.0
 
 
 class Act(NamedTuple):
-    """A process is paused for `pause_s`, or killed if that is 0, `at_s` after the beginning."""
+    """One fault, `at_s` after the start: a process is paused for `pause_s`, or killed if that is 0."""
 
     at_s: float
     victim: str
@@ -34,7 +34,7 @@ class Act(NamedTuple):
 
 
 def plan(seed: int, duration_s: float) -> list[Act]:
-    """Every process is killed and paused once before the second round begins; one sequencer is paused for a minute."""
+    """A plan in rounds: each round kills and pauses every process once. One sequencer is paused for a minute."""
     chance = random.Random(seed)
     long = Act(chance.uniform(0, duration_s / 2), chance.choice(VICTIMS[: ROLES["sequencer"]]), LONG_PAUSE_S)
     acts = [long]
@@ -56,17 +56,17 @@ def _rounds(chance: random.Random) -> Iterator[tuple[str, bool]]:
 
 
 class Nemesis:
-    """Carries a plan out; in the end nothing is paused."""
+    """Runs a plan; at the end no process is paused."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.done: Counter[str] = Counter()
         self.killed: Counter[str] = Counter()
         self._cluster = cluster
-        self._paused: dict[str, tuple[int, float]] = {}  # by name: process id, when it goes on
+        self._paused: dict[str, tuple[int, float]] = {}  # by name: process id, time to resume
         self._started_s = time.monotonic()
 
     def carry_out(self, acts: list[Act]) -> None:
-        """Return when everything was done and all goes on."""
+        """Run all acts; return when all processes run again."""
         for act in acts:
             self._until(act.at_s)
             print(act, flush=True)
@@ -75,7 +75,7 @@ class Nemesis:
             self._until(min(resume_s for _, resume_s in self._paused.values()))
 
     def end(self) -> None:
-        """Let everything go on at once."""
+        """Resume all paused processes now."""
         for name in list(self._paused):
             self._resume(name)
 
@@ -83,15 +83,15 @@ class Nemesis:
         return time.monotonic() - self._started_s
 
     def _until(self, at_s: float) -> None:
-        """Let time pass, and whatever is due go on."""
+        """Wait until `at_s`, and resume processes whose pause ends before it."""
 
-        def has_come() -> bool:
+        def is_due() -> bool:
             for name, (_, resume_s) in list(self._paused.items()):
                 if resume_s <= self._now_s():
                     self._resume(name)
             return self._now_s() >= at_s
 
-        wait_until(has_come, max(at_s - self._now_s(), 0) + RUNNING_TIMEOUT_S, f"second {at_s:g}")
+        wait_until(is_due, max(at_s - self._now_s(), 0) + RUNNING_TIMEOUT_S, f"second {at_s:g}")
 
     def _do(self, act: Act) -> None:
         pid = wait_until(lambda: self._pid(act.victim), RUNNING_TIMEOUT_S, f"{act.victim} to run")

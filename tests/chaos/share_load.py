@@ -1,8 +1,8 @@
-"""A share group of stock clients that works while things break, and the judgement of all that its members were told.
+"""A share group of stock clients under load while faults happen, and the check of all its answers.
 
-Numbered records are written all the time. Members accept most of them, release and reject some; others are killed with
-what they have. How often a record was delivered orders what different members saw: what was accepted for certain is
-nobody's any more, so it never comes with a higher count.
+A producer writes numbered records all the time. Members accept most of them, and release or reject some. Other members
+are killed while they hold records. The delivery count orders the observations of different members. So a record with a
+confirmed acceptance must never come with a higher count.
 """
 
 import random
@@ -31,13 +31,13 @@ CONFIGS = {
     "share.heartbeat.interval.ms": "1000",
     "share.delivery.count.limit": str(DELIVERY_LIMIT),
 }
-VERDICTS = (AcknowledgeType.ACCEPT,) * 17 + (AcknowledgeType.RELEASE,) * 2 + (AcknowledgeType.REJECT,)
+ACKNOWLEDGE_TYPES = (AcknowledgeType.ACCEPT,) * 17 + (AcknowledgeType.RELEASE,) * 2 + (AcknowledgeType.REJECT,)
 RECORD_PAUSE_S = 0.005
 HOARDER_PAUSE_S = (1.0, 8.0)
 POLL_S = 0.2
 COMMIT_TIMEOUT_S = 10.0
-PATIENCE_S = 180.0
-# Takes what it gets and says nothing of it, until it is killed.
+TIMEOUT_S = 180.0
+# A member that acquires records and never acknowledges them, until it is killed.
 HOARDER = """
 import sys
 from confluent_kafka import ShareConsumer
@@ -51,17 +51,17 @@ sys.stdin.read()
 
 
 class Ledger:
-    """What members were given, and what they were told of what they said."""
+    """The records that members got, and the answers to their acknowledgements."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.written: dict[bytes, None] = {}  # of which the producer was told so
-        self.counts: dict[bytes, int] = {}  # the highest delivery count that was seen
-        self.closed: dict[bytes, list[int]] = defaultdict(list)  # accepted or rejected for certain: with which count
+        self.written: dict[bytes, None] = {}  # acknowledged to the producer
+        self.counts: dict[bytes, int] = {}  # the highest delivery count of each record
+        self.closed: dict[bytes, list[int]] = defaultdict(list)  # delivery counts with a confirmed accept or reject
         self.unsure: dict[bytes, None] = {}
 
     def unsettled(self) -> list[bytes]:
-        """What was written, and nobody has accepted or rejected or had often enough."""
+        """Written records that are not accepted, not rejected, and below the delivery limit."""
         with self.lock:
             settled = (self.closed, self.unsure)
             return [
@@ -71,19 +71,19 @@ class Ledger:
             ]
 
     def violations(self) -> list[str]:
-        """What should never have been."""
-        found = [f"{value!r} was done with {len(counts)} times" for value, counts in self.closed.items() if counts[1:]]
+        """One text for each broken promise."""
+        found = [f"{value!r} was closed {len(counts)} times" for value, counts in self.closed.items() if counts[1:]]
         found += [
-            f"{value!r} came for the {self.counts[value]}. time, it was done with at the {counts[0]}."
+            f"{value!r} came with delivery count {self.counts[value]}, but was closed with {counts[0]}"
             for value, counts in self.closed.items()
             if self.counts[value] > counts[0]
         ]
         often = [value for value, count in self.counts.items() if count > DELIVERY_LIMIT]
-        return found + [f"{value!r} came for the {self.counts[value]}. time" for value in often]
+        return found + [f"{value!r} came with delivery count {self.counts[value]}" for value in often]
 
 
 class Member(threading.Thread):
-    """A share consumer that says something of all that it gets."""
+    """A share consumer that acknowledges all records that it gets."""
 
     def __init__(self, bootstrap: str, ledger: Ledger, number: int, seed: int) -> None:
         super().__init__(name=f"member-{number}")
@@ -96,45 +96,45 @@ class Member(threading.Thread):
         self._stopping = threading.Event()
 
     def stop(self) -> None:
-        """Take no more."""
+        """Fetch no more records."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Work until told to stop."""
+        """Fetch and acknowledge until `stop`."""
         try:
             self._consumer.subscribe([TOPIC])
             while not self._stopping.is_set():
                 self._work()
             self._consumer.close()
-        except BaseException as error:  # noqa: BLE001  judged by whoever waits for this thread
+        except BaseException as error:  # noqa: BLE001  `ShareLoad` checks the failure
             self.failure = error
 
     def _work(self) -> None:
         done: dict[int, dict[bytes, int]] = defaultdict(dict)  # by partition: values and delivery counts
         for message in self._consumer.poll(POLL_S):
             if message.error() is not None:
-                continue  # it is asked again
+                continue  # the client retries
             value, count = message.value(), message.delivery_count()
             with self._ledger.lock:
                 self._ledger.counts[value] = max(self._ledger.counts.get(value, 0), count)
-            verdict = self._dice.choice(VERDICTS)
-            self._consumer.acknowledge(message, verdict)
-            if verdict != AcknowledgeType.RELEASE:
+            acknowledge_type = self._dice.choice(ACKNOWLEDGE_TYPES)
+            self._consumer.acknowledge(message, acknowledge_type)
+            if acknowledge_type != AcknowledgeType.RELEASE:
                 done[message.partition()][value] = count
-        self._note(done, self._commit())
+        self._record(done, self._commit())
 
     def _commit(self) -> dict[int, bool] | None:
-        """By partition, whether all that was said of it was heard; None where nobody knows."""
+        """By partition, whether the acknowledgements were accepted; None if that is unknown."""
         try:
-            told = self._consumer.commit_sync(COMMIT_TIMEOUT_S)
+            results = self._consumer.commit_sync(COMMIT_TIMEOUT_S)
         except KafkaException:
             return None
-        return {each.partition: error is None for each, error in told.items()}
+        return {each.partition: error is None for each, error in results.items()}
 
-    def _note(self, done: dict[int, dict[bytes, int]], heard: dict[int, bool] | None) -> None:
+    def _record(self, done: dict[int, dict[bytes, int]], confirmed: dict[int, bool] | None) -> None:
         with self._ledger.lock:
             for partition, values in done.items():
-                if heard is not None and heard.get(partition):
+                if confirmed is not None and confirmed.get(partition):
                     for value, count in values.items():
                         self._ledger.closed[value].append(count)
                 else:
@@ -142,7 +142,7 @@ class Member(threading.Thread):
 
 
 class Hoarders(threading.Thread):
-    """One member after another is killed with what it has."""
+    """Starts one member after the other, and kills it while it holds records."""
 
     def __init__(self, bootstrap: str, seed: int) -> None:
         super().__init__(name="hoarders")
@@ -153,13 +153,13 @@ class Hoarders(threading.Thread):
         self._now: subprocess.Popen[str] | None = None
 
     def stop(self) -> None:
-        """Let there be no more of them."""
+        """Start no more members, and kill the present one."""
         self._stopping.set()
         if self._now is not None:
             self._now.kill()
 
     def run(self) -> None:
-        """Kill one after the other."""
+        """Start and kill members until `stop`."""
         command = [sys.executable, "-c", HOARDER, self._servers, GROUP, TOPIC]
         while not self._stopping.wait(self._dice.uniform(*HOARDER_PAUSE_S)):
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as self._now:
@@ -170,7 +170,7 @@ class Hoarders(threading.Thread):
 
 
 class ShareLoad:
-    """A producer and a share group, until they are told to stop."""
+    """A producer and a share group that run until `settle` or `give_up`."""
 
     def __init__(self, bootstrap: str, seed: int) -> None:
         self.ledger = Ledger()
@@ -182,14 +182,14 @@ class ShareLoad:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened, for people."""
+        """A summary to print."""
         ledger = self.ledger
         again = sum(count > 1 for count in ledger.counts.values())
-        facts = {"written": len(ledger.written), "done with": len(ledger.closed), "unsure": len(ledger.unsure)}
-        return facts | {"came again": again, "members killed": self._hoarders.killed}
+        facts = {"written": len(ledger.written), "closed": len(ledger.closed), "unsure": len(ledger.unsure)}
+        return facts | {"delivered again": again, "members killed": self._hoarders.killed}
 
     def start(self) -> None:
-        """Make the topic and the group's rules, and begin."""
+        """Create the topic and the group's configurations, and start all threads."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap, **CLIENT})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS)], operation_timeout=30)[TOPIC].result(60)
         entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in CONFIGS.items()]
@@ -199,19 +199,23 @@ class ShareLoad:
             thread.start()
 
     def wait_for_more(self, count: int) -> None:
-        """Until so many more records are done with."""
+        """Return when `count` more records are accepted or rejected."""
         enough = len(self.ledger.closed) + count
-        wait_until(lambda: len(self.ledger.closed) >= enough or self._failures(), PATIENCE_S, f"{enough} records")
+        wait_until(lambda: len(self.ledger.closed) >= enough or self._failures(), TIMEOUT_S, f"{enough} records")
         assert not self._failures(), self._failures()
 
     def settle(self) -> None:
-        """Write nothing more, let members come to the end of what there is, and judge all."""
+        """Stop the writer, wait until members have processed all records, and check everything."""
         self._stopping.set()
         self._hoarders.stop()
-        self._writer.join(PATIENCE_S)
-        assert not self._writer.is_alive(), "the writer does not come to its end"
+        self._writer.join(TIMEOUT_S)
+        assert not self._writer.is_alive(), "the writer does not end"
         try:
-            wait_until(lambda: self._failures() or not self.ledger.unsettled(), PATIENCE_S, "all to be done with")
+            wait_until(
+                lambda: self._failures() or not self.ledger.unsettled(),
+                TIMEOUT_S,
+                "all records to be accepted or rejected",
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.ledger.unsettled()[:20]}") from error
         self.give_up()
@@ -220,14 +224,14 @@ class ShareLoad:
         assert not violations, "\n".join(violations[:20])
 
     def give_up(self) -> None:
-        """Leave no thread and no process behind."""
+        """Stop all threads and processes."""
         self._stopping.set()
         self._hoarders.stop()
         for member in self._members:
             member.stop()
         for thread in (self._writer, *self._members, self._hoarders):
             if thread.ident is not None:
-                thread.join(PATIENCE_S)
+                thread.join(TIMEOUT_S)
 
     def _failures(self) -> list[str]:
         return [f"{each.name}: {each.failure!r}" for each in self._members if each.failure is not None]
@@ -245,17 +249,17 @@ class ShareLoad:
             producer.produce(TOPIC, b"%d" % number, partition=number % PARTITIONS, on_delivery=note)
             producer.poll(0)
             number += 1
-        producer.flush(PATIENCE_S)
+        producer.flush(TIMEOUT_S)
 
 
 def wait_for_share_groups(cluster: Cluster) -> None:
-    """Until the cluster's level allows them."""
+    """Return when the cluster's level allows share groups."""
     wait_for_level(cluster, SHARE_GROUPS_LEVEL)
 
 
 @contextmanager
 def share_load(bootstrap: str, seed: int) -> Iterator[ShareLoad]:
-    """A load that has begun, and that leaves nothing behind."""
+    """A running load; all its threads and processes end with the block."""
     load = ShareLoad(bootstrap, seed)
     try:
         load.start()

@@ -1,6 +1,6 @@
-"""For minutes every kind of process is killed and paused at random under a share group, and members of it are killed.
+"""Chaos under a share group: for minutes, processes and members of the group are killed or paused at random.
 
-`make chaos MINUTES=10 SEED=n`, as for the others; writer and members are stock clients.
+`make chaos MINUTES=10 SEED=n`, as for the other chaos tests; writer and members are stock clients.
 """
 
 import os
@@ -16,14 +16,14 @@ from tests.testkit.clusters.cluster import running, wait_until
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
 SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or random.SystemRandom().randrange(2**32))
 SETTLE_TIMEOUT_S = 180.0
-# So that a run of a minute has snapshots taken, the journal purged, and sequencers started from them.
+# So that also a run of one minute has snapshots, purges of the journal, and sequencers that start from snapshots.
 ENVIRONMENT = {"PENSTOCK_SNAPSHOT_ENTRIES": "200", "PENSTOCK_SHARE_GROUPS": "true"}
-RECORDS_MIN = 200  # after everything goes on
+RECORDS_MIN = 200  # after the last fault
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(MINUTES * 60 + 1200)]
 
 
-def test_each_record_is_done_with_once_and_none_is_passed_over_while_everything_is_killed_and_paused(
+def test_each_record_is_processed_once_and_none_is_lost_while_all_processes_are_killed_and_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"\nseed {SEED}, {MINUTES:g} minutes", flush=True)

@@ -1,6 +1,6 @@
-"""For minutes every kind of process is killed and paused at random under transactions: what is read was committed.
+"""Chaos under transactions: for minutes, processes of every kind are killed and paused, and reads see commits only.
 
-`make chaos MINUTES=10 SEED=n`, as for the others; writers and readers are stock clients.
+`make chaos MINUTES=10 SEED=n`, as for the other chaos tests; writers and readers are stock clients.
 """
 
 import os
@@ -16,9 +16,9 @@ from tests.testkit.loads.transaction_load import transaction_load, wait_for_tran
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
 SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or random.SystemRandom().randrange(2**32))
 SETTLE_TIMEOUT_S = 180.0
-# So that a run of a minute has snapshots taken, the journal purged, and sequencers started from them.
+# So that also a run of one minute has snapshots, purges of the journal, and sequencers that start from snapshots.
 ENVIRONMENT = {"PENSTOCK_SNAPSHOT_ENTRIES": "200"}
-COMMITS_MIN = 20  # after everything goes on
+COMMITS_MIN = 20  # after the last fault
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(MINUTES * 60 + 1200)]
 

@@ -1,4 +1,4 @@
-"""A sequencer that stood still wakes with an old state, and tells nobody what is no longer true."""
+"""A sequencer that was paused has an old state when it resumes, and never answers from it."""
 
 import asyncio
 import time
@@ -23,13 +23,13 @@ TOPIC = "steady"
 GROUP = "outside"
 PARTITIONS = 4
 CLUSTER = "default"
-QUESTIONS = 200
+QUERIES = 200
 ANSWER_TIMEOUT_S = 5.0
 CLIENT_TIMEOUT_S = 60.0
 
 
-class Questions:
-    """Asks sequencers over NATS, as gateways do, and keeps what they said."""
+class Queries:
+    """Queries sequencers over NATS, as gateways do."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._url = cluster.nats_url
@@ -37,7 +37,7 @@ class Questions:
         self._topic_id = TopicId(bytes(16))
 
     async def look(self) -> None:
-        """Ask whoever is awake how far the journal is."""
+        """Ask a running sequencer for the journal's present sequence."""
         connection = await connect_nats(self._url, name="test")
         client = SequencerClient(connection.bus, CLUSTER, SystemClock())
         view = await client.query("metadata", MetadataQuery(0, [TOPIC]), MetadataView, deadline_s=CLIENT_TIMEOUT_S)
@@ -46,18 +46,18 @@ class Questions:
         await connection.close()
 
     async def ask_for_ends(self) -> list[OffsetsView]:
-        """Many questions at once for what was true when we looked, and more until one is answered; all that was said.
+        """Send many queries at once for the state at `look`, until one is answered; return all answers.
 
-        Who slept may need longer to wake than a question waits.
+        A resumed sequencer may need longer than the timeout of one query.
         """
         connection = await connect_nats(self._url, name="test")
         places = [OffsetOf(self._topic_id, number, LATEST) for number in range(PARTITIONS)]
-        question = codec.encode(OffsetsQuery(self.seen_sequence, places))
+        query = codec.encode(OffsetsQuery(self.seen_sequence, places))
         subject = subjects.sequencer_query(CLUSTER, "offsets")
         views: list[OffsetsView] = []
         end_s = time.monotonic() + CLIENT_TIMEOUT_S
         while not _given(views) and time.monotonic() < end_s:
-            asking = [connection.bus.request(subject, question, ANSWER_TIMEOUT_S) for _ in range(QUESTIONS)]
+            asking = [connection.bus.request(subject, query, ANSWER_TIMEOUT_S) for _ in range(QUERIES)]
             answers = await asyncio.gather(*asking, return_exceptions=True)
             unexpected = [each for each in answers if isinstance(each, Exception) and not isinstance(each, Unavailable)]
             assert not unexpected
@@ -67,18 +67,18 @@ class Questions:
 
 
 def _given(views: list[OffsetsView]) -> list[OffsetsView]:
-    """Those that are no refusals."""
+    """The answers that are not rejections."""
     return [view for view in views if view.failure is None]
 
 
 class Client:
-    """What a stock client is told through a gateway."""
+    """A stock client, connected to a gateway."""
 
     def __init__(self, bootstrap: str) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **QUIET})
 
     def ends(self) -> list[int]:
-        """The end of every partition, now."""
+        """The present end offset of every partition."""
         places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
         return [self._consumer.get_watermark_offsets(place, timeout=CLIENT_TIMEOUT_S)[1] for place in places]
 
@@ -99,44 +99,44 @@ def acknowledged_ends(account: Account) -> list[int]:
 
 
 def hold(seconds: float) -> None:
-    """The load goes on in its threads meanwhile."""
+    """Wait; the load continues in its threads."""
     end_s = time.monotonic() + seconds
-    wait_until(lambda: time.monotonic() >= end_s, seconds + 1, "the pause to have lasted")
+    wait_until(lambda: time.monotonic() >= end_s, seconds + 1, "the end of the pause")
 
 
 @pytest.mark.parametrize(
     "pause_s", [pytest.param(5.0, marks=pytest.mark.e2e), pytest.param(60.0, marks=pytest.mark.chaos)]
 )
-def test_a_sequencer_that_was_paused_tells_nothing_old_when_it_wakes(tmp_path: Path, pause_s: float) -> None:
-    sleeper, other = "sequencer-1", "sequencer-2"
+def test_a_sequencer_that_was_paused_gives_no_old_answers_when_it_resumes(tmp_path: Path, pause_s: float) -> None:
+    paused, other = "sequencer-1", "sequencer-2"
     with (
         running(tmp_path / "data", "--flush-ms", "20", "--sequencers", "2") as cluster,
         steady_account(cluster.kafka, TOPIC, PARTITIONS, record_pause_s=0.005) as account,
     ):
-        questions, client = Questions(cluster), Client(cluster.kafka)
+        queries, client = Queries(cluster), Client(cluster.kafka)
         account.load.wait_for_more(100)
-        cluster.pause(sleeper)
+        cluster.pause(paused)
         hold(pause_s)
         account.load.wait_for_more(100)
         client.commit(offset=77)
         ends = acknowledged_ends(account)
-        asyncio.run(questions.look())
-        # Now the sleeper is the only one who can answer.
+        asyncio.run(queries.look())
+        # Now only the resumed sequencer can answer.
         cluster.pause(other)
-        cluster.resume(sleeper)
+        cluster.resume(paused)
         try:
-            answers = asyncio.run(questions.ask_for_ends())
-            told, committed = client.ends(), client.committed()
+            answers = asyncio.run(queries.ask_for_ends())
+            ends_now, committed = client.ends(), client.committed()
         finally:
             cluster.resume(other)
         client.close()
         given = _given(answers)
-        print(f"{len(given)} questions answered, {len(answers) - len(given)} refused")
-        assert given, "the sleeper answered nothing"
+        print(f"{len(given)} queries answered, {len(answers) - len(given)} rejected")
+        assert given, "the resumed sequencer answered no query"
         for answer in given:
-            assert answer.sequence >= questions.seen_sequence
+            assert answer.sequence >= queries.seen_sequence
             assert all(found.offset >= end for found, end in zip(answer.partitions, ends, strict=True))
-        assert all(now >= end for now, end in zip(told, ends, strict=True)), (told, ends)
+        assert all(now >= end for now, end in zip(ends_now, ends, strict=True)), (ends_now, ends)
         assert committed == 77
         wait_until(cluster.is_ready, CLIENT_TIMEOUT_S, "everything to be ready again")
         account.settle()

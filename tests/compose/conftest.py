@@ -1,4 +1,4 @@
-"""The images under test, built once, and the project that a module's tests share."""
+"""Fixtures: the images under test, built once, and one compose project per test module."""
 
 import fcntl
 import os
@@ -11,14 +11,16 @@ from tests.testkit.clusters.compose import Project, build_images, running_projec
 
 @pytest.fixture(scope="session", autouse=True)
 def images(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Every image is built from the code as it is; by one of the processes that share the tests, while others wait.
+    """Build every image from the present code, once per run: other test processes wait.
 
-    `make e2e-compose` has just done that, and says so.
+    `make e2e-compose` has built them already, and sets PENSTOCK_E2E_IMAGES.
     """
     if os.environ.get("PENSTOCK_E2E_IMAGES") == "built":
         return
     folder = tmp_path_factory.getbasetemp()
-    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder  # each has a folder in the run's
+    folder = (
+        folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    )  # each process has a folder in the run's folder
     built = folder / "images-built"
     with (folder / "images-lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -37,7 +39,7 @@ def shared_project(request: pytest.FixtureRequest) -> Iterator[Project]:
 
 @pytest.fixture
 def project(request: pytest.FixtureRequest, shared_project: Project) -> Iterator[Project]:
-    """The module's, well again after each test; what it logged stands beside a failure."""
+    """The module's project, healed after each test; a failed test prints its logs."""
     failed_before = request.session.testsfailed
     yield shared_project
     if request.session.testsfailed > failed_before:

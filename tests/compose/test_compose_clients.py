@@ -14,20 +14,20 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 MIB = 1024 * 1024
 IMAGE_BYTES_MAX = 250 * MIB
-TOLD_S = 120.0
+BROKERS_S = 120.0
 SERVICES = ("gateway", "flusher", "sequencer", "cacher", "janitor")
 
 
 def brokers(bootstrap: str, client_id: str = "") -> set[str]:
-    """The addresses that a client is told."""
+    """The broker addresses that a client gets."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": client_id, **QUIET})
     return {f"{broker.host}:{broker.port}" for broker in admin.list_topics(timeout=30).brokers.values()}
 
 
-def until_told(bootstrap: str, addresses: set[str], client_id: str = "") -> None:
-    """Return when a client is told just these; of a gateway that stood still for seconds nobody tells for a moment."""
-    what = f"{bootstrap} to tell {client_id!r} of {sorted(addresses)}"
-    wait_until(lambda: brokers(bootstrap, client_id) == addresses, TOLD_S, what, POLL_S)
+def until_brokers(bootstrap: str, addresses: set[str], client_id: str = "") -> None:
+    """Return when a client gets exactly these brokers; a gateway that was frozen is missing for a moment."""
+    what = f"{bootstrap} to answer {client_id!r} with {sorted(addresses)}"
+    wait_until(lambda: brokers(bootstrap, client_id) == addresses, BROKERS_S, what, POLL_S)
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -65,16 +65,16 @@ def test_each_service_sees_its_own_credentials_only(project: Project) -> None:
     assert len(lines) == len(set(lines)) >= len(SERVICES)
 
 
-def test_a_client_on_the_host_is_told_the_proxy_only(project: Project) -> None:
+def test_a_client_on_the_host_gets_the_proxy_only(project: Project) -> None:
     project.up(gateway=2)
     assert brokers(project.kafka) == {project.kafka}
 
 
-def test_a_client_in_the_network_is_told_every_gateway(project: Project) -> None:
+def test_a_client_in_the_network_gets_every_gateway(project: Project) -> None:
     project.scale("gateway", 2)
     addresses = {f"{gateway.address}:9092" for gateway in project.containers("gateway")}
     assert len(addresses) == 2
-    until_told(f"{project.one('gateway').address}:9092", addresses)
+    until_brokers(f"{project.one('gateway').address}:9092", addresses)
 
 
 def test_host_and_network_clients_produce_and_consume(project: Project) -> None:
@@ -88,7 +88,7 @@ def test_host_and_network_clients_produce_and_consume(project: Project) -> None:
         assert account.settle() >= 2000
 
 
-def test_what_was_stored_is_there_after_down_and_up(project: Project) -> None:
+def test_records_stay_after_down_and_up(project: Project) -> None:
     with steady_account(project.kafka, "kept") as account:
         account.load.wait_for_more(1000)
         account.settle()

@@ -1,4 +1,4 @@
-"""The compactor's container merges what the others wrote, with its own credentials and a Java of its own."""
+"""The compactor's container merges flushed segments, with its own credentials and its own Java."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.testkit.loads.steady_load import steady_account
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
-MERGED_TIMEOUT_S = 300.0  # Java starts while everything else is busy
+MERGED_TIMEOUT_S = 300.0  # Java starts while all other containers are busy
 
 
 def test_the_compactor_merges_while_clients_produce(project: Project) -> None:
@@ -20,7 +20,7 @@ def test_the_compactor_merges_while_clients_produce(project: Project) -> None:
         wait_until(
             lambda: project.metric("compactor", "penstock_compactor_jobs_total", kind="flushed", result="done"),
             MERGED_TIMEOUT_S,
-            "a job to be done",
+            "the end of a job",
             POLL_S,
         )
         account.load.wait_for_more(1000)
@@ -28,7 +28,7 @@ def test_the_compactor_merges_while_clients_produce(project: Project) -> None:
     assert project.metric("compactor", "penstock_compactor_task_failures_total") == 0
 
 
-def test_the_compactor_runs_as_nobody_in_particular_and_sees_its_own_credentials(project: Project) -> None:
+def test_the_compactor_runs_without_privileges_and_sees_its_own_credentials(project: Project) -> None:
     project.scale("compactor", 1)
     container = project.one("compactor")
     facts = json.loads(docker("inspect", container.id))[0]

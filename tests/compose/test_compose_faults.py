@@ -1,4 +1,4 @@
-"""Containers are killed, frozen and stopped under load; nothing acknowledged is lost, and all recovers by itself."""
+"""Containers are killed, frozen and stopped under load: no acknowledged record is lost, and all services recover."""
 
 import os
 import signal
@@ -14,23 +14,23 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 SERVICES = ["gateway", "flusher", "sequencer", "cacher", "nats", "s3"]
 MORE_RECORDS = 1000
-# How long a container stays frozen, and the store away. The longer times are what docs/TESTING.md asks for before a
-# release; every change is tried with the shorter ones.
+# How long a container stays frozen, and the store stopped. docs/TESTING.md asks for longer times before a release;
+# every change is tested with these.
 PAUSE_S = float(os.environ.get("PENSTOCK_E2E_PAUSE_S", "6"))
 STORE_AWAY_S = float(os.environ.get("PENSTOCK_E2E_STORE_AWAY_S", "15"))
 RESTART_TIMEOUT_S = 60.0
 
 
 def hold(seconds: float) -> None:
-    """The fault lasts; the load goes on in its threads."""
+    """Wait; the load continues in its threads."""
     until_s = time.monotonic() + seconds
-    wait_until(lambda: time.monotonic() >= until_s, seconds + 1, "the fault to have lasted")
+    wait_until(lambda: time.monotonic() >= until_s, seconds + 1, "the end of the fault")
 
 
 def die(project: Project, service: str) -> None:
-    """Kill the process from within, as a crash does; returns when the engine has started it again."""
+    """Kill the process from within, like a crash; return when the engine has restarted it."""
     victim = project.one(service)
-    assert victim.pid, f"{service} does not run"  # 0 would be whoever asks
+    assert victim.pid, f"{service} does not run"  # kill(0) would kill this test
     os.kill(victim.pid, signal.SIGKILL)
     wait_until(
         lambda: project.one(service).restarts > victim.restarts, RESTART_TIMEOUT_S, f"{service} to restart", POLL_S
@@ -38,14 +38,14 @@ def die(project: Project, service: str) -> None:
 
 
 def recover(account: Account, what: str) -> None:
-    """Wait until records are acknowledged again, and say how long that took."""
+    """Wait until records are acknowledged again, and print how long that took."""
     started_s = time.monotonic()
     account.load.wait_for_more(1)
     print(f"{what}: acknowledged again after {time.monotonic() - started_s:.1f} s")
     account.load.wait_for_more(MORE_RECORDS)
 
 
-def test_after_a_kill_of_the_only_container_and_a_start_all_goes_on(project: Project) -> None:
+def test_after_a_kill_of_the_only_container_and_a_start_clients_continue(project: Project) -> None:
     with steady_account(project.kafka, "killed") as account:
         for service in SERVICES:
             account.load.wait_for_more(MORE_RECORDS)
@@ -56,7 +56,7 @@ def test_after_a_kill_of_the_only_container_and_a_start_all_goes_on(project: Pro
     project.wait_until_well()
 
 
-def test_a_process_that_dies_is_started_again_by_the_engine(project: Project) -> None:
+def test_the_engine_restarts_a_process_that_dies(project: Project) -> None:
     with steady_account(project.kafka, "died") as account:
         for service in SERVICES:
             account.load.wait_for_more(MORE_RECORDS)
@@ -93,7 +93,7 @@ def test_an_s3_server_that_is_stopped_for_a_while_costs_a_delay_and_nothing_else
     project.wait_until_well()
 
 
-def test_everything_killed_at_once_comes_back_with_all_that_was_acknowledged(project: Project) -> None:
+def test_after_a_kill_of_all_containers_every_acknowledged_record_is_there(project: Project) -> None:
     with steady_account(project.kafka, "all-killed") as account:
         account.load.wait_for_more(MORE_RECORDS)
         started_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""NATS as three servers: any one of them may go, and the journal has every copy of what was acknowledged."""
+"""NATS as three servers: any one of them may fail, and the journal keeps all acknowledged records."""
 
 import contextlib
 import json
@@ -29,13 +29,13 @@ def shared_cluster() -> Iterator[Project]:
 
 @pytest.fixture
 def cluster(shared_cluster: Project) -> Iterator[Project]:
-    """The module's, well again after each test."""
+    """The module's project, healed after each test."""
     yield shared_cluster
     shared_cluster.heal()
 
 
 def journal(server: Container) -> dict[str, Any]:
-    """What a server says of the journal's stream."""
+    """A server's report of the journal's stream."""
     url = f"http://{server.address}:8222/jsz?streams=true&config=true&accounts=true"
     with urllib.request.urlopen(url, timeout=ANSWER_TIMEOUT_S) as answer:
         accounts = json.load(answer)["account_details"]
@@ -46,27 +46,27 @@ def journal(server: Container) -> dict[str, Any]:
 def leader(cluster: Project) -> str:
     """The service name of the server that leads the journal's stream."""
 
-    def told() -> str:
-        with contextlib.suppress(OSError, LookupError, ValueError):  # who has just started knows of no stream yet
+    def reported() -> str:
+        with contextlib.suppress(OSError, LookupError, ValueError):  # a server that just started reports no stream yet
             return str(journal(cluster.one("nats"))["cluster"].get("leader", ""))
         return ""
 
-    return str(wait_until(told, LEADER_S, "a leader of the journal"))
+    return str(wait_until(reported, LEADER_S, "a leader of the journal"))
 
 
 def follower(cluster: Project) -> str:
-    """Another one."""
+    """The service name of a server that does not lead."""
     led_by = leader(cluster)
     return next(server for server in SERVERS if server != led_by)
 
 
 def sequencer_restarts(cluster: Project) -> dict[str, int]:
-    """How often each sequencer was started again; one that found no NATS when all was started was, too."""
+    """How often each sequencer was restarted, also because NATS was not there yet at the start."""
     return {each.name: each.restarts for each in cluster.containers("sequencer")}
 
 
 def test_the_journal_has_three_copies(cluster: Project) -> None:
-    leader(cluster)  # then the server that is asked knows of the journal
+    leader(cluster)  # after this the server knows the stream
     assert journal(cluster.one("nats"))["config"]["num_replicas"] == len(SERVERS)
 
 
@@ -76,7 +76,7 @@ def test_one_server_of_three_may_be_killed(cluster: Project, choose: Any) -> Non
         account.load.wait_for_more(MORE_RECORDS)
         victim = choose(cluster)
         cluster.compose("kill", victim)
-        account.load.wait_for_more(MORE_RECORDS)  # while it is away
+        account.load.wait_for_more(MORE_RECORDS)  # while the server is down
         cluster.start(victim)
         account.load.wait_for_more(MORE_RECORDS)
         assert account.settle() >= 3 * MORE_RECORDS

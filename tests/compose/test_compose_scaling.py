@@ -1,4 +1,4 @@
-"""Every service goes from one container to three and back under load, and nobody notices more than a delay."""
+"""Every service is scaled from one container to three and back under load, and clients see only a delay."""
 
 import json
 import re
@@ -21,7 +21,7 @@ MORE_RECORDS = 1000
 
 @contextmanager
 def followed_logs(containers: list[Container]) -> Iterator[dict[str, list[str]]]:
-    """What the containers log from now on, by name; also those that are removed meanwhile. Complete after the block."""
+    """The logs of the containers from now on, by name, also of removed ones. Complete after the block."""
     logs: dict[str, list[str]] = {each.name: [] for each in containers}
     with ExitStack() as stack:
         followers = {
@@ -37,20 +37,20 @@ def followed_logs(containers: list[Container]) -> Iterator[dict[str, list[str]]]
         }
         for follower in followers.values():
             assert follower.stdout is not None
-            assert follower.stdout.readline(), "the newest line so far; now it follows"
+            assert follower.stdout.readline(), "docker logs prints no line"
         yield logs
         for name, follower in followers.items():
-            if name.endswith("-1"):  # this one stays
+            if name.endswith("-1"):  # this container stays
                 follower.terminate()
             assert follower.stdout is not None
             logs[name] += follower.stdout.readlines()
 
 
 def drain_ms(lines: list[str]) -> float:
-    """How long a stopped service says that its drain took."""
+    """The drain time that a stopped service logged."""
     text = "".join(lines)
     found = re.search(r'^\{.*"event": ?"service_stopped".*$', text, re.MULTILINE)
-    assert found, f"it did not stop in order: {text[-2000:]}"
+    assert found, f"the service did not stop in order: {text[-2000:]}"
     return float(json.loads(found[0])["drained_ms"])
 
 
