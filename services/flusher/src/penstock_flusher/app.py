@@ -53,14 +53,13 @@ class Flusher:
         entropy: Entropy,
         metrics: FlusherMetrics,
         limits: FlusherLimits = FLUSHER_LIMITS,
-        make_flush_queue: Callable[..., FlushQueue] = FlushQueue,
     ) -> None:
         self._config = config
         self._bus = bus
         self._subscription: Subscription | None = None
         recent = RecentSegments(config.recent_bytes_max)
         self.budget = Budget(config.flusher_bytes_max)
-        self.flushes = make_flush_queue(
+        self.flushes = FlushQueue(
             cluster=config.cluster,
             zone=config.zone,
             instance=config.instance,
@@ -121,7 +120,6 @@ class FlusherApp:
         make_host: Callable[..., ServiceHost] = ServiceHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         limits: FlusherLimits = FLUSHER_LIMITS,
-        make_flush_queue: Callable[..., FlushQueue] = FlushQueue,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
@@ -130,7 +128,6 @@ class FlusherApp:
             config=config, role=ROLE, clock=self._clock, complete=self._complete_presence, entropy=self._entropy
         )
         self._limits = limits
-        self._make_flush_queue = make_flush_queue
         self._open_store = open_store
         self._store: ObjectStore | None = None
         self._flusher: Flusher | None = None
@@ -149,7 +146,6 @@ class FlusherApp:
             entropy=self._entropy,
             metrics=FlusherMetrics(self._host.registry),
             limits=self._limits,
-            make_flush_queue=self._make_flush_queue,
         )
         await self._host.listen()
         await self._flusher.open()

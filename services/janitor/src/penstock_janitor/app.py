@@ -34,18 +34,7 @@ class JanitorLimits(msgspec.Struct, frozen=True, kw_only=True):
     sweep: SweepLimits = SweepLimits()
 
 
-class JanitorParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The makers of the parts that keep objects from a wrong deletion; a simulation passes defective ones."""
-
-    rules: Callable[[int, int], Rules] = Rules
-    checkpoints: Callable[[float], Checkpoints] = Checkpoints
-    deleter: Callable[..., Deleter] = Deleter
-    reaper: Callable[..., Reaper] = Reaper
-    sweep: Callable[..., Sweep] = Sweep
-
-
 DEFAULT_LIMITS = JanitorLimits()
-DEFAULT_PARTS = JanitorParts()
 
 
 class JanitorApp:
@@ -60,7 +49,6 @@ class JanitorApp:
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         *,
         limits: JanitorLimits = DEFAULT_LIMITS,
-        parts: JanitorParts = DEFAULT_PARTS,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
@@ -68,7 +56,6 @@ class JanitorApp:
         self._host = make_host(config, ROLE, self._clock, entropy=self._entropy)
         self._open_store = open_store
         self._limits = limits
-        self._parts = parts
         self._store: ObjectStore | None = None
 
     async def open(self) -> None:
@@ -85,7 +72,6 @@ class JanitorApp:
             metrics=JanitorMetrics(self._host.registry),
             set_degraded=self._host.health.set_degraded,
             limits=self._limits,
-            parts=self._parts,
         )
         self._host.health.set_ready(True)
 
@@ -118,10 +104,9 @@ def build_janitor(
     metrics: JanitorMetrics,
     set_degraded: Callable[[str, str], None],
     limits: JanitorLimits = DEFAULT_LIMITS,
-    parts: JanitorParts = DEFAULT_PARTS,
 ) -> Janitor:
     """A janitor on a bus and a store. `set_degraded` gets the name of a part and its failure."""
-    wiring = _Wiring(config, bus, store, clock, entropy, metrics, set_degraded, limits, parts)
+    wiring = _Wiring(config, bus, store, clock, entropy, metrics, set_degraded, limits)
     context = LoopContext(wiring.draining, entropy, metrics, set_degraded, limits.loops)
     # The names are labels of metrics and of the health page.
     steps = {
@@ -147,7 +132,6 @@ class _Wiring:
         metrics: JanitorMetrics,
         set_degraded: Callable[[str, str], None],
         limits: JanitorLimits,
-        parts: JanitorParts,
     ) -> None:
         self._config = config
         self._bus = bus
@@ -157,13 +141,12 @@ class _Wiring:
         self._metrics = metrics
         self._set_degraded = set_degraded
         self._limits = limits
-        self._parts = parts
         self.draining = asyncio.Event()
         self._sequencers = SequencerClient(bus, config.cluster, clock)
         self._guard = Guard(store, self._sequencers, config.cluster)
-        self._rules = parts.rules(config.grace_ms, config.orphan_age_ms)
-        self._checkpoints = parts.checkpoints(config.grace_ms / 1000)
-        self._deleter = parts.deleter(store=store, metrics=metrics, set_degraded=set_degraded, dry_run=config.dry_run)
+        self._rules = Rules(config.grace_ms, config.orphan_age_ms)
+        self._checkpoints = Checkpoints(config.grace_ms / 1000)
+        self._deleter = Deleter(store=store, metrics=metrics, set_degraded=set_degraded, dry_run=config.dry_run)
         self._tasks: TaskLeases = (
             OwnTaskLeases(self._sequencers)
             if config.dry_run
@@ -184,7 +167,7 @@ class _Wiring:
         )
 
     def reaper(self) -> Reaper:
-        return self._parts.reaper(
+        return Reaper(
             cluster=self._config.cluster,
             holder=self._config.instance,
             sequencers=self._sequencers,
@@ -200,7 +183,7 @@ class _Wiring:
         )
 
     def sweep(self) -> Sweep:
-        return self._parts.sweep(
+        return Sweep(
             cluster=self._config.cluster,
             store=self._store,
             sequencers=self._sequencers,

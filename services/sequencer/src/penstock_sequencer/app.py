@@ -28,8 +28,8 @@ LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one life, also w
 class SequencerApp:
     """One sequencer process.
 
-    The keyword parameters replace what a simulation has in its own form: the clock, the host, the store, the machine's
-    `apply`, the collection of garbage. `make_sequencer` makes the replica.
+    A simulation passes other keyword parameters: a clock, a host, a store, an `apply` of the state machine, a garbage
+    policy.
     """
 
     def __init__(
@@ -45,7 +45,6 @@ class SequencerApp:
         apply: Apply = apply_entry,
         garbage: GarbagePolicy | None = None,
         limits: SequencerLimits = SEQUENCER_LIMITS,
-        make_sequencer: Callable[..., Sequencer] = Sequencer,
     ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
@@ -65,7 +64,6 @@ class SequencerApp:
         self._known_level = known_level
         self._apply = apply
         self._garbage = garbage or LargeStatePolicy()
-        self._make_sequencer = make_sequencer
         self._store: ObjectStore | None = None
         self._sequencer: Sequencer | None = None
         self._identity_watch: IdentityWatch | None = None
@@ -99,7 +97,7 @@ class SequencerApp:
 
     def _replica_of(self, journal: Journal, bus: Bus, store: ObjectStore) -> Sequencer:
         config = self._config
-        return self._make_sequencer(
+        return Sequencer(
             journal=journal,
             bus=bus,
             cluster=config.cluster,

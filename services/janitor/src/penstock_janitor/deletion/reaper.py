@@ -11,7 +11,7 @@ The state after a crash between two steps:
    ignores segments that it has removed already.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 class Reaper:
-    """The loop over dead segments; several janitors share them. `make_now` is another one in simulations."""
+    """The loop over dead segments; several janitors share them."""
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class Reaper:
         metrics: JanitorMetrics,
         interval_s: float,
         lease_ms: int,
-        make_now: Callable[[int, int, int, int], Now] = Now,
     ) -> None:
         self._cluster = cluster
         self._holder = holder
@@ -77,7 +76,6 @@ class Reaper:
         self._metrics = metrics
         self._interval_s = interval_s
         self._lease_ms = lease_ms
-        self._make_now = make_now
         self._place = 0  # where a dry run goes on: it removes nothing, so the first segments stay the first
 
     async def step(self) -> float:
@@ -160,7 +158,7 @@ class Reaper:
 
     def _now(self, clock_ms: int, secured_sequence: int) -> Now:
         watched_sequence = self._checkpoints.watched_sequence(self._clock.monotonic_s())
-        return self._make_now(clock_ms, self._clock.now_ms(), secured_sequence, watched_sequence)
+        return Now(clock_ms, self._clock.now_ms(), secured_sequence, watched_sequence)
 
     def _measure(self, usage: UsageView) -> None:
         metrics = self._metrics

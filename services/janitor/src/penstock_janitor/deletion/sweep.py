@@ -10,7 +10,6 @@ is done is not repeated after a crash. The state after a crash between two steps
 """
 
 import asyncio
-from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -57,7 +56,7 @@ class Suspect(msgspec.Struct, frozen=True):
 
 
 class Sweep:
-    """The loop over the shards of the bucket; several janitors share them. `make_now` is another one in simulations."""
+    """The loop over the shards of the bucket; several janitors share them."""
 
     def __init__(
         self,
@@ -74,7 +73,6 @@ class Sweep:
         interval_s: float,
         draining: asyncio.Event,
         limits: SweepLimits,
-        make_now: Callable[[int, int, int, int, int], Now] = Now,
     ) -> None:
         assert 1 <= limits.shard_digits <= SHARD_DIGITS, f"{limits.shard_digits} digits of a shard"
         self._prefix = segments_prefix(NO_PREFIX, cluster)
@@ -89,7 +87,6 @@ class Sweep:
         self._interval_s = interval_s
         self._draining = draining
         self._limits = limits
-        self._make_now = make_now
         count = SHARD_TASKS // 10 ** (SHARD_DIGITS - limits.shard_digits)
         self._kind = TaskKind(0, count, int(interval_s * 1000))
         self._orphaned: dict[int, tuple[float, int]] = {}  # task -> when its last orphan was found, bytes of them all
@@ -135,7 +132,7 @@ class Sweep:
 
     def _suspects(self, number: int, page: list[ObjectInfo], leased: LeasedTasks) -> list[Suspect]:
         """The objects that are old enough to ask the journal about. Objects without a segment's key are counted."""
-        now = self._make_now(leased.clock_ms, self._clock.now_ms(), NEVER, NEVER, NEVER)
+        now = Now(leased.clock_ms, self._clock.now_ms(), NEVER, NEVER, NEVER)
         suspects = []
         for info in page:
             try:
@@ -155,7 +152,7 @@ class Sweep:
         query = KnownSegmentsQuery(0, [suspect.segment_id for suspect in asked], fresh=True)
         view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
         journal = await self._guard.check()  # after the query, so that it is no older than the journal that answered
-        now = self._make_now(view.clock_ms, self._clock.now_ms(), NEVER, NEVER, rebuilt_ms(journal, view.sequence))
+        now = Now(view.clock_ms, self._clock.now_ms(), NEVER, NEVER, rebuilt_ms(journal, view.sequence))
         pending = []
         for suspect, known in zip(asked, view.segments, strict=True):
             classification = classify_segment(suspect.level, suspect.segment_id, known, now, self._rules)
