@@ -29,7 +29,7 @@ CLIENTS, ASKED_BYTES = 200, 50_000_000
 UNSENT_BYTES, FETCHED_BYTES = 2_000 * KIB, 1_000 * KIB
 BATCH_BYTES = 50 * KIB
 BATCHES = 8
-TURNS = 100
+LOOP_TURNS = 100
 SLOW = 4 * 1024 * KIB  # bytes per second
 KEY = (bytes(16), 0)
 
@@ -88,7 +88,7 @@ async def size_of_answers(world: World, clients: int) -> int:
     world.store.get_range = get_range_late  # type: ignore[method-assign]
     getting = [asyncio.create_task(get()) for _ in range(clients)]
     await until(lambda: bool(world.log_reader.held_bytes))
-    for _ in range(TURNS):  # until all stand in line, for which there was room so far
+    for _ in range(LOOP_TURNS):  # until all fetches are in the queue
         await asyncio.sleep(0)
     gate.set()
     return sum(await asyncio.gather(*getting))
@@ -112,7 +112,7 @@ async def test_catch_up_readers_that_take_nothing_leave_room_for_tailing_readers
         assert await world.response_memory.wait(0)
 
 
-async def test_who_replays_goes_on_when_others_take_their_answers() -> None:
+async def test_a_catch_up_reader_goes_on_when_other_clients_take_their_answers() -> None:
     memory = ResponseMemory(10)
     memory.change(5)
     assert await memory.wait(0)

@@ -126,7 +126,7 @@ async def test_a_waiting_fetch_is_answered_when_records_come(world: World) -> No
     assert values_of(partitions_of(await waiting)[1]) == {0: b"a"}
 
 
-async def test_only_fetches_that_waited_tell_how_long_after_the_news_they_were_answered(world: World) -> None:
+async def test_only_fetches_that_waited_record_how_long_after_new_data_they_were_answered(world: World) -> None:
     topic_id = await world.open()
     waiting = asyncio.create_task(world.fetch(asking({0: 0}, max_wait_ms=FOR_EVER_MS)))
     await until(lambda: world.tail.watched_partitions == 1)
@@ -139,7 +139,7 @@ async def test_only_fetches_that_waited_tell_how_long_after_the_news_they_were_a
     assert told("penstock_gateway_announced_seconds_count") == 1
 
 
-async def test_news_of_other_partitions_does_not_answer_a_waiting_fetch(world: World) -> None:
+async def test_new_data_of_other_partitions_does_not_answer_a_waiting_fetch(world: World) -> None:
     topic_id = await world.open()
     waiting = asyncio.create_task(world.fetch(asking({0: 0}, max_wait_ms=FOR_EVER_MS)))
     await until(lambda: world.tail.watched_partitions == 1)

@@ -34,21 +34,21 @@ async def seconds_for(throttle: CatchUpThrottle, size_bytes: int) -> float:
 
 
 @in_virtual_time
-async def test_while_nobody_follows_the_end_history_waits_for_nothing() -> None:
+async def test_while_no_client_tails_catch_up_reads_wait_for_nothing() -> None:
     throttle = CatchUpThrottle(MIB, VirtualClock(), LIMITS)
     assert not throttle.is_active
     assert await seconds_for(throttle, READS * MIB) == 0
 
 
 @in_virtual_time
-async def test_while_somebody_follows_the_end_history_has_the_rate_that_was_set() -> None:
+async def test_while_a_client_tails_catch_up_reads_have_the_rate_that_was_set() -> None:
     throttle = active(8 * MIB)
     assert throttle.is_active
     assert await seconds_for(throttle, READS * MIB) == pytest.approx(READS / 8)
 
 
 @in_virtual_time
-async def test_the_older_the_news_is_when_it_comes_the_faster_is_history() -> None:
+async def test_the_older_new_data_is_on_arrival_the_faster_are_catch_up_reads() -> None:
     throttle = active(0)
     assert throttle.bytes_per_second == LIMITS.bytes_per_second_min
     throttle.record_new_data(0.25, 1)
@@ -71,7 +71,7 @@ async def test_who_fell_behind_what_is_written_can_catch_up() -> None:
 
 
 @in_virtual_time
-async def test_who_gave_up_following_holds_nobody_back_after_a_while_whatever_was_promised_before() -> None:
+async def test_a_client_that_stopped_tailing_holds_no_read_back_after_a_while_whatever_was_promised_before() -> None:
     throttle, slot = active(RATE_MIN), CatchUpSlot()
     assert await throttle.wait(slot, 100 * MIB, TIMEOUT_S)
     assert not await throttle.wait(slot, MIB, TIMEOUT_S)
@@ -83,7 +83,7 @@ async def test_who_gave_up_following_holds_nobody_back_after_a_while_whatever_wa
 
 
 @in_virtual_time
-async def test_nobody_waits_longer_than_he_has_patience_and_all_have_the_same() -> None:
+async def test_no_read_waits_longer_than_its_timeout_and_all_have_the_same() -> None:
     throttle = active(8 * MIB)
     loop = asyncio.get_running_loop()
     end_s = loop.time() + 60
@@ -104,7 +104,7 @@ async def test_nobody_waits_longer_than_he_has_patience_and_all_have_the_same() 
 
 
 @in_virtual_time
-async def test_who_has_no_patience_has_a_turn_all_the_same() -> None:
+async def test_a_read_without_a_timeout_gets_its_place_all_the_same() -> None:
     throttle, eager, other = active(MIB), CatchUpSlot(), CatchUpSlot()
     assert await throttle.wait(other, MIB, TIMEOUT_S)
     got = 0

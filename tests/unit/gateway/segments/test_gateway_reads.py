@@ -53,14 +53,14 @@ async def test_reads_of_old_data_from_the_store_never_hold_up_those_of_new_data(
 
     zone.store.get_range = gated  # type: ignore[method-assign]
     old = [await zone.put(segment(number, level=1)) for number in range(40)]
-    replaying = [asyncio.create_task(zone.reads.read([SegmentRead(ref, 0, 10)])) for ref in old]
+    catching_up = [asyncio.create_task(zone.reads.read([SegmentRead(ref, 0, 10)])) for ref in old]
     while len(running) < LIMITS.cold_store_reads_max:
         await asyncio.sleep(0)
     new = await zone.put(segment(99))
     await check(zone, SegmentRead(new, 0, 10))
     assert len(running) == LIMITS.cold_store_reads_max + 1
     gate.set()
-    await asyncio.gather(*replaying)
+    await asyncio.gather(*catching_up)
 
 
 async def test_neighbouring_ranges_are_one_get(zone: Zone) -> None:
@@ -284,7 +284,7 @@ def reserve_for_catch_up(zone: Zone) -> contextlib.AbstractAsyncContextManager[b
     return zone.log_reader.reserve(CATCH_UP_BYTES_MAX, is_catch_up=True)
 
 
-async def test_those_who_replay_wait_for_each_other_and_nobody_waits_for_them(zone: Zone) -> None:
+async def test_catch_up_reads_wait_for_each_other_and_no_other_read_waits_for_them(zone: Zone) -> None:
     first, second = contextlib.AsyncExitStack(), contextlib.AsyncExitStack()
     await first.enter_async_context(reserve_for_catch_up(zone))
     waiting = asyncio.create_task(second.enter_async_context(reserve_for_catch_up(zone)))
@@ -295,7 +295,9 @@ async def test_those_who_replay_wait_for_each_other_and_nobody_waits_for_them(zo
     await second.aclose()
 
 
-async def test_who_stood_in_line_to_replay_when_news_came_reads_nothing_and_goes_by_the_pace(zone: Zone) -> None:
+async def test_a_catch_up_read_queued_when_new_data_arrives_reads_nothing_and_obeys_the_throttle(
+    zone: Zone,
+) -> None:
     async with contextlib.AsyncExitStack() as first, contextlib.AsyncExitStack() as second:
         assert await first.enter_async_context(reserve_for_catch_up(zone))
         waiting = asyncio.create_task(second.enter_async_context(reserve_for_catch_up(zone)))

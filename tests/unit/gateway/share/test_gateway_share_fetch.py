@@ -328,7 +328,7 @@ async def test_many_members_at_once_each_get_their_own_records(world: World) -> 
 
 
 def through_another_gateway(world: World, topic_id: TopicId, name: str) -> Member:
-    """The same member at a gateway that knows nothing of the first one's turns."""
+    """The same member at a gateway that knows nothing of the first one's queues."""
     member = Member(world, topic_id, name)
     member.gateway = world.new_gateway()
     return member

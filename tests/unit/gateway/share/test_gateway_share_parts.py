@@ -1,4 +1,4 @@
-"""What share groups are made of in a gateway: sessions, turns, verdicts, and the choice among what was read."""
+"""The parts of share groups in a gateway: sessions, queues, acknowledgements, and the choice of batches."""
 
 import asyncio
 from collections.abc import Iterator
@@ -77,60 +77,60 @@ async def is_woken(watch: TailWatch) -> bool:
     return await watch.until(asyncio.get_running_loop().time())
 
 
-async def test_one_member_at_a_time_has_the_turn_and_the_next_is_told_when_it_is_free() -> None:
-    turns, first, second = PartitionQueues(), new_watch(), new_watch()
-    with turns.take("g", [T0], first) as turn:
-        assert turn.keys == [T0]
-        with turns.take("g", [T0, T1], second) as theirs:
+async def test_one_member_at_a_time_has_the_slot_and_the_next_is_woken_when_it_is_free() -> None:
+    queues, first, second = PartitionQueues(), new_watch(), new_watch()
+    with queues.take("g", [T0], first) as slot:
+        assert slot.keys == [T0]
+        with queues.take("g", [T0, T1], second) as theirs:
             assert theirs.keys == [T1]
-        with turns.take("other", [T0], second) as others:
+        with queues.take("other", [T0], second) as others:
             assert others.keys == [T0]
         assert not await is_woken(second)
     assert await is_woken(second)
     assert not await is_woken(first), "whoever found nothing does not look again because of itself"
-    with turns.take("g", [T0], second) as turn:
-        assert turn.keys == [T0]
+    with queues.take("g", [T0], second) as slot:
+        assert slot.keys == [T0]
 
 
 class Crowd:
     """Members of one group that look at one partition, which has records for so many of them."""
 
     def __init__(self, count: int) -> None:
-        self.turns = PartitionQueues()
+        self.queues = PartitionQueues()
         self.watches: dict[tuple[bytes, int], dict[TailWatch, None]] = {}
         self.left = self.looks = self.asked = self.fed = self.busy = 0
         self.tasks = [asyncio.create_task(self._member()) for _ in range(count)]
 
     async def _member(self) -> None:
         while True:
-            with TailWatch(self.watches, [T0]) as watch, self.turns.waiting("g", [T0], watch):
+            with TailWatch(self.watches, [T0]) as watch, self.queues.waiting("g", [T0], watch):
                 self.looks += 1
                 self.busy += 1
-                with self.turns.take("g", [T0], watch) as turn:
-                    if turn.keys:
-                        await self._ask(turn)
+                with self.queues.take("g", [T0], watch) as slot:
+                    if slot.keys:
+                        await self._ask(slot)
                 self.busy -= 1
                 await watch.until(asyncio.get_running_loop().time() + 1_000)
 
-    async def _ask(self, turn: QueueSlot) -> None:
+    async def _ask(self, slot: QueueSlot) -> None:
         self.asked += 1
         await asyncio.sleep(0)
         if not self.left:
-            turn.bare.update(turn.keys)
+            slot.bare.update(slot.keys)
             return
         self.left -= 1
         self.fed += 1
 
     async def settle(self) -> None:
-        """Wait until nobody has anything to do: the loop runs everything ready in each turn."""
+        """Wait until no member has anything to do: the loop runs everything ready in each turn."""
         looks = -1
         while looks != self.looks or self.busy:
             looks = self.looks
             for _ in range(5):
                 await asyncio.sleep(0)
 
-    async def look_at_news(self, left: int) -> None:
-        """One piece of news with records for so many members."""
+    async def look_at_new_data(self, left: int) -> None:
+        """New data arrives, with records for so many members."""
         await self.settle()
         self.left, self.looks, self.asked, self.fed = left, 0, 0, 0
         for watch in list(self.watches[T0]):
@@ -144,24 +144,24 @@ class Crowd:
 
 
 @pytest.mark.parametrize("left", [0, 1, 7])
-async def test_news_costs_each_member_one_look_and_questions_for_those_only_who_get_something(left: int) -> None:
+async def test_new_data_costs_each_member_one_look_and_queries_only_for_members_that_get_something(left: int) -> None:
     crowd = Crowd(60)
-    await crowd.look_at_news(left)
+    await crowd.look_at_new_data(left)
     assert (crowd.fed, crowd.asked) == (left, left + 1)
     assert crowd.looks <= 60 + left
     await crowd.end()
-    assert (crowd.watches, crowd.turns.places) == ({}, 0), "somebody stayed in a queue"
+    assert (crowd.watches, crowd.queues.places) == ({}, 0), "a member stayed in a queue"
 
 
 async def test_who_is_busy_elsewhere_is_passed_over_for_the_first_that_waits() -> None:
     """It may leave with what it finds there, and look at nothing more."""
-    turns, holder = PartitionQueues(), new_watch()
+    queues, holder = PartitionQueues(), new_watch()
     watches = [new_watch() for _ in range(3)]
     busy, *waiting = watches
-    with turns.take("g", [T0], holder):
+    with queues.take("g", [T0], holder):
         for watch in watches:
-            with turns.take("g", [T0], watch) as turn:
-                assert not turn.keys
+            with queues.take("g", [T0], watch) as slot:
+                assert not slot.keys
         waits = [asyncio.create_task(watch.until(asyncio.get_running_loop().time() + 1_000)) for watch in waiting]
         await asyncio.sleep(0)
     assert await waits[0]
@@ -171,21 +171,21 @@ async def test_who_is_busy_elsewhere_is_passed_over_for_the_first_that_waits() -
     assert await waits[1]
 
 
-async def test_news_that_comes_while_nothing_is_found_is_handed_on() -> None:
-    turns, first, second = PartitionQueues(), new_watch(), new_watch()
-    with turns.take("g", [T0], first) as turn:
-        turn.bare.add(T0)
-        with turns.take("g", [T0], second):
+async def test_new_data_that_arrives_while_nothing_is_found_is_handed_on() -> None:
+    queues, first, second = PartitionQueues(), new_watch(), new_watch()
+    with queues.take("g", [T0], first) as slot:
+        slot.bare.add(T0)
+        with queues.take("g", [T0], second):
             pass
         first.wake()
     assert await is_woken(second)
 
 
 async def test_who_waits_is_told_when_records_of_its_group_come_back() -> None:
-    turns, watch, stranger = PartitionQueues(), new_watch(), new_watch()
-    with turns.waiting("g", [T0], watch), turns.waiting("other", [T0], stranger):
-        turns.wake("g")
-    turns.wake("other")
+    queues, watch, stranger = PartitionQueues(), new_watch(), new_watch()
+    with queues.waiting("g", [T0], watch), queues.waiting("other", [T0], stranger):
+        queues.wake("g")
+    queues.wake("other")
     assert await is_woken(watch)
     assert not await is_woken(stranger)
 

@@ -136,7 +136,7 @@ def test_extents_below_the_log_start_are_dropped() -> None:
     assert index.held_extents == 1
 
 
-def test_news_of_a_log_start_alone_drops_what_lies_before_it_and_keeps_the_rest() -> None:
+def test_a_new_log_start_alone_drops_what_lies_before_it_and_keeps_the_rest() -> None:
     index = following()
     index.apply(11, [advance(8, extent(5, 7))])
     index.apply(12, [advance(9, extent(8, 8))])
@@ -151,7 +151,7 @@ def test_news_of_a_log_start_alone_drops_what_lies_before_it_and_keeps_the_rest(
     assert index.held_extents == 1
 
 
-def test_news_of_a_log_start_alone_tells_the_end_of_a_partition_that_is_not_known_yet() -> None:
+def test_a_new_log_start_alone_shows_the_end_of_a_partition_that_is_not_known_yet() -> None:
     index = TailIndex()
     index.remove_all(10)
     assert index.lookup(KEY, 3, PLENTY) is None
@@ -266,7 +266,7 @@ class Run:
     def commit(self) -> None:
         """One entry: some partitions grow; of one of them, or another, the log start moves, perhaps to the end."""
         ends, starts = dict(self.ends[-1]), dict(self.starts[-1])
-        news: dict[int, list[Extent]] = {}
+        added: dict[int, list[Extent]] = {}
         for partition in self.chance.sample(range(PARTITIONS), self.chance.randrange(PARTITIONS)):
             base = ends.get(partition, 0)
             counts = [self.chance.randint(1, 3) for _ in range(self.chance.randint(1, 2))]
@@ -274,15 +274,15 @@ class Run:
             fresh = [extent(before + 1, last) for before, last in itertools.pairwise(lasts)]
             ends[partition] = lasts[-1] + 1
             self.log[partition] += fresh
-            news[partition] = fresh
+            added[partition] = fresh
         if self.chance.random() < 0.2:
             partition = self.chance.randrange(PARTITIONS)
             starts[partition] = self.chance.randint(starts.get(partition, 0), ends.get(partition, 0))
-            news.setdefault(partition, [])
+            added.setdefault(partition, [])
         self.sequence += 1
         self.ends.append(ends)
         self.starts.append(starts)
-        advances = [self.advance_of(partition, extents) for partition, extents in news.items()]
+        advances = [self.advance_of(partition, extents) for partition, extents in added.items()]
         self.announce(Advanced(self.sequence, advances, []))
 
     def advance_of(self, partition: int, extents: list[Extent]) -> PartitionAdvance:

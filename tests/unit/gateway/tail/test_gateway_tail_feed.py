@@ -1,4 +1,4 @@
-"""The feed wakes whoever waits for what was announced, tells the topic cache what changed, and loses no news."""
+"""The subscriber wakes waiting fetches, removes changed topics from the cache, and loses no announcement."""
 
 import asyncio
 import contextlib
@@ -96,14 +96,14 @@ async def test_announcements_tell_the_clusters_level(feed: Feed) -> None:
     await until(lambda: feed.told.level == 3)
 
 
-async def test_news_of_a_watched_partition_wakes_and_of_others_does_not(feed: Feed) -> None:
+async def test_new_data_of_a_watched_partition_wakes_and_of_others_does_not(feed: Feed) -> None:
     with feed.tail.watch([KEY]) as watch, feed.tail.watch([OTHER]) as other:
         await feed.announce(2, KEY)
         assert await watch.until(feed.deadline_s())
         assert not await feed.is_woken(other)
 
 
-async def test_news_between_looking_and_waiting_is_not_lost(feed: Feed) -> None:
+async def test_new_data_between_looking_and_waiting_is_not_lost(feed: Feed) -> None:
     with feed.tail.watch([KEY]) as watch:
         assert not await feed.is_woken(watch)
         await feed.announce(2, KEY)
