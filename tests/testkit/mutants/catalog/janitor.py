@@ -2,47 +2,34 @@
 
 from tests.testkit.mutants.mutant import Change, Mutant
 
-SERVICE = "penstock_janitor.service"
-JUDGE = "penstock_janitor.judge"
-REAPER = "penstock_janitor.reaper"
-RULES = "rules = Rules(config.grace_ms, config.orphan_age_ms)"
-NOW_OF_USAGE = "return Now(usage.clock_ms, self._clock.now_ms(), usage.secured_sequence, self._watched())"
-NOW_OF_KNOWN = "now = Now(view.clock_ms, self._clock.now_ms(), view.secured_sequence, self._watched())"
+APP = "penstock_janitor.app"
+REAPER = "penstock_janitor.deletion.reaper"
+RULES = "Rules(config.grace_ms, config.orphan_age_ms)"
+NOW = "Now(clock_ms, self._clock.now_ms(), secured_sequence, watched_sequence)"
 
 MUTANTS = [
     Mutant(
         "delete_without_grace",
         "The janitor deletes dead segments at once: a consumer that still knows of one cannot read on.",
         [
-            Change(SERVICE, RULES, "rules = Rules(0, config.orphan_age_ms)"),
-            Change(SERVICE, "checkpoints = Checkpoints(config.grace_ms / 1000)", "checkpoints = Checkpoints(0)"),
+            Change(APP, RULES, "Rules(0, config.orphan_age_ms)"),
+            Change(APP, "Checkpoints(config.grace_ms / 1000)", "Checkpoints(0)"),
         ],
     ),
     Mutant(
         "count_grace_by_wall_clock",
         "The janitor counts the grace by its own wall clock only: a clock that is fast ends the grace early.",
-        [
-            Change(
-                REAPER,
-                NOW_OF_USAGE,
-                "return Now(self._clock.now_ms(), self._clock.now_ms(), usage.secured_sequence, 2**62)",
-            ),
-            Change(
-                REAPER,
-                NOW_OF_KNOWN,
-                "now = Now(self._clock.now_ms(), self._clock.now_ms(), view.secured_sequence, 2**62)",
-            ),
-        ],
+        [Change(REAPER, NOW, "Now(self._clock.now_ms(), self._clock.now_ms(), secured_sequence, 2**62)")],
     ),
     Mutant(
         "age_orphans_by_wall_clock",
         "The janitor counts an orphan's age by its own wall clock only: a fast clock deletes what may be committed.",
-        [Change(JUDGE, "return min(now.clock_ms, now.own_ms) - begun_ms", "return now.own_ms - begun_ms")],
+        [Change("penstock_janitor.rules.classification", "min(self.clock_ms, self.own_ms)", "self.own_ms")],
     ),
     Mutant(
         "sweep_young_segments",
         "The janitor takes each segment without a commit for an orphan: a flusher commits what is deleted already.",
-        [Change(SERVICE, RULES, "rules = Rules(config.grace_ms, -(2**62))")],
+        [Change(APP, RULES, "Rules(config.grace_ms, -(2**62))")],
     ),
     Mutant(
         "remove_segments_before_deletion",
@@ -52,13 +39,13 @@ MUTANTS = [
             Change(
                 REAPER,
                 """\
-        deleted = await self._deletion.delete(await self._still_dead(segment_ids))
+deleted = await self._deleter.delete(await self._still_dead(segment_ids))
         await self._end(job_id, deleted)
 """,
                 """\
-        pending_delete = await self._still_dead(segment_ids)
+pending_delete = await self._still_dead(segment_ids)
         await self._end(job_id, Deleted(pending_delete))
-        deleted = await self._deletion.delete(pending_delete)
+        deleted = await self._deleter.delete(pending_delete)
 """,
             )
         ],
@@ -67,9 +54,6 @@ MUTANTS = [
         "delete_before_snapshots",
         "The janitor deletes objects before two snapshots call them dead: a rebuilt journal names objects that are "
         "gone.",
-        [
-            Change(REAPER, NOW_OF_USAGE, "return Now(usage.clock_ms, self._clock.now_ms(), 2**62, self._watched())"),
-            Change(REAPER, NOW_OF_KNOWN, "now = Now(view.clock_ms, self._clock.now_ms(), 2**62, self._watched())"),
-        ],
+        [Change(REAPER, NOW, "Now(clock_ms, self._clock.now_ms(), 2**62, watched_sequence)")],
     ),
 ]

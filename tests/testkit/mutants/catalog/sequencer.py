@@ -14,17 +14,15 @@ MUTANTS = [
         [
             Change(
                 REQUEST_SERVER,
+                "sequence, outcomes = await self._proposer.propose(request.commands)\n",
                 """\
-                sequence, outcomes = await self._proposals.propose(request.commands)
-""",
-                """\
-                import copy
+import copy
 
                 from penstock_sequencer.core import machine
 
                 async def propose_later() -> None:
                     with contextlib.suppress(Unavailable):  # it is answered already
-                        await self._proposals.propose(request.commands)
+                        await self._proposer.propose(request.commands)
 
                 self._owner.create_task(propose_later())
                 guess = copy.deepcopy(self._replica.state)

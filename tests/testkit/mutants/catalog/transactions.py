@@ -5,7 +5,7 @@ from tests.testkit.mutants.mutant import Change, Mutant
 MACHINE = "penstock_sequencer.core.machine"
 QUERIES = "penstock_sequencer.core.queries"
 COORDINATOR = "penstock_sequencer.core.transactions.coordinator"
-OFFSET_COMMANDS = "penstock_sequencer.core.transactions.offset_commands"
+LIFECYCLE = "penstock_sequencer.core.transactions.lifecycle"
 PARTITION_TRANSACTIONS = "penstock_sequencer.core.state.partition_transactions"
 ABORTED_FOUND = "        return found, end_offset\n"
 
@@ -73,13 +73,7 @@ MUTANTS = [
     Mutant(
         "drop_offsets_of_committed_transactions",
         "The machine commits a transaction without its offsets: the group reads its input again.",
-        [
-            Change(
-                COORDINATOR,
-                "    (commit_pending if committed else release_pending)(state, transaction)\n",
-                "    release_pending(state, transaction)\n",
-            )
-        ],
+        [Change(LIFECYCLE, "(commit_pending if committed else release_pending)(", "release_pending(")],
     ),
     Mutant(
         "begin_aborted_ranges_late",
@@ -120,13 +114,7 @@ MUTANTS = [
     Mutant(
         "write_commit_markers_for_aborts",
         "The machine writes a commit marker when it aborts a transaction: consumers see aborted records.",
-        [
-            Change(
-                COORDINATOR,
-                "epoch, committed=committed, changes=changes)",
-                "epoch, committed=True, changes=changes)",
-            )
-        ],
+        [Change(LIFECYCLE, "epoch, committed=committed, changes=changes)", "epoch, committed=True, changes=changes)")],
     ),
     Mutant(
         "end_transactions_in_one_partition",
@@ -134,13 +122,10 @@ MUTANTS = [
         [
             Change(
                 COORDINATOR,
-                """\
-    _end(state, transaction, committed=command.committed, bumps=command.bumps, changes=changes)
-""",
+                "    end(state, transaction, committed=command.committed,",
                 """\
     transaction.partitions = dict(list(transaction.partitions.items())[:1])
-    _end(state, transaction, committed=command.committed, bumps=command.bumps, changes=changes)
-""",
+    end(state, transaction, committed=command.committed,""",
             )
         ],
     ),
@@ -158,13 +143,7 @@ MUTANTS = [
     Mutant(
         "accept_offsets_of_former_members",
         "The machine accepts transactional offsets of a member that has left the group: input is processed twice.",
-        [
-            Change(
-                OFFSET_COMMANDS,
-                "    rejection = _rejection(state, command)\n",
-                "    rejection = Rejection.NONE\n",
-            )
-        ],
+        [Change(COORDINATOR, "rejection = _offsets_rejection(state, command)", "rejection = Rejection.NONE")],
     ),
     Mutant(
         "end_transactions_without_seen_sequence",
