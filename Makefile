@@ -76,7 +76,7 @@ check: env  ## format, lint, types, import contracts and the house rules, as CI 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_tidy.py
-	$(BIN)/python -m tests.testkit.docs.compatibility_page --check
+	$(BIN)/python -m tests.testkit.docs --check
 
 house: env  ## measure how the code is arranged and how it reads
 	$(BIN)/python -m tests.testkit.house
@@ -86,15 +86,15 @@ format: env  ## format the code and mend what the linter can
 	$(BIN)/ruff format $(CODE)
 
 bench: env  ## measure against the budgets; a table here, JSON in benches/results
-	$(BIN)/python -m benches
+	$(BIN)/python -m benches $(ARGS)
 
 bench-spark: env spark-env  ## measure what runs on Spark
 	$(SPARK_VENV)/bin/python -m benches.merging
 	$(SPARK_VENV)/bin/python -m benches.keys
 	$(SPARK_VENV)/bin/python -m benches.topics
 
-docs: env  ## make the tables of docs/kafka-compatibility.md anew
-	$(BIN)/python -m tests.testkit.docs.compatibility_page
+docs: env  ## generate the pages that come from code: APIs, settings, metrics, plots
+	$(BIN)/python -m tests.testkit.docs
 
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
 	$(BIN)/$(COMPILE) $(UPGRADE) pyproject.toml -o requirements.lock >/dev/null

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- made: end -->)", re.DOTALL)
 
-Maker = Callable[[], Iterable[str]]
+Maker = Callable[[], Iterable[str]]  # the lines of a block
 
 
 def fill(page: str, makers: Mapping[str, Maker]) -> str:

@@ -1,4 +1,4 @@
-"""The compatibility page says what the code serves, no more and no less, and shows what conformance runs have shown."""
+"""The compatibility page lists exactly what the code serves, with the results of conformance runs."""
 
 import re
 from typing import Any
@@ -7,9 +7,11 @@ import pytest
 
 from penstock.contracts.configs.topics import TOPIC_CONFIGS
 from penstock.kafkawire.api import API_TABLE
-from tests.testkit.docs.compatibility_page import PAGE, page_with_tables, read_results
+from tests.testkit.docs.__main__ import DOCS
+from tests.testkit.docs.blocks import fill
+from tests.testkit.docs.compatibility import makers, read_results
 
-TEXT = PAGE.read_text()
+TEXT = (DOCS / "kafka-compatibility.md").read_text()
 RESULTS: dict[str, Any] = {
     "scenarios": [
         {"name": "produce-gzip", "area": "producing", "promise": "What was compressed comes back."},
@@ -32,7 +34,7 @@ RESULTS: dict[str, Any] = {
 
 
 def test_the_tables_of_the_page_are_current() -> None:
-    assert page_with_tables(TEXT, read_results()) == TEXT, "`make docs` makes them anew"
+    assert fill(TEXT, makers(read_results())) == TEXT, "run `make docs`"
 
 
 def test_the_page_lists_every_api_with_the_versions_that_are_served() -> None:
@@ -49,7 +51,7 @@ def test_the_page_lists_every_topic_configuration_with_its_default() -> None:
 
 
 def test_what_clients_have_shown_is_counted_and_what_they_have_not_is_named() -> None:
-    made = page_with_tables("<!-- made: clients -->\nold\n<!-- made: end -->\n", RESULTS)
+    made = fill("<!-- made: clients -->\nold\n<!-- made: end -->\n", makers(RESULTS))
     assert "| client | producing | groups |" in made
     assert "| kcat 1.7 (librdkafka 2.0) | 1 of 1 | 0 of 1 |" in made
     assert "- kcat, failed: `group-join` (no | answer)" in made
@@ -59,4 +61,4 @@ def test_what_clients_have_shown_is_counted_and_what_they_have_not_is_named() ->
 
 def test_a_table_that_nobody_makes_is_no_table_of_the_page() -> None:
     with pytest.raises(LookupError):
-        page_with_tables("<!-- made: wishes -->\n<!-- made: end -->\n", None)
+        fill("<!-- made: wishes -->\n<!-- made: end -->\n", makers(None))

@@ -1,37 +1,45 @@
-"""The page of metrics has each one that the code makes, and no other."""
+"""The page of metrics has each metric that the code makes, and no other."""
 
-import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+import prometheus_client
+import pytest
+
+from penstock_flusher.metrics import FlusherMetrics
+from penstock_gateway.metrics import GatewayMetrics
+from penstock_sequencer.metrics import SequencerMetrics
+from tests.testkit.docs import metrics
+from tests.testkit.docs.__main__ import DOCS
+from tests.testkit.docs.blocks import fill
+
+PAGE = (DOCS / "operating" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(penstock_[a-z_]+)` \| (counter|gauge|histogram) \| (.*?)\|", re.MULTILINE)
-KINDS = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram", "GaugeMetricFamily": "gauge"}
-
-Row = tuple[str, str, tuple[str, ...]]  # name, kind, labels
 
 
-def name_of(called: ast.expr) -> str:
-    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-
-
-def metrics_made(source: str) -> Iterator[Row]:
-    for call in ast.walk(ast.parse(source)):
-        if not isinstance(call, ast.Call) or name_of(call.func) not in KINDS:
-            continue
-        match call.args:
-            case [ast.Constant(value=str(name)), _, *rest] if name.startswith("penstock_"):
-                lists = [each for each in (*rest, *(k.value for k in call.keywords)) if isinstance(each, ast.List)]
-                labels = tuple(ast.literal_eval(label) for each in lists for label in each.elts)
-                kind = KINDS[name_of(call.func)]
-                yield (f"{name}_total" if kind == "counter" else name), kind, labels
+def test_the_tables_of_the_page_are_current() -> None:
+    assert fill(PAGE, metrics.makers()) == PAGE, "run `make docs`"
 
 
 def test_every_metric_has_its_row_with_kind_and_labels_and_no_row_is_of_none() -> None:
-    sources = [path for folder in ("libs", "services") for path in (ROOT / folder).glob("**/src/**/*.py")]
-    made = {row for path in sources for row in metrics_made(path.read_text())}
-    page = (ROOT / "docs" / "METRICS.md").read_text()
-    told = {(name, kind, tuple(re.findall("`(.*?)`", labels))) for name, kind, labels in ROW.findall(page)}
+    found = [metric for folder in metrics.SECTIONS.values() for metric in metrics.metrics_below(folder)]
+    made = {(metric.name, metric.kind, metric.labels) for metric in found}
+    rows = {(name, kind, tuple(re.findall("`(.*?)`", labels))) for name, kind, labels in ROW.findall(PAGE)}
     assert len(made) > 90, "the search finds them"
-    assert told == made
+    assert rows == made
+
+
+@pytest.mark.parametrize(
+    ("folder", "make"),
+    [
+        ("services/gateway", GatewayMetrics),
+        ("services/flusher", FlusherMetrics),
+        ("services/sequencer", SequencerMetrics),
+    ],
+)
+def test_the_search_finds_every_metric_that_a_service_registers(
+    folder: str, make: type[GatewayMetrics] | type[FlusherMetrics] | type[SequencerMetrics]
+) -> None:
+    registry = prometheus_client.CollectorRegistry()
+    make(registry)
+    registered = {f"{family.name}_total" if family.type == "counter" else family.name for family in registry.collect()}
+    assert registered <= {metric.name for metric in metrics.metrics_below(folder)}

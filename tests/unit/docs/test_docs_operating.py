@@ -1,4 +1,4 @@
-"""The operating page knows every setting and names no metric that does not exist."""
+"""The operating pages have every setting with its default, and name no metric or page that does not exist."""
 
 import re
 from pathlib import Path
@@ -6,27 +6,44 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.runtime.process.config import ServiceConfig
-from penstock_cacher.config import CacherConfig
-from penstock_compactor.config import CompactorConfig
-from penstock_flusher.config import FlusherConfig
-from penstock_gateway.config import GatewayConfig
-from penstock_janitor.config import JanitorConfig
-from penstock_sequencer.config import SequencerConfig
+from tests.testkit.docs import settings
+from tests.testkit.docs.__main__ import DOCS
+from tests.testkit.docs.blocks import fill
 
-ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "OPERATING.md").read_text()
-KINDS = [ServiceConfig, GatewayConfig, FlusherConfig, SequencerConfig, CacherConfig, CompactorConfig, JanitorConfig]
+REFERENCE = (DOCS / "operating" / "reference.md").read_text()
+PAGES = sorted((DOCS / "operating").rglob("*.md"))
+ROOT = DOCS.parent
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_setting_is_listed_with_its_default(kind: type[ServiceConfig]) -> None:
-    listed = dict(re.findall(r"^\| `([a-z_0-9]+)` \| (?:`(.*?)`|\(empty\)) \|", PAGE, re.MULTILINE))
+def test_the_tables_of_the_reference_are_current() -> None:
+    assert fill(REFERENCE, settings.makers()) == REFERENCE, "run `make docs`"
+
+
+@pytest.mark.parametrize("kind", settings.CONFIGS.values(), ids=lambda kind: kind.__name__)
+def test_every_setting_is_listed_with_its_default(kind: type[msgspec.Struct]) -> None:
+    listed = dict(
+        re.findall(r"^\|(?: [a-z ]+ \|)? `([a-z_0-9]+)` \| (?:`(.*?)`|\(empty\)) \|", REFERENCE, re.MULTILINE)
+    )
     for field in msgspec.structs.fields(kind):
         assert listed.get(field.name) == str(field.default), field.name
 
 
 def test_every_metric_that_is_named_exists() -> None:
     sources = "".join(path.read_text() for folder in ("libs", "services") for path in (ROOT / folder).rglob("*.py"))
-    for metric in re.findall(r"`(penstock_[a-z_]+)`", PAGE):
-        assert f'"{metric.removesuffix("_total")}"' in sources, metric
+    for page in PAGES:
+        for metric in re.findall(r"`(penstock_[a-z_]+)(?:\{.*?\})?`", page.read_text()):
+            name = re.sub(r"_(total|sum|count|bucket)$", "", metric)
+            assert f'"{name}"' in sources, f"{page.name}: {metric}"
+
+
+def test_every_log_event_of_a_runbook_exists() -> None:
+    sources = "".join(path.read_text() for folder in ("libs", "services") for path in (ROOT / folder).rglob("*.py"))
+    for page in PAGES:
+        for event in re.findall(r"event `([a-z_]+)`", page.read_text()):
+            assert f'"{event}"' in sources, f"{page.name}: {event}"
+
+
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"

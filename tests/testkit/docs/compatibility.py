@@ -1,13 +1,7 @@
-"""Makes the tables of docs/kafka-compatibility.md from what the code serves and what conformance runs have shown.
-
-`python -m tests.testkit.compatibility_page` writes them anew, with `--check` it only says whether they are current.
-What stands between the comments `made: NAME` and `made: end` is made here, all else is written by hand.
-"""
+"""The tables of docs/kafka-compatibility.md: APIs that the code serves, and results of conformance runs."""
 
 import json
-import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +11,15 @@ from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
 from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS
 from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS
 from penstock_gateway.handlers import Handler, all_handlers
+from tests.testkit.docs.blocks import Maker, table
 
-DOCS = Path(__file__).parents[3] / "docs"
-PAGE = DOCS / "kafka-compatibility.md"
-RESULTS = DOCS / "conformance.json"  # `make conformance` writes it
+RESULTS = Path(__file__).parents[3] / "docs" / "conformance.json"  # `make conformance` writes it
 AREAS = ("producing", "consuming", "groups", "transactions", "administration", "tools")
-BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- made: end -->)", re.DOTALL)
 
 
-def page_with_tables(page: str, results: dict[str, Any] | None) -> str:
-    """The page with all its tables as they should be; `LookupError` for a table that nobody makes."""
-    makers: dict[str, Callable[[], list[str]]] = {
+def makers(results: dict[str, Any] | None) -> dict[str, Maker]:
+    """The makers of the page's blocks."""
+    return {
         "apis": _apis,
         "clients": lambda: _clients(results),
         "topic_configs": _topic_configs,
@@ -37,23 +29,14 @@ def page_with_tables(page: str, results: dict[str, Any] | None) -> str:
         "group_configs": _group_configs,
         "quotas": _quotas,
     }
-    return BLOCK.sub(lambda found: found[1] + "".join(f"{line}\n" for line in makers[found[2]]()) + found[3], page)
 
 
 def read_results() -> dict[str, Any] | None:
-    """What the last conformance run that was kept has shown, None before there is one."""
+    """The results of the last conformance run that was kept; None without one."""
     if not RESULTS.exists():
         return None
     results: dict[str, Any] = json.loads(RESULTS.read_text())
     return results
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [_row(head), _row(["---"] * len(head)), *[_row(row) for row in rows]]
-
-
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _apis() -> list[str]:
@@ -62,16 +45,16 @@ def _apis() -> list[str]:
         [str(key), api.name, f"{api.min_version}-{api.max_version}", _purpose(key, handlers[key])]
         for key, api in API_TABLE.items()
     ]
-    return _table(["key", "API", "versions", "here"], sorted(rows, key=lambda row: int(row[0])))
+    return table(["key", "API", "versions", "here"], sorted(rows, key=lambda row: int(row[0])))
 
 
 def _purpose(key: int, handler: Handler) -> str:
-    """What the module that answers the API says of it in its first sentence."""
+    """The first sentence in the docstring of the handler's module, after the colon."""
     documentation = sys.modules[handler.__module__].__doc__ or ""
     first = " ".join(documentation.split("\n\n")[0].split())
-    said = first.partition(": ")[2]
+    sentence = first.partition(": ")[2]
     condition = " Only with `share_groups`." if key in SHARE_GROUP_APIS else ""
-    return said[:1].upper() + said[1:] + condition
+    return sentence[:1].upper() + sentence[1:] + condition
 
 
 def _clients(results: dict[str, Any] | None) -> list[str]:
@@ -80,11 +63,11 @@ def _clients(results: dict[str, Any] | None) -> list[str]:
     scenarios = results["scenarios"]
     areas = [area for area in AREAS if any(each["area"] == area for each in scenarios)]
     rows = [[_client(client), *[_cell(client, scenarios, area) for area in areas]] for client in results["clients"]]
-    lines = _table(["client", *areas], rows)
+    lines = table(["client", *areas], rows)
     exceptions = [line for client in results["clients"] for line in _exceptions(client)]
-    lines += ["", "What did not pass, or is not there:", "", *exceptions] if exceptions else []
+    lines += ["", "Scenarios that did not pass or are not offered:", "", *exceptions] if exceptions else []
     shown = [[each["area"], f"`{each['name']}`", each["promise"]] for each in scenarios]
-    return [*lines, "", "What each run shows:", "", *_table(["area", "scenario", "promise"], shown)]
+    return [*lines, "", "The promise of each scenario:", "", *table(["area", "scenario", "promise"], shown)]
 
 
 def _client(client: dict[str, Any]) -> str:
@@ -93,13 +76,13 @@ def _client(client: dict[str, Any]) -> str:
 
 
 def _outcomes(client: dict[str, Any], scenarios: list[dict[str, Any]], area: str) -> list[str]:
-    """Of the scenarios that the client is asked to show, which are not all there are."""
+    """Outcomes of the scenarios in an area that this client is asked to run."""
     results = client["results"]
     return [results[each["name"]]["outcome"] for each in scenarios if each["area"] == area and each["name"] in results]
 
 
 def _cell(client: dict[str, Any], scenarios: list[dict[str, Any]], area: str) -> str:
-    """How many of those passed that the client offers; nothing where it offers none."""
+    """The number that passed, of the number that the client offers; empty if it offers none."""
     offered = [outcome for outcome in _outcomes(client, scenarios, area) if outcome != "not offered"]
     if not offered:
         return ""
@@ -121,7 +104,7 @@ def _named(name: str, result: dict[str, Any]) -> str:
 
 def _topic_configs() -> list[str]:
     configs = [config for name, config in sorted(TOPIC_CONFIGS.items()) if name not in INERT_CONFIGS]
-    return _table(
+    return table(
         ["name", "default", "meaning"],
         [[f"`{each.name}`", f"`{each.default}`", each.documentation] for each in configs],
     )
@@ -129,41 +112,25 @@ def _topic_configs() -> list[str]:
 
 def _inert_configs() -> list[str]:
     rows = [[f"`{each.name}`", f"`{each.default}`", each.reason] for each in INERT_CONFIGS.values()]
-    return _table(["name", "default", "why it need not have any"], rows)
+    return table(["name", "default", "why it has no effect"], rows)
 
 
 def _rejected_configs() -> list[str]:
-    return _table(["name", "why"], [[f"`{name}`", why] for name, why in REJECTED_CONFIGS.items()])
+    return table(["name", "why"], [[f"`{name}`", why] for name, why in REJECTED_CONFIGS.items()])
 
 
 def _cluster_configs() -> list[str]:
     rows = [[f"`{name}`", f"`{each.default}`", each.documentation] for name, each in sorted(CLUSTER_CONFIGS.items())]
-    return _table(["name", "default", "meaning"], rows)
+    return table(["name", "default", "meaning"], rows)
 
 
 def _group_configs() -> list[str]:
     rows = [
         [f"`{name}`", f"`{each.default}`", each.documentation] for name, each in sorted(GROUP_RESOURCE_CONFIGS.items())
     ]
-    return _table(["name", "default", "meaning"], rows)
+    return table(["name", "default", "meaning"], rows)
 
 
 def _quotas() -> list[str]:
     rows = [[f"`{each.key}`", ", ".join(each.types), each.documentation] for each in QUOTAS.values()]
-    return _table(["quota", "of", "meaning"], rows)
-
-
-def main() -> int:
-    """Write the page, or with `--check` say what is wrong with it."""
-    page = PAGE.read_text()
-    made = page_with_tables(page, read_results())
-    if "--check" in sys.argv[1:]:
-        if made != page:
-            sys.stderr.write(f"{PAGE.name} is not current: `make docs` makes its tables anew\n")
-        return int(made != page)
-    PAGE.write_text(made)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return table(["quota", "of", "meaning"], rows)
