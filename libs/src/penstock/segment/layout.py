@@ -1,6 +1,6 @@
-"""The bytes of a segment besides its batches: header, index tables and footer, as docs/format-segment.md has them.
+"""The layout of a segment's header, index tables and footer, as docs/formats/segment.md defines them.
 
-Version 1 is what flushers write: it knows every batch. Version 2 is what compaction writes: it knows runs, and places
+Flushers write version 1, whose index lists every batch. Compactors write version 2, whose index lists runs, and places
 in them.
 """
 
@@ -19,13 +19,13 @@ COMPACTED_VERSION = 2
 FLUSHED_LEVEL = 0
 HEADER_MAGIC = b"PENSTOCK"
 FOOTER_MAGIC = b"KCOTSNEP"
-WRITER_BYTES_MAX = 64  # an instance id is one token of a bus subject, and those are 64 letters at most
-NO_FLAGS = 0  # every bit is reserved
+WRITER_BYTES_MAX = 64  # an instance id is one token of a subject, which has at most 64 letters
+NO_FLAGS = 0  # all bits are reserved
 
 _IDENTITY = "BB16sQ64s"  # level, flags, segment id, created ms, writer
 _HEADER = struct.Struct(f">8sH{_IDENTITY}")  # magic, version, identity; then a CRC of these
 _FOOTER = struct.Struct(f">QIIII{_IDENTITY}H")  # index position, length, CRC, runs, batches, identity, version
-_FOOTER_END = struct.Struct(">I8s")  # CRC of the footer so far, magic
+_FOOTER_END = struct.Struct(">I8s")  # CRC of the fields before it, magic
 _CRC = struct.Struct(">I")
 
 RUN_ROW = struct.Struct(">16siQQI")  # topic id, partition, position, length, batches
@@ -34,15 +34,15 @@ RUN_ROW = struct.Struct(">16siQQI")  # topic id, partition, position, length, ba
 BATCH_COLUMNS = "Iiqqhih"
 BATCH_BYTES = struct.calcsize(f">{BATCH_COLUMNS}")
 
-# Topic id, partition, position, length, first offset, last offset, max timestamp, batches, records, places in the map.
+# Topic id, partition, position, length, first offset, last offset, max timestamp, batches, records, places.
 COMPACTED_ROW = struct.Struct(">16siQQqqqIQI")
-MAP_COLUMNS = 3  # of 8 bytes each: offset, timestamp, position
-MAP_ENTRY_BYTES = 8 * MAP_COLUMNS
+PLACE_COLUMNS = 3  # of 8 bytes each: offset, timestamp, position
+PLACE_ENTRY_BYTES = 8 * PLACE_COLUMNS
 
-# By version: the bytes of one row of the index's first table, and of one of its second.
+# By version: the size of a row in the index's first table, and in its second table.
 _INDEX_ROWS = {
     FLUSHED_VERSION: (RUN_ROW.size, BATCH_BYTES),
-    COMPACTED_VERSION: (COMPACTED_ROW.size, MAP_ENTRY_BYTES),
+    COMPACTED_VERSION: (COMPACTED_ROW.size, PLACE_ENTRY_BYTES),
 }
 
 HEADER_BYTES = _HEADER.size + _CRC.size
@@ -50,33 +50,33 @@ FOOTER_BYTES = _FOOTER.size + _FOOTER_END.size
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What header and footer both say of a segment."""
+    """The fields of a segment that are in its header and its footer."""
 
     level: int
     segment_id: SegmentId
     created_ms: int  # since 1970, the writer's clock
-    writer: str  # the flusher instance of a level-0 segment, "" where nobody in particular holds it
+    writer: str  # the flusher instance of a level-0 segment, otherwise ""
     version: int = FLUSHED_VERSION
 
 
 class Footer(msgspec.Struct, frozen=True):
-    """Where the index is and what it must be."""
+    """The position, size and checksum of the index, and the segment's identity."""
 
     index_position: int
     index_length: int
     index_crc: int
     run_count: int
-    batch_count: int  # version 2: places in the sparse maps
+    batch_count: int  # in version 2 the number of places
     identity: Identity
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole object."""
+        """The size of the whole object."""
         return self.index_position + self.index_length + FOOTER_BYTES
 
 
 class SegmentIndex(msgspec.Struct, frozen=True):
-    """What a segment holds; `runs` in file order, which is by (topic id, partition)."""
+    """The content of a flushed segment; `runs` are in file order, which is by (topic id, partition)."""
 
     segment_id: SegmentId
     level: int
@@ -93,7 +93,7 @@ def encode_header(identity: Identity) -> bytes:
 
 
 def decode_header(data: bytes) -> Identity:
-    """The identity in a header of exactly `HEADER_BYTES`; `Corrupt` for a damaged one."""
+    """The identity in a header of exactly `HEADER_BYTES`; `Corrupt` if it is damaged."""
     if len(data) != HEADER_BYTES:
         raise Corrupt(f"segment header of {len(data)} bytes, expected {HEADER_BYTES}")
     magic, version, *fields = _HEADER.unpack_from(data)
@@ -118,7 +118,7 @@ def encode_footer(footer: Footer) -> bytes:
 
 
 def decode_footer(data: bytes) -> Footer:
-    """The footer in exactly `FOOTER_BYTES`; `Corrupt` for a damaged one."""
+    """The footer in exactly `FOOTER_BYTES`; `Corrupt` if it is damaged."""
     if len(data) != FOOTER_BYTES:
         raise Corrupt(f"segment footer of {len(data)} bytes, expected {FOOTER_BYTES}")
     position, length, index_crc, runs, batches, *fields, version = _FOOTER.unpack_from(data)
@@ -157,4 +157,4 @@ def _writer(padded: bytes) -> str:
     try:
         return check_token("writer", name.decode("ascii")) if name else ""
     except (UnicodeDecodeError, Invalid) as error:
-        raise Corrupt(f"segment with an impossible writer: {name!r}") from error
+        raise Corrupt(f"segment with an invalid writer: {name!r}") from error
