@@ -114,7 +114,7 @@ def test_a_map_leads_to_the_last_place_that_misses_nothing(runs: list[DescribedR
     data, index = written(runs)
     for number, run in enumerate(index.runs):
         assert index.run_at(run.position) == number
-        sparse = index.map_of(number)
+        sparse = index.offset_index(number)
         for offset in {anywhere, *range(run.first_offset, min(run.last_offset, run.first_offset + 40) + 1)}:
             place = sparse.find(offset)
             assert run.position <= place.position < run.position + run.length
@@ -132,7 +132,7 @@ def test_a_map_leads_to_the_first_batch_at_or_after_a_time(runs: list[DescribedR
     for number, run in enumerate(index.runs):
         batches = list(batch_facts(data[run.position : run.position + run.length]))
         found = [each for each in batches if each.record_count and each.max_timestamp >= timestamp]
-        place = index.map_of(number).find_timestamp(timestamp)
+        place = index.offset_index(number).find_timestamp(timestamp)
         if not found:
             assert place is None
             continue
@@ -146,7 +146,7 @@ def test_places_are_a_quarter_of_a_mebibyte_apart() -> None:
     size = 10_000
     batches: list[Described] = [(offset, offset, offset, 1, size) for offset in range(1000)]
     _, index = written([(TOPIC_A, 0, None, batches)])
-    places = index.map_of(0).places()
+    places = index.offset_index(0).places()
     gaps = [later.position - earlier.position for earlier, later in itertools.pairwise(places)]
     assert places[0] == Place(0, HEADER_BYTES)
     assert all(PLACE_BYTES <= gap < PLACE_BYTES + size for gap in gaps)
@@ -173,7 +173,7 @@ def test_a_compacted_segment_is_byte_for_byte_the_documented_format() -> None:
     tail = data[read_footer(data).index_position :]
     assert data[:HEADER_BYTES] + tail == bytes.fromhex(GOLDEN.read_text())
     assert index.runs[1] == CompactedRun(TOPIC_A, 7, 174, PLACE_BYTES + 141, 10, 39, 60, 4, 13)
-    assert index.map_of(1).places() == [Place(10, 174), Place(25, 174 + PLACE_BYTES)]
+    assert index.offset_index(1).places() == [Place(10, 174), Place(25, 174 + PLACE_BYTES)]
     assert list(index.timestamps) == [1_700_000_000_000, 50, 60, 7, NO_RECORDS_YET]
 
 
@@ -288,7 +288,7 @@ def test_a_forged_index_is_corrupt_or_read_and_nothing_else(data: st.DataObject)
         assert "segment" in str(error)
     else:
         for number, run in enumerate(index.runs):
-            assert run.position <= index.map_of(number).find(2**62).position < run.position + run.length
+            assert run.position <= index.offset_index(number).find(2**62).position < run.position + run.length
 
 
 def test_each_version_is_read_by_its_own_reader() -> None:
@@ -328,7 +328,7 @@ def test_batches_whose_offsets_do_not_ascend_are_corrupt() -> None:
     for batches in ([(5, 9, 0, 1, 61), (9, 10, 0, 1, 61)], [(-1, 3, 0, 1, 61)]):
         with pytest.raises(Corrupt, match="offsets"):
             written([(TOPIC_A, 0, None, batches)])
-    with pytest.raises(Corrupt, match="behind offset 5"):
+    with pytest.raises(Corrupt, match="follows offset 5"):
         written([(TOPIC_A, 0, 6, [(5, 9, 0, 1, 61)])])
 
 

@@ -253,7 +253,7 @@ def test_another_version_or_flag_is_refused_by_name() -> None:
         read_index(signed(24, 10))
     with pytest.raises(Corrupt, match="flags 0x01"):
         read_index(signed(25, 1))
-    with pytest.raises(Corrupt, match="impossible writer"):
+    with pytest.raises(Corrupt, match="invalid writer"):
         read_index(signed(60, ord("x")))
 
 

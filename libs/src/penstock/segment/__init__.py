@@ -1,10 +1,10 @@
 """Segments: the objects that hold record batches of many partitions, their index, and the keys of all objects.
 
-May import `penstock.kafkawire` and `penstock.contracts`; knows no sockets and no store. Start with `layout`, then
+Pure: no sockets and no store. It may import `penstock.kafkawire` and `penstock.contracts`. Start with `layout`, then
 `writer` and `reader`.
 """
 
-from penstock.segment.compacted import CompactedIndex, CompactedRun, Place, SparseMap
+from penstock.segment.compacted import CompactedIndex, CompactedRun, OffsetIndex, Place
 from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch_facts
 from penstock.segment.layout import FOOTER_BYTES, HEADER_BYTES, SegmentIndex
 from penstock.segment.reader import (
@@ -30,7 +30,7 @@ __all__ = [
     "CompactedWriter",
     "CompactedIndex",
     "CompactedRun",
-    "SparseMap",
+    "OffsetIndex",
     "Place",
     "read_compacted_index",
     "read_compacted_index_of",

@@ -1,4 +1,4 @@
-"""Writes a compacted segment of any size while its batches come: bytes go to a sink, only the index is kept."""
+"""Writes a compacted segment of any size as a stream: bytes go to a sink, and only the index stays in memory."""
 
 import struct
 from array import array
@@ -28,8 +28,8 @@ from penstock.segment.layout import (
     encode_header,
 )
 
-# The map gets a place at the first batch that begins this far behind the last place. A fetch reads up to this much
-# before its first batch; a smaller distance makes larger maps, which gateways keep in memory.
+# The distance of two places: the first batch that begins this far after the last place is the next one. A fetch reads
+# up to this many bytes before its first batch. A smaller distance makes larger indexes, which gateways keep in memory.
 PLACE_BYTES = 256 * 1024
 
 # Base offset, length; attributes, last offset delta; max timestamp; record count.
@@ -37,13 +37,13 @@ _FACTS = struct.Struct(">qi9xhi8xq14xi")
 
 
 class BatchFacts(msgspec.Struct, frozen=True, gc=False):
-    """The facts about a batch that carries its real offsets."""
+    """The header fields of a batch that carries its real offsets."""
 
     length: int  # bytes, header included
     base_offset: int
     last_offset: int
-    max_timestamp: int  # ms since 1970; of no meaning without records
-    record_count: int  # 0 where compaction took all and left the batch to hold its offsets, and in a control batch
+    max_timestamp: int  # ms since 1970; without meaning if there are no records
+    record_count: int  # 0 for a control batch, and for an empty batch that compaction keeps for its offsets
 
 
 class _OpenRun:
@@ -58,14 +58,14 @@ class _OpenRun:
         self.latest = NO_RECORDS_YET
         self.batch_count = 0
         self.record_count = 0
-        self.map_start = 0
+        self.place_start = 0
 
 
 class CompactedWriter:
-    """One compacted segment: `begin_run`, `add` batches, `end_run` for each run in order, then `finish`.
+    """One compacted segment: call `begin_run`, `add` and `end_run` for each run in order, then `finish`.
 
-    Runs come sorted by (topic id, partition, first offset). Buffers go to `sink` as they are and in order, and must
-    not change afterwards. `Corrupt` for bytes that are no batches, or whose offsets do not ascend.
+    Runs are sorted by (topic id, partition, first offset). Buffers go to `sink` unchanged and in order, and must not
+    change afterwards. Raises `Corrupt` for bytes that are not batches, or whose offsets do not ascend.
     """
 
     def __init__(
@@ -83,36 +83,36 @@ class CompactedWriter:
         self._sink = sink
         self._place_bytes = place_bytes
         self._runs: list[CompactedRun] = []
-        self._map_counts: list[int] = []
+        self._place_counts: list[int] = []
         self._offsets, self._timestamps, self._positions = array("q"), array("q"), array("q")
         self._open: _OpenRun | None = None
         self.position = 0  # bytes given to the sink
         self._emit(encode_header(self._identity))
 
     def begin_run(self, topic_id: TopicId, partition: int, first_offset: int | None = None) -> None:
-        """Begin a partition's run that stands for offsets from `first_offset` on, by default its first batch's."""
-        assert self._open is None, "the run before has not ended"
+        """Begin a partition's run for offsets from `first_offset` on; the default is its first batch's offset."""
+        assert self._open is None, "the previous run has not ended"
         if self._runs:
             before = self._runs[-1]
-            assert (before.topic_id, before.partition) <= (topic_id, partition), "runs come in order"
+            assert (before.topic_id, before.partition) <= (topic_id, partition), "runs are not in order"
         self._open = _OpenRun(topic_id, partition, self.position, first_offset)
-        self._open.map_start = len(self._offsets)
+        self._open.place_start = len(self._offsets)
 
     def add(self, data: Buffer, facts: Sequence[BatchFacts] | None = None) -> None:
-        """Add whole batches that lie one after the other; `facts` are theirs, if the caller has read them already."""
+        """Add adjacent complete batches; the caller passes their `facts` if it has read them already."""
         run = self._open
-        assert run is not None, "batches belong to a run"
+        assert run is not None, "no run has begun"
         position = self.position
         for batch in batch_facts(data) if facts is None else facts:
             self._record(run, batch, position)
             position += batch.length
-        assert position == self.position + len(data), "facts of other batches"
+        assert position == self.position + len(data), "the facts belong to other batches"
         self._emit(data)
 
     def end_run(self) -> CompactedRun:
-        """The run, which ends with its last batch's last offset."""
+        """End the run at the last offset of its last batch, and return it."""
         open_run = self._open
-        assert open_run is not None and open_run.batch_count, "a run has batches"
+        assert open_run is not None and open_run.batch_count, "the run has no batches"
         run = CompactedRun(
             topic_id=open_run.topic_id,
             partition=open_run.partition,
@@ -126,7 +126,7 @@ class CompactedWriter:
         )
         self._check_order(run)
         self._runs.append(run)
-        self._map_counts.append(len(self._offsets) - open_run.map_start)
+        self._place_counts.append(len(self._offsets) - open_run.place_start)
         self._open = None
         return run
 
@@ -134,12 +134,12 @@ class CompactedWriter:
         """Write index and footer; nothing can be added afterwards."""
         assert self._open is None, "the last run has not ended"
         columns = (self._offsets, self._timestamps, self._positions)
-        index, places = encode_index(self._runs, self._map_counts, columns)
+        index, places = encode_index(self._runs, self._place_counts, columns)
         footer = Footer(self.position, len(index), crc32c.crc32c(index), len(self._runs), places, self._identity)
         self._emit(index)
         self._emit(encode_footer(footer))
         starts = array("q", [0])
-        for count in self._map_counts:
+        for count in self._place_counts:
             starts.append(starts[-1] + count)
         identity = self._identity
         return CompactedIndex(
@@ -152,7 +152,7 @@ class CompactedWriter:
             offsets=self._offsets,
             timestamps=self._timestamps,
             positions=self._positions,
-            map_starts=starts,
+            place_starts=starts,
         )
 
     def _record(self, run: _OpenRun, batch: BatchFacts, position: int) -> None:
@@ -160,7 +160,7 @@ class CompactedWriter:
             run.first_offset = run.next_offset = batch.base_offset
         if not 0 <= run.next_offset <= batch.base_offset <= batch.last_offset:
             raise Corrupt(
-                f"a batch of offsets {batch.base_offset} to {batch.last_offset} behind offset {run.next_offset - 1} "
+                f"batch with offsets {batch.base_offset} to {batch.last_offset} follows offset {run.next_offset - 1} "
                 f"of partition {run.partition} of topic {run.topic_id.hex()}"
             )
         if not run.batch_count or position - self._positions[-1] >= self._place_bytes:
@@ -177,7 +177,7 @@ class CompactedWriter:
         if self._runs:
             before = self._runs[-1]
             is_same = (before.topic_id, before.partition) == (run.topic_id, run.partition)
-            assert not is_same or before.last_offset < run.first_offset, "runs of a partition come in order"
+            assert not is_same or before.last_offset < run.first_offset, "runs of a partition are not in order"
 
     def _emit(self, data: Buffer) -> None:
         self.position += len(data)
@@ -185,7 +185,7 @@ class CompactedWriter:
 
 
 def batch_facts(data: Buffer) -> Iterator[BatchFacts]:
-    """The whole batches, with their real offsets, that `data` consists of; `Corrupt` if it does not."""
+    """The facts of the complete batches, with real offsets, in `data`; `Corrupt` for any other bytes."""
     position, size = 0, len(data)
     while position < size:
         if size - position < BATCH_OVERHEAD:
@@ -193,7 +193,7 @@ def batch_facts(data: Buffer) -> Iterator[BatchFacts]:
         base_offset, length, attributes, last_delta, max_timestamp, count = _FACTS.unpack_from(data, position)
         length += LENGTH_END
         if not BATCH_OVERHEAD <= length <= size - position or count < 0 or count > last_delta + 1:
-            raise Corrupt(f"a batch of {length} bytes and {count} records in {size - position} bytes")
+            raise Corrupt(f"batch of {length} bytes and {count} records in {size - position} bytes")
         records = 0 if attributes & CONTROL else count
         yield BatchFacts(length, base_offset, base_offset + last_delta, max_timestamp, records)
         position += length

@@ -1,6 +1,6 @@
-"""Every object key that Penstock uses, built and parsed in this one place (docs/design.md, section 4).
+"""Building and parsing of all object keys; no other module does that (docs/design.md, section 4).
 
-`prefix` may be empty: a store whose address has a prefix of its own puts that before every key.
+`prefix` may be empty: a store adds the prefix of its own address to every key.
 """
 
 import re
@@ -10,8 +10,8 @@ import crc32c
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import SegmentId, check_token, parse_ulid, ulid_text
 
-# Folders that segments spread over, so that no part of a store's key space takes all the load. A part of the format:
-# three digits of every segment's key.
+# The number of folders for segments; they spread the load over a store's key space. This is a part of the format: three
+# digits of every segment's key.
 SHARDS = 1000
 SEGMENTS = "segments"
 SNAPSHOTS = "snapshots"
@@ -25,13 +25,13 @@ _ARCHIVE = re.compile(r"(?:.*/)?journal/([0-9]{20})-([0-9]{20})")
 
 
 def segment_key(prefix: str, cluster: str, level: int, segment_id: SegmentId) -> str:
-    """Where a segment is stored: `<prefix>/<cluster>/segments/<shard>/<level>-<ulid>`."""
+    """The key of a segment: `<prefix>/<cluster>/segments/<shard>/<level>-<ulid>`."""
     assert 0 <= level <= LEVEL_MAX, f"level {level} is not one digit"
     return f"{segments_prefix(prefix, cluster)}{_shard(segment_id):03}/{level}-{ulid_text(segment_id)}"
 
 
 def parse_segment_key(key: str) -> tuple[int, SegmentId]:
-    """The level and id of the segment stored under a key; `Invalid` for any other key."""
+    """The level and id in the key of a segment; `Invalid` for any other key."""
     match = _SEGMENT.fullmatch(key)
     if match is None:
         raise Invalid(f"not the key of a segment: {key!r}")
@@ -42,17 +42,17 @@ def parse_segment_key(key: str) -> tuple[int, SegmentId]:
 
 
 def segments_prefix(prefix: str, cluster: str) -> str:
-    """What the keys of all segments of a cluster begin with."""
+    """The common prefix of the keys of a cluster's segments."""
     return f"{_base(prefix, cluster)}{SEGMENTS}/"
 
 
 def snapshot_key(prefix: str, cluster: str, sequence: int) -> str:
-    """Where the snapshot taken at a journal sequence is stored; keys sort by sequence."""
+    """The key of the snapshot at a journal sequence; keys sort by sequence."""
     return f"{snapshots_prefix(prefix, cluster)}{_digits(sequence)}"
 
 
 def parse_snapshot_key(key: str) -> int:
-    """The journal sequence of the snapshot stored under a key; `Invalid` for any other key."""
+    """The journal sequence in the key of a snapshot; `Invalid` for any other key."""
     match = _SNAPSHOT.fullmatch(key)
     if match is None:
         raise Invalid(f"not the key of a snapshot: {key!r}")
@@ -60,18 +60,18 @@ def parse_snapshot_key(key: str) -> int:
 
 
 def snapshots_prefix(prefix: str, cluster: str) -> str:
-    """What the keys of all snapshots of a cluster begin with."""
+    """The common prefix of the keys of a cluster's snapshots."""
     return f"{_base(prefix, cluster)}{SNAPSHOTS}/"
 
 
 def journal_archive_key(prefix: str, cluster: str, first: int, last: int) -> str:
-    """Where the journal's entries from `first` to `last` are archived; keys sort by sequence."""
+    """The key of the archive of the journal's entries from `first` to `last`; keys sort by sequence."""
     assert first <= last, f"archive from {first} to {last}"
     return f"{journal_archive_prefix(prefix, cluster)}{_digits(first)}-{_digits(last)}"
 
 
 def parse_journal_archive_key(key: str) -> tuple[int, int]:
-    """The first and last journal sequence archived under a key; `Invalid` for any other key."""
+    """The first and last journal sequence in the key of an archive; `Invalid` for any other key."""
     match = _ARCHIVE.fullmatch(key)
     if match is None:
         raise Invalid(f"not the key of a journal archive: {key!r}")
@@ -79,7 +79,7 @@ def parse_journal_archive_key(key: str) -> tuple[int, int]:
 
 
 def journal_archive_prefix(prefix: str, cluster: str) -> str:
-    """What the keys of a cluster's whole journal archive begin with."""
+    """The common prefix of the keys of a cluster's journal archive."""
     return f"{_base(prefix, cluster)}{JOURNAL}/"
 
 

@@ -1,4 +1,4 @@
-"""Reads the index of a segment, flushed (version 1) or compacted (version 2), from its end; damage is `Corrupt`."""
+"""Reads the index from the end of a segment, flushed (version 1) or compacted (version 2); damage is `Corrupt`."""
 
 import struct
 from collections.abc import Awaitable, Callable
@@ -23,21 +23,21 @@ from penstock.segment.layout import (
     decode_header,
 )
 
-# One read of this length from the end gets footer and index of nearly every segment: enough for 2,000 batches.
+# One read of this length from the end gets the footer and the index of most segments: enough for 2,000 batches.
 TAIL_BYTES = 64 * 1024
 
 
 def read_footer(tail: Buffer) -> Footer:
-    """The footer at the end of `tail`, which is any last part of a segment."""
+    """The footer at the end of `tail`, the last part of a segment."""
     return decode_footer(bytes(memoryview(tail)[-FOOTER_BYTES:]))
 
 
 def read_index(tail: Buffer) -> SegmentIndex:
-    """The index in `tail`, which is any last part of a segment that has all of it, or the whole segment."""
+    """The index of a flushed segment; `tail` is the last part of the segment and must contain the complete index."""
     footer = read_footer(tail)
     identity = footer.identity
     if identity.version != FLUSHED_VERSION:
-        raise Corrupt(f"segment of version {identity.version}, one of version {FLUSHED_VERSION} was expected")
+        raise Corrupt(f"segment of version {identity.version}, expected {FLUSHED_VERSION}")
     index = _index_bytes(tail, footer)
     return SegmentIndex(
         segment_id=identity.segment_id,
@@ -50,52 +50,52 @@ def read_index(tail: Buffer) -> SegmentIndex:
 
 
 async def read_index_of(get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int) -> SegmentIndex:
-    """The index of a stored segment of this size, with one call of `get_range(position, length)`, seldom two."""
+    """The index of a stored flushed segment, with one call of `get_range(position, length)`, seldom two."""
     return read_index(await read_tail(get_range, size_bytes))
 
 
 def read_compacted_index(tail: Buffer) -> CompactedIndex:
-    """The index in `tail`, which is any last part of a compacted segment that has all of it, or the whole segment."""
+    """The index of a compacted segment; `tail` is the last part of the segment and must contain the complete index."""
     footer = read_footer(tail)
     if footer.identity.version != COMPACTED_VERSION:
-        raise Corrupt(f"segment of version {footer.identity.version}, one of {COMPACTED_VERSION} was expected")
+        raise Corrupt(f"segment of version {footer.identity.version}, expected {COMPACTED_VERSION}")
     return decode_index(_index_bytes(tail, footer), footer)
 
 
 async def read_compacted_index_of(
     get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int
 ) -> CompactedIndex:
-    """The index of a stored compacted segment, with one call of `get_range(position, length)` or two."""
+    """The index of a stored compacted segment, with one or two calls of `get_range(position, length)`."""
     return read_compacted_index(await read_tail(get_range, size_bytes))
 
 
 async def read_any_index_of(
     get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int
 ) -> SegmentIndex | CompactedIndex:
-    """The index of a stored segment, whichever version it has."""
+    """The index of a stored segment of any version."""
     tail = await read_tail(get_range, size_bytes)
     is_compacted = read_footer(tail).identity.version == COMPACTED_VERSION
     return read_compacted_index(tail) if is_compacted else read_index(tail)
 
 
 async def read_tail(get_range: Callable[[int, int], Awaitable[Buffer]], size_bytes: int) -> Buffer:
-    """The end of a stored segment with all of its index, whichever version it has; not checked besides its footer."""
+    """The end of a stored segment of any version, with its complete index; only the footer is checked."""
     if size_bytes < HEADER_BYTES + FOOTER_BYTES:
         raise Corrupt(f"segment of {size_bytes} bytes is shorter than its header and footer")
     length = min(size_bytes, TAIL_BYTES)
     tail = await get_range(size_bytes - length, length)
     footer = read_footer(tail)
     if footer.size_bytes != size_bytes:
-        raise Corrupt(f"segment of {size_bytes} bytes says that it has {footer.size_bytes}")
+        raise Corrupt(f"segment of {size_bytes} bytes, its footer is for {footer.size_bytes}")
     needed = footer.index_length + FOOTER_BYTES
     return tail if needed <= length else await get_range(size_bytes - needed, needed)
 
 
 def _index_bytes(tail: Buffer, footer: Footer) -> memoryview:
-    """The index in a segment's tail, its CRC checked."""
+    """The bytes of the index in a segment's tail, after the check of their CRC."""
     start = len(tail) - FOOTER_BYTES - footer.index_length
     if start < 0 or len(tail) > footer.size_bytes:
-        raise Corrupt(f"{len(tail)} bytes do not end a segment of {footer.size_bytes} with all of its index")
+        raise Corrupt(f"{len(tail)} bytes are not the end of a segment of {footer.size_bytes} with its complete index")
     index = memoryview(tail)[start : start + footer.index_length]
     if crc32c.crc32c(index) != footer.index_crc:
         raise Corrupt(f"segment index with crc {crc32c.crc32c(index):08x}, expected {footer.index_crc:08x}")

@@ -1,4 +1,4 @@
-"""Builds a segment from record batches without copying them."""
+"""Builds a flushed segment from record batches without copying them."""
 
 import operator
 import struct
@@ -25,26 +25,26 @@ PlacedBatch = tuple[TopicId, int, BatchMeta, Buffer]  # topic id, partition, met
 
 
 class BuiltSegment(msgspec.Struct, frozen=True):
-    """A segment ready to be stored."""
+    """A segment that is ready to be stored."""
 
-    buffers: list[Buffer]  # the object's bytes are these, one after the other; batches are the caller's own buffers
+    buffers: list[Buffer]  # the object's bytes, in this order; batches are the caller's own buffers
     size_bytes: int
     runs: list[BatchRun]
-    order: list[int]  # order[i] is the index, in what was given, of the file's i-th batch
+    order: list[int]  # order[i] is the caller's index of the i-th batch in the segment
 
 
 def build_segment(
     segment_id: SegmentId, *, writer: str, created_ms: int, level: int, batches: Sequence[PlacedBatch]
 ) -> BuiltSegment:
-    """Sort batches by (topic id, partition), keeping their order inside each, and put index and footer behind them.
+    """Sort batches by (topic id, partition), keep their order in each partition, and append index and footer.
 
-    Each batch is exactly as long as its metadata says; `Invalid` for a writer that is not a token.
+    Each batch must have exactly the length in its metadata; `Invalid` for a writer that is not a token.
     """
     identity = Identity(level, segment_id, created_ms, writer)
     places = [batch[:2] for batch in batches]
     order = sorted(range(len(batches)), key=places.__getitem__)
     ordered = [batches[index] for index in order]
-    assert all(len(data) == meta.length for _, _, meta, data in ordered), "a batch is not as long as its metadata says"
+    assert all(len(data) == meta.length for _, _, meta, data in ordered), "a batch has another length than its metadata"
     runs, index_position = _runs(ordered)
     index = _index(runs, [meta for _, _, meta, _ in ordered])
     footer = Footer(index_position, len(index), crc32c.crc32c(index), len(runs), len(ordered), identity)
@@ -53,7 +53,7 @@ def build_segment(
 
 
 def _runs(ordered: list[PlacedBatch]) -> tuple[list[BatchRun], int]:
-    """One run per partition, and the position behind the last."""
+    """One run per partition, and the position after the last run."""
     runs = []
     position = HEADER_BYTES
     for (topic_id, partition), group in groupby(ordered, key=operator.itemgetter(0, 1)):
@@ -73,5 +73,5 @@ def _index(runs: list[BatchRun], metas: list[BatchMeta]) -> bytes:
 
 
 def run_length(run: BatchRun) -> int:
-    """The bytes of a run's batches."""
+    """The size of a run's batches in bytes."""
     return sum(meta.length for meta in run.batches)

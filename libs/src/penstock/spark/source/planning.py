@@ -147,7 +147,7 @@ class Planner:
         position, length, base_offset = extent.position, extent.length, extent.base_offset
         if extent.segment.level > 0:
             index = await self._index(extent.segment)
-            place = index.map_of(index.run_at(extent.position)).find_timestamp(timestamp_ms)
+            place = index.offset_index(index.run_at(extent.position)).find_timestamp(timestamp_ms)
             if place is None:
                 return None
             length -= place.position - position
@@ -161,7 +161,7 @@ class Planner:
         found: dict[tuple[bytes, int], list[Place]] = {}
         for index in await asyncio.gather(*(self._index(segment) for segment in segments)):
             for number, run in enumerate(index.runs):
-                found[index.segment_id, run.position] = index.map_of(number).places()
+                found[index.segment_id, run.position] = index.offset_index(number).places()
         return found
 
     async def _index(self, segment: SegmentRef) -> CompactedIndex:

@@ -1,6 +1,6 @@
 """Finds places in long extents of compacted segments by the segment's offset index, which is read once and kept.
 
-The index of a segment holds a sparse map of each of its extents: docs/format-segment.md.
+The index of a segment holds an offset index of each of its extents: docs/formats/segment.md.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.ids import SegmentId, ulid_text
 from penstock.contracts.messages import SegmentRead
 from penstock.runtime.concurrency.single_flight import SingleFlight
-from penstock.segment import CompactedIndex, Place, SparseMap, read_compacted_index_of
+from penstock.segment import CompactedIndex, OffsetIndex, Place, read_compacted_index_of
 from penstock_gateway.fetch.batch_assembly import Cursor, start_of
 
 INDEX_OVERHEAD_BYTES = 1024  # of one index besides its rows
@@ -39,25 +39,25 @@ class OffsetIndexes:
         """The cursor at which the search for an offset begins; `PenstockError` if the index cannot be read."""
         if offset <= extent.base_offset or not self.has(extent):
             return start_of(extent)
-        return _cursor(extent, (await self._map(extent)).find(offset))
+        return _cursor(extent, (await self._offset_index(extent)).find(offset))
 
     async def place_time(self, extent: Extent, timestamp: int) -> Cursor | None:
         """The cursor at which the search for a record at or after a time begins; None if none exists."""
         if not self.has(extent):
             return start_of(extent)
-        place = (await self._map(extent)).find_timestamp(timestamp)
+        place = (await self._offset_index(extent)).find_timestamp(timestamp)
         return None if place is None else _cursor(extent, place)
 
     async def close(self) -> None:
         """End all loads."""
         await self._loads.close()
 
-    async def _map(self, extent: Extent) -> SparseMap:
+    async def _offset_index(self, extent: Extent) -> OffsetIndex:
         index = await self._index(extent.segment)
         number = index.run_at(extent.position)
         if index.runs[number].length != extent.length:
             raise _corrupt(extent.segment, f"a run of {index.runs[number].length} bytes, expected {extent.length}")
-        return index.map_of(number)
+        return index.offset_index(number)
 
     async def _index(self, segment: SegmentRef) -> CompactedIndex:
         index = self._indexes.get(segment.segment_id)
