@@ -133,7 +133,7 @@ async def test_a_store_that_goes_on_failing_is_told_of_once_for_each_call(failur
     with capture_logs() as lines:
         await retrying(inner).put("a", BODY)
     about = {"call": "put of a", "attempts": 4, "error": "slow down"}
-    assert lines == [{"event": "store_tried_again", "log_level": "warning", **about}] * is_told
+    assert lines == [{"event": "store_call_retried", "log_level": "warning", **about}] * is_told
 
 
 @pytest.mark.parametrize("theirs", [b"third", b"first secone", b"first secon", b"first second!", b""])

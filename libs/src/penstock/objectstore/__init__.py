@@ -1,4 +1,4 @@
-"""Object stores: five verbs over immutable objects, in memory, in a folder or in S3, with retries and metrics.
+"""Object stores with five verbs over immutable objects: in memory, in a folder, or in S3; with retries and metrics.
 
 May import `penstock.contracts` and `penstock.runtime.clock`. Start with `store` (the protocol), then `opening`.
 `memory`, `file` and `s3` are the stores; `retrying` and `measured` wrap any of them.

@@ -1,4 +1,4 @@
-"""The errors of object stores, each of a kind that says what the caller does next."""
+"""The errors of object stores; the kind of an error determines the caller's next step."""
 
 from collections.abc import Sequence
 
@@ -18,13 +18,13 @@ class EtagMismatch(Conflict):
 
 
 class Throttled(Unavailable):
-    """The store asks for fewer requests; try again later."""
+    """The store demands fewer requests; try again later."""
 
 
 class NotDeleted(Unavailable):
-    """Some of the keys of one call are in doubt, all others are deleted.
+    """Some keys of one call may not be deleted; all others are deleted.
 
-    `keys` are those in doubt, `rejected` those of them that the store will not delete, however often it is asked.
+    `keys` are the keys in doubt. The store refuses to delete those in `rejected`: a retry does not help.
     """
 
     def __init__(self, why: str, keys: Sequence[str], rejected: Sequence[str] = ()) -> None:

@@ -1,47 +1,47 @@
-"""The limits of object stores: of each kind of store, and of the retries around it."""
+"""Limits of object stores: of each kind of store, and of the retries."""
 
 import msgspec
 
 
 class FileLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many threads work on a folder, and how long files of crashed writers stay."""
+    """Limits of a store in a folder: its threads, and the age of files from crashed writers."""
 
-    # No upload takes an hour, so the writer of an older staged file is gone.
+    # No upload takes an hour, so the writer of an older staged file has crashed.
     staging_age_max_s: int = 3600
-    # Each thread waits for the disk most of its time.
+    # Each thread waits for the disk most of the time.
     write_threads: int = 8
-    # Threads of their own, so that reads never wait behind syncs.
+    # Reads have their own threads, so that they never wait for syncs.
     read_threads: int = 8
-    # Folders whose names are known to be durable: ten times the folders that segments spread over.
+    # Folders whose names are known to be durable: ten times the number of segment folders.
     folders_known_max: int = 10_000
 
 
 class S3Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many connections a store has, and how long it waits for an answer."""
+    """Limits of a store in S3: its connections and time-outs."""
 
     # In each of the two pools; S3 answers one request per connection at a time.
     connections_max: int = 64
     connect_timeout_s: float = 3.0
-    # Of silence; S3 answers 99 in 100 puts of 8 MiB within 0.4 s.
+    # Without any byte; S3 answers 99 of 100 puts of 8 MiB within 0.4 s.
     read_timeout_s: float = 10.0
 
 
 class RetryLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long and how often to try; the defaults suit S3, where one put in a hundred takes 400 ms."""
+    """Limits of retries; the defaults suit S3, where one put of a hundred takes 400 ms."""
 
-    # One call with all its attempts.
+    # For one call with all its attempts.
     deadline_s: float = 30.0
-    # One attempt. It is then abandoned, and its outcome is unknown.
+    # For one attempt. Then it is cancelled, and its outcome is unknown.
     attempt_s: float = 15.0
-    # Before the second attempt; doubled for each attempt. The actual pause is a random part from half to all of it.
+    # Before the second attempt; it doubles with each attempt. The actual pause is random, from half of it to all of it.
     first_pause_s: float = 0.05
     pause_max_s: float = 2.0
-    # This failed attempt of a call is logged, some 300 ms after the first. Shorter disturbances of a store are not.
+    # The failed attempt that is logged, about 300 ms after the first. Shorter disturbances are not logged.
     logged_attempt: int = 4
 
 
 class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """All limits of a store that an address names."""
+    """All limits of a store."""
 
     file: FileLimits = FileLimits()
     s3: S3Limits = S3Limits()

@@ -1,4 +1,4 @@
-"""A store that counts its requests, bytes and seconds for Prometheus."""
+"""A wrapper that counts a store's requests, bytes and seconds for Prometheus."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from penstock.objectstore.errors import NotDeleted, NotFound, Throttled
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, ObjectStore, PartedPut, Unfinished
 from penstock.runtime.clock import Clock, SystemClock
 
-# From a file in the page cache to a put that is about to be given up.
+# From a read of a file in the page cache to a put that almost reaches its time-out.
 SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 15.0)
 _OUTCOMES: tuple[tuple[type[PenstockError], str], ...] = (
     (NotFound, "not_found"),
@@ -26,7 +26,7 @@ _OUTCOMES: tuple[tuple[type[PenstockError], str], ...] = (
 
 
 class MeasuredStore:
-    """Measures every call of the store that it wraps: it counts the requests that a provider bills."""
+    """Measures every call of the wrapped store, so it counts the requests that a provider bills."""
 
     def __init__(self, inner: ObjectStore, registry: CollectorRegistry, *, clock: Clock | None = None) -> None:
         self._inner = inner
@@ -90,7 +90,7 @@ class MeasuredStore:
         await self._inner.close()
 
     def count_bytes(self, verb: str, size: int) -> None:
-        """Count the bytes that a request has moved."""
+        """Count the bytes of a request."""
         self._bytes.labels(verb).inc(size)
 
     @contextlib.contextmanager

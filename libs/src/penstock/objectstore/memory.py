@@ -1,4 +1,4 @@
-"""An object store in this process's memory, for tests; stores of one name share their objects."""
+"""An object store in the memory of this process, for tests; stores with the same name share their objects."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ from penstock.objectstore.store import (
 )
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _StoredObject(msgspec.Struct, frozen=True):
     data: bytes
     etag: str
     modified_ms: int
@@ -33,19 +33,19 @@ class _Upload(msgspec.Struct, frozen=True):
 
 
 class Objects:
-    """What stores of one name share."""
+    """The objects and uploads that stores with the same name share."""
 
     def __init__(self) -> None:
-        self.held: dict[str, _Held] = {}
-        self.uploads: dict[str, _Upload] = {}  # by their own names
-        self.versions = 0  # and uploads: both have names that are never used again
+        self.held: dict[str, _StoredObject] = {}
+        self.uploads: dict[str, _Upload] = {}  # by the names of the uploads
+        self.versions = 0  # of objects and uploads; their names are never used again
 
 
-_SHARED: dict[str, Objects] = {}  # by name: the "memory" that memory://name speaks of is this process's
+_SHARED: dict[str, Objects] = {}  # by the name in memory://name, for this process
 
 
 class MemoryStore:
-    """Objects in a dict; every call is done before it returns to the loop."""
+    """Objects in a dict; no call waits for anything."""
 
     def __init__(self, name: str = "", *, now_ms: Callable[[], int] = lambda: 0) -> None:
         self._objects = _SHARED.setdefault(name, Objects()) if name else Objects()
@@ -53,22 +53,22 @@ class MemoryStore:
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         check_key(key)
-        held = self._objects.held.get(key)
-        if if_match is None and held is not None:
+        stored = self._objects.held.get(key)
+        if if_match is None and stored is not None:
             raise AlreadyExists(f"object exists: {key}")
-        if if_match is not None and (held is None or held.etag != if_match):
-            raise EtagMismatch(f"object with etag {held.etag if held else None}, expected {if_match}: {key}")
+        if if_match is not None and (stored is None or stored.etag != if_match):
+            raise EtagMismatch(f"object with etag {stored.etag if stored else None}, expected {if_match}: {key}")
         self._objects.versions += 1
         etag = f"v{self._objects.versions}"
-        self._objects.held[key] = _Held(b"".join(body), etag, self._now_ms())
+        self._objects.held[key] = _StoredObject(b"".join(body), etag, self._now_ms())
         return etag
 
     async def get(self, key: str) -> bytes:
         check_key(key)
-        held = self._objects.held.get(key)
-        if held is None:
+        stored = self._objects.held.get(key)
+        if stored is None:
             raise NotFound(f"no object: {key}")
-        return held.data
+        return stored.data
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
         check_range(key, position, length)
@@ -79,9 +79,9 @@ class MemoryStore:
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         check_listing(prefix, after, limit)
-        held = self._objects.held
-        keys = sorted(key for key in held if key.startswith(prefix) and key > after)[:limit]
-        return [ObjectInfo(key, len(held[key].data), held[key].etag, held[key].modified_ms) for key in keys]
+        stored = self._objects.held
+        keys = sorted(key for key in stored if key.startswith(prefix) and key > after)[:limit]
+        return [ObjectInfo(key, len(stored[key].data), stored[key].etag, stored[key].modified_ms) for key in keys]
 
     async def delete(self, keys: Sequence[str]) -> None:
         check_keys(keys)
@@ -104,11 +104,11 @@ class MemoryStore:
         self._objects.uploads.pop(unfinished.name, None)
 
     async def close(self) -> None:
-        """The objects stay with their name."""
+        """Does nothing: the next store with the same name has the objects."""
 
 
 class MemoryParts:
-    """Parts in a dict until they are an object."""
+    """Parts in a dict until they become an object."""
 
     def __init__(self, store: MemoryStore, uploads: dict[str, _Upload], begun: Unfinished, part_bytes: int) -> None:
         self._store = store
@@ -118,11 +118,11 @@ class MemoryParts:
 
     async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
         size = self._sizes.check(number, body)
-        self._held()[number] = b"".join(body)
+        self._parts()[number] = b"".join(body)
         self._sizes.record(number, size)
 
     async def complete(self) -> str:
-        parts = self._held()
+        parts = self._parts()
         self._sizes.check_complete()
         etag = await self._store.put(self._begun.key, [parts[number] for number in sorted(parts)])
         self._uploads.pop(self._begun.name, None)
@@ -131,7 +131,7 @@ class MemoryParts:
     async def abort(self) -> None:
         self._uploads.pop(self._begun.name, None)
 
-    def _held(self) -> dict[int, bytes]:
+    def _parts(self) -> dict[int, bytes]:
         if self._begun.name not in self._uploads:
-            raise NotFound(f"no upload under way: {self._begun.key}")
+            raise NotFound(f"no upload in progress: {self._begun.key}")
         return self._uploads[self._begun.name].parts

@@ -1,4 +1,4 @@
-"""Opens the store that an address names: file://, s3:// or memory://; and makes its bucket."""
+"""Opens the store at an address (file://, s3:// or memory://), and creates its bucket."""
 
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -23,12 +23,14 @@ async def open_store(
     entropy: Entropy | None = None,
     limits: StoreLimits = DEFAULT_LIMITS,
 ) -> ObjectStore:
-    """The store at an address, retrying and, with a registry, measured.
+    """The store at an address, with retries and, if there is a registry, with metrics.
 
-    Raises `Invalid` or `Unavailable` with one clear sentence if it cannot be used. The addresses are
-    file:///absolute/folder or file://./relative/folder;
-    s3://bucket/prefix?endpoint=http://host:port&region=...&access_key=...&secret_key=...&addressing=path|virtual, all
-    options optional; memory://name, whose objects have the times of `clock`.
+    Raises `Invalid` or `Unavailable` with one clear sentence if the store cannot be used. The addresses are:
+
+    - file:///absolute/folder or file://./relative/folder
+    - s3://bucket/prefix?endpoint=http://host:port&region=...&access_key=...&secret_key=...&addressing=path|virtual;
+      all options are optional
+    - memory://name; its objects have the times of `clock`
     """
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     store = await _open(url, clock, entropy, limits)
@@ -38,9 +40,10 @@ async def open_store(
 
 
 async def make_bucket(url: str, *, limits: S3Limits = DEFAULT_LIMITS.s3) -> bool:
-    """Make the bucket of an s3:// address unless it is there; whether it was made.
+    """Create the bucket of an s3:// address unless it exists; returns whether it was created.
 
-    Raises `Invalid` or `Unavailable` with one clear sentence if there is none afterwards, or if it cannot be listed.
+    Raises `Invalid` or `Unavailable` with one clear sentence if there is no bucket afterwards, or if it cannot be
+    listed.
     """
     if not url.startswith("s3://"):
         raise Invalid("only a store at s3://bucket has a bucket")
@@ -59,7 +62,7 @@ async def _open(url: str, clock: Clock, entropy: Entropy, limits: StoreLimits) -
     if scheme == "memory":
         return MemoryStore(rest, now_ms=clock.now_ms)
     if scheme == "s3":
-        from penstock.objectstore.s3 import open_s3_store  # its libraries are an extra, and slow to import
+        from penstock.objectstore.s3 import open_s3_store  # its libraries are optional, and slow to import
 
         parts = urlsplit(url)
         prefix = unquote(parts.path).strip("/")
@@ -71,4 +74,4 @@ def _options(query: str) -> dict[str, str]:
     try:
         return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
     except ValueError as error:
-        raise Invalid("the options of a store address are name=value, joined by '&'") from error
+        raise Invalid("the options of a store address must be name=value, joined by '&'") from error

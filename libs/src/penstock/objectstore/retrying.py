@@ -1,4 +1,4 @@
-"""A store that retries: waits longer each time, keeps to a deadline, and finds out the result of a put in doubt."""
+"""A wrapper that retries calls with growing pauses up to a deadline, and finds the result of puts in doubt."""
 
 import asyncio
 import itertools
@@ -20,13 +20,13 @@ Result = TypeVar("Result")
 
 
 class RetryingStore:
-    """Retries `Unavailable` until the deadline, then raises the last one; every other answer is passed on."""
+    """Retries after `Unavailable` until the deadline, then raises the last one; passes every other answer on."""
 
     def __init__(
         self,
         inner: ObjectStore,
         *,
-        jitter: Callable[[], float],  # evenly from 0 to 1
+        jitter: Callable[[], float],  # uniform from 0 to 1
         limits: RetryLimits = DEFAULT_LIMITS.retry,
         monotonic_s: Callable[[], float] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -38,7 +38,7 @@ class RetryingStore:
         self._sleep = sleep
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
-        """As every store; where an earlier attempt was in doubt, finding these very bytes under the key is success."""
+        """As in every store; if an earlier attempt was in doubt, an object with the same bytes means success."""
         in_doubt = False
 
         async def attempt() -> str:
@@ -68,7 +68,7 @@ class RetryingStore:
         return await self.retried(lambda: self._inner.list(prefix, after, limit), f"listing of {prefix}")
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """As every store; only those in doubt are deleted again, and `NotDeleted` says which of them are at last."""
+        """As in every store; only keys in doubt are deleted again, and `NotDeleted` names the keys still in doubt."""
         check_keys(keys)
         left, rejected, why = list(keys), list[str](), ""
 
@@ -92,7 +92,7 @@ class RetryingStore:
             raise NotDeleted(why, rejected, rejected)
 
     async def begin_parts(self, key: str, part_bytes: int) -> "RetryingParts":
-        """As every store; where an attempt was in doubt an upload may be left behind, as a crash leaves one."""
+        """As in every store; an attempt in doubt may leave an unfinished upload, like a crash."""
         inner = await self.retried(lambda: self._inner.begin_parts(key, part_bytes), f"upload of {key}")
         return RetryingParts(self, inner, key)
 
@@ -107,7 +107,7 @@ class RetryingStore:
         await self._inner.close()
 
     async def retried(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
-        """The answer of the first attempt that gets one; the last `Unavailable` if none does."""
+        """The answer of the first attempt that gets one; raises the last `Unavailable` if there is none."""
         give_up_s = self._monotonic_s() + self._limits.deadline_s
         pause_s = self._limits.first_pause_s
         for attempt in itertools.count(1):
@@ -115,13 +115,13 @@ class RetryingStore:
                 return await self._attempt(call, what)
             except Unavailable as error:
                 if attempt == self._limits.logged_attempt:
-                    log.warning("store_tried_again", call=what, attempts=attempt, error=str(error))
+                    log.warning("store_call_retried", call=what, attempts=attempt, error=str(error))
                 chosen_s = pause_s * (0.5 + self._jitter() / 2)
                 if self._monotonic_s() + chosen_s >= give_up_s:
                     raise
                 await self._sleep(chosen_s)
             pause_s = min(2 * pause_s, self._limits.pause_max_s)
-        raise AssertionError("it goes on until there is an answer or no more time")
+        raise AssertionError("the loop ends only with an answer or at the deadline")
 
     async def _attempt(self, call: Callable[[], Awaitable[Result]], what: str) -> Result:
         try:
@@ -131,13 +131,13 @@ class RetryingStore:
             raise Unavailable(f"no answer to a {what} within {self._limits.attempt_s} s") from error
 
     async def etag_if_sized(self, key: str, size_bytes: int) -> str | None:
-        """The etag of the object under exactly this key, if it has exactly this size."""
+        """The etag of the object with exactly this key and size, None without such an object."""
         listed = await self._inner.list(key, limit=1)
-        is_it = bool(listed) and (listed[0].key, listed[0].size_bytes) == (key, size_bytes)
-        return listed[0].etag if is_it else None
+        is_match = bool(listed) and (listed[0].key, listed[0].size_bytes) == (key, size_bytes)
+        return listed[0].etag if is_match else None
 
     async def _etag_if_equal(self, key: str, body: Sequence[Buffer]) -> str | None:
-        """The object's etag if its bytes are those of `body`."""
+        """The etag of the object with the key, if it has the bytes of `body`."""
         etag = await self.etag_if_sized(key, sum(map(len, body)))
         if etag is None:
             return None
@@ -162,9 +162,9 @@ class RetryingParts:
         self._sizes[number] = sum(map(len, body))
 
     async def complete(self) -> str:
-        """As every store; where an earlier attempt was in doubt, finding an object of the right size is success.
+        """As in every store; if an earlier attempt was in doubt, an object of the right size means success.
 
-        Nobody else writes under the key, which is as good as random: its bytes need not be read again.
+        The bytes need no check: the key is as good as random, so there is no other writer of it.
         """
         in_doubt = False
 

@@ -1,4 +1,4 @@
-"""An object store in S3 or a server that speaks like it; the only module that knows aioboto3."""
+"""An object store in S3 or a compatible server; the only module that imports aioboto3."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,16 +33,16 @@ OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing")
 ADDRESSINGS = ("path", "virtual")
 
 _ABSENT_CODES = frozenset({"NoSuchKey", "404"})
-_REJECTED_CODES = frozenset({"AccessDenied"})  # also where an object is locked; any other may go away by itself
+_REJECTED_CODES = frozenset({"AccessDenied"})  # also for a locked object; other codes may be temporary
 _BUCKET_IS_THERE_CODES = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 
 
 async def open_s3_store(
     bucket: str, prefix: str, options: Mapping[str, str], *, limits: S3Limits = DEFAULT_LIMITS.s3
 ) -> "S3Store":
-    """The store in a bucket, below a prefix; one sentence of `Invalid` or `Unavailable` if it cannot be used.
+    """The store in a bucket below a prefix; `Invalid` or `Unavailable` with one sentence if it cannot be used.
 
-    Credentials that the options do not have are taken from boto's usual places: environment, profile, machine.
+    If the options have no credentials, boto takes them from its usual sources: environment, profile, machine.
     """
     _check_address(bucket, options)
     if prefix:
@@ -58,9 +58,9 @@ async def open_s3_store(
 
 
 async def make_s3_bucket(bucket: str, options: Mapping[str, str], *, limits: S3Limits = DEFAULT_LIMITS.s3) -> bool:
-    """Make the bucket unless there is one that we can list; whether it was made.
+    """Create the bucket unless there is one that we can list; returns whether it was created.
 
-    One sentence of `Invalid` or `Unavailable` if there is none afterwards, or if it is not ours.
+    `Invalid` or `Unavailable` with one sentence if there is no bucket afterwards, or if it belongs to another owner.
     """
     _check_address(bucket, options)
     store = S3Store(bucket, "", limits)
@@ -71,7 +71,7 @@ async def make_s3_bucket(bucket: str, options: Mapping[str, str], *, limits: S3L
             try:
                 await store.list("", limit=1)
                 return False
-            except Invalid:  # there is no bucket; any other reason shows in one of the next two calls too
+            except Invalid:  # there is no bucket; for any other reason one of the next two calls fails too
                 await store.make_bucket()
             await store.list("", limit=1)
     return True
@@ -79,7 +79,7 @@ async def make_s3_bucket(bucket: str, options: Mapping[str, str], *, limits: S3L
 
 @contextlib.contextmanager
 def _in_one_sentence(verb: str, bucket: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Errors name the bucket that cannot be used or made."""
+    """Make one sentence of each error, with the bucket that cannot be used or created."""
     try:
         yield
     except PenstockError as error:
@@ -89,10 +89,10 @@ def _in_one_sentence(verb: str, bucket: str, options: Mapping[str, str]) -> Iter
 
 
 class _PlainSession(AIOHTTPSession):  # type: ignore[misc]  # its library has no types
-    """Connections on which every request is sent once.
+    """Connections that send every request once.
 
-    By default aiohttp sends a put again when the connection breaks. If the first put had its effect, the second gets
-    the answer that the object exists, and the caller cannot know that it is its own.
+    By default aiohttp repeats a put when the connection breaks. If the first put was successful, the answer to the
+    second is that the object exists. The caller cannot know that it is its own object.
     """
 
     async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
@@ -102,7 +102,7 @@ class _PlainSession(AIOHTTPSession):  # type: ignore[misc]  # its library has no
 
 
 class S3Store:
-    """One bucket; puts and deletes have connections of their own, so that reads never wait for uploads."""
+    """One bucket; puts and deletes have separate connections, so that reads never wait for uploads."""
 
     def __init__(self, bucket: str, prefix: str, limits: S3Limits) -> None:
         self._bucket = bucket
@@ -123,7 +123,7 @@ class S3Store:
             raise Invalid(sentence(error)) from error
 
     async def make_bucket(self) -> None:
-        """Make the bucket; does nothing if there is one, also if it has another owner."""
+        """Create the bucket; does nothing if there is one, even if it has another owner."""
         region = self._writes.meta.region_name
         place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
         with translated(f"bucket {self._bucket}"):
@@ -256,7 +256,7 @@ class S3Parts:
         self._sizes.record(number, size)
 
     async def complete(self) -> str:
-        """Some servers, Ceph's among them, replace an object that is there: keys of large objects are fresh."""
+        """As in every store; but some servers (Ceph) replace an existing object, so large objects need new keys."""
         self._check_alive()
         self._sizes.check_complete()
         parts = [{"PartNumber": number + 1, "ETag": etag} for number, etag in sorted(self._etags.items())]
@@ -276,7 +276,7 @@ class S3Parts:
 
     def _check_alive(self) -> None:
         if self._is_aborted:
-            raise NotFound(f"no upload under way: {self._key}")
+            raise NotFound(f"no upload in progress: {self._key}")
 
 
 def _check_address(bucket: str, options: Mapping[str, str]) -> None:
@@ -292,7 +292,7 @@ def _check_address(bucket: str, options: Mapping[str, str]) -> None:
 
 
 def _settings(options: Mapping[str, str], limits: S3Limits) -> dict[str, Any]:
-    """A lean client: without its own checks, checksums and retries, because this library has them."""
+    """The settings of a client without its own checks, checksums and retries, because this library has them."""
     endpoint = options.get("endpoint")
     is_plain = endpoint is not None and not endpoint.startswith("https://")
     addressing = options.get("addressing", "path" if endpoint else "virtual")
@@ -305,7 +305,7 @@ def _settings(options: Mapping[str, str], limits: S3Limits) -> dict[str, Any]:
         parameter_validation=False,
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        # Over https the body cannot be changed on the way; over plain http the signature still covers it.
+        # https protects the body from changes in transit; over plain http the signature covers it.
         s3={"payload_signing_enabled": is_plain, "addressing_style": addressing},
     )
     return {

@@ -1,4 +1,4 @@
-"""The errors of S3, botocore and its transport as our own, named for what the caller does next."""
+"""Translation of the errors of S3, botocore and its transport into our own, named for the caller's next step."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from botocore.exceptions import (
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore.errors import EtagMismatch, NotFound, Throttled
 
-# Errors that every later attempt would get, too.
+# Errors that a retry would get again.
 _SETTINGS_ERRORS = (
     ConfigParseError,
     InvalidRegionError,
@@ -36,7 +36,7 @@ _THROTTLED_CODES = frozenset(
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """The errors of botocore and its transport as our own, named for what the caller does next."""
+    """Translate the errors of botocore and its transport that the block raises; `what` ends their texts."""
     try:
         yield
     except ClientError as error:
@@ -56,7 +56,7 @@ def sentence(error: Exception) -> str:
 
 
 def error_of(code: str, status: int, what: str, message: str = "") -> PenstockError:
-    """Our error for a code and a status that S3 answered."""
+    """Our error for a code and a status in an answer of S3."""
     text = f"s3 answered {code}{f' ({message})' if message else ''}: {what}"
     if code in _THROTTLED_CODES or status in {429, 503}:
         return Throttled(text)
@@ -64,7 +64,7 @@ def error_of(code: str, status: int, what: str, message: str = "") -> PenstockEr
         return NotFound(f"no object or upload: {what}")
     if code in {"PreconditionFailed", "412"}:
         return EtagMismatch(f"another version or none: {what}")
-    # Another conditional request was under way. S3 asks for a retry, so this answer decides nothing.
+    # Another conditional request was in progress. S3 demands a retry, so this answer decides nothing.
     if status >= 500 or status == 409 or code in {"RequestTimeout", "InternalError", "ConditionalRequestConflict"}:
         return Unavailable(text)
     return Invalid(text)

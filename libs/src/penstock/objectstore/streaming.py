@@ -1,4 +1,4 @@
-"""Stores an object of any size while its bytes come, with a few parts of it in memory at most."""
+"""Streams an object of any size into a store, with only a few parts of it in memory."""
 
 import asyncio
 import contextlib
@@ -14,10 +14,10 @@ PARTS_IN_FLIGHT_MAX = 3
 
 
 class StreamedPut:
-    """One object: `write` as often as needed, then `finish`; or `abort` at any time, which leaves nothing visible.
+    """One object: call `write` as often as needed, then `finish`; or call `abort` at any time.
 
-    Creates only, as `put`. What is smaller than a part is stored by a single put. One task uses it, and whoever sees
-    `write` or `finish` fail must abort.
+    Like `put` it only creates objects. An object that is smaller than a part is stored by a single put. Only one task
+    may use it; after a failed `write` or `finish` the task must call `abort`.
     """
 
     def __init__(
@@ -32,15 +32,15 @@ class StreamedPut:
         self._key = key
         self._part_bytes = part_bytes
         self._parts_in_flight_max = parts_in_flight_max
-        self._waiting: list[Buffer] = []  # what the next part has so far
+        self._waiting: list[Buffer] = []  # of the next part
         self._waiting_bytes = 0
         self._upload: PartedPut | None = None
         self._parts = 0
         self._in_flight: set[asyncio.Task[None]] = set()
-        self.size_bytes = 0  # written so far
+        self.size_bytes = 0  # of all writes
 
     async def write(self, data: Buffer) -> None:
-        """Add bytes, which nobody may change before the end; waits while enough parts are on their way."""
+        """Add bytes, which must not change before the end; waits while too many parts are in flight."""
         view = memoryview(data)
         self.size_bytes += len(view)
         while self._waiting_bytes + len(view) >= self._part_bytes:
@@ -53,7 +53,7 @@ class StreamedPut:
             self._waiting_bytes += len(view)
 
     async def finish(self) -> str:
-        """Store the object, and return its etag; `AlreadyExists` if its key has an object."""
+        """Store the object and return its etag; `AlreadyExists` if its key has an object."""
         if self._upload is None:
             return await self._store.put(self._key, self._waiting)
         if self._waiting:
@@ -65,7 +65,7 @@ class StreamedPut:
         return etag
 
     async def abort(self) -> None:
-        """Give it up. What an unreachable store keeps of it goes by its age."""
+        """Abort the upload; the janitor later deletes parts that an unreachable store has kept."""
         for task in self._in_flight:
             task.cancel()
         await asyncio.gather(*self._in_flight, return_exceptions=True)
@@ -77,7 +77,7 @@ class StreamedPut:
                 await upload.abort()
 
     async def _send(self) -> None:
-        """Begin to store the waiting bytes as the next part."""
+        """Start to store the waiting bytes as the next part."""
         if self._upload is None:
             self._upload = await self._store.begin_parts(self._key, self._part_bytes)
         while len(self._in_flight) >= self._parts_in_flight_max:
@@ -101,7 +101,7 @@ async def streamed_put(
     part_bytes: int = PART_BYTES,
     parts_in_flight_max: int = PARTS_IN_FLIGHT_MAX,
 ) -> AsyncIterator[StreamedPut]:
-    """An object that is stored if the block ends well, and given up if it does not."""
+    """An object that is stored at the end of the block, and aborted if the block raises."""
     put = StreamedPut(store, key, part_bytes=part_bytes, parts_in_flight_max=parts_in_flight_max)
     is_stored = False
     try:
@@ -114,7 +114,7 @@ async def streamed_put(
 
 
 async def put_stream(store: ObjectStore, key: str, data: AsyncIterator[Buffer]) -> int:
-    """Store all that comes under a key, and return its size in bytes."""
+    """Store all bytes of `data` under a key, and return their number."""
     async with streamed_put(store, key) as put:
         async for buffer in data:
             await put.write(buffer)

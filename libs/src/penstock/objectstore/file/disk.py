@@ -1,4 +1,4 @@
-"""Blocking work on files: done in threads and to its end, with the operating system's errors as our own."""
+"""Blocking work on files in threads, which always runs to its end, with errors translated into our own."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from typing import TypeVar
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 
-IOVECS_MAX = 1024  # buffers that one system call writes (IOV_MAX)
+IOVECS_MAX = 1024  # the buffers per system call (IOV_MAX)
 
 _FINAL = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 
@@ -20,12 +20,12 @@ Result = TypeVar("Result")
 
 
 async def run_in(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Result:
-    """Do blocking work in a thread; an error of the operating system becomes one of our errors."""
+    """Do blocking work in a thread; errors of the operating system become our own."""
     return await asyncio.wrap_future(submit(pool, work))
 
 
 def submit(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Future[Result]:
-    """Begin blocking work in a thread, which runs to its end even if no task waits for it any more."""
+    """Start blocking work in a thread, which runs to its end even if no task waits for it any more."""
 
     def contained() -> Result:
         try:
@@ -41,12 +41,12 @@ def submit(pool: ThreadPoolExecutor, work: Callable[[], Result]) -> Future[Resul
 def _translated(error: OSError) -> PenstockError:
     text = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
     if is_final(error):
-        return Invalid(f"file store refused: {text}")
+        return Invalid(f"file store rejected: {text}")
     return Unavailable(f"file store failed: {text}")
 
 
 def is_final(error: OSError) -> bool:
-    """Whether another attempt would get the same error."""
+    """Whether a retry would get the same error."""
     return error.errno in _FINAL
 
 
@@ -56,7 +56,7 @@ def etag_of(status: os.stat_result) -> str:
 
 
 def write_all(descriptor: int, body: Sequence[Buffer]) -> None:
-    """Write the buffers, one after the other, from where the descriptor is; a system call may write less."""
+    """Write the buffers in order at the descriptor's position; one system call may write only some of them."""
     views = [memoryview(buffer).cast("B") for buffer in body if len(buffer)]
     first = 0
     while first < len(views):
@@ -69,7 +69,7 @@ def write_all(descriptor: int, body: Sequence[Buffer]) -> None:
 
 
 def read_all(descriptor: int, position: int, length: int) -> bytes:
-    """Exactly `length` bytes; a system call may return fewer than asked."""
+    """Exactly `length` bytes; one system call may return fewer."""
     data = os.pread(descriptor, length, position)
     if len(data) == length:
         return data

@@ -1,6 +1,6 @@
-"""The names of files below a store's folder: keys in their order, and files that are not objects yet.
+"""The names of files below a store's folder: listings of keys in order, and names of staged files.
 
-The name of a staged file contains the key that it is for.
+A staged file is not an object yet; its name contains the key of its object.
 """
 
 import contextlib
@@ -14,24 +14,24 @@ from penstock.objectstore.store import UNFINISHED_KEY_BYTES_MAX, Unfinished
 
 STAGING = ".staging"
 LOCK = "lock"
-SLASH = ","  # stands for the slashes of keys, which have no commas
-_NAME = re.compile(r"[0-9a-f]{32}(?:\.linked|\.for\.[A-Za-z0-9._=+@,-]*)?")  # a probe's have no key
+SLASH = ","  # replaces the slashes of keys, which have no commas
+_NAME = re.compile(r"[0-9a-f]{32}(?:\.linked|\.for\.[A-Za-z0-9._=+@,-]*)?")  # names of probes have no key
 
 
 def staged_name(key: str, entropy: bytes) -> str:
-    """A unique name for a file that is to become the object."""
+    """A unique name for the staged file of an object."""
     return f"{entropy.hex()}.for.{key[:UNFINISHED_KEY_BYTES_MAX].replace('/', SLASH)}"
 
 
 def check_staged_name(name: str) -> str:
-    """`name` if a staged file can have it, else `Invalid`."""
+    """`name` if it is valid for a staged file, else `Invalid`."""
     if not _NAME.fullmatch(name):
         raise Invalid(f"not the name of a staged file: {name!r}")
     return name
 
 
 def unfinished_in(staging: Path, prefix: str) -> list[Unfinished]:
-    """All files on their way to keys that begin with `prefix`, sorted by key and name; blocks."""
+    """All staged files for keys with this prefix, sorted by key and name; blocks."""
     found = []
     with os.scandir(staging) as entries:
         for entry in entries:
@@ -43,10 +43,10 @@ def unfinished_in(staging: Path, prefix: str) -> list[Unfinished]:
 
 
 def keys_in_order(root: Path, prefix: str, after: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Keys that begin with `prefix` and are above `after`, sorted, each with its file's status; lazily.
+    """A lazy, sorted listing of the keys that have this prefix and are above `after`, each with its file's status.
 
-    Folders that the listing does not need are not opened. A file that is deleted during the walk may be missing or not.
-    Hidden names are not objects.
+    Folders that the listing does not need are not opened. A file that is deleted during the listing may be in it or
+    not. Hidden names are not objects.
     """
     return _walk(root, "", prefix, after)
 
@@ -72,7 +72,7 @@ def _may_hold(folder: str, prefix: str, after: str) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """The names in a folder in key order: a folder's own name counts with the slash that follows it in keys."""
+    """The names in a folder in key order; the name of a subfolder ends with a slash, as in keys."""
     try:
         with os.scandir(folder) as entries:
             shown = (entry for entry in entries if not entry.name.startswith("."))

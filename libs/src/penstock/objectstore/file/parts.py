@@ -1,4 +1,4 @@
-"""An object of a folder while it is stored in parts: a file in the staging folder, linked to its name when complete."""
+"""Uploads in parts to a folder: one staged file per upload, which is linked to its object's name at the end."""
 
 import asyncio
 import os
@@ -14,10 +14,10 @@ from penstock.objectstore.store import PartSizes
 
 
 class FileParts:
-    """Parts lie at their places in one file; each is synced, so that the last sync is as short as any.
+    """One staged file with each part at its position; each part is synced, so that the last sync is short.
 
     A thread that writes a part runs to its end even if no task waits for it any more. So each thread opens the file
-    for itself, and the file is not complete before all threads have ended.
+    itself, and `complete` waits until all threads have ended.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class FileParts:
         self._writing: set[Future[None]] = set()
 
     def create(self) -> None:
-        """Make the file; blocks."""
+        """Create the file; blocks."""
         os.close(os.open(self._staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
 
     async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
@@ -75,7 +75,7 @@ class FileParts:
         descriptor = self._open()
         try:
             if os.fstat(descriptor).st_size != size_bytes:
-                raise Unavailable(f"a part is being written still: {self._key}")
+                raise Unavailable(f"a part is not written yet: {self._key}")
             etag = self._seal(descriptor)
         finally:
             os.close(descriptor)
@@ -87,4 +87,4 @@ class FileParts:
         try:
             return os.open(self._staged, os.O_WRONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
-            raise NotFound(f"no upload under way: {self._key}") from error
+            raise NotFound(f"no upload in progress: {self._key}") from error

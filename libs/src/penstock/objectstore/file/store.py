@@ -1,12 +1,12 @@
-"""An object store in a folder: the default on one machine, safe among processes and through power failures.
+"""An object store in a folder: the default on one machine, safe for several processes and after power failures.
 
-An object is written under a temporary name in a hidden staging folder, synced, and then linked to its own name, which
-fails if that name is taken. An etag is the file's modification time and size; the time's digits below the millisecond
-are random, so that two versions of an object never have the same. Replacing and deleting exclude each other through a
-lock file; creating needs no lock.
+An object is written under a temporary name in a hidden staging folder, synced, and linked to its final name. The link
+fails if the final name exists. An etag is the file's modification time and size. The digits of the time below
+the millisecond are random, so that two versions of an object have different etags. A lock file excludes parallel
+replacements and deletions; a creation needs no lock.
 
-The name of a staged file contains the key it is for, so that files of crashed writers can be listed. Folders stay when
-their last object is deleted: they are few, and the removal of one would race with a writer that creates a file in it.
+The name of a staged file contains the key of its object, so files of crashed writers can be listed. Folders are never
+deleted: they are few, and the deletion of one would race with a writer that creates a file in it.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _NOT_A_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 async def open_file_store(
     root: Path, *, entropy: Entropy | None = None, limits: FileLimits = DEFAULT_LIMITS.file
 ) -> "FileStore":
-    """The store in `root`, made if absent; `Invalid` with the path and reason if objects cannot be kept there."""
+    """The store in `root`, which is created if absent; `Invalid` with the path and reason if it cannot hold objects."""
     store = FileStore(root, entropy or SystemEntropy(), limits)
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
@@ -65,7 +65,7 @@ async def open_file_store(
 
 
 class FileStore:
-    """One file per object, below one folder."""
+    """A store with one file per object, below one folder."""
 
     def __init__(self, root: Path, entropy: Entropy, limits: FileLimits = DEFAULT_LIMITS.file) -> None:
         self._root = root.absolute()
@@ -96,7 +96,7 @@ class FileStore:
         return await run_in(self._readers, lambda: self._list(prefix, after, limit))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """As every store; folders are synced in parallel, because many syncs hardly take longer than one."""
+        """As in every store; folders are synced in parallel, because many syncs take hardly longer than one."""
         check_keys(keys)
         failures: dict[str, OSError] = {}
         by_folder = await run_in(self._writers, lambda: self._unlink(keys, failures))
@@ -130,7 +130,7 @@ class FileStore:
             await asyncio.get_running_loop().run_in_executor(None, pool.shutdown)
 
     def _prepare(self) -> None:
-        """Prove that files can be made, synced and linked here, and delete old files of crashed writers."""
+        """Check that files can be created, synced and linked here, and delete old files of crashed writers."""
         probe = self._staging / self._entropy.take(16).hex()
         linked = probe.with_suffix(".linked")
         try:
@@ -155,10 +155,10 @@ class FileStore:
                     leftover.unlink()
 
     def _put(self, key: str, body: Sequence[Buffer], if_match: str | None) -> str:
-        """Store the object under its name, and the name as well.
+        """Store the object and its name durably.
 
-        The name is also synced before a conflict is reported. The object found there may come from an attempt of the
-        same caller whose sync failed, and the caller takes its own bytes for a success.
+        The name is also synced before a conflict is reported. The existing object may come from an earlier attempt of
+        the same caller, whose sync failed. The caller treats its own bytes as success.
         """
         staged = self._staged(key)
         final = self._root / key
@@ -174,7 +174,7 @@ class FileStore:
             discard(staged)
 
     def _stage(self, staged: Path, body: Sequence[Buffer]) -> str:
-        """Write and sync the bytes under a temporary name; returns the etag they will have."""
+        """Write and sync the bytes under a temporary name; returns the etag of the object."""
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             write_all(descriptor, body)
@@ -183,14 +183,14 @@ class FileStore:
             os.close(descriptor)
 
     def _seal(self, descriptor: int) -> str:
-        """Sync a file whose bytes are written, and give it its etag."""
+        """Sync a written file, and give it an etag."""
         written_ms = os.fstat(descriptor).st_mtime_ns // 1_000_000
         below_ms = int.from_bytes(self._entropy.take(8), "big") % 1_000_000
         stamp_ns = written_ms * 1_000_000 + below_ms
         os.utime(descriptor, ns=(stamp_ns, stamp_ns))
         os.fsync(descriptor)
-        # Flushers and cachers hold the hot objects. In the page cache each object would take fresh memory as well,
-        # which costs more CPU than writing it: 18 against 2 ms per 8 MiB on a virtual machine.
+        # Flushers and cachers hold the hot objects in memory. The page cache would also allocate memory for each
+        # object, which costs more CPU than the write: 18 against 2 ms per 8 MiB on a virtual machine.
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         return etag_of(os.fstat(descriptor))
 
@@ -203,12 +203,12 @@ class FileStore:
                 os.link(staged, final)
         except FileExistsError as error:
             self._sync_folders(final.parent)  # see _put
-            if staged.samefile(final):  # an earlier attempt got this far
+            if staged.samefile(final):  # an earlier attempt has made the link
                 return
             raise AlreadyExists(f"object exists: {self._key(final)}") from error
 
     def _publish(self, staged: Path, key: str) -> None:
-        """Give a sealed file its durable name."""
+        """Link a sealed file to its durable final name."""
         final = self._root / key
         self._create(staged, final)
         self._sync_folders(final.parent)
@@ -251,7 +251,7 @@ class FileStore:
         ]
 
     def _unlink(self, keys: Sequence[str], failures: dict[str, OSError]) -> _ByFolder:
-        """Delete the files, each for itself; the keys by their folders, whose syncs make it durable."""
+        """Delete the files, each independently; returns the keys by folder: a sync of the folder makes it durable."""
         by_folder: _ByFolder = {}
         with self._locked():
             for key in keys:
@@ -266,7 +266,7 @@ class FileStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Exclude all other threads and processes that replace or delete; the lock ends with the process."""
+        """Exclude other threads and processes that replace or delete; the lock ends with the process."""
         descriptor = os.open(self._staging / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -275,7 +275,7 @@ class FileStore:
             os.close(descriptor)
 
     def _sync_folders(self, folder: Path) -> None:
-        """Make a new name in `folder` durable, and once per folder its own name and those of all above it."""
+        """Make a new name in `folder` durable, and once per folder its own name and those of its parents."""
         sync(folder)
         if folder in self._synced_folders:
             return
@@ -301,6 +301,6 @@ def _recorded(failures: dict[str, OSError], keys: Sequence[str]) -> Iterator[Non
 
 
 def _sync_recorded(folder: Path, keys: Sequence[str], failures: dict[str, OSError]) -> None:
-    """Make it durable that these keys are gone from the folder."""
+    """Make the deletion of these keys from the folder durable."""
     with _recorded(failures, keys), contextlib.suppress(*_NOT_A_FILE):
         sync(folder)
