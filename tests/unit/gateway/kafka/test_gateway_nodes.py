@@ -1,4 +1,4 @@
-"""Which brokers a client sees: its zone's, one leader for each client, the same wherever it is computed."""
+"""The brokers that a client sees: those of its zone, and one leader, on which all gateways agree."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -27,7 +27,7 @@ def gateway(host: str, zone: str, port: int = 9092) -> Presence:
         ("zone=a.b", "z1"),
     ],
 )
-def test_a_client_id_may_say_where_the_client_runs(client_id: str, zone: str) -> None:
+def test_a_client_id_may_name_the_clients_zone(client_id: str, zone: str) -> None:
     assert zone_of(client_id, "z1") == zone
 
 
@@ -38,7 +38,7 @@ def test_a_node_id_is_a_positive_int32_and_always_the_same(host: str, port: int)
     assert node == node_of(host, port, "a")
 
 
-def test_the_own_gateway_is_listed_before_it_was_heard() -> None:
+def test_the_own_gateway_is_listed_before_its_presence_arrives() -> None:
     assert brokers_for(LISTENER, "a", OWN, []) == [OWN]
 
 
@@ -46,12 +46,12 @@ def test_processes_that_share_a_port_are_one_broker() -> None:
     assert brokers_for(LISTENER, "a", OWN, [gateway("10.0.0.1", "a"), gateway("10.0.0.1", "a")]) == [OWN]
 
 
-def test_a_client_is_told_of_its_own_zone_only() -> None:
+def test_a_client_sees_the_brokers_of_its_own_zone_only() -> None:
     others = [gateway("10.0.0.2", "b"), gateway("10.0.0.3", "b"), gateway("10.0.0.4", "a")]
     assert {node.host for node in brokers_for(LISTENER, "b", OWN, others)} == {"10.0.0.2", "10.0.0.3"}
 
 
-def test_a_client_of_a_zone_without_gateways_is_told_of_all() -> None:
+def test_a_client_of_a_zone_without_gateways_sees_all_brokers() -> None:
     assert {node.host for node in brokers_for(LISTENER, "c", OWN, [gateway("10.0.0.2", "b")])} == {
         "10.0.0.1",
         "10.0.0.2",

@@ -1,4 +1,4 @@
-"""Commands of many clients travel together, and each client gets its own outcome."""
+"""Commands of many clients are sent together, and each client gets its own outcome."""
 
 import asyncio
 from typing import Any
@@ -26,14 +26,14 @@ def shared() -> tuple[CommandBatcher, FakeSequencer]:
     return CommandBatcher(sequencer), sequencer
 
 
-async def test_what_comes_in_one_turn_travels_together_and_everybody_gets_his_own_outcome() -> None:
+async def test_commands_of_one_loop_iteration_are_sent_together_and_each_gets_its_own_outcome() -> None:
     commands, sequencer = shared()
     outcomes = await asyncio.gather(*(commands.outcome(end(number)) for number in range(5)))
     assert outcomes == [TransactionEnded(number, 4) for number in range(5)]
     assert sequencer.commands == [[end(number) for number in range(5)]]
 
 
-async def test_a_later_turn_waits_for_no_answer_to_an_earlier_one() -> None:
+async def test_commands_of_a_later_iteration_do_not_wait_for_earlier_answers() -> None:
     commands, sequencer = shared()
     sequencer.hold = asyncio.Event()
     first = asyncio.create_task(commands.outcome(end(1)))
@@ -45,13 +45,13 @@ async def test_a_later_turn_waits_for_no_answer_to_an_earlier_one() -> None:
     assert await asyncio.gather(first, second) == [TransactionEnded(1, 4), TransactionEnded(2, 4)]
 
 
-async def test_one_message_holds_so_many_commands_and_no_more() -> None:
+async def test_one_message_holds_a_limited_number_of_commands() -> None:
     commands, sequencer = shared()
     await asyncio.gather(*(commands.outcome(end(number)) for number in range(COMMANDS_MAX + 1)))
     assert [len(group) for group in sequencer.commands] == [COMMANDS_MAX, 1]
 
 
-async def test_a_large_command_goes_alone_so_that_others_do_not_fail_with_it() -> None:
+async def test_a_large_command_is_sent_alone_so_that_others_do_not_fail_with_it() -> None:
     commands, sequencer = shared()
     large = end(2, "x" * MESSAGE_BYTES_MAX)
     await asyncio.gather(*(commands.outcome(command) for command in (end(1), large, end(3))))
@@ -59,22 +59,22 @@ async def test_a_large_command_goes_alone_so_that_others_do_not_fail_with_it() -
 
 
 @pytest.mark.parametrize("error", [Unavailable("no sequencer answered"), Invalid("too large")])
-async def test_all_are_told_why_a_message_failed(error: Exception) -> None:
+async def test_all_commands_of_a_failed_message_get_its_error(error: Exception) -> None:
     commands, sequencer = shared()
 
     def fail(command: Command) -> Outcome:
         raise error
 
     sequencer.on_command = fail
-    told = await asyncio.gather(*(commands.outcome(end(number)) for number in range(2)), return_exceptions=True)
-    assert told == [error, error]
+    results = await asyncio.gather(*(commands.outcome(end(number)) for number in range(2)), return_exceptions=True)
+    assert results == [error, error]
 
 
-async def test_who_went_before_the_turn_ended_is_not_sent_and_who_goes_later_ends_nothing_for_others() -> None:
+async def test_a_command_cancelled_before_sending_is_not_sent_and_one_cancelled_later_fails_no_other() -> None:
     commands, sequencer = shared()
     sequencer.hold = asyncio.Event()
     asked = [asyncio.create_task(commands.outcome(end(number))) for number in range(3)]
-    asyncio.get_running_loop().call_soon(asked[0].cancel)  # before what was given in this turn is sent
+    asyncio.get_running_loop().call_soon(asked[0].cancel)  # before the commands of this iteration are sent
     await turns()
     assert sequencer.commands == [[end(1), end(2)]]
     asked[1].cancel()
@@ -82,7 +82,7 @@ async def test_who_went_before_the_turn_ended_is_not_sent_and_who_goes_later_end
     assert await asked[2] == TransactionEnded(2, 4)
 
 
-async def test_nothing_is_left_once_it_is_closed() -> None:
+async def test_a_closed_batcher_has_cancelled_all_commands() -> None:
     commands, sequencer = shared()
     sequencer.hold = asyncio.Event()
     asked = asyncio.create_task(commands.outcome(end(1)))

@@ -1,4 +1,4 @@
-"""The topic cache: fresh after every change, one question for many, and absence is never remembered."""
+"""The topic cache: fresh after every change, one query for many requests, and absence is never cached."""
 
 import asyncio
 
@@ -20,38 +20,36 @@ def cache(sequencer: FakeSequencer) -> TopicCache:
     return TopicCache(sequencer)  # type: ignore[arg-type]
 
 
-def names_asked(sequencer: FakeSequencer) -> list[list[str] | None]:
+def names_queried(sequencer: FakeSequencer) -> list[list[str] | None]:
     return [query.names for _, query in sequencer.queries if isinstance(query, MetadataQuery)]
 
 
-async def test_a_known_topic_is_not_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
+async def test_a_cached_topic_is_not_queried_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
     view = sequencer.add_topic("a")
     assert await cache.find(["a"]) == {"a": view}
     assert await cache.find(["a"]) == {"a": view}
     assert await cache.find_ids([view.topic_id]) == {view.topic_id: view}
     assert (cache.cached("a"), cache.cached_id(view.topic_id)) == (view, view)
-    assert names_asked(sequencer) == [["a"]]
+    assert names_queried(sequencer) == [["a"]]
 
 
-async def test_absence_is_never_remembered(cache: TopicCache, sequencer: FakeSequencer) -> None:
+async def test_absence_is_never_cached(cache: TopicCache, sequencer: FakeSequencer) -> None:
     assert await cache.find(["a"]) == {}
     sequencer.add_topic("a")
     assert "a" in await cache.find(["a"])
 
 
-async def test_a_topic_made_anew_is_never_taken_for_its_former_life(
+async def test_a_topic_created_again_is_never_taken_for_the_deleted_one(
     cache: TopicCache, sequencer: FakeSequencer
 ) -> None:
-    """A replica that is cut off from the journal would still tell of the topic that was deleted."""
+    """A replica that is cut off from the journal would still answer with the deleted topic."""
     sequencer.add_topic("a")
     await cache.find(["a"])
     assert all(query.fresh for _, query in sequencer.queries if isinstance(query, MetadataQuery))
 
 
-async def test_a_topic_that_is_there_for_everybody_is_never_told_to_be_absent(
-    cache: TopicCache, sequencer: FakeSequencer
-) -> None:
-    """The first replica may not have heard of a topic that was made through another gateway a moment ago."""
+async def test_a_topic_that_exists_is_never_reported_absent(cache: TopicCache, sequencer: FakeSequencer) -> None:
+    """The first replica may not know a topic that was just created through another gateway."""
     known, new = sequencer.add_topic("known"), sequencer.add_topic("new")
     sequencer.unheard_of = {"new"}
     assert await cache.find(["known", "new", "nowhere"]) == {"known": known, "new": new}
@@ -60,7 +58,7 @@ async def test_a_topic_that_is_there_for_everybody_is_never_told_to_be_absent(
     assert {view.name for view in await cache.everything()} == {"known", "new"}
 
 
-async def test_a_forgotten_topic_is_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
+async def test_a_removed_topic_is_queried_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
     old = sequencer.add_topic("a", 1)
     await cache.find(["a"])
     new = sequencer.add_topic("a", 2)
@@ -69,27 +67,25 @@ async def test_a_forgotten_topic_is_asked_for_again(cache: TopicCache, sequencer
     assert await cache.find(["a"]) == {"a": new}
 
 
-async def test_after_a_gap_everything_is_asked_for_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
+async def test_after_a_gap_every_topic_is_queried_again(cache: TopicCache, sequencer: FakeSequencer) -> None:
     sequencer.add_topic("a")
     await cache.find(["a"])
     cache.remove_all()
     assert cache.cached("a") is None
 
 
-async def test_what_changes_while_it_is_asked_for_is_not_remembered(
-    cache: TopicCache, sequencer: FakeSequencer
-) -> None:
+async def test_a_topic_that_changes_during_its_query_is_not_cached(cache: TopicCache, sequencer: FakeSequencer) -> None:
     sequencer.add_topic("a")
     sequencer.hold = asyncio.Event()
-    asking = asyncio.create_task(cache.find(["a"]))
+    finding = asyncio.create_task(cache.find(["a"]))
     await turns()
     cache.remove(["a"])
     sequencer.hold.set()
-    assert "a" in await asking
+    assert "a" in await finding
     assert cache.cached("a") is None
 
 
-async def test_many_who_ask_while_a_question_is_out_share_the_next(cache: TopicCache, sequencer: FakeSequencer) -> None:
+async def test_requests_that_come_during_a_query_share_the_next(cache: TopicCache, sequencer: FakeSequencer) -> None:
     for name in "abcd":
         sequencer.add_topic(name)
     sequencer.hold = asyncio.Event()
@@ -98,10 +94,10 @@ async def test_many_who_ask_while_a_question_is_out_share_the_next(cache: TopicC
     sequencer.hold.set()
     found = await asyncio.gather(*tasks)
     assert [list(each) for each in found] == [["a"], ["b"], ["c"], ["d"], ["d"]]
-    assert names_asked(sequencer) == [["a"], ["b", "c", "d"]]
+    assert names_queried(sequencer) == [["a"], ["b", "c", "d"]]
 
 
-async def test_a_question_that_is_out_is_not_joined_because_it_may_be_too_old(
+async def test_a_query_in_flight_is_not_joined_because_it_may_be_too_old(
     cache: TopicCache, sequencer: FakeSequencer
 ) -> None:
     sequencer.hold = asyncio.Event()
@@ -112,12 +108,10 @@ async def test_a_question_that_is_out_is_not_joined_because_it_may_be_too_old(
     sequencer.add_topic("b")
     sequencer.hold.set()
     await asyncio.gather(first, second)
-    assert names_asked(sequencer) == [["a"], ["a"]]
+    assert names_queried(sequencer) == [["a"], ["a"]]
 
 
-async def test_everybody_who_shared_a_question_hears_of_its_failure(
-    cache: TopicCache, sequencer: FakeSequencer
-) -> None:
+async def test_every_request_of_a_shared_query_gets_its_failure(cache: TopicCache, sequencer: FakeSequencer) -> None:
     sequencer.is_down = True
     found = await asyncio.gather(*[cache.find([name]) for name in "abc"], return_exceptions=True)
     assert all(isinstance(each, Unavailable) for each in found)
@@ -126,7 +120,7 @@ async def test_everybody_who_shared_a_question_hears_of_its_failure(
     assert "a" in await cache.find(["a"])
 
 
-async def test_when_the_one_who_sends_goes_away_the_next_sends_instead(
+async def test_when_the_sending_request_is_cancelled_the_next_sends_instead(
     cache: TopicCache, sequencer: FakeSequencer
 ) -> None:
     sequencer.add_topic("a")
@@ -140,8 +134,8 @@ async def test_when_the_one_who_sends_goes_away_the_next_sends_instead(
     assert "b" in await second
 
 
-async def test_very_many_names_are_asked_for_in_bounded_questions(cache: TopicCache, sequencer: FakeSequencer) -> None:
+async def test_very_many_names_are_queried_in_bounded_queries(cache: TopicCache, sequencer: FakeSequencer) -> None:
     names = [f"t{number}" for number in range(NAMES_PER_QUERY_MAX + 1)]
     sequencer.add_topic(names[-1])
     assert list(await cache.find(names)) == [names[-1]]
-    assert [len(asked or []) for asked in names_asked(sequencer)] == [NAMES_PER_QUERY_MAX, 1]
+    assert [len(asked or []) for asked in names_queried(sequencer)] == [NAMES_PER_QUERY_MAX, 1]

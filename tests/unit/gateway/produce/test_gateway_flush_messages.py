@@ -44,7 +44,7 @@ def test_every_message_is_small_enough_and_nothing_is_lost_or_reordered(requests
 
 
 @given(st.lists(sizes, max_size=8))
-def test_parts_of_a_request_are_numbered_and_only_what_fits_in_no_message_has_several(
+def test_parts_of_a_request_are_numbered_and_only_one_too_large_for_a_message_has_several(
     requests: list[list[int]],
 ) -> None:
     produces = [produce(number, each) for number, each in enumerate(requests)]

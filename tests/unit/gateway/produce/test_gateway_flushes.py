@@ -1,4 +1,4 @@
-"""FlushRouter: one connection sticks to one flusher in order, windows hold, and no outcome is guessed."""
+"""FlushRouter: each connection uses one flusher in order, windows limit the bytes, and no outcome is guessed."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ def open_route(world: World) -> ProducerRoute:
     return world.flush_router.open_route(lambda: None)
 
 
-async def test_produces_of_one_turn_travel_in_one_message_in_order(world: World) -> None:
+async def test_produces_of_one_loop_iteration_are_sent_in_one_message_in_order(world: World) -> None:
     flusher = await world.add_flusher("f1")
     routes = [open_route(world) for _ in range(3)]
     futures = [submit(route) for route in routes * 2]
@@ -59,7 +59,7 @@ async def test_produces_of_one_turn_travel_in_one_message_in_order(world: World)
     assert [future.result().results[0].base_offset for future in futures] == [0, 1, 2, 3, 4, 5]
 
 
-async def test_a_connection_sticks_to_its_flusher_when_others_come(world: World) -> None:
+async def test_a_connection_keeps_its_flusher_when_others_join(world: World) -> None:
     first = await world.add_flusher("f1")
     route = open_route(world)
     await submit(route)
@@ -76,7 +76,7 @@ async def test_connections_spread_over_the_flushers(world: World) -> None:
     assert all(len(flusher.produces) > 5 for flusher in flushers)
 
 
-async def test_a_request_larger_than_a_message_goes_in_consecutive_parts_and_is_answered_as_one() -> None:
+async def test_a_request_larger_than_a_message_is_sent_in_consecutive_parts_and_answered_as_one() -> None:
     world = new_world(message_bytes_max=4_096)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(world.flush_router.run())
@@ -91,7 +91,7 @@ async def test_a_request_larger_than_a_message_goes_in_consecutive_parts_and_is_
     assert [result.base_offset for result in large.result().results] == [1, 2, 3, 4, 5]
 
 
-async def test_what_nobody_received_is_sent_to_another_flusher_in_order(world: World) -> None:
+async def test_undelivered_requests_are_sent_to_another_flusher_in_order(world: World) -> None:
     gone = await world.add_flusher("f1")
     route = open_route(world)
     await submit(route)
@@ -104,7 +104,7 @@ async def test_what_nobody_received_is_sent_to_another_flusher_in_order(world: W
     assert all(rejections_of(future.result()) == [0] for future in futures)
 
 
-async def test_a_flusher_that_was_not_there_is_tried_again_when_there_is_no_other(world: World) -> None:
+async def test_a_flusher_that_was_gone_is_tried_again_if_there_is_no_other(world: World) -> None:
     flusher = await world.add_flusher("f1")
     await flusher.go_away()
     future = submit(open_route(world))
@@ -112,13 +112,13 @@ async def test_a_flusher_that_was_not_there_is_tried_again_when_there_is_no_othe
     await flusher.open()
     world.flush_router.sweep()
     await turns()
-    assert not future.done(), "it is left alone for a while"
+    assert not future.done(), "the flusher is avoided for a while"
     world.clock.now_s += 1
     world.flush_router.sweep()
     assert rejections_of(await future) == [0]
 
 
-async def test_an_answer_that_does_not_come_is_an_unknown_outcome_and_nothing_is_sent_again(world: World) -> None:
+async def test_a_missing_answer_is_an_unknown_outcome_and_nothing_is_sent_again(world: World) -> None:
     flusher = await world.add_flusher("f1")
     other = await world.add_flusher("f2")
     flusher.answers_at_once = other.answers_at_once = False
@@ -130,7 +130,7 @@ async def test_an_answer_that_does_not_come_is_an_unknown_outcome_and_nothing_is
     assert len(flusher.produces) + len(other.produces) == 1
 
 
-async def test_a_flusher_that_vanishes_leaves_unknown_outcomes_that_nothing_overtakes(world: World) -> None:
+async def test_a_flusher_that_vanishes_leaves_unknown_outcomes_that_no_request_overtakes(world: World) -> None:
     dead = await world.add_flusher("f1", budget_bytes=1_000)
     dead.answers_at_once = False
     route = open_route(world)
@@ -147,7 +147,7 @@ async def test_a_flusher_that_vanishes_leaves_unknown_outcomes_that_nothing_over
 
 
 class RestartHub(MemoryHub):
-    """The first request comes before the flusher has subscribed again; later ones reach it."""
+    """The first request arrives before the flusher has subscribed again; later ones reach it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ async def retried(world: World, *futures: "asyncio.Future[Flushed]") -> list[Flu
     return await asyncio.gather(*futures)
 
 
-async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(restarted: World) -> None:
+async def test_a_request_that_waits_for_the_window_does_not_overtake_a_retry(restarted: World) -> None:
     flusher = await restarted.add_flusher("f1", budget_bytes=1_000)
     route = open_route(restarted)
     answers = await retried(restarted, *[submit(route, 5_000) for _ in range(3)])
@@ -182,7 +182,7 @@ async def test_what_waits_for_the_window_does_not_overtake_what_is_sent_again(re
     assert flusher.numbers == [1, 2, 3]
 
 
-async def test_a_request_that_was_overtaken_on_its_way_ends_the_route(restarted: World) -> None:
+async def test_a_request_that_was_overtaken_in_flight_ends_the_route(restarted: World) -> None:
     flusher = await restarted.add_flusher("f1")
     route = open_route(restarted)
     overtaken, *_ = await retried(restarted, *[submit(route, 5_000_000) for _ in range(3)])
@@ -191,7 +191,7 @@ async def test_a_request_that_was_overtaken_on_its_way_ends_the_route(restarted:
     assert is_undecided((await submit(route)).results)
 
 
-async def test_a_flusher_that_was_silent_and_is_back_is_known_anew(world: World) -> None:
+async def test_a_flusher_that_was_silent_and_is_back_gets_a_new_window(world: World) -> None:
     flusher = await world.add_flusher("f1", budget_bytes=1_000)
     route = open_route(world)
     await submit(route)
@@ -241,10 +241,10 @@ async def test_a_request_that_found_no_flusher_in_time_was_surely_not_stored(wor
     world.clock.now_s += 6
     world.flush_router.sweep()
     assert rejections_of(await short) == [Rejection.OVERLOADED]
-    assert is_undecided((await long).results), "it must not overtake the one before"
+    assert is_undecided((await long).results), "it must not overtake the request before it"
 
 
-async def test_the_own_zone_comes_first_and_another_is_better_than_none(world: World) -> None:
+async def test_the_own_zone_is_preferred_and_another_is_used_if_it_has_no_flusher(world: World) -> None:
     far = await world.add_flusher("far", zone="z2")
     route = open_route(world)
     await submit(route)
@@ -268,7 +268,7 @@ async def test_bytes_sent_to_flushers_are_counted_by_the_flushers_zone(world: Wo
     assert world.metric("penstock_gateway_flush_bytes_total", zone="z2") == far_bytes
 
 
-async def test_a_full_window_holds_requests_back_and_says_so(world: World) -> None:
+async def test_a_full_window_holds_requests_back_and_reports_it(world: World) -> None:
     flusher = await world.add_flusher("f1", budget_bytes=10_000)
     flusher.answers_at_once = False
     changes = []
@@ -286,7 +286,7 @@ async def test_a_full_window_holds_requests_back_and_says_so(world: World) -> No
     assert world.flush_router.unanswered_bytes == 0
 
 
-async def test_a_request_larger_than_the_window_goes_when_nothing_else_is_unanswered(world: World) -> None:
+async def test_a_request_larger_than_the_window_is_sent_when_nothing_else_is_unanswered(world: World) -> None:
     flusher = await world.add_flusher("f1", budget_bytes=1_000)
     flusher.answers_at_once = False
     route = open_route(world)
@@ -328,7 +328,7 @@ async def test_a_request_that_waits_for_the_window_too_long_was_surely_not_store
 
 
 @pytest.mark.parametrize("reply", [b"", b"\x01nonsense", encode(FlushReply(1, [])), encode(FlushReply(1, [[], []]))])
-async def test_a_reply_that_makes_no_sense_is_an_unknown_outcome(world: World, reply: bytes) -> None:
+async def test_an_invalid_reply_is_an_unknown_outcome(world: World, reply: bytes) -> None:
     flusher = await world.add_flusher("f1")
     flusher.answers_at_once = False
     future = submit(open_route(world))
@@ -337,19 +337,19 @@ async def test_a_reply_that_makes_no_sense_is_an_unknown_outcome(world: World, r
     assert rejections_of(await future) == [Rejection.OUTCOME_UNKNOWN]
 
 
-async def test_a_flushers_wish_to_slow_down_reaches_the_client(world: World) -> None:
+async def test_a_flushers_throttle_reaches_the_client(world: World) -> None:
     flusher = await world.add_flusher("f1")
     flusher.throttle_ms = 70
     assert (await submit(open_route(world))).throttle_ms == 70
 
 
-async def test_answers_tell_the_sequencer_client_how_far_the_journal_is(world: World) -> None:
+async def test_answers_report_the_journal_sequence_to_the_sequencer_client(world: World) -> None:
     await world.add_flusher("f1")
     await submit(open_route(world))
     assert world.sequencer.seen_sequence == 7
 
 
-async def test_nothing_is_sent_while_the_bus_is_away_and_the_order_stays(world: World) -> None:
+async def test_nothing_is_sent_while_the_bus_is_disconnected_and_the_order_stays(world: World) -> None:
     flusher = await world.add_flusher("f1")
     route = open_route(world)
     world.bus.cut()
@@ -363,7 +363,7 @@ async def test_nothing_is_sent_while_the_bus_is_away_and_the_order_stays(world: 
     assert flusher.numbers == [1, 2, 3, 4]
 
 
-async def test_a_closed_route_answers_nobody_and_leaves_nothing_behind(world: World) -> None:
+async def test_a_closed_route_answers_no_request_and_leaves_no_state(world: World) -> None:
     route = open_route(world)
     future = submit(route)
     route.close()
@@ -384,7 +384,7 @@ steps = st.lists(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(steps)
-def test_whatever_happens_to_flushers_nothing_sent_twice_arrives_twice_or_out_of_order(
+def test_requests_arrive_once_and_in_order_while_flushers_come_and_go(
     script: list[tuple[str, int]],
 ) -> None:
     """Flushers see each connection's requests in order, each at most once, and each is answered exactly once."""
@@ -453,7 +453,7 @@ async def disturb(world: World, flusher: FakeFlusher, action: str) -> None:
         await flusher.go_away()
 
 
-async def test_routes_with_one_key_take_the_same_flusher_through_any_gateway(world: World) -> None:
+async def test_routes_with_one_key_choose_the_same_flusher_in_any_gateway(world: World) -> None:
     flushers = [await world.add_flusher(f"f{number}") for number in range(5)]
     another = new_world()
     theirs = [await another.add_flusher(f"f{number}") for number in range(5)]

@@ -1,4 +1,4 @@
-"""Produce: what Kafka would refuse is refused with Kafka's error, the rest is committed, in order, per connection."""
+"""Produce: invalid batches get Kafka's errors, and all others are committed in the order of their connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def test_good_batches_are_committed_and_answered_with_their_offsets(world:
     assert flusher.requests[0][1] == first + second
 
 
-async def test_a_batch_goes_to_a_flusher_of_the_gateways_zone_wherever_the_client_says_that_it_is(
+async def test_a_batch_goes_to_a_flusher_of_the_gateways_zone_not_of_the_clients(
     world: World, flusher: FakeFlusher
 ) -> None:
     far = await world.add_flusher("far", zone="z2")
@@ -66,7 +66,7 @@ async def test_a_batch_goes_to_a_flusher_of_the_gateways_zone_wherever_the_clien
     assert world.metric("penstock_gateway_zone_fallbacks_total") == 0
 
 
-async def test_what_is_known_of_a_batch_comes_from_its_header(world: World, flusher: FakeFlusher) -> None:
+async def test_the_metadata_of_a_batch_comes_from_its_header(world: World, flusher: FakeFlusher) -> None:
     data = batch(3, producer_id=9, producer_epoch=2, base_sequence=40, codec=1)
     await ask(world, 0, VERSION, request(("t", 1, data)))
     (produced,) = flusher.produces[0].batches
@@ -77,12 +77,14 @@ async def test_what_is_known_of_a_batch_comes_from_its_header(world: World, flus
 
 
 @pytest.mark.parametrize("version", range(3, 10))
-async def test_every_version_with_batches_is_taken(world: World, flusher: FakeFlusher, version: int) -> None:
+async def test_every_version_with_batches_is_accepted(world: World, flusher: FakeFlusher, version: int) -> None:
     assert await errors_of(world, request(("t", 0, batch())), version) == [0]
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_versions_of_older_formats_are_refused_as_such(world: World, flusher: FakeFlusher, version: int) -> None:
+async def test_versions_of_older_formats_are_rejected_with_their_error(
+    world: World, flusher: FakeFlusher, version: int
+) -> None:
     expected = [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
     assert await errors_of(world, request(("t", 0, batch())), version) == expected
 
@@ -111,7 +113,7 @@ def with_magic(data: bytes, magic: int) -> bytes:
         (batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 53),
     ],
 )
-async def test_a_bad_batch_is_refused_while_the_good_ones_go_on(
+async def test_a_bad_batch_is_rejected_and_the_good_ones_are_stored(
     world: World, flusher: FakeFlusher, records: bytes | None, error: int
 ) -> None:
     asked = request(("t", 0, records), ("t", 1, batch()))
@@ -131,7 +133,7 @@ async def test_a_batch_that_no_message_can_carry_is_too_large(flusher: FakeFlush
 
 
 @pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("t", 2), ("t", -1), ("no/legal name", 0), ("", 0)])
-async def test_an_unknown_partition_is_refused(world: World, flusher: FakeFlusher, topic: str, index: int) -> None:
+async def test_an_unknown_partition_is_rejected(world: World, flusher: FakeFlusher, topic: str, index: int) -> None:
     assert await errors_of(world, request((topic, index, batch()))) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
@@ -142,7 +144,7 @@ async def test_a_partition_that_was_just_added_is_found(world: World, flusher: F
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-async def test_acks_that_mean_nothing_are_refused(world: World, flusher: FakeFlusher, acks: int) -> None:
+async def test_invalid_acks_are_rejected(world: World, flusher: FakeFlusher, acks: int) -> None:
     assert await errors_of(world, request(("t", 0, batch()), acks=acks)) == [ErrorCode.INVALID_REQUIRED_ACKS]
     assert flusher.produces == []
 
@@ -166,21 +168,21 @@ async def test_acks_0_and_an_error_closes_the_connection(world: World, flusher: 
         (Rejection.UNKNOWN_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-async def test_what_the_commit_refused_is_answered_in_kafkas_words(
+async def test_a_rejection_by_the_commit_is_answered_with_kafkas_code(
     world: World, flusher: FakeFlusher, rejection: Rejection, error: ErrorCode
 ) -> None:
     flusher.rejection = rejection
     assert await errors_of(world, request(("t", 0, batch()))) == [error]
 
 
-async def test_a_topic_that_the_commit_did_not_find_is_forgotten(world: World, flusher: FakeFlusher) -> None:
+async def test_a_topic_that_the_commit_did_not_find_leaves_the_cache(world: World, flusher: FakeFlusher) -> None:
     flusher.rejection = Rejection.UNKNOWN_TOPIC
     assert await errors_of(world, request(("t", 0, batch()))) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert world.gateway.topics.cached("t") is None
 
 
 @pytest.mark.parametrize("rejection", [Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED])
-async def test_a_request_that_was_not_decided_ends_the_connection_so_that_nothing_overtakes_its_retry(
+async def test_a_request_that_was_not_decided_ends_the_connection_so_that_no_other_overtakes_its_retry(
     world: World, flusher: FakeFlusher, rejection: Rejection
 ) -> None:
     client = new_client()
@@ -219,7 +221,7 @@ async def test_requests_are_handed_over_before_earlier_ones_are_answered(world: 
 async def test_a_topic_that_must_be_looked_up_holds_later_requests_of_its_connection_back(
     world: World, flusher: FakeFlusher
 ) -> None:
-    """Else a producer's first batches, to a topic new to this gateway, would be overtaken."""
+    """Otherwise later batches could overtake a producer's first batches, to a topic that is not cached."""
     world.sequencer.add_topic("known")
     await errors_of(world, request(("known", 0, batch())))
     world.sequencer.hold = asyncio.Event()
@@ -242,7 +244,7 @@ async def test_the_flushers_throttle_reaches_the_answer(world: World, flusher: F
 
 
 @pytest.mark.parametrize(("base_offset", "error"), [(0, ErrorCode.NONE), (12_345, ErrorCode.INVALID_RECORD)])
-async def test_an_epoch_that_the_client_wrote_does_not_matter_and_an_offset_is_not_taken(
+async def test_a_leader_epoch_in_a_batch_is_ignored_and_a_base_offset_is_rejected(
     world: World, flusher: FakeFlusher, base_offset: int, error: ErrorCode
 ) -> None:
     data = bytearray(batch())

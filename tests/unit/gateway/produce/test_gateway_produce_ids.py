@@ -1,4 +1,4 @@
-"""Produce by topic id (KIP-516): to the topic that has the id, or refused by it."""
+"""Produce by topic id (KIP-516): batches go to the topic with the id, and an unknown id is rejected."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turn
 from tests.unit.gateway.gateway_wire import ask, batch
 
 PRODUCE, VERSION = 0, 13
-NOBODYS_ID = b"nobody's topic id"[:16]
+UNKNOWN_ID = b"an unknown topic id"[:16]
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ async def test_batches_go_to_the_topic_with_the_id(world: World, flusher: FakeFl
     assert [(each.topic_id, each.partition) for each in flusher.produces[0].batches] == [(topic_id, 0), (topic_id, 1)]
 
 
-@pytest.mark.parametrize("topic_id", [NOBODYS_ID, NO_TOPIC_ID])
-async def test_an_id_that_nobody_has_is_refused(world: World, flusher: FakeFlusher, topic_id: TopicId) -> None:
+@pytest.mark.parametrize("topic_id", [UNKNOWN_ID, NO_TOPIC_ID])
+async def test_an_id_of_no_topic_is_rejected(world: World, flusher: FakeFlusher, topic_id: TopicId) -> None:
     assert await answers(world, request(topic_id, 0)) == [(ErrorCode.UNKNOWN_TOPIC_ID, -1)]
     assert flusher.produces == []
 
 
-async def test_a_partition_that_the_topic_does_not_have_is_refused(world: World, flusher: FakeFlusher) -> None:
+async def test_a_partition_that_the_topic_does_not_have_is_rejected(world: World, flusher: FakeFlusher) -> None:
     topic_id = world.sequencer.topics["t"].topic_id
     assert await answers(world, request(topic_id, 2)) == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
 
@@ -68,7 +68,7 @@ async def test_a_topic_that_grew_is_known_with_its_new_partitions(world: World, 
     assert await answers(world, request(topic_id, 2)) == [(0, 1)]
 
 
-async def test_an_id_whose_topic_went_meanwhile_is_refused_as_an_id_and_forgotten(
+async def test_the_id_of_a_deleted_topic_is_rejected_as_an_id_and_leaves_the_cache(
     world: World, flusher: FakeFlusher
 ) -> None:
     topic_id = world.sequencer.topics["t"].topic_id
@@ -80,5 +80,5 @@ async def test_an_id_whose_topic_went_meanwhile_is_refused_as_an_id_and_forgotte
 async def test_without_an_answer_the_connection_ends_and_the_reason_has_the_id(
     world: World, flusher: FakeFlusher
 ) -> None:
-    with pytest.raises(CloseConnection, match=topic_id_text(NOBODYS_ID)):
-        await ask(world, PRODUCE, VERSION, request(NOBODYS_ID, 0, acks=0))
+    with pytest.raises(CloseConnection, match=topic_id_text(UNKNOWN_ID)):
+        await ask(world, PRODUCE, VERSION, request(UNKNOWN_ID, 0, acks=0))

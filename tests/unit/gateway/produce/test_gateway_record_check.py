@@ -1,4 +1,4 @@
-"""Produce to a compacted topic: records without a key are refused one by one, in Kafka's words; others pass."""
+"""Produce to a compacted topic: each record without a key is rejected with Kafka's text; other batches pass."""
 
 import asyncio
 import contextlib
@@ -78,7 +78,7 @@ async def test_records_with_keys_are_stored(world: World, flusher: FakeFlusher, 
 
 
 @every_codec
-async def test_records_without_a_key_are_named(world: World, flusher: FakeFlusher, codec: int) -> None:
+async def test_records_without_a_key_are_listed(world: World, flusher: FakeFlusher, codec: int) -> None:
     (answer,) = await produce(world, batch(b"a", None, b"c", None, codec=codec))
     assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_RECORD, -1)
     assert [(each.batch_index, each.batch_index_error_message) for each in answer.record_errors] == [
@@ -94,7 +94,7 @@ async def test_records_without_a_key_are_named(world: World, flusher: FakeFlushe
 
 
 @pytest.mark.parametrize("version", [3, 7])
-async def test_older_versions_have_the_error_alone(world: World, flusher: FakeFlusher, version: int) -> None:
+async def test_older_versions_get_the_error_code_alone(world: World, flusher: FakeFlusher, version: int) -> None:
     (answer,) = await produce(world, batch(None), version=version)
     assert (answer.error_code, answer.record_errors) == (ErrorCode.INVALID_RECORD, [])
 
@@ -106,12 +106,12 @@ async def test_other_partitions_of_the_request_are_stored(world: World, flusher:
     assert flusher.requests[0][1] == good
 
 
-async def test_other_topics_take_records_without_a_key(world: World, flusher: FakeFlusher) -> None:
+async def test_other_topics_accept_records_without_a_key(world: World, flusher: FakeFlusher) -> None:
     (answer,) = await produce(world, batch(None), topic="plain")
     assert answer.error_code == 0
 
 
-async def test_an_idempotent_producers_sequence_is_not_spent(world: World, flusher: FakeFlusher) -> None:
+async def test_a_rejected_batch_does_not_use_up_its_producers_sequence(world: World, flusher: FakeFlusher) -> None:
     producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     (rejected,) = await produce(world, batch(None, **producer))
     (stored,) = await produce(world, batch(b"a", **producer))
@@ -120,14 +120,14 @@ async def test_an_idempotent_producers_sequence_is_not_spent(world: World, flush
 
 
 @every_codec
-async def test_records_that_cannot_be_read_are_refused(world: World, flusher: FakeFlusher, codec: int) -> None:
+async def test_records_that_cannot_be_read_are_rejected(world: World, flusher: FakeFlusher, codec: int) -> None:
     records = [Record(0, 5, b"a", b"x"), Record(2, 5, b"b", b"x")]
     (answer,) = await produce(world, build_batch(records, codec=codec, last_offset_delta=1))
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert answer.error_message.startswith("The records cannot be read")
 
 
-async def test_a_batch_that_grows_beyond_any_bound_is_refused() -> None:
+async def test_a_batch_that_expands_beyond_the_limit_is_rejected() -> None:
     async with opened(RecordLimits(decompressed_bytes_max=100_000)) as world:
         await world.add_flusher("f1")
         bomb = build_batch([Record(0, 5, b"a", bytes(200_000))], codec=4)
@@ -136,7 +136,7 @@ async def test_a_batch_that_grows_beyond_any_bound_is_refused() -> None:
         assert answer.error_code == ErrorCode.INVALID_RECORD
 
 
-async def test_a_batch_of_more_records_than_anybody_looks_through_is_refused() -> None:
+async def test_a_batch_of_too_many_records_is_rejected() -> None:
     async with opened(RecordLimits(records_max=2)) as world:
         await world.add_flusher("f1")
         (answer,) = await produce(world, batch(b"a", b"b", b"c"))
@@ -146,7 +146,7 @@ async def test_a_batch_of_more_records_than_anybody_looks_through_is_refused() -
         assert answer.error_code == 0
 
 
-async def test_no_more_than_a_thousand_records_are_named(world: World, flusher: FakeFlusher) -> None:
+async def test_no_more_than_a_thousand_records_are_listed(world: World, flusher: FakeFlusher) -> None:
     (answer,) = await produce(world, batch(*[None] * 1_500))
     assert len(answer.record_errors) == 1_000
     assert "due to 1500 record errors in total" in answer.error_message
@@ -157,21 +157,21 @@ async def test_with_acks_0_the_connection_ends(world: World, flusher: FakeFlushe
         await produce(world, batch(None), acks=0)
 
 
-async def test_what_is_refused_is_counted(world: World, flusher: FakeFlusher) -> None:
+async def test_rejected_batches_are_counted(world: World, flusher: FakeFlusher) -> None:
     await produce(world, batch(None))
     assert world.metric("penstock_gateway_batches_refused_total", error="INVALID_RECORD") == 1
 
 
-async def test_a_large_batch_is_looked_at_beside_the_loop_and_holds_its_connection_back(
+async def test_a_large_batch_is_checked_in_a_thread_and_holds_its_connection_back(
     world: World, flusher: FakeFlusher
 ) -> None:
-    may_go_on = threading.Event()
+    may_continue = threading.Event()
 
     def check_slowly(
         place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
     ) -> RecordValidationError | None:
         if header.record_count == 1_000:
-            may_go_on.wait(30)
+            may_continue.wait(30)
         return check_records(place, batch, header, rules, limits)
 
     gateway = world.gateway
@@ -187,9 +187,9 @@ async def test_a_large_batch_is_looked_at_beside_the_loop_and_holds_its_connecti
     client = new_client()
     await produce(world, batch(b"a"))
     large = asyncio.create_task(produce(world, batch(*[b"k"] * 1_000), client=client))
-    behind = asyncio.create_task(produce(world, batch(b"a", b"b"), client=client))
+    following = asyncio.create_task(produce(world, batch(b"a", b"b"), client=client))
     await produce(world, batch(b"a", b"b", b"c"))
-    assert not large.done() and not behind.done()
-    may_go_on.set()
-    await asyncio.gather(large, behind)
+    assert not large.done() and not following.done()
+    may_continue.set()
+    await asyncio.gather(large, following)
     assert [each.batches[0].meta.record_count for each in flusher.produces] == [1, 3, 1_000, 2]

@@ -1,4 +1,4 @@
-"""Whose clock a record's timestamp is, and how far it may be off: by the topic's configurations, as in Kafka."""
+"""The clock and the limits of a record's timestamp, by the topic's configurations as in Kafka."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -60,9 +60,7 @@ async def produce(world: World, topic: str, records: bytes) -> Any:
 
 
 @every_codec
-async def test_a_batch_gets_the_time_of_its_coming_and_a_new_crc(
-    world: World, flusher: FakeFlusher, codec: int
-) -> None:
+async def test_a_batch_gets_its_time_of_arrival_and_a_new_crc(world: World, flusher: FakeFlusher, codec: int) -> None:
     sent = batch(50, 70, 60, codec=codec)
     now_ms = world.clock.now_ms()
     answer = await produce(world, "appended", sent)
@@ -77,34 +75,36 @@ async def test_a_batch_gets_the_time_of_its_coming_and_a_new_crc(
     assert (meta.max_timestamp, meta.attributes) == (now_ms, codec | LOG_APPEND_TIME)
 
 
-async def test_what_is_stamped_is_a_copy_that_differs_only_in_crc_attributes_and_largest_timestamp() -> None:
+async def test_a_stamped_batch_is_a_copy_that_differs_only_in_crc_attributes_and_largest_timestamp() -> None:
     sent = batch(50, 70, producer_id=9, producer_epoch=2, base_sequence=40)
     before = bytes(sent)
     header = check_batch(sent, batch_bytes_max=10_000, zstd_allowed=True)
     assert not isinstance(header, ErrorCode)
-    stamped, told = stamp_batch(sent, header, 1_234_567_890_123)
+    stamped, stamped_header = stamp_batch(sent, header, 1_234_567_890_123)
     assert sent == before
-    assert told == read_batch_header(stamped)
+    assert stamped_header == read_batch_header(stamped)
     changed = {index for index, (old, new) in enumerate(zip(sent, stamped, strict=True)) if old != new}
     assert changed <= {*range(17, 21), 21, 22, *range(35, 43)}
-    assert (told.producer_id, told.producer_epoch, told.base_sequence) == (9, 2, 40)
+    assert (stamped_header.producer_id, stamped_header.producer_epoch, stamped_header.base_sequence) == (9, 2, 40)
 
 
-async def test_other_topics_keep_the_producers_bytes_and_tell_no_time(world: World, flusher: FakeFlusher) -> None:
+async def test_other_topics_keep_the_producers_bytes_and_return_no_append_time(
+    world: World, flusher: FakeFlusher
+) -> None:
     sent = batch(50, 70)
     answer = await produce(world, "created", sent)
     assert (answer.error_code, answer.log_append_time_ms) == (0, NO_TIMESTAMP)
     assert flusher.requests[0][1] == sent
 
 
-async def test_a_batch_refused_later_tells_no_time(world: World, flusher: FakeFlusher) -> None:
+async def test_a_batch_rejected_by_the_commit_returns_no_append_time(world: World, flusher: FakeFlusher) -> None:
     flusher.rejection = Rejection.OUT_OF_ORDER_SEQUENCE
     answer = await produce(world, "appended", batch(50))
     assert (answer.error_code, answer.log_append_time_ms) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, NO_TIMESTAMP)
 
 
 @pytest.mark.parametrize("topic", ["created", "appended"])
-async def test_no_producer_may_say_that_a_time_is_the_brokers(world: World, flusher: FakeFlusher, topic: str) -> None:
+async def test_a_producer_may_not_send_log_append_time(world: World, flusher: FakeFlusher, topic: str) -> None:
     sent = batch(50)
     header = read_batch_header(sent)
     stamped, _ = stamp_batch(sent, header, 60)
@@ -121,7 +121,7 @@ async def test_times_within_the_limits_are_stored(world: World, flusher: FakeFlu
 
 
 @every_codec
-async def test_records_out_of_their_time_are_named(world: World, flusher: FakeFlusher, codec: int) -> None:
+async def test_records_outside_the_limits_are_listed(world: World, flusher: FakeFlusher, codec: int) -> None:
     now_ms = world.clock.now_ms()
     answer = await produce(world, "limited", batch(now_ms, now_ms - 1001, now_ms + 11, now_ms, codec=codec))
     assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
@@ -134,21 +134,21 @@ async def test_records_out_of_their_time_are_named(world: World, flusher: FakeFl
     assert flusher.produces == []
 
 
-async def test_a_record_without_a_time_is_within_all_limits(world: World, flusher: FakeFlusher) -> None:
+async def test_a_record_without_a_timestamp_is_within_all_limits(world: World, flusher: FakeFlusher) -> None:
     assert (await produce(world, "limited", batch(NO_TIMESTAMP))).error_code == 0
 
 
-async def test_limits_mean_nothing_where_the_time_is_that_of_coming(world: World, flusher: FakeFlusher) -> None:
+async def test_limits_do_not_apply_to_topics_with_log_append_time(world: World, flusher: FakeFlusher) -> None:
     assert (await produce(world, "appended", batch(5))).error_code == 0
 
 
-async def test_a_compacted_topic_with_limits_wants_both(world: World, flusher: FakeFlusher) -> None:
+async def test_a_compacted_topic_with_limits_checks_keys_and_timestamps(world: World, flusher: FakeFlusher) -> None:
     now_ms = world.clock.now_ms()
     assert (await produce(world, "keyed", batch(now_ms + 11, key=b"k"))).error_code == ErrorCode.INVALID_TIMESTAMP
     assert (await produce(world, "keyed", batch(now_ms))).error_code == ErrorCode.INVALID_RECORD
     assert (await produce(world, "keyed", batch(now_ms, key=b"k"))).error_code == 0
 
 
-async def test_what_is_refused_is_counted(world: World, flusher: FakeFlusher) -> None:
+async def test_rejected_batches_are_counted(world: World, flusher: FakeFlusher) -> None:
     await produce(world, "limited", batch(5))
     assert world.metric("penstock_gateway_batches_refused_total", error="INVALID_TIMESTAMP") == 1
