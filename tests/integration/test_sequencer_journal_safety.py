@@ -168,7 +168,7 @@ def test_a_sequencer_starts_while_one_of_three_servers_is_down(three: ThreeServe
 @pytest.mark.slow
 def test_a_server_of_the_cluster_that_is_not_named_is_missed(three: ThreeServers, tmp_path: Path) -> None:
     with a_sequencer(tmp_path, **three.settings(three.monitors[:2])) as process:
-        assert "nats_monitor_url leads to 2 of the 3 nats-servers" in process.last_words()
+        assert "nats_monitor_url reaches 2 of the 3 nats-servers" in process.last_words()
 
 
 @pytest.mark.slow

@@ -319,7 +319,7 @@ async def test_a_server_of_a_cluster_that_has_just_woken_is_given_time_to_know_i
     started_s = asyncio.get_running_loop().time()
     await check_journal_has_what_is_archived(Waking(journal, started_s + 2), store, CLUSTER)
     assert asyncio.get_running_loop().time() - started_s < 4
-    with pytest.raises(Halted, match="ends at entry 1, but entry 3 is in its archive already"):
+    with pytest.raises(Halted, match="ends at entry 1, but entry 3 is already in its archive"):
         await check_journal_has_what_is_archived(Waking(journal, started_s + 1_000), store, CLUSTER)
     assert 10 <= asyncio.get_running_loop().time() - started_s < 20
 
@@ -334,7 +334,7 @@ async def test_a_journal_that_ends_before_its_archive_is_not_taken_for_whole() -
         journal = MemoryJournal(built.store)
         await check_journal_has_what_is_archived(journal, store, CLUSTER)
         built.store.last_sequence = last - 1
-        with pytest.raises(Halted, match=rf"ends at entry {last - 1}, but entry {store.end} is in its archive already"):
+        with pytest.raises(Halted, match=rf"ends at entry {last - 1}, but entry {store.end} is already in its archive"):
             await check_journal_has_what_is_archived(MemoryJournal(built.store), store, CLUSTER)
         built.store.last_sequence = store.end
 

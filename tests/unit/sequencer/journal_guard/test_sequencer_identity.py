@@ -83,7 +83,7 @@ async def test_a_start_that_died_before_the_marker_is_completed_by_the_next(rig:
 async def test_a_lost_journal_is_not_replaced(rig: Rig) -> None:
     await rig.open()
     rig.server.streams.exists = False
-    with pytest.raises(Halted, match=r"made at 2026-01-01T00:00:00Z is not there: .* Bring the journal's stream back"):
+    with pytest.raises(Halted, match=r"made at 2026-01-01T00:00:00Z does not exist: .* Restore the journal's stream"):
         await rig.open()
     assert not rig.server.streams.exists
 
@@ -92,7 +92,7 @@ async def test_a_journal_with_entries_is_not_adopted_by_an_empty_store(rig: Rig)
     journal = await rig.open()
     await journal.append("an entry", b"entry")
     rig.store = await open_store("memory://emptied")
-    with pytest.raises(Halted, match=r"no test/journal-identity, but the journal .* has 1 entries: the store was lost"):
+    with pytest.raises(Halted, match=r"no test/journal-identity, but the journal .* has 1 entries. The store was lost"):
         await rig.open()
 
 

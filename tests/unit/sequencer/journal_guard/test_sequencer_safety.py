@@ -47,7 +47,7 @@ def test_servers_from_the_oldest_safe_version_on_are_safe(version: str) -> None:
     [
         (report("n1", sync=False), "acknowledges entries before they are on its disk"),
         (report("n1", jetstream=False, sync=False), "has no JetStream"),
-        (report("n1", version="2.12.4"), "has version 2.12.4, and those before 2.12.5 may lose"),
+        (report("n1", version="2.12.4"), "has version 2.12.4, and versions before 2.12.5 may lose"),
         (report("n1", version="1.99.99"), "has version 1.99.99"),
         (report("n1", version="latest"), "has version latest"),
     ],
@@ -69,7 +69,7 @@ def test_one_server_that_is_not_safe_is_named_with_its_fault(found: ServerReport
 )
 def test_every_server_of_the_cluster_has_to_be_named(urls: list[str], reports: dict[str, ServerReport]) -> None:
     [told] = faults_of_servers(urls, reports)
-    assert "nats_monitor_url leads to" in told
+    assert "nats_monitor_url reaches" in told
 
 
 class Rig:
@@ -124,7 +124,7 @@ async def test_an_unsafe_server_is_refused_in_a_sentence_that_says_what_to_do() 
 
 async def test_a_journal_that_nobody_vouches_for_is_refused_with_the_settings_to_set() -> None:
     with pytest.raises(
-        Invalid, match=r"nobody vouches for it \(set nats_monitor_url .* or journal_assurance to sync-a"
+        Invalid, match=r"nothing shows that its servers sync \(set nats_monitor_url .* or journal_assurance to sync-a"
     ):
         await Rig().safety.check_servers()
 
@@ -153,9 +153,9 @@ async def test_servers_that_do_not_answer_are_unavailable_and_not_unsafe() -> No
 @pytest.mark.parametrize(
     ("settings", "reports", "reason"),
     [
-        ({}, SOUND, "nobody vouches for it"),
+        ({}, SOUND, "nothing shows that its servers sync"),
         (MONITORED, SOUND | {URLS[1]: LAZY}, "http://n2:8222 acknowledges"),
-        (MONITORED, {}, "nobody knows: the monitoring of nats at"),
+        (MONITORED, {}, "its safety is unknown: the monitoring of nats at"),
     ],
     ids=["nobody asked", "unsafe", "nobody answers"],
 )

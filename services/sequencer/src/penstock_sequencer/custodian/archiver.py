@@ -1,7 +1,7 @@
 """Archives the journal: the custodian stores new entries every few seconds, in fragments without a gap.
 
-It goes on where the archive ends. The objects themselves are the truth, and the sequence recorded in the journal
-follows them. A fragment that is stored twice, under one key or overlapping another, does no harm.
+A new custodian continues at the archive's end. The stored objects decide where that is; the sequence recorded in the
+journal follows them. A fragment that is stored twice, under one key or overlapping another, does no harm.
 """
 
 import asyncio
@@ -61,22 +61,22 @@ class Archiver:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Archive until cancelled; failures are tried again. If the journal fails, the replica halts by itself."""
+        """Archive until cancelled; failures are retried. If the journal fails, the replica halts by itself."""
         try:
             while True:
                 try:
                     place = await self._find_place()
                     await self._archive(Backlog(place, limits=self._limits, known_level=self._known_level))
-                except* PenstockError as errors:  # also `Invalid`: a store may accept tomorrow what it refuses today
+                except* PenstockError as errors:  # also `Invalid`: a store may accept later what it rejects now
                     self._report_failure(errors.exceptions[0])
                 await asyncio.sleep(self._limits.retry_s)
         finally:
-            self._health.set_degraded(DEGRADED, "")  # the archive is the next custodian's work now
+            self._health.set_degraded(DEGRADED, "")  # archiving is the next custodian's work now
 
     def _report_failure(self, error: Exception) -> None:
         self._metrics.archive_failures.inc()
         self._health.set_degraded(DEGRADED, f"the journal is not archived: {error}")
-        log.warning("archive_waits", error=str(error))
+        log.warning("archive_not_written", error=str(error))
 
     async def _archive(self, backlog: Backlog) -> None:
         if not await self._record(backlog.sequence):
@@ -100,7 +100,7 @@ class Archiver:
                 await tail.aclose()
 
     async def _write(self, backlog: Backlog) -> None:
-        """Store what comes; returns when custody is lost."""
+        """Store new entries; returns when custody is lost."""
         written_s = self._clock.monotonic_s()
         while True:
             await self._until(lambda: backlog.is_object_full, self._limits.interval_s)
@@ -133,7 +133,7 @@ class Archiver:
         data = encode_archive(fragment)
         try:
             await self._store.put(key, [data])
-        except AlreadyExists:  # the same entries, by another custodian or by a put in doubt
+        except AlreadyExists:  # the same entries, stored by another custodian or by a put in doubt
             await self._check_stored(key, fragment, data)
         self._health.set_degraded(DEGRADED, "")
         self._custody.made_progress()
@@ -152,7 +152,7 @@ class Archiver:
             raise Corrupt(f"{key} holds the entries of another journal")
 
     async def _find_place(self) -> Place:
-        """The archive's end; if archiving cannot go on there, the earliest place whose hash is known."""
+        """The archive's end; if archiving cannot continue there, the earliest place whose hash is known."""
         first_sequence = (await self._journal.describe()).first_sequence
         spans = sorted(await list_archive(self._store, self._cluster), key=lambda span: span[1], reverse=True)
         for first, last in spans[: self._limits.objects_tried_max]:
@@ -161,12 +161,12 @@ class Archiver:
             try:
                 archive = await read_archive(self._store, self._cluster, first, last)
             except (Corrupt, NotFound) as error:
-                log.error("archive_object_passed_over", error=str(error))
+                log.error("archive_object_skipped", error=str(error))
                 continue
             place = Place(last, hash_after(archive, last))
             if self._chain.hash_at(last) in (None, place.hash):
                 return place
-            log.error("archive_object_passed_over", error=f"entries {first} to {last} are of another journal")
+            log.error("archive_object_skipped", error=f"entries {first} to {last} are of another journal")
         return self._earliest(first_sequence)
 
     def _earliest(self, first_sequence: int) -> Place:
@@ -175,7 +175,7 @@ class Archiver:
         if known is None:
             raise Unavailable(f"the hash of journal entry {sequence} is not known yet")
         if sequence:
-            log.warning("archive_begins_anew", after=sequence)
+            log.warning("archive_has_gap", archived_after=sequence)
         return Place(sequence, known)
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float) -> None:

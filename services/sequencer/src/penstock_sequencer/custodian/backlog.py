@@ -1,4 +1,4 @@
-"""Decides what goes into the next archive object: entries that were read and are not archived yet. Pure."""
+"""Selects the entries of the next archive object, from those that were read and are not archived yet. Pure."""
 
 from collections import deque
 
@@ -11,18 +11,18 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.journal import JournalEntry
 from penstock_sequencer.storage.archive_format import ENTRIES_BYTES_MAX, Archive
 
-ENTRY_OVERHEAD_BYTES = 100  # of a tiny entry in memory
+ENTRY_OVERHEAD_BYTES = 100  # of a small entry in memory
 
 
 class ArchiveLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When the custodian archives, and how much at once."""
+    """When the custodian archives, and how many bytes at once."""
 
-    interval_s: float = 5.0  # the entries of this time are lost with the journal
-    idle_interval_s: float = 60.0  # for entries that only show that time passes
+    interval_s: float = 5.0  # the entries of this time are lost if the journal is lost
+    idle_interval_s: float = 60.0  # for entries that only record the time
     retry_s: float = 5.0
     entries_bytes_max: int = ENTRIES_BYTES_MAX  # of one object; a larger entry is alone in its object
-    backlog_bytes_max: int = 2 * ENTRIES_BYTES_MAX  # read and not stored yet; reading waits beyond it
-    objects_tried_max: int = 5  # from the archive's end backwards, for one that is whole
+    backlog_bytes_max: int = 2 * ENTRIES_BYTES_MAX  # read and not stored yet; reading pauses beyond it
+    objects_tried_max: int = 5  # from the archive's end backwards, to find one that is not damaged
 
 
 ARCHIVE_LIMITS = ArchiveLimits()
@@ -44,7 +44,7 @@ class Backlog:
         self.size_bytes = 0
         self._limits = limits
         self._known_level = known_level
-        self._has_work = False  # whether there is more than housekeeping
+        self._has_work = False  # whether there are commands other than housekeeping
         self._place = place  # before the first entry
         self._entries: deque[bytes] = deque()
 
@@ -53,7 +53,7 @@ class Backlog:
 
     @property
     def sequence(self) -> int:
-        """Of the newest entry that is here or in the archive."""
+        """The sequence of the newest entry that is here or in the archive."""
         return self._place.sequence + len(self._entries)
 
     @property
@@ -73,16 +73,16 @@ class Backlog:
         return self._has_work or idle_s >= self._limits.idle_interval_s or self.is_object_full
 
     def add(self, item: JournalEntry) -> None:
-        """The next entry; `Corrupt` if it is not."""
+        """Add the next entry; `Corrupt` if its sequence is not the next one."""
         due = self.sequence + 1
         if item.sequence != due:
-            raise Corrupt(f"entry {item.sequence} came when {due} was due for the archive")
+            raise Corrupt(f"the archive needs entry {due} next, but the journal sent entry {item.sequence}")
         self._entries.append(item.data)
         self.size_bytes += _size_bytes(item.data)
         self._has_work = self._has_work or self._is_work(item.data)
 
     def fragment(self) -> Archive:
-        """The oldest entries, as many as go into one object; they stay until `drop`."""
+        """The oldest entries that fit one object; they stay until `drop`."""
         taken: list[bytes] = []
         size_bytes = 0
         for data in self._entries:
@@ -93,7 +93,7 @@ class Backlog:
         return Archive(self._place.sequence + 1, self._place.hash, taken)
 
     def drop(self, fragment: Archive) -> None:
-        """The fragment, which was the newest result of `fragment`, is in the archive."""
+        """Remove the entries of the last result of `fragment`, which are archived now."""
         running = fragment.hash_before
         for data in fragment.entries:
             self._entries.popleft()

@@ -1,4 +1,4 @@
-"""Makes one replica the custodian: it takes the lease, keeps it, and runs the custodian's workers meanwhile."""
+"""Makes one replica the custodian: it takes the lease, renews it, and runs the custodian's workers while it has it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,11 +19,11 @@ log = structlog.get_logger()
 
 
 class _CustodyLost(Exception):
-    """Ends the custodian's work."""
+    """Custody is lost, so the custodian's work ends."""
 
 
 class Custody:
-    """Whether this replica is custodian; `run` keeps trying, and runs every worker while it is."""
+    """This replica's attempts to be custodian; `run` runs every worker while it is."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Custody:
         self._fruitless_s = 0.0  # time as custodian without progress although there are entries to archive
 
     def add(self, worker: Worker) -> None:
-        """Add work that begins whenever this replica becomes custodian and is cancelled when it is not any more.
+        """Add a worker, which starts when this replica becomes custodian and is cancelled when it no longer is.
 
-        A worker never ends by itself. It contains failures that it can try again. It asks `is_ours` after every wait
-        and before each effect that others can see.
+        A worker never ends by itself. It catches failures that it can retry. It checks `is_ours` after every wait, and
+        before each effect that other processes can see.
         """
         self._workers.append(worker)
 
@@ -62,7 +62,7 @@ class Custody:
         return self._lease.is_ours(self._replica.state, self._clock.monotonic_s(), self._now_ms())
 
     def made_progress(self) -> None:
-        """Something was archived, so this replica works well as custodian."""
+        """Record that something was archived, so this replica works well as custodian."""
         self._fruitless_s = 0.0
 
     async def record_archived(self, sequence: int) -> bool:
@@ -77,7 +77,7 @@ class Custody:
         return await self._propose(RecordSnapshot(self._clock.now_ms(), self._proposer.author, sequence))
 
     async def run(self) -> None:
-        """Be custodian whenever no other replica is, until cancelled; ends with the first worker that fails."""
+        """Be custodian whenever no other replica is, until cancelled; a worker's failure ends it."""
         while True:
             await self._until_ours()
             log.info("custody_taken")
@@ -93,7 +93,7 @@ class Custody:
             finally:
                 self._metrics.custodian.set(0)
             if self._is_fruitless:
-                log.warning("custody_left_to_others", back_off_s=self._limits.back_off_s)
+                log.warning("custody_paused", back_off_s=self._limits.back_off_s)
                 await asyncio.sleep(self._limits.back_off_s)
 
     async def release(self) -> None:
@@ -119,13 +119,13 @@ class Custody:
         return not self._is_leaving and self._lease.is_free(self._replica.state, self._clock.monotonic_s())
 
     async def _keep(self) -> None:
-        """Return when custody is lost; without progress it is not renewed, so that another replica can take it."""
+        """Return when custody is lost. Without progress it is not renewed, so that another replica can take it."""
         self._fruitless_s = 0.0
         while self.is_ours:
             if not self._is_fruitless and self._is_renewal_due():
                 await self._take()
             await asyncio.sleep(self._limits.look_interval_s)
-            # Counted by looks, so that the time of a stall does not count.
+            # Counted per look, so that the time of a stall does not count.
             self._fruitless_s += self._limits.look_interval_s
             if self._replica.worked_sequence <= self._replica.state.custody.archived_sequence:
                 self._fruitless_s = 0.0
@@ -148,13 +148,13 @@ class Custody:
         asked_s = self._clock.monotonic_s()
         _, (outcome,) = await self._proposer.propose([command])
         if isinstance(outcome, Rejected):
-            log.info("custody_refused", command=type(command).__name__, reason=outcome.message)
+            log.info("custody_rejected", command=type(command).__name__, reason=outcome.message)
             return False
         self._lease.record_renewed(asked_s)
         return True
 
     def _now_ms(self) -> int:
-        """The machine's clock, or ours if that is ahead: it will be the machine's with the next Tick."""
+        """The machine's clock, or this process's clock if it is ahead: the next Tick sets the machine's to that."""
         return max(self._clock.now_ms(), self._replica.state.clock_ms)
 
 

@@ -1,7 +1,7 @@
-"""Captures a large state as bytes, as it is at this moment, without stopping the event loop meanwhile.
+"""Captures a large state as bytes, as it is at this moment, without blocking the event loop.
 
-`capture_forked` forks. The child has the state of that moment, writes it into shared memory, and ends. Meanwhile the
-parent goes on. `capture_inline` writes in this process, for tests, simulations and other systems.
+`capture_forked` forks. The child has the state of that moment, writes it into shared memory, and ends. The parent
+continues at once. `capture_inline` writes in this process, for tests, simulations and other systems.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ Write = Callable[[IO[bytes]], None]
 Capture = Callable[[Write], Awaitable[Buffer]]
 
 ERROR_BYTES_MAX = 32 * 1024  # of the child's error text; half the size of a pipe
-CHILD_TIMEOUT_S = 120.0  # the largest state takes a part of that; a child that takes longer hangs
-NICENESS = 5  # of the child: clients wait for what the parent does meanwhile
+CHILD_TIMEOUT_S = 120.0  # the largest state takes only a part of that; a child that takes longer hangs
+NICENESS = 5  # of the child: clients wait for the work of the parent
 _FIRST_FREE_FD = 3  # after stdin, stdout, stderr
 _PR_SET_PDEATHSIG = 1
 _OOM_SCORE_MAX = "1000"
-_FORBIDDEN_ERRORS = (errno.ENOSYS, errno.EPERM)  # an old kernel, or a sandbox; trying again changes nothing
+_FORBIDDEN_ERRORS = (errno.ENOSYS, errno.EPERM)  # an old kernel, or a sandbox; a retry does not help
 # Looked up before the fork: after it, a process with several threads may only use what is loaded already.
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -40,26 +40,26 @@ log = structlog.get_logger()
 
 
 class _Forbidden(Unavailable):
-    """This system does not allow it, now or later."""
+    """This system never allows the call."""
 
 
 async def capture_inline(write: Write) -> Buffer:
-    """The bytes that `write` writes to an empty file, in this process; no other task runs meanwhile."""
+    """The bytes that `write` writes to an empty file, in this process; it blocks all other tasks."""
     out = io.BytesIO()
     write(out)
     return out.getvalue()
 
 
 async def capture_forked(write: Write, *, timeout_s: float = CHILD_TIMEOUT_S) -> Buffer:
-    """The same by a child: the event loop stands still for the fork alone. `write` must neither wait nor log.
+    """The same in a child process: only the fork blocks the event loop. `write` must neither wait nor log.
 
-    The bytes are memory that the child has left, freed with the last reference. `Unavailable` if there was no child, it
-    failed, or it was not done after `timeout_s`. Where no child is ever allowed, the capture is inline.
+    The result is memory that the child has written; the last reference frees it. `Unavailable` if there was no child,
+    it failed, or it was not done after `timeout_s`. If the system never allows a child, the capture is inline.
     """
     try:
         return await _capture_by_child(write, timeout_s)
     except _Forbidden as error:
-        log.warning("capture_is_inline", error=str(error))
+        log.warning("capture_inline", error=str(error))
         return await capture_inline(write)
 
 
@@ -107,7 +107,7 @@ async def _write_in_child(write: Write, memory: int, timeout_s: float) -> None:
 
 
 def _reaped(pid: int) -> int:
-    """The exit code of a child that has ended, or does now."""
+    """Kill the child if it still runs, and return its exit code."""
     os.kill(pid, signal.SIGKILL)  # no effect on a child that has ended
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -136,7 +136,7 @@ async def _until_readable(fd: int) -> None:
 
 
 def _run_child(write: Write, memory: int, writer: int) -> NoReturn:
-    """Run in a copy of the process with this thread alone, which must not change anything that it shares."""
+    """Run in a copy of the process that has only this thread; it must not change anything that it shares."""
     code = 1
     try:
         gc.disable()
@@ -154,14 +154,14 @@ def _run_child(write: Write, memory: int, writer: int) -> NoReturn:
 
 
 def _prefer_as_oom_victim() -> None:
-    """Let the kernel kill the child before its parent when memory runs out: a snapshot can be taken again."""
+    """Make the kernel kill the child before its parent when memory runs out: a snapshot can be taken again."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write(_OOM_SCORE_MAX)
 
 
 def _reset_signals() -> None:
-    """Let signals end the child, and the death of its parent, too."""
-    signal.set_wakeup_fd(-1)  # else the parent's event loop would get signals to the child
+    """Let signals end the child, and also the death of its parent."""
+    signal.set_wakeup_fd(-1)  # else signals to the child would reach the parent's event loop
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     if _libc is not None:
@@ -169,8 +169,8 @@ def _reset_signals() -> None:
 
 
 def _close_all_but(*kept: int) -> None:
-    """Close the parent's connections, which must not outlive it."""
+    """Close the parent's connections in the child; they must not stay open after the parent."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd >= _FIRST_FREE_FD and fd not in kept:
-            with contextlib.suppress(OSError):  # the listing's own is closed already
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed already
                 os.close(fd)

@@ -12,8 +12,8 @@ from penstock_sequencer.storage.snapshot_store import NO_PREFIX
 class SnapshotSettings(msgspec.Struct, frozen=True):
     """When a snapshot is due, as the operator set it."""
 
-    entries: int = 50_000  # after the newest one
-    interval_ms: int = 600_000  # since the newest one, if more than housekeeping came after it, or janitors wait
+    entries: int = 50_000  # since the newest snapshot
+    interval_ms: int = 600_000  # since the newest one, if it lacks more than housekeeping, or if janitors wait
 
 
 class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,8 +30,8 @@ SNAPSHOT_LIMITS = SnapshotLimits()
 def is_snapshot_due(state: State, worked_sequence: int, settings: SnapshotSettings, damaged_sequence: int) -> bool:
     """Whether to take a snapshot now.
 
-    `worked_sequence` is the last entry with more than housekeeping. If the older snapshot was found damaged, its
-    sequence is `damaged_sequence`, and a new snapshot replaces it.
+    `worked_sequence` is the last entry with more than housekeeping. `damaged_sequence` is the older snapshot if it was
+    found damaged; a new snapshot then replaces it.
     """
     snapshots = state.custody.snapshots
     newest = snapshots[-1] if snapshots else 0
@@ -42,7 +42,7 @@ def is_snapshot_due(state: State, worked_sequence: int, settings: SnapshotSettin
 
 
 def trim_target(state: State, trimmed_to: int, damaged_sequence: int) -> int | None:
-    """The older of the two newest snapshots if the journal may be purged up to it, else None."""
+    """The entry up to which the journal may be purged: the older of the two newest snapshots; None for no purge."""
     custody = state.custody
     if len(custody.snapshots) < SNAPSHOTS_KEPT:
         return None

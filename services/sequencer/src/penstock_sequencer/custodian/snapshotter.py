@@ -1,4 +1,4 @@
-"""Takes the custodian's snapshots: captured, stored, read back, recorded in the journal; then deletes older data.
+"""Takes the custodian's snapshots: capture, store, read back, record in the journal; then deletes older data.
 
 The journal is purged up to the older of the two newest snapshots. Before that, the archive must reach that snapshot,
 and the snapshot is checked once more. Older snapshots, and the archive of older entries, are deleted with it.
@@ -36,18 +36,20 @@ log = structlog.get_logger()
 
 
 def write_proven(out: IO[bytes], snapshot: Snapshot, *, known_level: int = NEWEST_LEVEL) -> None:
-    """Write the snapshot to an empty file, and read it; `Corrupt` if that gives another state.
+    """Write the snapshot to an empty file and read it back; `Corrupt` if that gives another state.
 
-    Checksums prove only that the bytes are those that were written, and the journal is purged because of them.
+    Checksums prove only that the bytes are unchanged. But the journal is purged because of this snapshot.
     """
     write_snapshot(out, snapshot)
     out.seek(0)
     if _fingerprint(read_snapshot(out.read(), known_level=known_level)) != _fingerprint(snapshot):
-        raise Corrupt(f"the snapshot of entry {snapshot.state.sequence} reads as another state than it was made of")
+        raise Corrupt(
+            f"the snapshot of entry {snapshot.state.sequence} does not read back as the state it was made from"
+        )
 
 
 def _fingerprint(snapshot: Snapshot) -> bytes:
-    """Equal for equal hashes and states, so that the bytes of two states need not be in memory together."""
+    """Equal for equal hashes and states; it avoids the bytes of two states in memory at once."""
     digest = hashlib.blake2b(b"".join(snapshot.hashes[-HASHES_MAX:]))
     digest.update(encode_state(snapshot.state))
     return digest.digest()
@@ -86,7 +88,7 @@ class Snapshotter:
         self._damaged = 0  # the older snapshot if it was found damaged
 
     async def run(self) -> None:
-        """Take snapshots when they are due and trim, until cancelled; failures are tried again."""
+        """Take snapshots when they are due and trim, until cancelled; failures are retried."""
         while True:
             pause_s = self._limits.look_interval_s
             try:
@@ -95,7 +97,7 @@ class Snapshotter:
                 await self._trim()
             except PenstockError as error:  # if the journal is lost, the replica halts by itself
                 self._metrics.snapshot_failures.inc()
-                log.warning("snapshot_waits", error=str(error))
+                log.warning("snapshot_failed", error=str(error))
                 pause_s = self._limits.retry_s
             await asyncio.sleep(pause_s)
 
@@ -119,7 +121,7 @@ class Snapshotter:
             log.info("snapshot_taken", sequence=sequence, size_bytes=size_bytes, seconds=round(seconds, 3))
 
     async def _trim(self) -> None:
-        """Purge and delete what comes before the older snapshot."""
+        """Purge and delete data older than the older snapshot."""
         oldest = trim_target(self._replica.state, self._trimmed_to, self._damaged)
         if oldest is None or not await self._is_good(oldest) or not self._custody.is_ours:
             return
@@ -129,7 +131,7 @@ class Snapshotter:
         log.info("journal_trimmed", up_to=oldest)
 
     async def _is_good(self, sequence: int) -> bool:
-        """Whether the snapshot that a start would fall back to is still whole; if not, another is due."""
+        """Whether the snapshot that a start would fall back to is undamaged; if not, a new snapshot is due."""
         try:
             await check_stored_snapshot(self._store, self._cluster, sequence)
         except (Corrupt, NotFound) as error:
@@ -141,7 +143,7 @@ class Snapshotter:
     async def _delete_before(self, oldest: int) -> None:
         """Delete older snapshots, and the archive of older entries.
 
-        An object that also holds later entries stays, because archiving may go on from it.
+        An object that also holds later entries stays, because archiving may continue from it.
         """
         snapshots = await list_snapshots(self._store, self._cluster)
         keys = keys_before(self._cluster, oldest, snapshots, await list_archive(self._store, self._cluster))

@@ -1,4 +1,4 @@
-"""Checks at the start that the journal reaches as far as its archive; a shorter one lost acknowledged entries."""
+"""Checks at the start that the journal reaches as far as its archive; a shorter one has lost acknowledged entries."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ LOSS_LOOK_S = 0.5
 async def check_journal_has_what_is_archived(
     journal: Journal, store: ObjectStore, cluster: str, *, look_interval_s: float = LOSS_LOOK_S
 ) -> None:
-    """`Halted` if the archive goes on where the journal ends: the journal lost acknowledged entries.
+    """`Halted` if the journal ends before its archive: the journal lost acknowledged entries.
 
     A server of a cluster that has just started may have old data. So it must give the same answer for a while.
     """
@@ -32,13 +32,13 @@ async def check_journal_has_what_is_archived(
             raise Halted(f"the sequencer halted: {loss}. {REMEDY}") from loss
         except Unavailable:
             await asyncio.sleep(look_interval_s)
-        with contextlib.suppress(Unavailable):  # then the last answer counts a little longer
+        with contextlib.suppress(Unavailable):  # then the last answer stays valid a little longer
             info = await journal.describe()
 
 
 def _check_reaches(info: JournalInfo, archived: int, cluster: str) -> None:
     if info.last_sequence < archived:
         raise JournalLost(
-            f"the journal of cluster {cluster} ends at entry {info.last_sequence}, but entry {archived} is in its "
-            "archive already"
+            f"the journal of cluster {cluster} ends at entry {info.last_sequence}, but entry {archived} is already in "
+            "its archive"
         )

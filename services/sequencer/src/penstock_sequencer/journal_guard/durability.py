@@ -1,14 +1,13 @@
-"""Checks before the service is ready that the journal keeps what it acknowledges, also when the power fails.
+"""Checks before the service is ready that the journal keeps acknowledged entries, even when the power fails.
 
-JetStream acknowledges before it syncs unless its settings say otherwise, and a sequencer's answer is a promise. So a
+JetStream acknowledges before it syncs unless its settings demand otherwise, and a sequencer's answer is a promise. So a
 sequencer asks every nats-server on its monitoring port (`nats_monitor_url`), or trusts a setting of the operator
-(`journal_assurance`). It does not start on a journal that is not safe. With `unsafe_journal` it starts, and reports
-that it is degraded.
+(`journal_assurance`). It does not start on an unsafe journal. With `unsafe_journal` it starts, and is degraded.
 
 - Servers that do not answer are no fault while a majority answers: a sequencer must also start while one is down.
 - A fault found later (a server came back with other settings) ends no process: it would end every sequencer at once.
-  It makes the service degraded, and the next start finds it.
-- One copy is safe, but not highly available. Fewer copies than `journal_replicas` asks for are a fault.
+  It makes the service degraded, and the next start fails on it.
+- One copy is safe, but not highly available. Fewer copies than `journal_replicas` are a fault.
 """
 
 import asyncio
@@ -25,13 +24,13 @@ from penstock.runtime.process.health import Health
 from penstock_sequencer.config import SequencerConfig
 from penstock_sequencer.journal_guard.identity import JournalOpener
 
-OLDEST_SAFE_VERSION = (2, 12, 5)  # Jepsen found losses in 2.12.1, also with every entry synced
+OLDEST_SAFE_VERSION = (2, 12, 5)  # Jepsen found losses in 2.12.1, even with every entry synced
 DEGRADED = "journal"
 NOT_VOUCHED_FOR = (
-    "nobody vouches for it (set nats_monitor_url to the monitoring addresses of all nats-servers, "
+    "nothing shows that its servers sync (set nats_monitor_url to the monitoring addresses of all nats-servers, "
     "http://HOST:8222,..., or journal_assurance to sync-always if you know that they sync every entry)"
 )
-REMEDY = "mend that, or set unsafe_journal and bear that a power failure may lose acknowledged records"
+REMEDY = "correct that, or set unsafe_journal and accept that a power failure may lose acknowledged records"
 
 log = structlog.get_logger()
 
@@ -47,7 +46,7 @@ DURABILITY_LIMITS = DurabilityLimits()
 
 
 class JournalSafety:
-    """The check at a sequencer's start, repeated for the servers while the sequencer runs."""
+    """The check at a sequencer's start; the check of the servers repeats while the sequencer runs."""
 
     def __init__(
         self,
@@ -74,11 +73,11 @@ class JournalSafety:
         except Unavailable as error:
             if not self._may_be_unsafe:
                 raise
-            self._faults["servers"] = f"nobody knows: {error}"
+            self._faults["servers"] = f"its safety is unknown: {error}"
         self._reject_or_report()
 
     async def check_copies(self, journal: Journal) -> None:
-        """After the journal was opened; `Invalid` if it has fewer copies than the settings ask for."""
+        """After the journal was opened; `Invalid` if it has fewer copies than the setting."""
         copies = (await journal.describe()).replicas
         if copies < self._replicas:
             self._faults["copies"] = f"it has {copies} of the {self._replicas} copies that journal_replicas asks for"
@@ -87,11 +86,11 @@ class JournalSafety:
         self._reject_or_report()
 
     def opener(self, journals: JournalOpener) -> JournalOpener:
-        """What opens the journal: `journals`, or where it may be unsafe, one that accepts fewer copies."""
+        """The opener of the journal: `journals`, or if it may be unsafe, one that accepts fewer copies."""
         return _AnyCopies(journals) if self._may_be_unsafe else journals
 
     async def run(self) -> None:
-        """Look at the servers again and again, until cancelled; returns if there are none to look at."""
+        """Check the servers repeatedly, until cancelled; returns if there are none."""
         while self._urls:
             await asyncio.sleep(self._limits.look_interval_s)
             try:
@@ -116,7 +115,7 @@ class JournalSafety:
         self._report()
 
     def _report(self) -> None:
-        """Be degraded for all faults, or no longer."""
+        """Set the service degraded by all faults, or not degraded without a fault."""
         reason = self._reason()
         self._health.set_degraded(DEGRADED, reason)
         if reason and reason != self._reported_reason:
@@ -130,7 +129,7 @@ class JournalSafety:
 
 
 class _AnyCopies:
-    """Opens journals with fewer copies than asked for, too."""
+    """Opens a journal even if it has fewer copies than the setting."""
 
     def __init__(self, journals: JournalOpener) -> None:
         self._journals = journals
@@ -146,12 +145,12 @@ class _AnyCopies:
 
 
 def faults_of_servers(urls: list[str], reports: Mapping[str, ServerReport]) -> list[str]:
-    """What is wrong with the servers that answered, in words; nothing if the journal is safe with them."""
+    """The faults of the servers that answered, in words; none if the journal is safe with them."""
     faults = [f"the nats-server at {url} {fault}" for url, report in reports.items() for fault in _of(report)]
     servers = len({report.server_id for report in reports.values()}) + len(urls) - len(reports)
     size = max((report.cluster_size for report in reports.values()), default=0)
     if servers < size:
-        faults.append(f"nats_monitor_url leads to {servers} of the {size} nats-servers, and has to name every one")
+        faults.append(f"nats_monitor_url reaches {servers} of the {size} nats-servers, and must name every one")
     return faults
 
 
@@ -164,5 +163,5 @@ def _of(report: ServerReport) -> list[str]:
     version = re.match(r"v?(\d+)\.(\d+)\.(\d+)", report.version)
     if version is None or tuple(map(int, version.groups())) < OLDEST_SAFE_VERSION:
         oldest = ".".join(map(str, OLDEST_SAFE_VERSION))
-        faults.append(f"has version {report.version}, and those before {oldest} may lose acknowledged entries")
+        faults.append(f"has version {report.version}, and versions before {oldest} may lose acknowledged entries")
     return faults

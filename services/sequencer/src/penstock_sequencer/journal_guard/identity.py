@@ -1,18 +1,18 @@
-"""Opens the stream that is this cluster's journal, and none in its place; halts when the marker names another.
+"""Opens this cluster's journal and no other stream; halts when the marker names another.
 
 The marker in the object store (storage/journal_marker.py) names the stream. The stream is made first and the marker
-after it. So there are these cases at a start:
+after it. So a start finds one of these cases:
 
 - no marker, no stream: a new cluster. Several replicas may make both at once; all find the same stream and one marker.
 - no marker, a stream without entries: a replica died in between. The marker is written.
 - no marker, a stream with entries: no replica appends before there is a marker, so the store was lost, or is another
-  one. Halt: the entries speak of objects that are not there.
-- a marker and the stream that it names: go on.
+  one. Halt: the entries refer to objects that do not exist.
+- a marker and the stream that it names: start.
 - a marker, and no stream or another one: the journal was lost. Halt, and make nothing.
 
 Later a rebuild elsewhere may name another journal. A rebuild does not run while the cluster archives. But an operator
 can override that, or the custodian may not have reached the store. Two journals over one store acknowledge records that
-the other does not know. So the old journal's sequencers stop as soon as they see it (`IdentityWatch`).
+the other does not know. So the old journal's sequencers stop as soon as they see the new name (`IdentityWatch`).
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class JournalOpener(Protocol):
 
 
 async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster: str, replicas: int) -> Journal:
-    """This cluster's journal, made if the cluster is new.
+    """Open this cluster's journal; make it if the cluster is new.
 
     `Halted` if it was lost, `Unavailable` if no server answers.
     """
@@ -51,13 +51,13 @@ async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster:
         raise _lost(cluster, marker, str(error)) from error
     described = await journal.describe()
     found = JournalIdentity(journal_stream(cluster), described.created)
-    if marker is None and described.last_sequence:  # another replica may have been faster with all of it
+    if marker is None and described.last_sequence:  # another replica may have made journal, marker and entries since
         marker = await read_identity(store, cluster)
     if marker is None and described.last_sequence:
         raise Halted(
             f"the sequencer halted: the object store has no {marker_key(cluster)}, but the journal of cluster "
-            f"{cluster} has {described.last_sequence} entries: the store was lost, or this is not the journal's store. "
-            f"Nothing was changed or deleted. Name the store that belongs to the journal, or begin anew under another "
+            f"{cluster} has {described.last_sequence} entries. The store was lost, or this is not the journal's store. "
+            f"Nothing was changed or deleted. Set the store that belongs to the journal, or start anew under another "
             f"cluster name"
         )
     if marker is None:
@@ -69,11 +69,11 @@ async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster:
 
 def _lost(cluster: str, marker: JournalIdentity | None, found: str) -> Halted:
     made = f", made at {marker.created}" if marker is not None else ""
-    return Halted(f"the sequencer halted: the journal of cluster {cluster}{made} is not there: {found}. {REMEDY}")
+    return Halted(f"the sequencer halted: the journal of cluster {cluster}{made} does not exist: {found}. {REMEDY}")
 
 
 class IdentityWatch:
-    """Reads the marker again and again; create it after the marker was found to name this journal."""
+    """Reads the marker repeatedly; create it when the marker is known to name this journal."""
 
     def __init__(
         self, *, store: ObjectStore, cluster: str, journal: Journal, interval_s: float = MARKER_INTERVAL_S
@@ -107,7 +107,7 @@ class IdentityWatch:
     def _halted(self, named: JournalIdentity, ours: JournalIdentity) -> Halted:
         return Halted(
             f"the sequencer halted: the object {marker_key(self._cluster)} names the journal made at {named.created}, "
-            f"this one was made at {ours.created}: a rebuild at another NATS took the cluster over. Nothing was "
-            f"deleted. Start sequencers at the NATS of the new journal; or, if that one is to go, put this into the "
-            f"object again: {msgspec.json.encode(ours).decode()}"
+            f"but this one was made at {ours.created}: a rebuild at another NATS replaced this journal. Nothing was "
+            f"deleted. Start sequencers at the NATS of the new journal. If that journal must go, write this into the "
+            f"object: {msgspec.json.encode(ours).decode()}"
         )
