@@ -24,7 +24,7 @@ SETTLE_TIMEOUT_S = 180.0
 ENVIRONMENT = {"PENSTOCK_SNAPSHOT_ENTRIES": "200"}
 # The text of a replica that was paused while the others purged entries that it needs. It restarts with a snapshot.
 LEFT_BEHIND = "are gone. If this replica was away while they were purged, start it again"
-HOUSEKEEPING = ("custody_taken", "snapshot_taken", "journal_trimmed", "begins_with_snapshot")
+HOUSEKEEPING = ("custody_taken", "snapshot_taken", "journal_trimmed", "snapshot_loaded")
 LOAD = {"record_bytes": 100, "record_pause_s": 0.002}
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(MINUTES * 60 + 1200)]

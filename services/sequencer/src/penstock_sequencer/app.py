@@ -1,4 +1,4 @@
-"""Builds and wires one sequencer process, and leads it from start to stop."""
+"""Builds and wires one sequencer process, and runs it from start to stop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.replica import Apply
 from penstock_sequencer.service import Sequencer
 
-LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one life, also when the instance's name is given
+LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one instance, even if its name is configured
 
 
 class SequencerApp:
@@ -70,11 +70,11 @@ class SequencerApp:
 
     @property
     def sequencer(self) -> Sequencer | None:
-        """The sequencer itself, None until `open` has found the journal."""
+        """The sequencer itself; None until `open` has found the journal."""
         return self._sequencer
 
     async def open(self) -> None:
-        """Listen for health checks, connect, and find this cluster's journal."""
+        """Answer health checks, connect, and find this cluster's journal."""
         config, guard = self._config, self._limits.journal_guard
         self._garbage.start()
         await self._host.open_http()
@@ -115,7 +115,7 @@ class SequencerApp:
         )
 
     async def run(self) -> None:
-        """Follow the journal, and answer once caught up, until cancelled."""
+        """Follow the journal, and answer requests after the catch-up, until cancelled."""
         assert self._sequencer is not None and self._identity_watch is not None, "run comes after open"
         self._host.health.set_ready(False, "replaying the journal")
         async with asyncio.TaskGroup() as group:
@@ -129,7 +129,7 @@ class SequencerApp:
             group.create_task(self._garbage.run())
 
     async def drain(self) -> None:
-        """Take nothing new and finish what was taken."""
+        """Accept nothing new and finish accepted requests."""
         await self._host.begin_drain()
         if self._sequencer is not None:
             await self._sequencer.drain()

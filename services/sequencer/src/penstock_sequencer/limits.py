@@ -1,4 +1,4 @@
-"""All limits and waits of a sequencer, nested by room, so that a test or a simulation can pass others."""
+"""All limits and waits of a sequencer, one struct for each room; a test or a simulation can pass others."""
 
 import msgspec
 
@@ -21,13 +21,13 @@ from penstock_sequencer.serving.request_server import RequestLimits
 class StartLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How a replica starts."""
 
-    describe_retry_s: float = 0.2  # of the request for the journal's end
-    store_retry_s: float = 1.0  # of the search for a snapshot
-    catch_up_look_s: float = 60.0  # for one wait; a long journal takes several
+    describe_retry_s: float = 0.2  # between two requests for the journal's end
+    store_retry_s: float = 1.0  # between two searches for a snapshot
+    catch_up_look_s: float = 60.0  # of one wait; a long journal takes several
 
 
 class ReplicationLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the room `replication`."""
+    """Limits of the room `replication`."""
 
     proposer: ProposerLimits = ProposerLimits()
     replica: ReplicaLimits = ReplicaLimits()
@@ -37,14 +37,14 @@ class ReplicationLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the room `serving`."""
+    """Limits of the room `serving`."""
 
     requests: RequestLimits = RequestLimits()
     liveness: LivenessLimits = LivenessLimits()
 
 
 class CustodianLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the room `custodian`."""
+    """Limits of the room `custodian`."""
 
     custody: CustodyLimits = CustodyLimits()
     archive: ArchiveLimits = ArchiveLimits()
@@ -52,15 +52,15 @@ class CustodianLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalGuardLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the room `journal_guard`."""
+    """Limits of the room `journal_guard`."""
 
     durability: DurabilityLimits = DurabilityLimits()
-    marker_interval_s: float = MARKER_INTERVAL_S  # between two looks at the marker
-    loss_look_s: float = LOSS_LOOK_S  # between two looks at a journal that ends before its archive
+    marker_interval_s: float = MARKER_INTERVAL_S  # between two checks of the marker
+    loss_look_s: float = LOSS_LOOK_S  # between two checks of a journal that ends before its archive
 
 
 class SequencerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one sequencer."""
+    """Limits of one sequencer."""
 
     core: Limits = Limits()
     start: StartLimits = StartLimits()

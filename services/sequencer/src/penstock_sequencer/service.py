@@ -1,4 +1,4 @@
-"""A sequencer without its process: the parts over a bus and a journal, so that tests can run several in one place."""
+"""A sequencer without its process: the parts over a bus and a journal, so that tests can run several in one process."""
 
 import asyncio
 from collections.abc import Callable
@@ -38,10 +38,10 @@ log = structlog.get_logger()
 
 
 class Sequencer:
-    """One replica with all that it does; `author` is unique to this life.
+    """One replica with all its parts; `author` is unique to this instance.
 
     Without a `store` it replays the whole journal and never becomes custodian. With a `known_level` below the newest it
-    behaves as a replica of an earlier release, for tests of upgrades.
+    behaves like a replica of an earlier release, for tests of upgrades.
     """
 
     def __init__(
@@ -61,7 +61,6 @@ class Sequencer:
         health: Health | None = None,
         apply: Apply = apply_entry,
         limits: SequencerLimits = SEQUENCER_LIMITS,
-        make_read_index: Callable[[Journal], ReadIndex] = ReadIndex,
         make_request_server: Callable[..., RequestServer] = RequestServer,
     ) -> None:
         self._journal = journal
@@ -75,7 +74,7 @@ class Sequencer:
         self._limits = limits
         self._chain = HashChain()
         self._build_replication(author, apply)
-        self._build_serving(make_read_index, make_request_server)
+        self._build_serving(make_request_server)
         self._build_custodian(snapshots, capture, health or Health())
         self._report_snapshots()
 
@@ -122,9 +121,7 @@ class Sequencer:
             limits=limits.levels,
         )
 
-    def _build_serving(
-        self, make_read_index: Callable[[Journal], ReadIndex], make_request_server: Callable[..., RequestServer]
-    ) -> None:
+    def _build_serving(self, make_request_server: Callable[..., RequestServer]) -> None:
         limits = self._limits.serving
         members = MemberLiveness(limits.liveness)
         self._gossip = LivenessGossip(
@@ -142,7 +139,7 @@ class Sequencer:
             cluster=self._cluster,
             journal=self._journal,
             replica=self.replica,
-            read_index=make_read_index(self._journal),
+            read_index=ReadIndex(self._journal),
             proposer=self.proposer,
             members=members,
             clock=self._clock,
@@ -203,12 +200,12 @@ class Sequencer:
         self._metrics.snapshot_age_seconds.set_function(age_s)
 
     async def run(self) -> None:
-        """Begin with the newest snapshot, replay the journal after it, then answer, until cancelled.
+        """Load the newest snapshot, replay the journal after it, then answer, until cancelled.
 
-        `Halted` if they do not belong together or the journal cannot be followed.
+        `Halted` if the two do not belong together or the journal cannot be followed.
         """
         if self._store is not None:
-            await self._begin(self._store)
+            await self._load_snapshot(self._store)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             await self._catch_up()
@@ -227,33 +224,33 @@ class Sequencer:
         await self._server.until_serving()
 
     async def drain(self) -> None:
-        """Take nothing new and finish what was taken; `run` goes on meanwhile."""
+        """Accept nothing new and finish accepted requests, while `run` continues."""
         await self._gossip.close()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.custody.release())
             group.create_task(self._server.drain())
 
     async def _follow(self) -> None:
-        """Follow the journal; begin again if it was purged between the choice of a snapshot and the first read."""
+        """Follow the journal; load a newer snapshot if the journal was purged before the first read."""
         while True:
             try:
                 return await self.replica.run()
             except Outrun as error:
                 before = self.replica.applied_sequence
                 if self._store is not None:
-                    await self._begin(self._store)
+                    await self._load_snapshot(self._store)
                 if self.replica.applied_sequence == before:
                     self._metrics.halted.set(1)
                     raise error.halted from error
 
-    async def _begin(self, store: ObjectStore) -> None:
-        """Begin with the newest good snapshot, if there is one; earlier entries may be gone from the journal."""
+    async def _load_snapshot(self, store: ObjectStore) -> None:
+        """Start from the newest good snapshot, if there is one; the journal may lack earlier entries."""
         found = await self._find_snapshot(store)
         if found.snapshot is None or found.snapshot.state.sequence <= self.replica.applied_sequence:
-            log.info("no_snapshot_to_begin_with", after=self.replica.applied_sequence, damaged=len(found.damaged))
+            log.info("no_newer_snapshot", applied=self.replica.applied_sequence, damaged=len(found.damaged))
             return
-        self.replica.begin_with(found.snapshot)
-        log.info("begins_with_snapshot", sequence=self.replica.applied_sequence, damaged_newer=len(found.damaged))
+        self.replica.start_from(found.snapshot)
+        log.info("snapshot_loaded", sequence=self.replica.applied_sequence, damaged_newer=len(found.damaged))
 
     async def _find_snapshot(self, store: ObjectStore) -> Found:
         while True:
@@ -266,14 +263,14 @@ class Sequencer:
                 await asyncio.sleep(self._limits.start.store_retry_s)
 
     async def _catch_up(self) -> None:
-        """Apply all that the journal held when this replica started."""
+        """Apply all entries that the journal had when this replica started."""
         last_sequence = await self._last_sequence()
         while True:
             try:
                 await self.replica.until_applied(last_sequence, self._limits.start.catch_up_look_s)
                 break
             except Unavailable:
-                log.info("replay_goes_on", applied=self.replica.applied_sequence, last=last_sequence)
+                log.info("replay_not_finished", applied=self.replica.applied_sequence, last=last_sequence)
         log.info("caught_up", sequence=last_sequence)
 
     async def _last_sequence(self) -> int:

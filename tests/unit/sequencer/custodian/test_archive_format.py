@@ -67,7 +67,7 @@ def test_an_object_of_a_later_version_is_refused_by_name() -> None:
 def test_an_object_whose_head_promises_other_entries_is_refused() -> None:
     framed = bytearray(encode_archive(SOME)[:-4])
     framed[18:26] = (99).to_bytes(8, "big")  # last
-    with pytest.raises(Corrupt, match="of 3 entries, it should have 8 to 99"):
+    with pytest.raises(Corrupt, match="of 3 entries, expected entries 8 to 99"):
         decode_archive(sealed(bytes(framed)))
 
 

@@ -101,7 +101,7 @@ def with_head(data: bytes, **changes: int) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"sequence": 4}, "state is of entry 3 and whose head is of 4"),
+        ({"sequence": 4}, "a state of entry 3 and a head of entry 4"),
         ({"hashes": 0}, "with 0 hashes"),
         ({"content_length": 2**40}, "a content of 1099511627776 bytes"),
         ({"content_length": 10}, "cannot be decompressed|a content of"),

@@ -465,7 +465,7 @@ async def test_a_journal_that_ends_before_its_snapshot_halts() -> None:
         await expect_halt(
             one,
             f"halted at the snapshot of journal entry {newer}: the journal ends with entry {newer - 1}. "
-            f"Nothing was changed or deleted. Bring the journal's stream back",
+            f"Nothing was changed or deleted. Restore the journal's stream",
         )
 
 
@@ -507,7 +507,7 @@ async def test_a_journal_that_begins_after_its_snapshot_halts() -> None:
         await expect_halt(
             one,
             f"the newest good snapshot is of entry {newer}, but journal entries {newer + 1} to {newer + 2} are gone. "
-            rf"Nothing was changed or deleted. Bring the newest object in snapshots/ back",
+            rf"Nothing was changed or deleted. Restore the newest object in snapshots/",
         )
 
 
@@ -567,7 +567,7 @@ async def test_a_journal_whose_entries_are_others_than_those_in_the_snapshot_hal
         await one.rig.kill("a")
         other = encode_entry(Entry("x.1", "x", newer - 1, bytes(16), [[Tick(1)]]))
         one.journal.replace(newer, other)
-        await expect_halt(one, f"the journal's entry {newer} is another than the one in the snapshot")
+        await expect_halt(one, f"the journal's entry {newer} differs from the one in the snapshot")
 
 
 @in_virtual_time
@@ -588,7 +588,7 @@ async def test_an_entry_after_the_snapshot_that_is_damaged_or_too_new_halts() ->
         entry = one.journal.entry(newer + 1)
         assert entry is not None
         one.journal.replace(newer + 1, entry[:-1] + bytes([entry[-1] ^ 1]))
-        await expect_halt(one, f"entry {newer + 1}: journal entry with crc .* Bring the journal's stream back")
+        await expect_halt(one, f"entry {newer + 1}: journal entry with crc .* Restore the journal's stream")
         one.journal.replace(newer + 1, b"\x02" + entry[1:])
         await expect_halt(
             one, f"entry {newer + 1}: journal entry of version 2, this release knows 1. Upgrade this replica"

@@ -38,7 +38,7 @@ def test_a_past_that_differs_anywhere_is_found_out(past: list[bytes], data: st.D
 
 @given(PASTS)
 def test_an_entry_cannot_build_on_what_comes_after_it(past: list[bytes]) -> None:
-    with pytest.raises(Corrupt, match="was not there yet"):
+    with pytest.raises(Corrupt, match="did not exist yet"):
         grown(past[:-1]).check(entry_on(grown(past)))
 
 

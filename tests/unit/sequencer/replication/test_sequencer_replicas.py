@@ -175,7 +175,7 @@ async def test_a_damaged_entry_halts_with_a_sentence_that_names_it() -> None:
         damaged[-1] ^= 1
         one.store.inject(bytes(damaged))
         await expect_halt(
-            one, r"after journal entry 1: entry 2: journal entry with crc .*Bring the journal's stream back"
+            one, r"after journal entry 1: entry 2: journal entry with crc .*Restore the journal's stream"
         )
 
 
@@ -198,7 +198,7 @@ async def test_an_entry_built_on_another_past_halts() -> None:
 async def test_an_entry_built_on_the_future_halts() -> None:
     async with rig("a") as one:
         one.store.inject(encode_entry(Entry("x.1", "x", 5, bytes(16), [[Tick(1)]])))
-        await expect_halt(one, "entry 1 by x builds on entry 5, which was not there yet")
+        await expect_halt(one, "entry 1 by x builds on entry 5, which did not exist yet")
 
 
 @in_virtual_time

@@ -1,30 +1,30 @@
-"""The end of a sequencer that cannot trust what it reads: one sentence of what was found, one of what to do."""
+"""The error that ends a sequencer which cannot trust what it reads: one sentence on the cause, one on the remedy."""
 
 from penstock.contracts.errors import PenstockError
 from penstock.runtime.journal import JournalGap
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
 
 REMEDY = (
-    "Nothing was changed or deleted. Bring the journal's stream back from the nats-server's own files or a backup; if "
-    "there is none, make another from the object store with `penstock rebuild`"
+    "Nothing was changed or deleted. Restore the journal's stream from the nats-server's own files or a backup. If "
+    "there is none, make a new one from the object store with `penstock rebuild`"
 )
 SNAPSHOT_REMEDY = (
-    "Nothing was changed or deleted. Bring the newest object in snapshots/ back from a backup of the object store, or "
-    "the journal's stream from one of the nats-server's files; if there is none, `penstock rebuild` saves what is left"
+    "Nothing was changed or deleted. Restore the newest object in snapshots/ from a backup of the object store, or "
+    "the journal's stream from the files of one nats-server. If there is none, `penstock rebuild` saves what is left"
 )
 GAP_REMEDY = (
-    "If this replica was away while they were purged, start it again: it begins with the newest snapshot. Else bring "
-    "the journal's stream back from the nats-server's own files or a backup"
+    "If this replica was away while they were purged, start it again: it starts from the newest snapshot. Otherwise "
+    "restore the journal's stream from the nats-server's own files or a backup"
 )
 VERSION_REMEDY = "Upgrade this replica: start the release that wrote it, or a newer one"
 
 
 class Halted(PenstockError):
-    """The journal is not the one that this cluster was built on, or parts of it are missing; an operator has to act."""
+    """The journal is not the one of this cluster, or parts of it are missing; an operator must act."""
 
 
 def halted_at(sequence: int, error: Exception, snapshot_sequence: int | None = None) -> Halted:
-    """The halt after having applied the journal up to `sequence`, from a snapshot on, or from 0 without one."""
+    """The halt after the journal was applied up to `sequence`; `snapshot_sequence` is where this replica started."""
     if isinstance(error, JournalGap) and sequence == snapshot_sequence:
         return _halted_before_the_first_entry(sequence, error)
     remedy = REMEDY
@@ -43,5 +43,5 @@ def _halted_before_the_first_entry(sequence: int, error: Exception) -> Halted:
 
 
 def halted_at_start(error: UnknownVersion) -> Halted:
-    """The halt because of a snapshot that this release cannot read."""
+    """The halt caused by a snapshot that this release cannot read."""
     return Halted(f"the sequencer halted: {error}. {VERSION_REMEDY}")

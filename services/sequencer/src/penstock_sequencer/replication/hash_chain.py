@@ -1,4 +1,4 @@
-"""The running hash over all entries, and whether other replicas' entries were written on the same past (pure)."""
+"""The running hash over all entries, and the check that other replicas' entries build on the same past (pure)."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ HASHES_MAX = 65_536
 
 
 class HashChain:
-    """How far a replica is: `sequence` of the entry applied last and `hash` over all entries up to it."""
+    """A replica's place in the journal: `sequence` of the last applied entry, and `hash` over all entries up to it."""
 
     def __init__(self, hashes_max: int = HASHES_MAX) -> None:
         self.sequence = 0
@@ -19,43 +19,43 @@ class HashChain:
         self._recent: deque[bytes] = deque([GENESIS_HASH], hashes_max)  # the last one is of `sequence`
 
     def restore(self, sequence: int, hashes: Sequence[bytes]) -> None:
-        """Begin at a snapshot's place: `hashes` are those after the last entries up to `sequence`, and that one."""
-        assert sequence > self.sequence, f"at entry {self.sequence} it is too late to begin at {sequence}"
+        """Start at a snapshot: `hashes` follow the last entries up to `sequence`, which is included."""
+        assert sequence > self.sequence, f"entry {self.sequence} is applied, so it is too late to start at {sequence}"
         self.sequence = sequence
         self.hash = hashes[-1]
         self._recent.clear()
         self._recent.extend(hashes)
 
     def newest_hashes(self, count: int) -> list[bytes]:
-        """The hashes after the last entries, at most so many, oldest first."""
+        """The newest hashes, at most `count`, oldest first."""
         start = max(len(self._recent) - count, 0)
         return [self._recent[place] for place in range(start, len(self._recent))]
 
     def ends_with(self, data: bytes) -> bool:
-        """Whether the entry at `sequence` has these bytes; also true if the hash before it is not known."""
+        """Whether the entry at `sequence` has these bytes; also true if the hash before it is unknown."""
         return len(self._recent) < 2 or next_hash(self._recent[-2], data) == self.hash
 
     @property
     def earliest_sequence(self) -> int:
-        """The first of the sequences whose hashes are still known."""
+        """The lowest sequence whose hash is still known."""
         return self.sequence - len(self._recent) + 1
 
     def hash_at(self, sequence: int) -> bytes | None:
-        """The running hash after the entry `sequence`; None if it is not known (any more)."""
+        """The running hash after the entry `sequence`; None if it is unknown."""
         if not self.earliest_sequence <= sequence <= self.sequence:
             return None
         return self._recent[sequence - self.sequence - 1]
 
     def check(self, entry: Entry) -> bool:
-        """Whether the entry that comes next was written on our past; `Corrupt` if it was on another.
+        """Whether the next entry was written on the same past; `Corrupt` if it was written on another.
 
-        False if that cannot be told, because its author was too far behind.
+        False if that is unknown, because its author was too far behind.
         """
         behind = self.sequence - entry.author_sequence
         if behind < 0:
             raise Corrupt(
                 f"entry {self.sequence + 1} by {entry.author} builds on entry {entry.author_sequence}, "
-                f"which was not there yet"
+                f"which did not exist yet"
             )
         if behind >= len(self._recent):
             return False
@@ -68,7 +68,7 @@ class HashChain:
         return True
 
     def advance(self, data: bytes) -> None:
-        """The next entry, with these bytes, is part of the past."""
+        """Add the next entry, with these bytes, to the past."""
         self.hash = next_hash(self.hash, data)
         self.sequence += 1
         self._recent.append(self.hash)

@@ -1,9 +1,9 @@
 """Raises the cluster's level once every replica that is alive knows a higher one (ADR 0008).
 
 A replica shows that it is alive by its entries. From level 1 on it also sends a message each second with the level that
-it knows. A replica of release 0.1.0 sends no such message, so a replica that is known by its entries alone knows level
-0. It may also have no entries to write. Therefore a replica leaves the Ticks to the others while the cluster's level is
-below the level that it knows itself (ticker.py).
+it knows. A replica of release 0.1.0 sends no such message, so a replica that shows only entries counts as level 0. It
+may also have no entries to write. Therefore a replica leaves the Ticks to others while the cluster's level is below its
+own level (ticker.py).
 
 A journal without entries belongs to a new cluster. There a replica does not wait for silent ones.
 """
@@ -25,12 +25,12 @@ log = structlog.get_logger()
 
 
 class LevelLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a replica listens for others before it raises the level."""
+    """How long a replica listens to others before it raises the level."""
 
     look_interval_s: float = 0.5
-    # How long a sign of life counts, and how long a replica must have listened. More than twice the time between two.
+    # How long a message or an entry counts, and how long a replica must have listened. Over twice the send interval.
     listen_s: float = 5.0
-    blind_s: float = 2.0  # between two looks: the process stood still, and begins to listen again
+    blind_s: float = 2.0  # between two looks: the process stalled, and must listen anew
     raise_jitter_s: float = 1.0  # random for each replica, so that mostly one of them proposes
 
 
@@ -38,7 +38,7 @@ LEVEL_LIMITS = LevelLimits()
 
 
 class LevelRaiser:
-    """The levels that the living replicas know; `known` is the level of this replica's code."""
+    """The levels that the live replicas know; `known` is the level of this replica's code."""
 
     def __init__(
         self,
@@ -58,12 +58,12 @@ class LevelRaiser:
         self._clock = clock
         self._entropy = entropy
         self._limits = limits
-        self._heard: dict[str, tuple[int, float]] = {}  # author -> the level that it knows, when its message came
+        self._heard: dict[str, tuple[int, float]] = {}  # author -> the level that it knows, arrival of its message
         self._listening_since_s = clock.monotonic_s()
         self._is_new = False  # whether the journal had no entries when this replica started
 
     def record_level(self, author: str, level: int) -> None:
-        """Another replica sent the level that it knows."""
+        """Record the level that another replica sent."""
         self._heard[author] = (level, self._clock.monotonic_s())
 
     async def run(self) -> None:
@@ -80,9 +80,9 @@ class LevelRaiser:
                 await self._raise()
 
     def attainable(self) -> int:
-        """The level that all replicas know which were alive lately.
+        """The highest level that all live replicas know.
 
-        0 until this replica has listened for long enough, or need not listen. Removes replicas that fell silent.
+        0 until this replica has listened for long enough, or need not listen. Removes replicas that became silent.
         """
         since_s = self._clock.monotonic_s() - self._limits.listen_s
         authors = self._replica.authors

@@ -1,12 +1,12 @@
-"""Puts commands into the journal: packs them into entries, appends them, and answers when the own tail applied them.
+"""Puts commands into the journal: packs entries, appends them, and answers when this replica's tail applies them.
 
-An append in doubt is sent again, with the same id and bytes, until the tail brings the entry or its deadline ends.
-Within the server's window of duplicates that stores it once. Beyond the window, or for a request that its sender
-repeated through another replica, the journal holds the same commands twice. All replicas then apply both in the same
-way. Commands are idempotent by content, so the second copy does no harm, and no replica has to remember entry ids for
-ever. The sender gets the outcomes of the first copy.
+An append in doubt is sent again, with the same id and bytes. That ends when the tail brings the entry, or at its
+deadline. The server drops copies within its duplicate window. After that window, or when the sender repeats a request
+through another replica, the journal holds the commands twice. All replicas then apply both in the same way. Commands
+are idempotent by content, so the second copy does no harm. No replica has to remember entry ids for ever. The sender
+gets the outcomes of the first copy.
 
-That holds only while the sender still waits. Commands held during a stall are not sent (stall_detector.py).
+This is true only while the sender still waits. Commands held during a stall are not sent (stall_detector.py).
 """
 
 import asyncio
@@ -27,21 +27,21 @@ from penstock_sequencer.replication.halt import halted_at
 from penstock_sequencer.replication.hash_chain import HashChain
 from penstock_sequencer.replication.proposal_queue import (
     PROPOSER_LIMITS,
-    STOOD_STILL,
+    STALLED,
     Proposal,
     ProposalQueue,
     ProposerLimits,
 )
 from penstock_sequencer.replication.stall_detector import StallDetector
 
-CATCH_UP_FACTOR = 2  # the machine's clock is this much slower while it is ahead of ours
+CATCH_UP_FACTOR = 2  # the machine's clock is this much slower while it is ahead of the process's clock
 
 log = structlog.get_logger()
 _encoder = msgspec.msgpack.Encoder()
 
 
 class _EntryInFlight:
-    """One entry between its first append and the moment in which the tail applies it."""
+    """One entry between its first append and the moment when the tail applies it."""
 
     __slots__ = ("data", "entry_id", "proposals", "seen", "started_s", "ticket")
 
@@ -55,7 +55,7 @@ class _EntryInFlight:
 
 
 class Proposer:
-    """All that this replica puts into the journal; `author` is unique to this life of the process."""
+    """Proposes all commands of this replica; `author` is unique to this instance of the process."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Proposer:
         limits: ProposerLimits = PROPOSER_LIMITS,
     ) -> None:
         self.author = author
-        self.level = 0  # the cluster's level, as far as the tail was applied
+        self.level = 0  # the cluster's level in the applied state
         self.machine_ms = 0  # the machine's clock at its last Tick
         self.last_tick_s = clock.monotonic_s()  # when that Tick was applied
         self._journal = journal
@@ -85,7 +85,7 @@ class Proposer:
 
     @property
     def in_flight_count(self) -> int:
-        """How many entries were appended and not applied yet."""
+        """How many entries are appended and not applied yet."""
         return len(self._in_flight)
 
     @property
@@ -94,24 +94,24 @@ class Proposer:
         return len(self._waiting)
 
     def now_ms(self) -> int:
-        """The time to journal: our clock's, unless the machine's clock is ahead of it.
+        """The time to journal: the process's clock, unless the machine's clock is ahead of it.
 
-        The machine's clock is ahead when a clock of a replica was too fast and was corrected. It never goes back. It
-        then advances at half speed, so that deadlines pass and our clock catches up.
+        The machine's clock is ahead when a replica's clock was too fast and was corrected. It never goes back. It then
+        advances at half speed, so that deadlines pass and the process's clock catches up.
         """
         since_tick_ms = int((self._clock.monotonic_s() - self.last_tick_s) * 1000)
         return max(self._clock.now_ms(), self.machine_ms + since_tick_ms // CATCH_UP_FACTOR)
 
     def record_tick(self, machine_ms: int) -> None:
-        """A Tick was applied, and the machine's clock shows this."""
+        """Record the machine's clock after a Tick."""
         self.machine_ms = machine_ms
         self.last_tick_s = self._clock.monotonic_s()
 
     async def propose(self, commands: Sequence[Command]) -> tuple[int, list[Outcome]]:
         """Propose the commands of one request: returns their journal sequence, and one outcome for each.
 
-        `Invalid` if they fit into no entry. `Undelivered` if too many wait, or if some replica may not know them. In
-        both cases nothing was proposed. `Unavailable`: it is unknown whether they are or will be in the journal.
+        `Invalid` if they fit no entry. `Undelivered` if too many wait, or if some replica may not know them. In both
+        cases nothing was proposed. `Unavailable`: it is unknown whether they are or will be in the journal.
         """
         level = level_of(commands)
         if level > self.level:
@@ -138,7 +138,7 @@ class Proposer:
     def settle(self, entry_id: str, sequence: int, outcomes: list[list[Outcome]]) -> None:
         """Answer the requests of an entry that the tail has applied.
 
-        Does nothing for an entry that was given up or seen before.
+        Does nothing for an entry that was given up, or applied before.
         """
         entry = self._in_flight.pop(entry_id, None)
         if entry is None:
@@ -151,7 +151,7 @@ class Proposer:
         self._changed.set()
 
     async def run(self) -> None:
-        """Append what is proposed, until cancelled; `Halted` when there is no journal any more."""
+        """Append proposals until cancelled; `Halted` when the journal no longer exists."""
         async with asyncio.TaskGroup() as appends:
             while True:
                 while not len(self._waiting) or len(self._in_flight) >= self._limits.appends_in_flight_max:
@@ -177,14 +177,14 @@ class Proposer:
                 if await self._append_until_stored(entry):
                     await entry.seen.wait()
                 else:
-                    self._give_up(entry, STOOD_STILL)
+                    self._give_up(entry, STALLED)
         except TimeoutError:
-            self._give_up(entry, f"entry {entry.entry_id} was not seen within {deadline_s:g} s")
+            self._give_up(entry, f"entry {entry.entry_id} did not return within {deadline_s:g} s")
         except JournalLost as error:
             raise halted_at(self._chain.sequence, error) from error
 
     async def _append_until_stored(self, entry: _EntryInFlight) -> bool:
-        """Whether it is stored; false after a stall, when it is too late to send it (again)."""
+        """Whether it is stored; false after a stall, when it must not be sent any more."""
         while not entry.seen.is_set():
             if not self._stalls.is_good(entry.ticket):
                 return False
@@ -206,7 +206,7 @@ class Proposer:
 
 
 def _not_ahead(commands: Sequence[Command], now_ms: int) -> list[Command]:
-    """The commands with no time later than this, so that one sender's broken clock does not become the machine's."""
+    """The commands with no time later than this: a sender's fast clock must not become the machine's."""
     return [
         msgspec.structs.replace(command, now_ms=now_ms) if command.now_ms > now_ms else command for command in commands
     ]

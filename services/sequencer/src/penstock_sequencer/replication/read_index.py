@@ -1,7 +1,7 @@
-"""Finds how far the journal reaches: a replica applies it so far before it answers a query for fresh data.
+"""Finds how far the journal reaches: a replica applies that much before it answers a query for fresh data.
 
-One request to the journal serves all callers that came before it was sent. A caller that comes while an answer is on
-its way shares the next request: the current answer may be older than data that the caller has seen.
+One request to the journal serves all callers that came before it was sent. A caller that comes later shares the next
+request: the current answer may be older than data that the caller has seen.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class ReadIndex:
         self._gathering: _Request | None = None
 
     async def ask(self, timeout_s: float) -> int:
-        """A sequence no lower than that of any entry which was stored when this was called.
+        """A sequence at least as high as that of every entry that is stored when this is called.
 
         `Unavailable` if the journal does not answer in time.
         """
@@ -35,16 +35,16 @@ class ReadIndex:
             request = self._gathering = _Request()
         try:
             async with asyncio.timeout(timeout_s), self._asking:
-                # If the caller that sent it gave up meanwhile, the next in line sends it.
+                # If the caller that should send it gave up, the next caller in the queue sends it.
                 return await self._send(request) if request.sequence is None else request.sequence
         except TimeoutError as error:
-            raise Unavailable(f"the journal did not say within {timeout_s:g} s how far it reaches") from error
+            raise Unavailable(f"the journal did not report its end within {timeout_s:g} s") from error
 
     async def _send(self, request: _Request) -> int:
         if self._gathering is request:
             self._gathering = None
         try:
             request.sequence = await self._journal.last_sequence()
-        except JournalLost as error:  # the replica's own tail sees it as well, and halts
+        except JournalLost as error:  # the replica's own tail gets the same error, and halts
             raise Unavailable(str(error)) from error
         return request.sequence

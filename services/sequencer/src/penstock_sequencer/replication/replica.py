@@ -30,7 +30,7 @@ from penstock_sequencer.replication.proposer import Proposer
 from penstock_sequencer.replication.wait_queue import WaitQueue
 from penstock_sequencer.storage.snapshot_format import Snapshot, UnknownVersion
 
-CHECK_BYTES = 6  # of the running hash in the metrics, whose floats hold so many exactly
+CHECK_BYTES = 6  # of the running hash in the metrics; a float holds this many exactly
 _APPLIED = ""
 
 log = structlog.get_logger()
@@ -40,13 +40,13 @@ Apply = Callable[[State, int, list[list[Command]]], tuple[list[list[Outcome]], E
 
 
 class LeftBehind(Fenced):
-    """The journal was purged beyond what this replica has applied, as after a long pause: end, and start again."""
+    """The journal was purged beyond this replica's place, for example during a long pause: end, and start again."""
 
 
 class Outrun(Fenced):
-    """The journal was purged beyond where this replica began, before its first read: begin with a newer snapshot.
+    """The journal was purged beyond the snapshot before the first read: start from a newer snapshot.
 
-    `halted` is the error to raise where there is no newer snapshot.
+    `halted` is the error to raise if there is no newer snapshot.
     """
 
     def __init__(self, halted: Halted) -> None:
@@ -57,9 +57,9 @@ class Outrun(Fenced):
 class ReplicaLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How a replica follows the journal."""
 
-    slice_s: float = 0.005  # applied without a pause for other tasks; one entry more comes on top
+    slice_s: float = 0.005  # time to apply without a pause for other tasks; the last entry may exceed it
     describe_retry_s: float = 0.2
-    # A server of a cluster may not know for a moment how far the journal reaches; some tenths of a second were seen.
+    # A server of a cluster may not know the journal's end for a moment: some tenths of a second, when measured.
     loss_proven_after_s: float = 10.0
 
 
@@ -67,7 +67,7 @@ REPLICA_LIMITS = ReplicaLimits()
 
 
 class Replica:
-    """The state of the cluster as far as the journal was applied; `run` keeps applying."""
+    """The cluster's state as far as the journal is applied; `run` applies further entries."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class Replica:
         core_limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.state: State = new_state(core_limits)
-        self.worked_sequence = 0  # of the last entry with more than housekeeping, as far as this replica has seen
-        # Of entries -> when the last was applied. `LevelRaiser` removes the silent ones.
+        self.worked_sequence = 0  # of the last entry with more than housekeeping that this replica has applied
+        # Author of entries -> when its last one was applied. `LevelRaiser` removes the silent ones.
         self.authors: dict[str, float] = {}
         self._known_level = known_level
         self._core_limits = core_limits
@@ -102,39 +102,39 @@ class Replica:
         self._announcements: list[Advanced] = []
         self._applied = WaitQueue()
         self._groups = WaitQueue()
-        self._begun_after = 0  # the entry of the snapshot that we began with, 0 without one
-        self._is_in_place = True  # whether the journal is known to hold the past that the state was made of
+        self._started_after = 0  # the entry of the snapshot at the start, 0 without a snapshot
+        self._is_in_place = True  # whether the journal is known to hold the past of the state
 
     @property
     def applied_sequence(self) -> int:
         """The journal sequence that the state reflects."""
         return self._chain.sequence
 
-    def begin_with(self, snapshot: Snapshot) -> None:
-        """Take the snapshot's state for ours, before `run`, or after it ended with `Outrun`."""
-        assert self.applied_sequence == self._begun_after, "entries were applied already"
+    def start_from(self, snapshot: Snapshot) -> None:
+        """Use the snapshot's state, before `run`, or after it ended with `Outrun`."""
+        assert self.applied_sequence == self._started_after, "entries were applied already"
         self.state = snapshot.state
         self.state.limits = self._core_limits
         self._chain.restore(snapshot.state.sequence, snapshot.hashes)
-        self._begun_after = self.worked_sequence = snapshot.state.sequence
+        self._started_after = self.worked_sequence = snapshot.state.sequence
         self._is_in_place = False
         self._proposer.level = snapshot.state.level
 
     def snapshot(self, cluster: str, hashes_max: int) -> Snapshot:
-        """What we have applied, as it is now; it changes with the next entry."""
+        """The applied state itself, not a copy; it changes with the next entry."""
         return Snapshot(cluster, self._chain.newest_hashes(hashes_max), self.state)
 
     async def run(self) -> None:
-        """Apply the journal from where we are, for ever; `Halted` if it cannot be followed.
+        """Apply the journal from the current place, for ever; `Halted` if that is impossible.
 
-        `LeftBehind` if the others have purged what we had yet to apply, `Outrun` if we have applied nothing so far.
+        `LeftBehind` if entries were purged before this replica applied them, `Outrun` if it has applied nothing so far.
         """
         try:
             after = self._chain.sequence if self._is_in_place else await self._find_place()
             await self._follow(after)
         except (Corrupt, JournalLost) as error:
-            halted = halted_at(self._chain.sequence, error, self._begun_after)
-            if isinstance(error, JournalGap) and self._chain.sequence == self._begun_after:
+            halted = halted_at(self._chain.sequence, error, self._started_after)
+            if isinstance(error, JournalGap) and self._chain.sequence == self._started_after:
                 raise Outrun(halted) from error
             self._metrics.halted.set(1)
             raise halted from error
@@ -145,15 +145,15 @@ class Replica:
                 await self._apply_group(group)
         except JournalGap as error:
             sequence = self._chain.sequence
-            if sequence == self._begun_after or (await self._describe()).first_sequence <= sequence + 1:
+            if sequence == self._started_after or (await self._describe()).first_sequence <= sequence + 1:
                 raise
             raise LeftBehind(
-                f"the sequencer was left behind after journal entry {sequence}: {error}, because the others have "
-                f"purged them meanwhile. It starts again from the newest snapshot"
+                f"the sequencer was left behind after journal entry {sequence}: {error}, because other sequencers "
+                f"purged them. It starts again from the newest snapshot"
             ) from error
 
     async def _find_place(self) -> int:
-        """After which entry to read: one earlier than the snapshot's where that is there, to see that it is the same.
+        """The entry to read after: one before the snapshot's last if the journal has that, to compare the two.
 
         `JournalLost` if the journal ends before the snapshot.
         """
@@ -178,14 +178,14 @@ class Replica:
                 await asyncio.sleep(self._limits.describe_retry_s)
 
     async def until_applied(self, sequence: int, timeout_s: float) -> None:
-        """Return when the state reflects the journal sequence; `Unavailable` if it does not within the time."""
+        """Return when the state includes this journal sequence; `Unavailable` after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self._chain.sequence < sequence or not self._is_in_place:
                     await self._applied.wait(_APPLIED)
         except TimeoutError as error:
             raise Unavailable(
-                f"journal entry {sequence} was not applied within {timeout_s:g} s, only {self._chain.sequence}"
+                f"journal entry {sequence} was not applied within {timeout_s:g} s, only entry {self._chain.sequence}"
             ) from error
 
     async def until_group_changes(self, group_id: str) -> None:
@@ -197,7 +197,7 @@ class Replica:
         self._groups.wake_all()
 
     async def _apply_group(self, group: list[JournalEntry]) -> None:
-        """Apply entries in slices, so that other tasks run in between."""
+        """Apply entries in slices, so that other tasks can run."""
         pause_s = self._clock.monotonic_s() + self._limits.slice_s
         for item in group:
             if self._is_in_place:
@@ -211,9 +211,9 @@ class Replica:
         await self._publish()
 
     def _check_place(self, item: JournalEntry) -> None:
-        """The first entry that we read is the snapshot's last, and was applied there already."""
+        """Compare the first entry that is read with the snapshot's last, which is applied already."""
         if item.sequence != self._chain.sequence or not self._chain.ends_with(item.data):
-            raise Corrupt(f"the journal's entry {item.sequence} is another than the one in the snapshot")
+            raise Corrupt(f"the journal's entry {item.sequence} differs from the one in the snapshot")
         self._is_in_place = True
 
     def _apply(self, item: JournalEntry) -> None:
@@ -233,7 +233,7 @@ class Replica:
 
     def _checked(self, item: JournalEntry) -> Entry:
         if item.sequence != self._chain.sequence + 1:
-            raise Corrupt(f"entry {item.sequence} came when {self._chain.sequence + 1} was due")
+            raise Corrupt(f"entry {item.sequence} came instead of entry {self._chain.sequence + 1}")
         try:
             entry = decode_entry(item.data, self._known_level)
         except Corrupt as error:
@@ -257,7 +257,7 @@ class Replica:
             self._metrics.share_locks_ended.inc(effects.share_locks_ended)
 
     async def _publish(self) -> None:
-        """Wake tasks that wait for the sequence, and announce what this replica's own entries brought, in their order.
+        """Wake tasks that wait for the sequence, and announce the effects of this replica's own entries, in order.
 
         There is one announcement per entry. One that fits no message leaves a gap, and receivers query instead.
         """
@@ -281,9 +281,9 @@ class Replica:
 
 
 def _is_of_later_release(data: bytes, error: Corrupt) -> bool:
-    """Whether an entry that we cannot read is as it was written: of a later version or level, or with an unknown part.
+    """Whether an unreadable entry is undamaged: of a later version or level, or with a part that is unknown here.
 
-    The checksum comes first, so what is found not to be what we know was written so.
+    The checksum is verified first, so an unknown part was written by a later release.
     """
     is_later_version = data[:1] > bytes([ENTRY_VERSION])
     return is_later_version or isinstance(error, UnknownLevel) or isinstance(error.__cause__, msgspec.ValidationError)

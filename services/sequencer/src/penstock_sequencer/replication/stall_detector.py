@@ -1,16 +1,16 @@
-"""Detects that this process stood still, and how long incoming commands may have waited because of that.
+"""Detects stalls of this process, and commands that may have waited in it during a stall.
 
 A sender gives an attempt up after a second and sends its commands again through another replica. They are applied
-there, and the cluster goes on: a group commits later offsets, is deleted, is joined again. A replica that was stopped
-meanwhile (a paused machine, a debugger, a process starved of CPU) still has the attempt in its queues, or in the
-socket. It must not journal that attempt when it runs again.
+there, and the cluster moves on: a group commits later offsets, is deleted, is joined again. A paused machine, a
+debugger, or a lack of CPU may stall a replica in that time. It still has the attempt in its queues, or in the socket,
+and must not journal it any more.
 
 The time in a command (`now_ms`) does not show its age: senders repeat commands unchanged for many minutes. So the
 process measures itself. Each caller reads the time; if the last reading is more than `stall_s` ago, that is a stall.
-Commands that came in before the stall are void. Commands that come in after it are void until a message from the
-process to itself has returned. The server sends to one connection in order, so that message comes behind everything
-that was in the sockets and in the server's buffer when the process ran again. A void command is answered with a
-failure. Its sender, if it still waits, asks again.
+Commands that arrived before the stall are void. Commands that arrive after it are void until a message from the process
+to itself has returned. The server sends to one connection in order. So that message comes after everything that
+waited in the sockets and in the server's buffer. A void command is answered with a failure. Its sender, if it still
+waits, asks again.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ STALL_LIMITS = StallLimits()
 
 
 class StallDetector:
-    """Gives a ticket to each incoming command; the ticket is good until the next stall."""
+    """Gives a ticket to each incoming command; the ticket is valid until the next stall."""
 
     def __init__(
         self, *, bus: Bus, clock: Clock, metrics: SequencerMetrics, limits: StallLimits = STALL_LIMITS
@@ -51,23 +51,23 @@ class StallDetector:
         self._limits = limits
         self._looked_s: float | None = None
         self._count = 0
-        self._settled = 0  # the stalls whose waiting commands have all come in
+        self._settled = 0  # number of the last stall whose waiting commands have all arrived
         self._stalled = asyncio.Event()
 
     def ticket(self) -> int:
-        """A ticket for work that this process made at this moment."""
+        """A ticket for work that this process creates now."""
         now_s = self._clock.monotonic_s()
-        stood_still_s = now_s - (now_s if self._looked_s is None else self._looked_s)
+        stalled_s = now_s - (now_s if self._looked_s is None else self._looked_s)
         self._looked_s = now_s
-        if stood_still_s > self._limits.stall_s:
+        if stalled_s > self._limits.stall_s:
             self._count += 1
             self._stalled.set()
             self._metrics.stalls.inc()
-            log.warning("stood_still", seconds=round(stood_still_s, 3))
+            log.warning("process_stalled", seconds=round(stalled_s, 3))
         return self._count
 
     def ticket_in(self) -> int:
-        """A ticket for a command that came in from outside at this moment."""
+        """A ticket for a command that arrives now from outside."""
         ticket = self.ticket()
         return ticket if self._settled == ticket else VOID
 
@@ -76,7 +76,7 @@ class StallDetector:
         return self.ticket() == ticket
 
     async def run(self) -> None:
-        """Read the time, and find out when all waiting messages have come in, until cancelled."""
+        """Read the time, and find out when all waiting messages have arrived, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_for_ever())
             group.create_task(self._settle_for_ever())
@@ -101,7 +101,7 @@ class StallDetector:
             log.warning("bus_not_flushed", error=str(error))
             await asyncio.sleep(self._limits.flush_retry_s)
             return
-        # Messages that came before the echo may still be in the queue of a handler that has not run yet.
+        # Messages before this one may still be in the queue of a handler that has not run yet.
         await asyncio.sleep(self._limits.look_interval_s)
         if self.is_good(ticket):
             self._settled = ticket

@@ -1,4 +1,4 @@
-"""Journals the time: a Tick when none came for a second, and one when a deadline of a group has passed."""
+"""Journals the time: a Tick when none came for a second, and a Tick when a group's deadline has passed."""
 
 import asyncio
 
@@ -22,11 +22,11 @@ class TickerLimits(msgspec.Struct, frozen=True, kw_only=True):
     tick_interval_ms: int = 1_000
     # Random for each replica, so that mostly one of them proposes and the others see its Tick in time.
     tick_jitter_ms: int = 250
-    # While the cluster is below the level that this release knows. A replica of an earlier release shows itself only
-    # by its entries, so the Ticks are left to it.
+    # While the cluster is below the level that this release knows. Replicas of earlier releases must write the Ticks
+    # then: only entries show that they are alive.
     low_level_interval_ms: int = 2_500
     deadline_jitter_ms: int = 15
-    look_interval_ms: int = 200  # no group sets a deadline so near that a delay of this would matter
+    look_interval_ms: int = 200  # no group sets a deadline so near that this delay matters
     look_interval_ms_min: int = 2
 
 
@@ -34,7 +34,7 @@ TICKER_LIMITS = TickerLimits()
 
 
 class Ticker:
-    """Proposes a Tick whenever no entry has shown for a while that time passes."""
+    """Proposes a Tick when no entry has recorded the time for a while."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Ticker:
         self._deadline_delay_ms = int(fraction * limits.deadline_jitter_ms)
 
     def wait_ms(self) -> int:
-        """Milliseconds until a Tick is due as things stand; 0 if it is."""
+        """Milliseconds until a Tick is due; 0 if it is due now."""
         since_tick_ms = int((self._clock.monotonic_s() - self._proposer.last_tick_s) * 1000)
         is_low = self._replica.state.level < self._known_level
         wait_ms = (self._limits.low_level_interval_ms if is_low else self._interval_ms) - since_tick_ms

@@ -1,4 +1,4 @@
-"""A queue of waiting tasks by name: each waits for an event of one of many things, and is woken by its name."""
+"""A queue of waiting tasks by name: each waits for the next event of one name."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ class WaitQueue:
         return len(self._waiters)
 
     async def wait(self, name: str) -> None:
-        """Return at the next `wake` for the name, or at `wake_all`."""
+        """Return at the next `wake` of the name, or at `wake_all`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(name, {})[waiter] = None
         try:
@@ -23,7 +23,7 @@ class WaitQueue:
             self._remove(name, waiter)
 
     def wake(self, name: str) -> None:
-        """Wake all tasks that wait for the name now."""
+        """Wake all tasks that wait for the name."""
         for waiter in self._waiters.pop(name, ()):
             if not waiter.done():
                 waiter.set_result(None)

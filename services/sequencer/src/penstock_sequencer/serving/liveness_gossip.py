@@ -1,6 +1,6 @@
-"""Shares with other replicas which group members were heard from, and proposes that silent members expire.
+"""Shares with other replicas which group members sent heartbeats, and proposes that silent members expire.
 
-The same messages carry the level that this replica knows, each second also when no member was heard.
+The same messages carry the level that this replica knows. They are sent each second even without heartbeats.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class LivenessGossip:
-    """Keeps `members` and the journal up to date about which members live."""
+    """Updates `members` from other replicas, and the journal about silent members."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class LivenessGossip:
         self._shared_s = clock.monotonic_s() - limits.sign_interval_s
 
     async def open(self) -> None:
-        """Listen to what other replicas heard."""
+        """Subscribe to other replicas' messages."""
         self._subscription = await self._bus.subscribe(self._subject, self._take_in)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Unsubscribe."""
         if self._subscription is not None:
             await self._subscription.unsubscribe()
 
     async def run(self) -> None:
-        """Share and look, until cancelled."""
+        """Share heartbeats and check all members, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._share_for_ever())
             group.create_task(self._look_for_ever())
@@ -79,10 +79,10 @@ class LivenessGossip:
             await self.share()
 
     async def share(self) -> None:
-        """Send the members heard since the last time, if there are any or a sign of life is due."""
+        """Send the members heard since the last call, if there are any or a message is due anyway."""
         fresh, now_s = self._members.take_fresh(), self._clock.monotonic_s()
         is_sign_due = now_s - self._shared_s >= self._limits.sign_interval_s
-        if not fresh and not (self._levels.known > 0 and is_sign_due):  # a replica of level 0 sends no signs of life
+        if not fresh and not (self._levels.known > 0 and is_sign_due):  # a replica of level 0 sends no empty messages
             return
         self._shared_s = now_s
         count_max = self._limits.heard_per_message_max
@@ -100,7 +100,7 @@ class LivenessGossip:
             await self.expire_silent()
 
     async def expire_silent(self) -> None:
-        """Look at all members once, and propose that the silent ones expire."""
+        """Check all members once, and propose that the silent ones expire."""
         silent = self._members.silent(watched_members(self._replica.state), self._clock.monotonic_s())
         now_ms = self._clock.now_ms()
         expiries: list[Command] = [ExpireMember(now_ms, *member) for member in silent]

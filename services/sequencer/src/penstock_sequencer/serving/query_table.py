@@ -1,4 +1,4 @@
-"""The queries by name: the message of each, the pure function that answers it, and the shape of its failure."""
+"""The queries by name: the message of each, the pure function that answers it, and the answer to a failed query."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ from penstock_sequencer.core.transactions import queries as transaction_queries
 
 
 class QueryHandler(msgspec.Struct, frozen=True):
-    """How one kind of query is answered; every query struct has `min_sequence`."""
+    """The message of one kind of query and its answers; every query struct has `min_sequence`."""
 
     kind: type[Any]
     answer: Callable[[State, Any], msgspec.Struct] | None  # None: the replica answers, not its state

@@ -1,6 +1,6 @@
 """Answers commands and queries from the bus: each in its own task, with a limit on their number.
 
-A failure in one request is contained in its task.
+A failure in one request stays in its task.
 """
 
 import asyncio
@@ -44,19 +44,19 @@ from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
 
 COMMAND = "command"
 GROUP_WAIT = "group_wait"
-ALIVE = (Rejection.NONE, Rejection.REBALANCE_IN_PROGRESS)  # answers to heartbeats of members that count
-# Replicas propose these themselves. From the bus, one of them could make a custodian purge entries that no archive has.
-REPLICAS_OWN = (TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody)
+ALIVE = (Rejection.NONE, Rejection.REBALANCE_IN_PROGRESS)  # with these answers a heartbeat shows that its member lives
+# Only replicas propose these. From the bus, one of them could make a custodian purge entries that are not archived.
+INTERNAL_COMMANDS = (TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody)
 
 log = structlog.get_logger()
 
 
 class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many requests a sequencer works on at the same time, and how long."""
+    """How many requests a sequencer handles at the same time, and for how long."""
 
-    requests_max: int = 16_384  # of one name: 100 MB or so; further requests are rejected at once
-    group_waits_max: int = 32_768  # members that wait for a rebalance: sixteen groups of the largest size at once
-    catch_up_timeout_s: float = 1.0  # the sender gives up after a second, so nothing reads a later answer
+    requests_max: int = 16_384  # of one name: about 100 MB; further requests are rejected at once
+    group_waits_max: int = 32_768  # members that wait for a rebalance: sixteen groups of the largest size
+    catch_up_timeout_s: float = 1.0  # the sender gives up after a second, so a later answer is useless
     group_wait_ms_max: int = 30_000
     flush_retry_s: float = 0.2
 
@@ -65,7 +65,7 @@ REQUEST_LIMITS = RequestLimits()
 
 
 class RequestServer:
-    """Answers what the other services ask of a sequencer."""
+    """Answers the commands and queries of the other services."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class RequestServer:
         self._idle.set()
 
     async def run(self) -> None:
-        """Take requests and own the tasks that answer them, until cancelled; the replica must have caught up."""
+        """Accept requests and own the tasks that answer them, until cancelled; the replica must have caught up."""
         async with asyncio.TaskGroup() as self._owner:
             await self._listen(subjects.sequencer_command(self._cluster), COMMAND)
             for name in self._queries:
@@ -125,7 +125,7 @@ class RequestServer:
                 await asyncio.sleep(self._limits.flush_retry_s)
 
     async def until_serving(self) -> None:
-        """Return when requests are taken."""
+        """Return when requests are accepted."""
         await self._serving.wait()
 
     async def _listen(self, subject: str, name: str) -> None:
@@ -135,7 +135,7 @@ class RequestServer:
         self._subscriptions.append(await self._bus.subscribe(subject, take, subjects.SEQUENCER_QUEUE))
 
     async def drain(self) -> None:
-        """Take nothing new, and return when everything taken is answered.
+        """Accept nothing new, and return when every accepted request is answered.
 
         Members that wait for a group are answered at once, and ask another replica.
         """
@@ -163,7 +163,7 @@ class RequestServer:
             self._idle.set()
 
     async def _handle(self, name: str, message: Inbound, ticket: int) -> None:
-        """The error boundary: whatever happens in one request, the other requests and the process go on."""
+        """Contain every error in its request, so that other requests and the process are not affected."""
         try:
             answer = await self._answer(name, message.data, ticket)
         except Unavailable as error:
@@ -183,7 +183,7 @@ class RequestServer:
         return self._queries[name].fail(sequence, text)
 
     async def _reply(self, name: str, message: Inbound, answer: msgspec.Struct) -> None:
-        """Send an answer; one that fits no message becomes a failure that says so."""
+        """Send an answer; one that fits no message becomes a failure with this reason."""
         data = codec.encode(answer)
         if len(data) > self._bus.message_bytes_max:
             text = f"the answer of {len(data)} bytes is over the {self._bus.message_bytes_max} that a message holds"
@@ -214,7 +214,7 @@ class RequestServer:
         return answer
 
     async def _catch_up(self, query: Any) -> None:
-        """Return when the state reflects what the query asks for; `Unavailable` when its sender has given up."""
+        """Return when the state is recent enough for the query; `Unavailable` when its sender has given up."""
         sequence = query.min_sequence
         timeout_s = self._limits.catch_up_timeout_s
         deadline_s = self._clock.monotonic_s() + timeout_s
@@ -224,25 +224,25 @@ class RequestServer:
 
     async def _command(self, request: CommandRequest, ticket: int) -> CommandReply:
         if not self._stalls.is_good(ticket):
-            raise Undelivered("the commands may have waited here while the process stood still")
+            raise Undelivered("the commands may have waited here while the process was stalled")
         sequence, outcomes = self._replica.applied_sequence, list[Outcome]()
-        if any(type(command) in REPLICAS_OWN for command in request.commands):
+        if any(type(command) in INTERNAL_COMMANDS for command in request.commands):
             outcomes = [
-                Rejected(Rejection.INVALID_REQUEST, "only replicas keep the journal's house") for _ in request.commands
+                Rejected(Rejection.INVALID_REQUEST, "this command is internal to sequencers") for _ in request.commands
             ]
         elif request.commands:
             try:
                 sequence, outcomes = await self._proposer.propose(request.commands)
             except Invalid as error:
-                # Sent again it would fare no better, so this is an outcome and no failure.
+                # A repeated request would get the same error, so this is an outcome and no failure.
                 outcomes = [Rejected(Rejection.INVALID_REQUEST, str(error)) for _ in request.commands]
         return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
 
     async def _describe_journal(self) -> JournalView:
-        """As the server has it now: a stream that was made again is another journal."""
+        """The journal as the server knows it now: a stream that was made again is another journal."""
         try:
             described = await self._journal.describe()
-        except JournalLost as error:  # the replica finds out for itself, and halts
+        except JournalLost as error:  # the replica's own tail gets the same error, and halts
             raise Unavailable(str(error)) from error
         stream = subjects.journal_stream(self._cluster)
         return JournalView(self._replica.applied_sequence, stream, described.created)
@@ -252,7 +252,7 @@ class RequestServer:
             self._members.record_heartbeat(query.group_id, query.member_id, self._clock.monotonic_s())
 
     async def _group_wait(self, query: GroupWaitQuery) -> GroupWaitView:
-        """The answer to a waiting member as soon as there is one, or that it has to wait when its time is over."""
+        """The answer to a waiting member as soon as there is one; `Waiting` after the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(max(query.wait_ms, 0), self._limits.group_wait_ms_max) / 1000):
                 while self._has_to_wait(query) and not self._draining.is_set():

@@ -1,10 +1,10 @@
-"""Archive objects: pieces of the journal in the object store, and their bytes, as docs/format-archive.md has them.
+"""Codec of archive objects, which hold fragments of the journal in the object store (docs/formats/archive.md).
 
-    header | zstd of the entries, each with its length before it | CRC-32C of all before
+    header | zstd of the entries, each with its length before it | CRC-32C of all preceding bytes
 
-An object holds the entries from `first` on without a gap, bytes unchanged, and the journal's running hash before the
-first of them. So every object can be checked by itself, and against whatever comes before it: another object, or a
-snapshot. Two objects may overlap; they then hold the same entries.
+An object holds the entries from `first` on without a gap and with their bytes unchanged. It also holds the journal's
+running hash before the first entry. So every object can be checked by itself, and against an object or a snapshot
+before it. Two objects may overlap; they then hold the same entries.
 """
 
 import functools
@@ -20,10 +20,10 @@ from penstock.contracts.errors import Corrupt
 
 FORMAT_VERSION = 1
 MAGIC = b"PSTKJRNL"
-COMPRESSION_LEVEL = 1  # of what commits consist of; a higher one costs more time than the bytes that it saves
-# Entries of one object, before compression: what is compressed in one go, in about 20 ms.
+COMPRESSION_LEVEL = 1  # on typical commits, a higher level costs more time than the saved bytes are worth
+# Entries of one object, before compression: they are compressed in one step, in about 20 ms.
 ENTRIES_BYTES_MAX = 4 * 1024 * 1024
-# One entry is always taken, however large; a length beyond this is damage.
+# A single entry of any size is accepted; a length beyond this is damage.
 _UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 
 _HEADER = struct.Struct(f">8sHQQ{HASH_BYTES}sQ")  # magic, version, first, last, hash before first, unpacked length
@@ -32,7 +32,7 @@ _CRC = struct.Struct(">I")
 
 
 class Archive(msgspec.Struct, frozen=True):
-    """A piece of the journal."""
+    """A fragment of the journal."""
 
     first: int  # sequence of the first entry
     hash_before: bytes  # the running hash over all entries before it
@@ -45,8 +45,8 @@ class Archive(msgspec.Struct, frozen=True):
 
 
 def encode_archive(archive: Archive) -> bytes:
-    """The object's bytes; there is at least one entry."""
-    assert archive.entries, "an archive object without entries"
+    """The object's bytes; the fragment has at least one entry."""
+    assert archive.entries, "an archive object has entries"
     unpacked = b"".join(part for entry in archive.entries for part in (_LENGTH.pack(len(entry)), entry))
     header = _HEADER.pack(MAGIC, FORMAT_VERSION, archive.first, archive.last, archive.hash_before, len(unpacked))
     framed = header + zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compress(unpacked)
@@ -54,7 +54,7 @@ def encode_archive(archive: Archive) -> bytes:
 
 
 def decode_archive(data: bytes) -> Archive:
-    """The piece of the journal in an object; `Corrupt` for a damaged one or a version this release does not know."""
+    """The fragment in an object; `Corrupt` if it is damaged or its version is unknown to this release."""
     if len(data) < _HEADER.size + _CRC.size:
         raise Corrupt(f"archive object of {len(data)} bytes is shorter than its header")
     framed = memoryview(data)[: -_CRC.size]
@@ -68,7 +68,7 @@ def decode_archive(data: bytes) -> Archive:
         raise Corrupt(f"archive object of version {version}, this release knows {FORMAT_VERSION}")
     entries = _split(_unpack(framed[_HEADER.size :], unpacked_length))
     if not entries or last != first + len(entries) - 1:
-        raise Corrupt(f"archive object of {len(entries)} entries, it should have {first} to {last}")
+        raise Corrupt(f"archive object of {len(entries)} entries, expected entries {first} to {last}")
     return Archive(first, hash_before, entries)
 
 
@@ -83,7 +83,7 @@ def _unpack(packed: memoryview, length: int) -> bytes:
     if length > _UNPACKED_BYTES_MAX:
         raise Corrupt(f"archive object of {length} bytes of entries, at most {_UNPACKED_BYTES_MAX} are allowed")
     try:
-        # The length in the frame's own head is its writer's; ours decides how much memory is taken.
+        # The length in the zstd frame cannot be trusted; the checked length decides how much memory is used.
         unpacked = zstandard.ZstdDecompressor().stream_reader(packed).read(length + 1)
     except zstandard.ZstdError as error:
         raise Corrupt(f"archive object that cannot be unpacked: {error}") from error

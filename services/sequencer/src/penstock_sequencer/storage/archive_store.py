@@ -1,4 +1,4 @@
-"""The journal's archive in the object store: the list of its objects, and reading one."""
+"""The journal's archive in the object store: list its objects, and read one."""
 
 import contextlib
 
@@ -23,7 +23,7 @@ async def list_archive(store: ObjectStore, cluster: str) -> list[tuple[int, int]
 
 
 async def read_archive(store: ObjectStore, cluster: str, first: int, last: int) -> Archive:
-    """One object of the archive; `Corrupt` if it is not what its key says, `NotFound` if there is none."""
+    """One object of the archive; `Corrupt` if it differs from its key, `NotFound` if there is none."""
     key = journal_archive_key(NO_PREFIX, cluster, first, last)
     try:
         archive = decode_archive(await store.get(key))

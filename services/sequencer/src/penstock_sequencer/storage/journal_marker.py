@@ -1,4 +1,4 @@
-"""The marker in the object store: which stream is this cluster's journal."""
+"""The marker in the object store that names the stream of this cluster's journal."""
 
 import msgspec
 import structlog
@@ -8,20 +8,20 @@ from penstock.contracts.ids import check_token
 from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
 
 MARKER = "journal-identity"
-_PUT_ATTEMPTS_MAX = 3  # the store itself retries; this is for a put whose outcome stayed unknown
+_PUT_ATTEMPTS_MAX = 3  # the store itself retries; this is for a put whose outcome is still unknown
 
 log = structlog.get_logger()
 
 
 class JournalIdentity(msgspec.Struct, frozen=True):
-    """The marker, as JSON: the stream's name and when it was made, in the server's words."""
+    """The marker, as JSON: the stream's name and creation time, as the server formats it."""
 
     stream: str
     created: str
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """The marker, and the version of the object that it is."""
+    """The marker, and the version of its object."""
 
     identity: JournalIdentity
     etag: str
@@ -33,7 +33,7 @@ def marker_key(cluster: str) -> str:
 
 
 async def read_identity(store: ObjectStore, cluster: str) -> JournalIdentity | None:
-    """What the marker says; None if there is none, `Corrupt` if it cannot be read."""
+    """The journal in the marker; None without a marker, `Corrupt` if it cannot be read."""
     key = marker_key(cluster)
     try:
         return msgspec.json.decode(await store.get(key), type=JournalIdentity)
@@ -44,7 +44,7 @@ async def read_identity(store: ObjectStore, cluster: str) -> JournalIdentity | N
 
 
 async def read_marker(store: ObjectStore, cluster: str) -> Marker | None:
-    """The marker with its version, for a caller that replaces it; else as `read_identity`."""
+    """The marker with its version, for a caller that replaces it; otherwise like `read_identity`."""
     key = marker_key(cluster)
     versions = [info.etag for info in await store.list(key) if info.key == key]
     identity = await read_identity(store, cluster) if versions else None
@@ -52,7 +52,7 @@ async def read_marker(store: ObjectStore, cluster: str) -> Marker | None:
 
 
 async def write_marker(store: ObjectStore, cluster: str, found: JournalIdentity) -> JournalIdentity:
-    """Write the marker unless there is one, and return the one that is there."""
+    """Write the marker unless there is one, and return the stored one."""
     for _ in range(_PUT_ATTEMPTS_MAX):
         try:
             await store.put(marker_key(cluster), [msgspec.json.encode(found)])

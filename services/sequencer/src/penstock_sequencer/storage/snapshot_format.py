@@ -1,4 +1,4 @@
-"""Snapshots as objects: the state with its place in the journal, as docs/format-snapshot.md has them.
+"""Codec of snapshot objects: the state and its place in the journal (docs/formats/snapshot.md).
 
 prologue: magic, version, CRC | head: cluster, place, lengths, CRCs | zstd of the last running hashes and the state
 """
@@ -19,13 +19,13 @@ from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import State
 
 FORMAT_VERSION = 3
-OLDEST_VERSION = 1  # that can still be read
+OLDEST_VERSION = 1  # the oldest that can still be read
 MAGIC = b"PSTKSNAP"
-COMPRESSION_LEVEL = 1  # of columns of numbers; higher ones take several times as long for a tenth of the bytes
-CONTENT_BYTES_MAX = 8 * 1024 * 1024 * 1024  # four times what a state can be; more than that is damage
-HASHES_MAX = 1_024  # running hashes kept: whoever wrote the next entries was no further behind, and is checked
+COMPRESSION_LEVEL = 1  # on columns of numbers, higher levels take several times as long for a tenth of the bytes
+CONTENT_BYTES_MAX = 8 * 1024 * 1024 * 1024  # four times the largest state; more is damage
+HASHES_MAX = 1_024  # running hashes kept: authors of the next entries are no further behind, so these can be checked
 
-_PROLOGUE = struct.Struct(">8sH2xI")  # magic, version, CRC of what precedes it
+_PROLOGUE = struct.Struct(">8sH2xI")  # magic, version, CRC of the preceding bytes
 _PROLOGUE_CRC_AT = _PROLOGUE.size - 4
 # cluster, sequence, clock, running hash, count of hashes, CRC of the payload, content length, payload length
 _HEAD = struct.Struct(f">64sQQ{HASH_BYTES}sIIQQ")
@@ -34,11 +34,11 @@ HEAD_BYTES = _PROLOGUE.size + _HEAD.size + _CRC.size
 
 
 class UnknownVersion(Corrupt):
-    """Written by a release that is newer than this one, and nothing is wrong with it."""
+    """Written by a release that is newer than this one, and undamaged."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What a snapshot says of itself before its payload."""
+    """A snapshot's description of itself, before its payload."""
 
     cluster: str
     sequence: int  # of the last journal entry that the state reflects
@@ -61,7 +61,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 def write_snapshot(out: IO[bytes], snapshot: Snapshot) -> None:
     """Write the snapshot to an empty file that can be written at any position."""
     state, hashes = snapshot.state, snapshot.hashes[-HASHES_MAX:]
-    assert hashes, "a snapshot without its place in the journal"
+    assert hashes, "a snapshot has its place in the journal"
     encoded = encode_state(state)
     content_length = HASH_BYTES * len(hashes) + len(encoded)
     compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compressobj(size=content_length)
@@ -84,7 +84,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def read_head(data: Buffer) -> Head:
-    """What the first HEAD_BYTES say; `UnknownVersion`, or `Corrupt` if they are damaged."""
+    """Decode the first HEAD_BYTES; `UnknownVersion`, or `Corrupt` if they are damaged."""
     if len(data) < HEAD_BYTES:
         raise Corrupt(f"snapshot of {len(data)} bytes is shorter than its head")
     view = memoryview(data)[:HEAD_BYTES]
@@ -104,7 +104,7 @@ def read_head(data: Buffer) -> Head:
 
 
 def read_snapshot(data: Buffer, *, known_level: int = NEWEST_LEVEL) -> Snapshot:
-    """The snapshot in an object; `Corrupt` if it is damaged.
+    """Decode a snapshot object; `Corrupt` if it is damaged.
 
     `UnknownVersion` if its format is too new for this release, or its cluster is above `known_level`.
     """
@@ -118,14 +118,14 @@ def read_snapshot(data: Buffer, *, known_level: int = NEWEST_LEVEL) -> Snapshot:
     hashes = [bytes(content[start : start + HASH_BYTES]) for start in range(0, hashes_length, HASH_BYTES)]
     state = decode_state(content[hashes_length:])
     if (state.sequence, state.clock_ms, hashes[-1]) != (head.sequence, head.clock_ms, head.running_hash):
-        raise Corrupt(f"snapshot whose state is of entry {state.sequence} and whose head is of {head.sequence}")
+        raise Corrupt(f"snapshot with a state of entry {state.sequence} and a head of entry {head.sequence}")
     if state.level > known_level:
         raise UnknownVersion(f"snapshot of a cluster of level {state.level}, this release knows {known_level}")
     return Snapshot(head.cluster, hashes, state)
 
 
 class PayloadCheck:
-    """Whether a payload that comes in pieces is the one that its head speaks of."""
+    """Checks a payload, fragment by fragment, against its head."""
 
     def __init__(self, head: Head) -> None:
         self._head = head
@@ -133,12 +133,12 @@ class PayloadCheck:
         self._length = 0
 
     def take(self, fragment: Buffer) -> None:
-        """The next piece."""
+        """Add the next fragment."""
         self._crc = crc32c.crc32c(fragment, self._crc)
         self._length += len(fragment)
 
     def finish(self) -> None:
-        """`Corrupt` unless the pieces were the payload, whole and as it was written."""
+        """`Corrupt` unless the fragments were the complete, unchanged payload."""
         head = self._head
         if self._length != head.payload_length:
             raise Corrupt(f"snapshot with {self._length} of {head.payload_length} bytes of payload")

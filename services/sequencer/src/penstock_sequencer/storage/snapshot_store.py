@@ -1,4 +1,4 @@
-"""Snapshots in the object store: which there are, reading one, checking one, and the one to start from."""
+"""Snapshots in the object store: list them, read one, check one, store one, and find the one to start from."""
 
 import contextlib
 
@@ -20,22 +20,22 @@ from penstock_sequencer.storage.snapshot_format import (
     read_snapshot,
 )
 
-NO_PREFIX = ""  # the store's address has one of its own
-FRAGMENT_BYTES = 8 * 1024 * 1024  # read at once where a snapshot is checked and not wanted whole
-LISTINGS_MAX = 10  # a start lists again if what it wants was trimmed away meanwhile
+NO_PREFIX = ""  # the store's address has its own prefix
+FRAGMENT_BYTES = 8 * 1024 * 1024  # read at once to check a snapshot without holding all of it
+LISTINGS_MAX = 10  # a start lists again if its snapshot was deleted since the listing
 
 log = structlog.get_logger()
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a start found in the store."""
+    """The snapshots that a start found in the store."""
 
     snapshot: Snapshot | None  # the newest good one
-    damaged: list[str]  # what is wrong with those that are newer
+    damaged: list[str]  # the damage of newer ones
 
 
 async def list_snapshots(store: ObjectStore, cluster: str) -> list[int]:
-    """The sequence of every snapshot, ascending; what else lies there is passed over."""
+    """The sequence of every snapshot, ascending; other objects under the prefix are ignored."""
     sequences = []
     after = ""
     while page := await store.list(snapshots_prefix(NO_PREFIX, cluster), after):
@@ -63,9 +63,9 @@ async def read_stored_snapshot(
 
 
 async def check_stored_snapshot(store: ObjectStore, cluster: str, sequence: int) -> int:
-    """Read a snapshot piece by piece, and return its bytes; `NotFound` or `Corrupt` if it would be of no use.
+    """Read a snapshot by fragments, and return its size in bytes; `NotFound` or `Corrupt` if it is useless.
 
-    `Invalid` says nothing of the snapshot: the store refuses to answer.
+    `Invalid` proves nothing about the snapshot: the store rejects the request.
     """
     key = snapshot_key(NO_PREFIX, cluster, sequence)
     try:
@@ -82,12 +82,12 @@ async def check_stored_snapshot(store: ObjectStore, cluster: str, sequence: int)
 
 
 async def put_snapshot(store: ObjectStore, cluster: str, sequence: int, data: Buffer) -> int:
-    """Store a snapshot and verify it, and return its bytes; a damaged object is deleted, and that is `Corrupt`.
+    """Store a snapshot, verify it, and return its size in bytes; a damaged object is deleted and raises `Corrupt`.
 
-    In small parts, one by one: S3's client copies and hashes each part in one go, 200 MB in over 1 s.
+    It writes small parts, one by one: S3's client copies and hashes each part in one step, 200 MB in over 1 s.
     """
     key = snapshot_key(NO_PREFIX, cluster, sequence)
-    with contextlib.suppress(AlreadyExists):  # by an earlier custodian, or by a put in doubt
+    with contextlib.suppress(AlreadyExists):  # stored by an earlier custodian, or by a put in doubt
         async with streamed_put(store, key, part_bytes=PART_BYTES_MIN, parts_in_flight_max=1) as put:
             await put.write(data)
     try:
@@ -98,12 +98,12 @@ async def put_snapshot(store: ObjectStore, cluster: str, sequence: int, data: Bu
 
 
 async def _range(store: ObjectStore, key: str, position: int, length: int) -> bytes:
-    """These bytes; `Corrupt` if the object ends before, and `Invalid` if the store refuses for any other reason."""
+    """These bytes; `Corrupt` if the object ends before them, `Invalid` if the store rejects for another reason."""
     try:
         return await store.get_range(key, position, length)
     except NotFound:
         raise
-    except Invalid as error:  # no proof of damage: a store that denies access says that too
+    except Invalid as error:  # no proof of damage: a store that denies access raises it too
         sizes = [info.size_bytes for info in await store.list(key, limit=1) if info.key == key]
         if not sizes or sizes[0] >= position + length:
             raise
@@ -111,11 +111,11 @@ async def _range(store: ObjectStore, key: str, position: int, length: int) -> by
 
 
 async def find_newest_snapshot(store: ObjectStore, cluster: str, *, known_level: int = NEWEST_LEVEL) -> Found:
-    """The newest good snapshot; `UnknownVersion` if the newest that is whole is too new for this release."""
+    """The newest good snapshot; `UnknownVersion` if the newest undamaged one is too new for this release."""
     for _ in range(LISTINGS_MAX):
         with contextlib.suppress(NotFound):
             return await _newest_of(store, cluster, await list_snapshots(store, cluster), known_level)
-    raise Unavailable(f"the store lists snapshots of {cluster} that are not there")
+    raise Unavailable(f"the store lists snapshots of {cluster} that do not exist")
 
 
 async def _newest_of(store: ObjectStore, cluster: str, sequences: list[int], known_level: int) -> Found:
