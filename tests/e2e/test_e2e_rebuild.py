@@ -119,7 +119,7 @@ def test_records_producers_and_groups_go_on_after_the_journal_was_lost(life: Lif
     assert done["refused_batches"] == {} and done["damaged_segments"] == [] and done["leaps"] == 0
     again = rebuild(life.data)
     assert again.returncode == 1
-    assert "is there; nothing was changed" in again.stderr
+    assert "exists. Nothing was changed" in again.stderr
 
     life.cluster.start()
     assert life.check() == 600

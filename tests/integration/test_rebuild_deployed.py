@@ -111,7 +111,7 @@ async def test_the_sequencers_own_credentials_are_enough_for_a_rebuild(place: Pl
                 await asyncio.sleep(0.2)
         rejected = place.rebuild(server)
         assert (rejected.returncode, rejected.stdout) == (1, "")
-        assert "is there; nothing was changed" in rejected.stderr
+        assert "exists. Nothing was changed" in rejected.stderr
         await connection.close()
     with deployed_nats(new_folder(place, "nats-2"), place.credentials) as server:
         done = place.rebuild(server, "--json")

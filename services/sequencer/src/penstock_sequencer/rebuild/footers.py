@@ -1,4 +1,4 @@
-"""The segments whose commits may be lost: level 0, young, unknown to the state; read from their footers."""
+"""Finds segments whose commits may be lost (level 0, young, unknown to the state), and reads their footers."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from penstock_sequencer.rebuild.report import Report, segment_name
 from penstock_sequencer.storage.snapshot_store import NO_PREFIX
 
 READS_MAX = 16  # at the same time
-LEVEL = 0  # what flushers write; above it segments hold what others held before them
+LEVEL = 0  # as flushers write; segments above it hold only data of other segments
 
 
 async def read_lost_segments(
@@ -29,7 +29,7 @@ async def read_lost_segments(
     for index in found:
         if index is None:
             continue
-        # Most of these were given up; but where a flusher's clock stepped back they may have been acknowledged.
+        # Most of these were given up. But if a flusher's clock stepped back, they may have been acknowledged.
         if segment_born_ms(index.segment_id) < newest_ms.get(index.writer, 0):
             report.passed_by_segments.append(segment_name(index.segment_id))
         lost.append(index)
@@ -39,9 +39,9 @@ async def read_lost_segments(
 async def _list_unknown(
     store: ObjectStore, cluster: str, state: State, now_ms: int, report: Report
 ) -> list[ObjectInfo]:
-    """Objects of segments that are young enough to have been committed later, and were not before."""
+    """Objects of unknown segments that are young enough to have been committed after the state's last entry."""
     known = _known_ids(state)
-    # By the machine's clock nothing older than this was committed from here on.
+    # By the machine's clock, no older segment was committed after this state.
     age_max_ms = state.limits.log.segment_commit_age_max_ms
     oldest_ms = state.clock_ms - age_max_ms
     infos = []
@@ -51,11 +51,11 @@ async def _list_unknown(
             try:
                 level, segment_id = parse_segment_key(info.key)
             except Invalid:
-                continue  # not ours
+                continue  # not a segment
             born_ms = segment_born_ms(segment_id)
             if level != LEVEL or born_ms < oldest_ms or segment_id in known:
                 continue
-            # The machine commits nothing that is born so long after its clock.
+            # The machine commits no segment that is born so long after its clock.
             if born_ms > min(info.modified_ms, now_ms) + age_max_ms:
                 report.future_segments.append(segment_name(segment_id))
             else:
@@ -65,12 +65,12 @@ async def _list_unknown(
 
 
 def _known_ids(state: State) -> set[SegmentId]:
-    """Also those that are forgotten: their commits are remembered for as long as they are young."""
+    """The ids of all committed segments; removed ones are in `commits` while they are young."""
     return {*state.segments.all_ids(), *state.commits}
 
 
 def _newest_committed_ms(state: State) -> dict[str, int]:
-    """By flusher, the birth of its newest segment that is committed and not forgotten."""
+    """The birth of each flusher's newest segment that is committed and not removed."""
     segments = state.segments
     newest_ms = [0] * len(segments.names)
     for slot in segments.by_number:
@@ -86,9 +86,9 @@ async def _read(store: ObjectStore, info: ObjectInfo, report: Report) -> Segment
     try:
         index = await read_index_of(get_range, info.size_bytes)
         if (index.level, index.segment_id) != parse_segment_key(info.key):
-            raise Corrupt(f"it says that it is segment {index.segment_id.hex()} of level {index.level}")
+            raise Corrupt(f"its footer names segment {index.segment_id.hex()} of level {index.level}")
     except NotFound:
-        return None  # deleted meanwhile: by whom, if not by somebody who knew that nothing of it was acknowledged
+        return None  # deleted since the listing; only unacknowledged segments are deleted
     except Corrupt as error:
         report.damaged_segments.append(f"{info.key}: {error}")
         return None

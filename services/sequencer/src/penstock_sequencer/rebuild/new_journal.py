@@ -1,15 +1,14 @@
-"""The new journal: a stream that goes on far behind the old one's end, and the snapshot that it builds on.
+"""Makes the new journal: a stream that starts far after the old journal's end, and the snapshot before its first entry.
 
-In this order, and each step does nothing where it was done before, so that a rebuild that was cut short is completed by
-the next one:
+The steps have this order. A step that was done before does nothing, so the next rebuild completes an interrupted one:
 
- 1. The stream is made; its first entry will be `first_sequence`. Sequencers do not take it: the marker names another.
+ 1. The stream is made; its first entry will be `first_sequence`. Sequencers reject it: the marker names another.
  2. The snapshot just before that entry is stored, and read back.
- 3. The entry is appended, archived, and a second snapshot stored after it, to fall back on in either direction.
+ 3. The entry is appended and archived. A second snapshot is stored after it, as the fallback of the first.
  4. The marker names the new stream. From here on sequencers start.
 
-Why so far behind the old one's end: gateways and flushers have seen sequences of entries that nobody knows any more,
-and replicas of the old journal may still archive some. None of these is ever given out again.
+The gap after the old journal has a reason. Gateways and flushers have seen sequences of lost entries, and replicas of
+the old journal may still archive some. None of these sequences is used again.
 """
 
 import msgspec
@@ -31,22 +30,22 @@ from penstock_sequencer.storage.snapshot_format import Snapshot, encode_snapshot
 from penstock_sequencer.storage.snapshot_store import NO_PREFIX, read_stored_snapshot
 
 AUTHOR = "rebuild"
-# More entries than are appended in the time that nobody archives, at the fastest.
+# More entries than can be appended between the archive's end and the loss, even at the highest rate.
 SEQUENCES_SKIPPED = 1_000_000_000
 
 log = structlog.get_logger()
 
 
-def begin_anew(known: JournalState, first_sequence: int) -> JournalState:
-    """The state just before the new journal's first entry; its running hash is of no journal that was.
+def start_journal(known: JournalState, first_sequence: int) -> JournalState:
+    """The state just before the new journal's first entry; its running hash occurs in no older journal.
 
-    `Invalid` if the state is not of before that entry.
+    `Invalid` if the state already includes that entry.
     """
     state = known.state
     if state.sequence >= first_sequence:
         raise Invalid(
-            f"the store has journal entries up to {state.sequence}, and the stream that a rebuild made begins with "
-            f"entry {first_sequence}; nothing was changed. Remove that stream if nobody needs it, and rebuild then"
+            f"the store has journal entries up to {state.sequence}, and the stream that a rebuild made starts at "
+            f"entry {first_sequence}. Nothing was changed. Remove that stream if it is not needed, and then rebuild"
         )
     state.sequence = first_sequence - 1
     state.custody = Custody()
@@ -54,7 +53,7 @@ def begin_anew(known: JournalState, first_sequence: int) -> JournalState:
 
 
 def first_entry(known: JournalState) -> bytes:
-    """The new journal's first entry, the same whenever it is made: what housekeeping there is to begin with."""
+    """The new journal's first entry, with housekeeping only; it is the same in each run."""
     state = known.state
     now_ms = state.clock_ms
     commands: list[Command] = [
@@ -74,14 +73,14 @@ async def store_snapshot(store: ObjectStore, cluster: str, known: JournalState, 
     try:
         await store.put(snapshot_key(NO_PREFIX, cluster, sequence), [data])
     except AlreadyExists:
-        log.info("snapshot_was_there", sequence=sequence)
+        log.info("snapshot_exists_already", sequence=sequence)
     stored = await read_stored_snapshot(store, cluster, sequence)
     if stored.hashes[-1] != known.hash:
         raise Corrupt(f"the snapshot at entry {sequence} is of another journal")
 
 
 async def put_first_entry(store: ObjectStore, cluster: str, journal: Journal, known: JournalState) -> None:
-    """Append the first entry unless it is there, archive it, and store the snapshot after it."""
+    """Append the first entry unless it exists, archive it, and store the snapshot after it."""
     before = known.hash
     sequence = known.state.sequence + 1
     data = first_entry(known)
@@ -90,7 +89,7 @@ async def put_first_entry(store: ObjectStore, cluster: str, journal: Journal, kn
         archive = encode_archive(Archive(sequence, before, [data]))
         await store.put(journal_archive_key(NO_PREFIX, cluster, sequence, sequence), [archive])
     except AlreadyExists:
-        log.info("archive_was_there", sequence=sequence)
+        log.info("archive_exists_already", sequence=sequence)
     after = _applied(known, data)
     await store_snapshot(store, cluster, after, [before, after.hash])
 
@@ -99,10 +98,10 @@ async def _append(journal: Journal, sequence: int, data: bytes) -> None:
     if (await journal.describe()).last_sequence < sequence:
         appended = await journal.append(f"{AUTHOR}-{sequence}", data)
         if appended != sequence:
-            raise Conflict(f"the first entry got sequence {appended}, expected {sequence}: somebody else appends")
+            raise Conflict(f"the first entry got sequence {appended}, expected {sequence}: another process appends")
     async for group in journal.tail(sequence - 1):
         if group[0].data != data:
-            raise Invalid(f"the stream's entry {sequence} is not what this rebuild begins with")
+            raise Invalid(f"the stream's entry {sequence} is not the first entry of this rebuild")
         return
 
 
@@ -113,7 +112,7 @@ def _applied(known: JournalState, data: bytes) -> JournalState:
 
 
 async def name_in_marker(store: ObjectStore, cluster: str, old: Marker | None, created: str) -> None:
-    """Have the marker name the stream made at `created`; `Conflict` if somebody else changed it meanwhile."""
+    """Write the stream made at `created` into the marker; `Conflict` if another process changed the marker."""
     identity = JournalIdentity(journal_stream(cluster), created)
     key, body = marker_key(cluster), [msgspec.json.encode(identity)]
     try:

@@ -1,16 +1,17 @@
-"""In which order segments are committed whose commits are lost, as far as their footers tell (pure).
+"""Finds the order in which to commit segments whose commits are lost, from their footers (pure).
 
-What is known, and kept whenever it can be:
+These facts are known, and the order follows them where possible:
 
- 1. Segments of one flusher were committed in the order of their ids, which begin with the milliseconds of their births.
- 2. The batches of one producer in one partition were accepted in the order of their epochs and sequences, whichever
-    flushers they came by.
+ 1. Segments of one flusher were committed in the order of their ids, which begin with their birth in milliseconds.
+ 2. The batches of one producer in one partition were accepted in the order of their epochs and sequences, even through
+    different flushers.
 
-Where neither tells, between flushers and within one's millisecond, the ids decide: that is about the order in which the
-segments were committed, and any order is as good for those who did not wait for one another.
+Between flushers, and within one millisecond of a flusher, the ids decide if the second fact does not. That is about the
+order of the commits. Any order is correct for producers that did not wait for each other.
 
-So the oldest of all flushers' next segments is taken, unless a batch in it follows on one in another that may come
-before it. Where that goes round in a circle, something was refused at its time already: the oldest is taken.
+So the next segment is the oldest of all flushers' next ones. It waits if a batch in it follows a batch in another
+segment that may come before it. If segments wait for each other in a circle, something was rejected at that time
+already: the oldest is next.
 """
 
 import itertools
@@ -24,51 +25,51 @@ from penstock.contracts.ids import SegmentId, TopicId, segment_born_ms
 from penstock.segment import SegmentIndex
 from penstock_sequencer.core.state.limits import SEQUENCE_MAX
 
-# A sequence that is further ahead than this is behind: they wrap, and nobody loses so many records.
+# A sequence that is further ahead than this is behind: sequences wrap, and no producer loses so many records.
 AHEAD_MAX = SEQUENCE_MAX // 2
 
 ProducerKey = tuple[TopicId, int, int]  # topic id, partition, producer id
 
 
 class Place(msgspec.Struct, frozen=True):
-    """How far a producer is in a partition."""
+    """A producer's position in a partition."""
 
     epoch: int
     next_sequence: int
 
 
 class Leap(msgspec.Struct, frozen=True):
-    """The producer's batch before `place` is nowhere: lost with its segment, or never acknowledged."""
+    """A gap of a producer: the batch before `place` does not exist, lost with its segment or never acknowledged."""
 
     producer: ProducerKey
     place: Place
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """The next segment to commit; before that its `leaps` are to be made, for else its batches would be refused."""
+    """The next segment to commit. Its `leaps` must be applied before, or the machine rejects its batches."""
 
     index: SegmentIndex
     leaps: list[Leap]
 
 
 def is_behind(sequence: int, next_sequence: int) -> bool:
-    """Whether a batch that begins with `sequence` was there before, when `next_sequence` is due."""
+    """Whether a batch that begins with `sequence` was accepted before, when `next_sequence` is expected."""
     return (sequence - next_sequence) & SEQUENCE_MAX > AHEAD_MAX
 
 
 def in_order(indexes: list[SegmentIndex], known: Callable[[ProducerKey], Place | None]) -> Iterator[Placed]:
-    """All segments, each once; `known` tells how far each producer was before them."""
+    """All segments, each once, in order; `known` returns each producer's position in the state."""
     return _Merge(indexes, known).run()
 
 
 class _Merge:
-    """The segments of each flusher in a queue, and what is still to come of each producer."""
+    """The segments of each flusher in a queue, and the batches of each producer in segments that are not placed."""
 
     def __init__(self, indexes: list[SegmentIndex], known: Callable[[ProducerKey], Place | None]) -> None:
         self._known = known
         self._places: dict[ProducerKey, Place | None] = {}
         self._queues: dict[str, deque[SegmentIndex]] = defaultdict(deque)
-        # Which segments still to come have a batch that begins at this place, and which have one of this epoch.
+        # Segments not placed yet: those with a batch that begins at this place, and those with a batch of this epoch.
         self._starts: dict[tuple[ProducerKey, Place], dict[SegmentId, SegmentIndex]] = defaultdict(dict)
         self._epochs: dict[ProducerKey, dict[int, dict[SegmentId, SegmentIndex]]] = defaultdict(dict)
         for index in sorted(indexes, key=_id):
@@ -95,7 +96,7 @@ class _Merge:
             del self._queues[index.writer]
 
     def _waits(self, index: SegmentIndex) -> bool:
-        """Whether a batch in the segment follows on one in another that may come before it."""
+        """Whether a batch in the segment follows a batch in another segment that may come before it."""
         places: dict[ProducerKey, Place | None] = {}
         for key, batch in _idempotent(index):
             place = places[key] if key in places else self._place(key)
@@ -109,7 +110,7 @@ class _Merge:
         return False
 
     def _advance(self, index: SegmentIndex) -> list[Leap]:
-        """Note where the segment leaves its producers."""
+        """Record the producers' positions after the segment; returns its leaps."""
         leaps = []
         touched: set[ProducerKey] = set()
         for key, batch in _idempotent(index):
@@ -128,7 +129,7 @@ class _Merge:
         return self._places[key]
 
     def _older_epochs(self, key: ProducerKey, place: Place | None, batch: BatchMeta) -> Iterator[SegmentIndex]:
-        """What is still to come of epochs that the batch ends."""
+        """Segments not placed yet with batches of older epochs, which this batch ends."""
         first = place.epoch if place is not None else 0
         for epoch, segments in self._epochs[key].items():
             if first <= epoch < batch.producer_epoch:
@@ -140,7 +141,7 @@ def _id(index: SegmentIndex) -> SegmentId:
 
 
 def _heads(queue: deque[SegmentIndex]) -> Iterator[SegmentIndex]:
-    """Those of one flusher's segments that can be next: the ones of its next millisecond."""
+    """The segments of one flusher that can be next: those of its next millisecond."""
     born_ms = segment_born_ms(queue[0].segment_id)
     return itertools.takewhile(lambda index: segment_born_ms(index.segment_id) == born_ms, queue)
 
@@ -163,21 +164,21 @@ def _start(batch: BatchMeta) -> Place:
 
 
 def _due(place: Place | None, batch: BatchMeta) -> Place:
-    """The place at which the machine takes a batch of this epoch: a newer epoch begins at 0."""
+    """The position that the machine expects for a batch of this epoch; a newer epoch begins at 0."""
     if place is None or batch.producer_epoch > place.epoch:
         return Place(batch.producer_epoch, 0)
     return place
 
 
 def _is_gap(due: Place, batch: BatchMeta) -> bool:
-    """Whether something is missing before the batch; an older epoch's is refused whatever comes before it."""
+    """Whether batches are missing before the batch; never for an older epoch, whose batches are rejected."""
     if batch.producer_epoch != due.epoch or batch.base_sequence == due.next_sequence:
         return False
     return not is_behind(batch.base_sequence, due.next_sequence)
 
 
 def _after(place: Place | None, batch: BatchMeta) -> Place | None:
-    """Where the producer is when the machine has seen the batch, accepted or not."""
+    """The producer's position after the machine has seen the batch, accepted or rejected."""
     if _start(batch) != _due(place, batch):
         return place
     return Place(batch.producer_epoch, (batch.base_sequence + batch.record_count) & SEQUENCE_MAX)

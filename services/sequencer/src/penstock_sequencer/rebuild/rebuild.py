@@ -1,4 +1,4 @@
-"""A rebuild from its beginning to its end, over a store and a NATS server."""
+"""A rebuild from start to end, over a store and a NATS server."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,9 +9,9 @@ from penstock.runtime.journal import Journal
 from penstock_sequencer.rebuild.footers import read_lost_segments
 from penstock_sequencer.rebuild.new_journal import (
     SEQUENCES_SKIPPED,
-    begin_anew,
     name_in_marker,
     put_first_entry,
+    start_journal,
     store_snapshot,
 )
 from penstock_sequencer.rebuild.preconditions import ARCHIVE_AGE_MIN_MS, check_archive_is_silent, check_is_lost
@@ -32,11 +32,11 @@ class Streams(Protocol):
     async def make(self, first_sequence: int, replicas: int) -> FoundStream: ...
 
     async def journal(self) -> Journal:
-        """The journal in the stream that is there."""
+        """The journal in the existing stream."""
 
 
 class Rebuild:
-    """One run for one cluster; `report` has its results, also those of a run that failed."""
+    """One run for one cluster; `report` has its results, even after a failure."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Rebuild:
         self._archive_age_min_ms = archive_age_min_ms
 
     async def run(self, *, is_dry_run: bool = False) -> None:
-        """Rebuild the journal, or only report; `Invalid` with one sentence if that must not or cannot be."""
+        """Rebuild the journal, or only report; `Invalid` with the reason if that is not allowed or not possible."""
         self.report.is_dry_run = is_dry_run
         marker = await read_marker(self._store, self._cluster)
         begun = check_is_lost(self._cluster, marker, await self._streams.find())
@@ -67,12 +67,12 @@ class Rebuild:
         self.report.first_sequence = first_sequence
         state = await self._finished_part(first_sequence) if begun is not None else None
         if state is None:
-            state = begin_anew(await self._recover(), first_sequence)
+            state = start_journal(await self._recover(), first_sequence)
         if not is_dry_run:
             await self._make(marker, begun, state)
 
     async def _next_first_sequence(self) -> int:
-        """Far behind every sequence that the old journal can have given out."""
+        """A sequence far after every sequence that the old journal can have used."""
         seen = [last for _, last in await list_archive(self._store, self._cluster)]
         seen += await list_snapshots(self._store, self._cluster)
         return max(seen, default=0) + SEQUENCES_SKIPPED
@@ -84,13 +84,13 @@ class Rebuild:
         except NotFound:
             return None
         except Corrupt as error:
-            raise Invalid(f"a rebuild before left a snapshot that cannot be read; delete it: {error}") from error
+            raise Invalid(f"an earlier rebuild left a snapshot that cannot be read; delete it: {error}") from error
         self.report.snapshot_sequence = self.report.archived_sequence = snapshot.state.sequence
         return JournalState(snapshot.state, snapshot.hashes[-1])
 
     async def _recover(self) -> JournalState:
         known = await replay_archive(self._store, self._cluster, self.report)
-        # If this machine's clock is behind the cluster's, that one is right: it cannot be turned back.
+        # If this machine's clock is behind the cluster's, the cluster's is used: it cannot be turned back.
         now_ms = max(self._now_ms(), known.state.clock_ms)
         indexes = await read_lost_segments(self._store, self._cluster, known.state, now_ms, self.report)
         commit_lost_segments(known.state, indexes, now_ms, self.report)
@@ -100,7 +100,7 @@ class Rebuild:
         """The four steps of new_journal.py."""
         stream = begun or await self._streams.make(self.report.first_sequence, self._replicas)
         if stream.first_sequence != self.report.first_sequence:
-            raise Invalid("another rebuild is at work; let it end")
+            raise Invalid("another rebuild is running; wait until it ends")
         await store_snapshot(self._store, self._cluster, state, [state.hash])
         await put_first_entry(self._store, self._cluster, await self._streams.journal(), state)
         await name_in_marker(self._store, self._cluster, marker, stream.created)

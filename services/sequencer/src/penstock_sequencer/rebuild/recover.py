@@ -1,8 +1,8 @@
-"""The complete part of a rebuild: segments whose commits are lost are committed to the state again (pure).
+"""The complete part of a rebuild: commits segments to the state again whose commits are lost (pure).
 
-Of transactions nobody knows what lost entries said: that one was ended, and how; which offsets of groups were in it.
-Half of one must never be committed. So what was written comes back as part of its transaction, and then all that are
-ongoing are aborted. No transactional id is known afterwards: whoever lives asks for a producer id, and gets a new one.
+Lost entries may have ended transactions, committed or aborted, with offsets of groups. None of that is known, and half
+of a transaction must never be committed. So batches are restored as part of their transaction, and then all ongoing
+transactions are aborted. No transactional id is known afterwards: live producers ask for an id, and get a new one.
 """
 
 from array import array
@@ -30,17 +30,17 @@ from penstock_sequencer.core.state.limits import SEQUENCE_MAX
 from penstock_sequencer.rebuild.order import Leap, Place, ProducerKey, in_order, is_behind
 from penstock_sequencer.rebuild.report import Report, adopted_name, segment_name
 
-# Producer ids that may have been given out by lost entries to producers who have stored nothing yet: more than anybody
-# starts in the seconds that are lost. An id given out twice would make one producer's records another's duplicates.
+# Producer ids that lost entries may have given to producers without stored batches: more than the producers that start
+# within the lost seconds. An id used twice would make one producer's records duplicates of another's.
 PRODUCER_IDS_SKIPPED = 1_000_000
-UNKNOWN_ZONE = ""  # so nobody asks the writer for the segment; the store has it
+UNKNOWN_ZONE = ""  # so no service asks the writer for the segment; the store has it
 
 
 def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int, report: Report) -> None:
     """Commit the segments to the state in an order that keeps every producer's sequences.
 
-    What the state must know before that (topics, partitions, producer ids) and what lost entries told it is added. Its
-    clock goes on with the births of segments, but never beyond `now_ms`.
+    Topics, partitions, producer ids and producers' positions that the state lacks are added before. The state's clock
+    advances with the births of segments, but never beyond `now_ms`.
     """
     _create_missing_partitions(state, indexes, report)
     _skip_producer_ids(state, indexes)
@@ -53,7 +53,7 @@ def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int,
         tally = _Tally(state, index)
         then_ms = min(segment_born_ms(index.segment_id), now_ms)
         zone = zones.get(index.writer, UNKNOWN_ZONE)
-        runs = [_joining(run) for run in index.runs]
+        runs = [_with_transactions(run) for run in index.runs]
         commit = CommitSegment(then_ms, index.segment_id, index.size_bytes, index.writer, zone, runs)
         _, outcome = _apply(state, Tick(then_ms), commit)
         if isinstance(outcome, SegmentCommitted):
@@ -64,8 +64,8 @@ def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int,
     _end_transactions(state, report)
 
 
-def _joining(run: BatchRun) -> BatchRun:
-    """The run with transactional batches that join their transaction: that they were let in is all that is known."""
+def _with_transactions(run: BatchRun) -> BatchRun:
+    """The run with transactional batches that add their partition: all that is known is that they were accepted."""
     if not any(batch.attributes & TRANSACTIONAL for batch in run.batches):
         return run
     batches = [
@@ -76,9 +76,9 @@ def _joining(run: BatchRun) -> BatchRun:
 
 
 def _end_transactions(state: State, report: Report) -> None:
-    """All that are ongoing are aborted, and all transactional ids forgotten.
+    """Abort all ongoing transactions, and remove all transactional ids.
 
-    An epoch that a lost entry has given out must not be given out again: else nobody would be fenced by it.
+    An epoch that a lost entry has given out must not be used again: it would fence no producer.
     """
     report.aborted_transactions = len(state.ongoing)
     for transaction in list(state.ongoing.values()):
@@ -86,7 +86,7 @@ def _end_transactions(state: State, report: Report) -> None:
             state,
             InitTransactionalProducer(state.clock_ms, transaction.transactional_id, transaction.timeout_ms),
         )
-    assert not state.ongoing, "who begins anew ends what was"
+    assert not state.ongoing, "a producer that starts aborts its transaction"
     report.forgotten_transactional_ids = len(state.transactions)
     state.transactions.clear()
     state.transactions_by_producer.clear()
@@ -106,7 +106,7 @@ def _is_done(state: State, command: CreateTopic | CreatePartitions) -> bool:
 
 
 def _create_missing_partitions(state: State, indexes: list[SegmentIndex], report: Report) -> None:
-    """Topics and partitions that segments have batches of, and that were made after the state's last entry."""
+    """Make topics and partitions that segments have batches of, and that are newer than the state."""
     counts: dict[TopicId, int] = {}
     for index in sorted(indexes, key=lambda each: each.segment_id):
         for run in index.runs:
@@ -126,13 +126,13 @@ def _create_missing_partitions(state: State, indexes: list[SegmentIndex], report
 
 
 def _was_deleted(state: State, topic_id: TopicId) -> bool:
-    """Whether the topic is deleted, be it that it can come back: what came for it since was acknowledged by nobody."""
+    """Whether the topic is deleted, recoverable or not; later batches for it were never acknowledged."""
     return topic_id in state.deleted_topics or topic_id in state.recoverable
 
 
 def _skip_producer_ids(state: State, indexes: list[SegmentIndex]) -> None:
     first = state.next_producer_id
-    # Clients write the ids into their batches: one that no lost entry can have given out would use up all there are.
+    # Clients write the ids into their batches: an id that no lost entry can have given out would use up all ids.
     end = first + PRODUCER_IDS_SKIPPED
     ids = (batch.producer_id for index in indexes for run in index.runs for batch in run.batches)
     seen = (producer_id for producer_id in ids if producer_id < end)
@@ -141,7 +141,7 @@ def _skip_producer_ids(state: State, indexes: list[SegmentIndex]) -> None:
 
 
 def _zones(state: State) -> dict[str, str]:
-    """The zone of every flusher of which the state knows a segment."""
+    """The zone of each flusher with a segment in the state."""
     segments = state.segments
     pairs = {segments.writers[slot]: segments.zones[slot] for slot in segments.by_number}
     return {segments.names[writer]: segments.names[zone] for writer, zone in pairs.items()}
@@ -153,7 +153,7 @@ def _partition(state: State, topic_id: TopicId, number: int) -> Partition | None
 
 
 def _place(state: State, key: ProducerKey) -> Place | None:
-    """How far the producer is by the state."""
+    """The producer's position in the state."""
     topic_id, number, producer_id = key
     partition = _partition(state, topic_id, number)
     producer = partition.producers.get(producer_id) if partition is not None else None
@@ -161,7 +161,7 @@ def _place(state: State, key: ProducerKey) -> Place | None:
 
 
 def _leap(state: State, leap: Leap) -> bool:
-    """Have the machine take the batch at the leap's place for the producer's next one; it remembers none before it.
+    """Set the producer's position, so that the machine accepts the batch after the gap; earlier batches are unknown.
 
     False if there can be no such producer.
     """
@@ -180,7 +180,7 @@ def _leap(state: State, leap: Leap) -> bool:
 
 
 class _Tally:
-    """The results of a segment's batches, found by comparing the state before and after."""
+    """The results of a segment's batches, by comparison of the state before and after."""
 
     def __init__(self, state: State, index: SegmentIndex) -> None:
         self._state = state
@@ -192,7 +192,7 @@ class _Tally:
         return partition.high_watermark if partition is not None else 0
 
     def record(self, outcome: SegmentCommitted, report: Report) -> None:
-        """Add it all to the report."""
+        """Add the results to the report."""
         recovered = 0
         rejected = Counter(report.refused_batches)
         for run, results, end in zip(self._index.runs, outcome.runs, self._ends, strict=True):
@@ -201,7 +201,7 @@ class _Tally:
                 if result.rejection == Rejection.NONE and result.base_offset == end + records:
                     records += batch.record_count
                     report.recovered_batches += 1
-                elif result.rejection == Rejection.NONE or self._was_there(run, batch):
+                elif result.rejection == Rejection.NONE or self._is_duplicate(run, batch):
                     report.repeated_batches += 1
                 elif _was_deleted(self._state, run.topic_id):
                     report.deleted_topic_batches += 1
@@ -214,8 +214,8 @@ class _Tally:
         if recovered:
             report.recovered_segments.append(segment_name(self._index.segment_id))
 
-    def _was_there(self, run: BatchRun, batch: BatchMeta) -> bool:
-        """Whether the batch was refused because its producer is past it, so far that it is remembered no more."""
+    def _is_duplicate(self, run: BatchRun, batch: BatchMeta) -> bool:
+        """Whether the batch was rejected as an old duplicate, which the machine no longer remembers."""
         if batch.producer_id == NO_PRODUCER:
             return False
         place = _place(self._state, (run.topic_id, run.partition, batch.producer_id))

@@ -1,4 +1,4 @@
-"""The exact part of a rebuild: the newest good snapshot, and after it what the archive holds without a gap."""
+"""The exact part of a rebuild: the newest good snapshot, then archived entries up to the first gap."""
 
 from collections.abc import Iterator
 
@@ -23,12 +23,12 @@ class JournalState(msgspec.Struct):
 
 
 async def replay_archive(store: ObjectStore, cluster: str, report: Report) -> JournalState:
-    """The state as far as snapshots and archive reach; `Invalid` if there are none."""
+    """The state at the end of snapshots and archive; `Invalid` if there are none."""
     known = await _from_snapshot(store, cluster, report)
     await _replay(store, cluster, known, report)
     state = known.state
     if not state.sequence:
-        raise Invalid(f"the store has no snapshot of cluster {cluster} that is whole, and no archive from entry 1 on")
+        raise Invalid(f"the store has no good snapshot of cluster {cluster}, and no archive from entry 1 on")
     report.archived_sequence, report.archived_until_ms = state.sequence, state.clock_ms
     return known
 
@@ -43,7 +43,7 @@ async def _from_snapshot(store: ObjectStore, cluster: str, report: Report) -> Jo
 
 
 async def _replay(store: ObjectStore, cluster: str, known: JournalState, report: Report) -> None:
-    """Apply archived entries as far as they go."""
+    """Apply archived entries up to the first gap."""
     spans = await list_archive(store, cluster)
     tried: set[tuple[int, int]] = set()
     while span := next(_continuing(spans, known.state.sequence, tried), None):
@@ -59,7 +59,7 @@ async def _replay(store: ObjectStore, cluster: str, known: JournalState, report:
 
 
 def _continuing(spans: list[tuple[int, int]], sequence: int, tried: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Objects with the entry after `sequence` that were not tried, the ones that reach farthest first."""
+    """Objects with the entry after `sequence` that were not tried; those that reach furthest come first."""
     found = [span for span in spans if span[0] <= sequence + 1 <= span[1] and span not in tried]
     return iter(sorted(found, key=lambda span: -span[1]))
 

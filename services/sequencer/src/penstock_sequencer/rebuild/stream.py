@@ -1,7 +1,7 @@
-"""The stream of a rebuilt journal: found, or made so that its sequences go on where the rebuild says.
+"""Finds the stream of a rebuilt journal, or makes it with the sequence of its first entry.
 
-JetStream's interface is requests in JSON, as in penstock.runtime.nats.journal. Here is only what a rebuild needs beyond
-a journal's own settings.
+JetStream's interface is requests in JSON, as in penstock.runtime.nats.journal. This module has only the settings that a
+rebuild needs beyond a journal's own.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from penstock.runtime.journal import Journal
 from penstock.runtime.nats.client import NatsConnection
 from penstock.runtime.nats.stream import STREAM_NOT_FOUND, ApiError, StreamConfig, StreamState
 
-# The mark of a stream that a rebuild has made, and perhaps not filled.
+# The description of a stream that a rebuild has made and perhaps not filled.
 MADE_BY = "made by penstock rebuild"
 
 
@@ -22,7 +22,7 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a rebuild waits for JetStream."""
 
     ask_timeout_s: float = 2.0
-    ask_attempts_max: int = 15  # servers of a cluster that just started elect a leader first
+    ask_attempts_max: int = 15  # a cluster that has just started elects a leader first
     retry_s: float = 0.2
 
 
@@ -30,7 +30,7 @@ STREAM_LIMITS = StreamLimits()
 
 
 class NewStreamConfig(StreamConfig, frozen=True):
-    """A journal's settings, and where it begins."""
+    """A journal's settings, and its first sequence."""
 
     first_seq: int = 0
     description: str = ""
@@ -44,11 +44,11 @@ class _Reply(msgspec.Struct, frozen=True):
 
 
 class FoundStream(msgspec.Struct, frozen=True):
-    """The stream under the journal's name."""
+    """The stream with the journal's name."""
 
-    created: str  # the server's words
+    created: str  # as the server formats it
     is_rebuilt: bool  # made by a rebuild
-    first_sequence: int  # of a stream that a rebuild made: where it began
+    first_sequence: int  # of a stream that a rebuild made: its first sequence
     last_sequence: int
 
 
@@ -66,14 +66,14 @@ class NatsStreams:
         self._subject = journal_subject(cluster)
 
     async def find(self) -> FoundStream | None:
-        """The stream, if there is one; `Unavailable` if no server answers."""
+        """The stream, or None; `Unavailable` if no server answers."""
         reply = await self._ask("INFO", b"")
         if reply.error is not None and reply.error.err_code == STREAM_NOT_FOUND:
             return None
         return self._found(reply)
 
     async def make(self, first_sequence: int, replicas: int) -> FoundStream:
-        """Make it, its first entry to have `first_sequence`; one that is there already is returned instead."""
+        """Make the stream, with `first_sequence` as its first; an existing stream is returned instead."""
         config = NewStreamConfig(
             name=self._name,
             subjects=[self._subject],
@@ -90,17 +90,17 @@ class NatsStreams:
         made = self._found(reply)
         if made.first_sequence != first_sequence:
             raise Invalid(
-                f"the stream {self._name} begins with {made.first_sequence}; nats-server 2.10 or later is needed"
+                f"the stream {self._name} starts at {made.first_sequence}; nats-server 2.10 or later is needed"
             )
         return made
 
     async def journal(self) -> Journal:
-        """The journal in the stream that is there."""
+        """The journal in the existing stream."""
         return await self._connection.journal(self._cluster, create=False, replicas=self._replicas)
 
     def _found(self, reply: _Reply) -> FoundStream:
         if reply.error is not None or reply.config is None or reply.state is None:
-            reason = reply.error.description if reply.error else "it says nothing of itself"
+            reason = reply.error.description if reply.error else "its answer has no settings"
             raise Unavailable(f"the stream {self._name} cannot be described: {reason}")
         config = reply.config
         return FoundStream(reply.created, config.description == MADE_BY, config.first_seq, reply.state.last_seq)
