@@ -1,4 +1,4 @@
-"""Fixtures that any test may ask for."""
+"""Fixtures for all tests."""
 
 import logging
 import os
@@ -13,18 +13,18 @@ from hypothesis import HealthCheck, settings
 from tests.testkit.servers import engine
 from tests.testkit.servers.nats import NatsServer, running_nats_server
 
-# By itself Hypothesis fails a test of which one example takes 200 ms, which on a busy machine any may.
+# By default Hypothesis fails a test if one example takes 200 ms; on a busy machine any example may.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
-# Spark is in an environment of its own (`make test-spark`); the other one cannot even import these tests.
+# Spark has its own environment (`make test-spark`); without Spark these tests cannot be imported.
 collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 
 def pytest_configure() -> None:
-    """Say at once if servers cannot come from where they must; remove what a killed run left.
+    """Fail at once if the required servers are not available; remove leftovers of a killed run.
 
-    Workers are told what was found here: one that heard late from an engine would have other tests than the others.
+    Workers get this choice by the environment: with an own choice, a worker could collect other tests.
     """
     try:
         chosen = engine.choice()
@@ -36,19 +36,19 @@ def pytest_configure() -> None:
 
 
 def pytest_report_header() -> str:
-    """Where servers come from in this run."""
+    """The source of servers in this run."""
     return str(engine.choice())
 
 
 def pytest_sessionfinish() -> None:
-    """Leave no container behind, whatever the tests did."""
+    """Remove all containers of this run."""
     if engine.choice().containers:
         engine.remove_leftovers(own=True)
 
 
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
-    """What a test configures, by running a command as a process would, ends with it."""
+    """Restore the logging configuration after a test that runs a command in this process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -60,7 +60,7 @@ def logging_as_it_was() -> Iterator[None]:
 
 @pytest.fixture
 def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
-    """A nats-server of the test's own, to be killed and started again at will."""
+    """A nats-server for one test, which may kill and restart it."""
     folder = tmp_path / "nats"
     folder.mkdir()
     with running_nats_server(folder) as server:
@@ -69,6 +69,6 @@ def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
 
 @pytest.fixture(scope="session")
 def shared_nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    """A nats-server for tests that leave it alone; each takes a cluster name of its own."""
+    """A nats-server for tests that do not stop it; each test uses its own cluster name."""
     with running_nats_server(tmp_path_factory.mktemp("nats")) as server:
         yield server

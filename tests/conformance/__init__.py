@@ -1,1 +1,4 @@
-"""Stock clients against Penstock: what each of them can do with it, `make conformance`."""
+"""Conformance runs: stock clients show which scenarios work with Penstock (`make conformance`).
+
+Start with `__main__.py`, which runs the scenarios of `scenarios/` with the clients of `catalogue.py`.
+"""

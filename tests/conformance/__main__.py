@@ -1,6 +1,6 @@
-"""`python -m tests.conformance`: show what stock clients can do with Penstock.
+"""`python -m tests.conformance`: run the scenarios with stock clients against Penstock.
 
-Ends with 1 if a client failed, or if one could not be had and that was not allowed.
+The exit code is 1 if a scenario failed, or if a client was missing without `--allow-missing`.
 """
 
 import argparse
@@ -22,31 +22,33 @@ from tests.conformance.scenario import Scenario, Stage
 from tests.testkit.clusters.cluster import running
 from tests.testkit.loads.transaction_load import wait_for_transactions
 
-SETTINGS = {"PENSTOCK_SHARE_GROUPS": "true"}  # of the cluster that is made: all that there is is shown
-SIDE_BY_SIDE = 4  # scenarios mostly wait: for sessions to end, and for Javas to start
-RUN = f"{time_ns():x}"[-8:]  # names do not come again, so a cluster can be shown to more than once
+SETTINGS = {"PENSTOCK_SHARE_GROUPS": "true"}  # of the new cluster, so that all scenarios can run
+SIDE_BY_SIDE = 4  # scenarios mostly wait for sessions to end, and for Java to start
+RUN = f"{time_ns():x}"[-8:]  # makes names unique, so that one cluster can serve several runs
 CLIENT_WIDTH, SCENARIO_WIDTH = 28, 30
 
 
 def options() -> argparse.Namespace:
-    """What is asked for."""
+    """The command line's options."""
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
     names = [client.name for client in CLIENTS]
-    parser.add_argument("--client", action="append", choices=names, help="only this client; may be given again")
-    parser.add_argument("--scenario", action="append", metavar="PREFIX", help="only scenarios whose names begin so")
-    parser.add_argument("--short", action="store_true", help="only what CI has time for")
-    parser.add_argument("--results", type=Path, help="write what was shown into this file")
-    parser.add_argument("--allow-missing", action="store_true", help="a client that cannot be had is no failure")
-    parser.add_argument("--bootstrap", help="against the cluster at HOST:PORT, in place of a new Penstock")
-    parser.add_argument("--up", action="append", default=[], metavar="ARGUMENT", help="goes to `penstock up`")
+    parser.add_argument("--client", action="append", choices=names, help="run only this client; can be repeated")
+    parser.add_argument("--scenario", action="append", metavar="PREFIX", help="run only scenarios with this prefix")
+    parser.add_argument("--short", action="store_true", help="run only the short list for CI")
+    parser.add_argument("--results", type=Path, help="write the results to this file")
+    parser.add_argument("--allow-missing", action="store_true", help="a missing client is not a failure")
+    parser.add_argument("--bootstrap", help="test the cluster at HOST:PORT instead of a new one")
+    parser.add_argument(
+        "--up", action="append", default=[], metavar="ARGUMENT", help="pass this argument to `penstock up`"
+    )
     arguments = parser.parse_args()
     if arguments.bootstrap and arguments.results:
-        parser.error("what another cluster shows is not kept: run `python -m tests.conformance` without --results")
+        parser.error("--results is for a new cluster only: omit it with --bootstrap")
     return arguments
 
 
 def chosen(client: Client, arguments: argparse.Namespace) -> list[Scenario]:
-    """The client's scenarios that were asked for."""
+    """The client's scenarios that the options select."""
     if arguments.client and client.name not in arguments.client:
         return []
     named = [each for each in scenarios_of(client) if each.name.startswith(tuple(arguments.scenario or [""]))]
@@ -54,13 +56,13 @@ def chosen(client: Client, arguments: argparse.Namespace) -> list[Scenario]:
 
 
 def stage(client: Client, name: str, bootstrap: str, folder: Path) -> Stage:
-    """Where a client is to show something; `Missing` if it cannot be had."""
+    """The stage for one client and scenario; `Missing` if the client is not available."""
     owner = client.name.lower().replace(" ", "-").replace("'", "")
     return Stage(bootstrap, f"{owner}.{name}.{RUN}", client.command(), dict(client.environment()), folder)
 
 
 def perform(client: Client, scenario: Scenario, bootstrap: str, folder: Path) -> Result:
-    """One scenario with one client."""
+    """Run one scenario with one client."""
     began = monotonic()
 
     def result(outcome: str, detail: str = "") -> Result:
@@ -70,27 +72,27 @@ def perform(client: Client, scenario: Scenario, bootstrap: str, folder: Path) ->
         scenario.run(stage(client, scenario.name, bootstrap, folder))
     except NotOffered as error:
         return result(shown.NOT_OFFERED, str(error))
-    except Exception as error:  # noqa: BLE001 - whatever a scenario meets is its result, with the place where it met it
+    except Exception as error:  # noqa: BLE001 - any error of a scenario is its result; the traceback is printed
         traceback.print_exc()
         return result(shown.FAILED, f"{type(error).__name__}: {error}")
     return result(shown.PASSED)
 
 
 def identify(client: Client, bootstrap: str, folder: Path) -> About:
-    """Which client it is, from itself; `Missing` if it cannot be had."""
+    """The client's own name and version; `Missing` if it is not available."""
     return client.about(
         Stage(bootstrap, f"about-{len(client.name)}", client.command(), dict(client.environment()), folder)
     )
 
 
 def line(result: Result) -> str:
-    """What is said of a scenario as soon as it is over."""
+    """The line that is printed at the end of a scenario."""
     words = f"{result.client:{CLIENT_WIDTH}} {result.scenario:{SCENARIO_WIDTH}} {result.outcome:12}"
     return f"{words} {result.took_s:6.1f} s  {shown.short(result.detail)}".rstrip()
 
 
 def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> tuple[list[Result], list[About]]:
-    """Every scenario asked for with every client asked for, several at a time."""
+    """Run all selected scenarios with all selected clients, several at a time."""
     jobs: list[tuple[Client, Scenario]] = []
     results: list[Result] = []
     about: list[About] = []
@@ -113,7 +115,7 @@ def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> 
 
 
 def main() -> int:
-    """Run, show, save; 1 if something that was promised was not shown."""
+    """Run the scenarios, print and save the results; the exit code."""
     arguments = options()
     began = monotonic()
     with ExitStack() as stack:
@@ -136,7 +138,7 @@ def main() -> int:
         print(f"FAILED: {result.client}: {result.scenario}: {shown.short(result.detail)}", file=sys.stderr)
     if missing:
         print(f"NOT RUN: {', '.join(dict.fromkeys(result.client for result in missing))}", file=sys.stderr)
-    # As pytest closes, for who adds up what was run.
+    # In pytest's format, for tools that add up the numbers of test runs.
     print(f"{len(passed)} passed, {len(failed)} failed, {len(missing)} skipped in {monotonic() - began:.2f}s")
     return int(bool(failed) or (bool(missing) and not arguments.allow_missing) or not results)
 

@@ -1,4 +1,4 @@
-"""Every client and every scenario there is."""
+"""The list of all clients and all scenarios."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -10,25 +10,25 @@ from tests.conformance.scenarios import administration, groups, producing, share
 
 
 def from_its_hello(stage: Stage) -> About:
-    """What a driver says of itself."""
+    """The client as its driver reports it."""
     with stage.driver() as driver:
         return About(driver.hello["client"], driver.hello["version"], driver.hello["library"])
 
 
 def of_java(stage: Stage) -> About:
-    """The same of a client in Java; all that are started after this start sooner."""
+    """The same for a Java client. This also keeps its classes, so that later starts are faster."""
     provision.keep_classes(stage.bootstrap, stage.name("classes"))
     return from_its_hello(stage)
 
 
 def as_pinned(stage: Stage) -> About:
-    """Kafka's tools are as old as their jar."""
+    """Kafka's tools, with the version of their pinned jar."""
     provision.keep_classes(stage.bootstrap, stage.name("classes"))
     return About(TOOLS, provision.pinned_version("kafka-tools"))
 
 
 class Client(NamedTuple):
-    """A client, and how its process is started; both functions may raise `Missing`."""
+    """A client, and the command and environment of its process; both functions may raise `Missing`."""
 
     name: str
     command: Callable[[], list[str]]
@@ -55,8 +55,8 @@ FOR_LIBRARIES = [
     *administration.all_scenarios(),
 ]
 SCENARIOS = [*FOR_LIBRARIES, *tools.all_scenarios()]
-# What there is time for in CI: of the clients that its other tests have not, what is most their own. franz-go is not
-# among them, as compiling it takes most of a minute.
+# The short list for CI: the most specific scenarios of the clients that no other test has. It has no franz-go, because
+# its compilation takes almost a minute.
 SHORT = {
     "KafkaJS": ["produce-gzip", "group-classic", "transaction-crash-committing", "admin-groups"],
     "Java client": ["produce-zstd", "group-classic", "share-group", "transaction-crash-committing", "admin-configs"],
@@ -65,5 +65,5 @@ SHORT = {
 
 
 def scenarios_of(client: Client) -> list[Scenario]:
-    """What a client is asked to show."""
+    """The scenarios of a client."""
     return tools.all_scenarios() if client.name == TOOLS else FOR_LIBRARIES

@@ -1,9 +1,9 @@
-"""A client in a process of its own, asked over its standard input, so that it can be killed at any step.
+"""Runs a client in its own process, with requests over standard input: a test can kill it at any step.
 
-Requests and answers are lines of JSON; an answer's line begins with MARK, so that what a library prints is no answer.
-First the process says `{"hello": {"client", "version", "library", "codecs"}}`. Then, for each `{"do": NAME, ...}`, it
-says one of `{"ok": VALUE}`, `{"error": TEXT}` and `{"not_offered": NAME}`, and before that `{"at": STEP}` where it was
-told to hold. What is asked is in `clients/protocol.py`.
+Requests and answers are lines of JSON. An answer's line begins with MARK, which separates it from a library's output.
+The process first writes `{"hello": {"client", "version", "library", "codecs"}}`. It answers each `{"do": NAME, ...}`
+with one of `{"ok": VALUE}`, `{"error": TEXT}` and `{"not_offered": NAME}`. Before that it writes `{"at": STEP}` where a
+request asks it to hold. The requests are in `clients/protocol.py`.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 MARK = "@@ "
-START_TIMEOUT_S = 180.0  # a Java beside everything else
+START_TIMEOUT_S = 180.0  # for Java on a busy machine
 ANSWER_TIMEOUT_S = 120.0
 CLOSE_TIMEOUT_S = 15.0
 ERRORS_SHOWN_CHARACTERS = 2_000
@@ -28,11 +28,11 @@ class NotOffered(Exception):
 
 
 class ClientError(Exception):
-    """The client reported an error; its text is what it said."""
+    """The client reported an error, with this text."""
 
 
 class Driver:
-    """One running client; not for use by several threads."""
+    """One running client; only one thread may use it."""
 
     def __init__(self, command: list[str], bootstrap: str, log: Path, environment: dict[str, str]) -> None:
         self._log = log
@@ -62,7 +62,7 @@ class Driver:
         try:
             answer = self._lines.get(timeout=timeout_s)
         except queue.Empty:
-            raise TimeoutError(f"the client said nothing for {timeout_s:g} s{self._errors()}") from None
+            raise TimeoutError(f"the client gave no answer for {timeout_s:g} s{self._errors()}") from None
         if answer is None:
             raise ClientError(f"the client's process ended{self._errors()}")
         return answer
@@ -80,27 +80,27 @@ class Driver:
             raise ClientError(f"the client's process ended{self._errors()}") from None
 
     def ask(self, name: str, /, **arguments: Any) -> Any:
-        """Ask and wait for the answer; `ClientError` with the client's own words, `NotOffered` if it cannot do this."""
+        """Send a request and return the answer; `ClientError` with the client's text, `NotOffered` without support."""
         self.begin(name, **arguments)
         return self.answer()
 
     def begin(self, name: str, /, **arguments: Any) -> None:
-        """Ask, and leave the answer for `answer`."""
+        """Send a request; `answer` takes the answer later."""
         self._send({"do": name, **arguments})
 
     def ask_until(self, step: str, name: str, /, **arguments: Any) -> None:
-        """Ask, and return when the client holds at `step`."""
+        """Send a request, and return when the client holds at `step`."""
         self._send({"do": name, "hold": step, **arguments})
         answer = self._next(ANSWER_TIMEOUT_S)
         if answer.get("at") != step:
-            raise ClientError(f"the client did not come to {step!r}: {answer}")
+            raise ClientError(f"the client did not reach {step!r}: {answer}")
 
-    def go_on(self) -> None:
-        """Let the client go on from where it holds; `answer` then waits for what comes of it."""
+    def resume(self) -> None:
+        """Let the client continue from the step where it holds; `answer` then takes the answer."""
         self._send({"do": "go on"})
 
     def answer(self) -> Any:
-        """The answer to what was asked."""
+        """Wait for the answer to the last request."""
         answer = self._next(ANSWER_TIMEOUT_S)
         if "not_offered" in answer:
             raise NotOffered(answer["not_offered"])
@@ -109,14 +109,14 @@ class Driver:
         return answer["ok"]
 
     def kill(self) -> None:
-        """SIGKILL, for it and for what it started."""
+        """Kill the process and its children with SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._close_input()
 
     def close(self) -> None:
-        """End it by the end of its input; kill it if it does not heed that."""
+        """Close the process's input, and kill the process if it does not end then."""
         self._close_input()
         try:
             self._process.wait(CLOSE_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Gets the clients that are not in the environment, pinned in pins.toml, into a folder of the user's caches."""
+"""Fetches clients that are not in the environment, pinned in pins.toml, into a folder of the user's caches."""
 
 import contextlib
 import hashlib
@@ -18,29 +18,29 @@ JAVA_SOURCE = Path(__file__).parent / "clients" / "JavaClient.java"
 GO_SOURCES = Path(__file__).parent / "clients" / "franz_go"
 KAFKAJS_DRIVER = Path(__file__).parent / "clients" / "kafkajs.js"
 FETCH_TIMEOUT_S = 600
-# A JVM that lives for seconds: no time for a second compiler, and little memory, for several run at once.
+# For a JVM that runs for seconds: without the second compiler, and with little memory, because several run at once.
 JAVA_OPTIONS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
 CLASSES_TIMEOUT_S = 180
 MAVEN_PROJECT = "org.penstock:conformance:1"
 
 
 class Missing(Exception):
-    """A client cannot be had on this machine; the text says why."""
+    """A client is not available on this machine, for the reason in the text."""
 
 
 def pins() -> dict[str, Any]:
-    """What pins.toml says."""
+    """The content of pins.toml."""
     return tomllib.loads(PINS.read_text())
 
 
 def cache_folder() -> Path:
-    """Where what was fetched stays, outside of the repository (XDG)."""
+    """The folder for fetched files, outside the repository (XDG)."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "penstock" / "conformance"
 
 
 def run(command: list[str], folder: Path) -> None:
-    """Run one command that fetches or makes something; `Missing` with its last words if it fails."""
+    """Run one command that fetches or builds; `Missing` with the end of its output if it fails."""
     try:
         done = subprocess.run(
             command, cwd=folder, timeout=FETCH_TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -53,7 +53,7 @@ def run(command: list[str], folder: Path) -> None:
 
 
 def program(name: str) -> str:
-    """Where a program of the machine is."""
+    """The path of an installed program."""
     found = shutil.which(name)
     if found is None:
         raise Missing(f"there is no {name} on this machine")
@@ -61,7 +61,7 @@ def program(name: str) -> str:
 
 
 def made(name: str, key: str, make: Callable[[Path], None]) -> Path:
-    """The folder for what `key` describes: from before, or a new one, which appears only when it is whole."""
+    """The folder for `key`; if it does not exist, `make` fills it. A new folder appears only when it is complete."""
     folder = cache_folder() / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
@@ -71,7 +71,7 @@ def made(name: str, key: str, make: Callable[[Path], None]) -> Path:
             make(unfinished)
             unfinished.rename(folder)
         except OSError:
-            if not folder.exists():  # somebody else was faster
+            if not folder.exists():  # another process was faster
                 raise
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -94,7 +94,7 @@ def node_modules() -> Path:
 
 
 def project(coordinates: list[str]) -> str:
-    """A Maven project that needs just these artifacts, and nothing that they need."""
+    """A Maven project with these artifacts, without their dependencies."""
     group, artifact, version = MAVEN_PROJECT.split(":")
     dependencies = "".join(
         "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><exclusions><exclusion>"
@@ -108,18 +108,18 @@ def project(coordinates: list[str]) -> str:
 
 
 def check_hashes(folder: Path, expected: dict[str, str]) -> None:
-    """`Missing` if a jar is not there, or is not the one that was pinned."""
+    """`Missing` if a jar does not exist, or has another hash than the pinned one."""
     for coordinate, pinned in expected.items():
         _, artifact, version = coordinate.split(":")
         jar = folder / f"{artifact}-{version}.jar"
         if not jar.exists():
             raise Missing(f"Maven brought no {coordinate}")
         if hashlib.sha256(jar.read_bytes()).hexdigest() != pinned:
-            raise Missing(f"{coordinate} is not what was pinned")
+            raise Missing(f"{coordinate} has another hash than the pinned one")
 
 
 def jars() -> Path:
-    """The folder with the jars, each with the hash that it must have."""
+    """The folder with the jars, with checked hashes."""
     program("java")
     pinned = pins()["maven"]
 
@@ -132,21 +132,21 @@ def jars() -> Path:
 
 
 def java_command() -> list[str]:
-    """`java` with every jar at hand; a main class and its arguments follow."""
+    """The `java` command with all jars in its class path; append a main class and its arguments."""
     kept = [f"-XX:SharedArchiveFile={classes_file()}", "-Xlog:disable"] if classes_file().exists() else []
     class_path = [java_client() / "client.jar", *sorted(jars().glob("*.jar"))]
     return [program("java"), *JAVA_OPTIONS, *kept, "-cp", ":".join(map(str, class_path))]
 
 
 def classes_file() -> Path:
-    """Where `keep_classes` keeps classes as Java has them in memory."""
+    """The path of the class data archive that `keep_classes` writes."""
     return java_client() / "classes.jsa"
 
 
 def keep_classes(bootstrap: str, topic: str) -> None:
-    """Use the Java client a little, and keep the classes that took: half of each later start's work, or of a tool's.
+    """Run the Java client once, and archive its classes: this halves the start-up work of clients and tools.
 
-    Nothing is shown here, so nothing fails here: where no file comes of it, Java does without.
+    An error here is ignored: without the archive, Java only starts more slowly.
     """
     if classes_file().exists():
         return
@@ -165,12 +165,12 @@ def keep_classes(bootstrap: str, topic: str) -> None:
             capture_output=True,
             text=True,
         )
-        if unfinished.exists():  # and whole: who ran out of time was killed at it
+        if unfinished.exists():  # and is complete: after a time-out this line is not reached
             unfinished.rename(classes_file())
 
 
 def java_client() -> Path:
-    """The folder with our program around the Java client, compiled, in a jar: Java keeps no classes of folders."""
+    """The folder with the compiled driver of the Java client, as a jar: Java archives no classes from folders."""
     source = JAVA_SOURCE.read_text()
     libraries = jars()
 
@@ -187,17 +187,17 @@ def java_client() -> Path:
 
 
 def python_driver(module: str) -> list[str]:
-    """The command of a driver that is Python."""
+    """The command of a Python driver."""
     return [sys.executable, "-m", f"tests.conformance.clients.{module}"]
 
 
 def node_driver() -> list[str]:
-    """The command of the driver that is JavaScript."""
+    """The command of the JavaScript driver."""
     return [program("node"), str(KAFKAJS_DRIVER)]
 
 
 def go_driver() -> list[str]:
-    """The command of the driver that is Go, built; go.sum holds the hashes of what it is built from."""
+    """The command of the Go driver, after its build; go.sum has the hashes of its dependencies."""
     sources = {path.name: path.read_text() for path in sorted(GO_SOURCES.iterdir())}
 
     def make(folder: Path) -> None:
@@ -209,6 +209,6 @@ def go_driver() -> list[str]:
 
 
 def pinned_version(artifact: str) -> str:
-    """Which version of a jar was pinned."""
+    """The pinned version of a jar."""
     (version,) = [version for _, name, version in (each.split(":") for each in pins()["maven"]) if name == artifact]
     return str(version)

@@ -1,4 +1,4 @@
-"""What clients have shown: on the screen, and in the file from which docs/kafka-compatibility.md is made."""
+"""Prints the results of a conformance run, and saves them to the source file of docs/kafka-compatibility.md."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ COLUMN = 13
 
 
 class Result(NamedTuple):
-    """What became of one scenario with one client."""
+    """The outcome of one scenario with one client."""
 
     client: str
     scenario: str
@@ -22,7 +22,7 @@ class Result(NamedTuple):
 
 
 class About(NamedTuple):
-    """Which client it was."""
+    """A client's name and versions."""
 
     client: str
     version: str = ""
@@ -30,7 +30,7 @@ class About(NamedTuple):
 
 
 def table(results: list[Result], scenarios: list[Scenario]) -> str:
-    """A row for each scenario, a column for each client."""
+    """A text table with a row for each scenario and a column for each client."""
     clients = list(dict.fromkeys(each.client for each in results))
     found = {(each.client, each.scenario): each.outcome for each in results}
     width = max(len(each.name) for each in scenarios)
@@ -43,9 +43,9 @@ def table(results: list[Result], scenarios: list[Scenario]) -> str:
 
 
 def save(path: Path, results: list[Result], about: list[About], asked: dict[str, list[Scenario]]) -> None:
-    """Put the results into the file; what it says of clients and scenarios that were not run now stays.
+    """Save the results; the file keeps its results of clients and scenarios that were not run now.
 
-    `asked` has every client there is with all that it is asked to show, in the order in which they are to stand.
+    `asked` has all clients with all their scenarios, in the order of the file.
     """
     known = {each["client"]: each for each in json.loads(path.read_text())["clients"]} if path.exists() else {}
     for client in about:
@@ -61,18 +61,18 @@ def save(path: Path, results: list[Result], about: list[About], asked: dict[str,
 
 
 def in_order(client: dict[str, Any], shows: list[Scenario]) -> dict[str, Any]:
-    """The client with a result for each scenario that it is asked to show: not run, where there is none yet."""
+    """The client with a result for each of its scenarios; "not run" where there is none yet."""
     results = client["results"]
     not_yet = {"outcome": NOT_RUN, "detail": ""}
     return {**client, "results": {each.name: results.get(each.name, not_yet) for each in shows}}
 
 
 def kept(result: Result) -> dict[str, str]:
-    """What the file says of a result: why, too, where it is not as it should be."""
+    """A result as the file has it, with the reason if the scenario failed or was not run."""
     detail = short(result.detail) if result.outcome in (FAILED, NOT_RUN) else ""
     return {"outcome": result.outcome, "detail": detail}
 
 
 def short(detail: str) -> str:
-    """The beginning of the first line: what a table has room for, and nothing of the machine."""
+    """The start of the first line, which fits into a table and has no paths of this machine."""
     return (detail.splitlines() or [""])[0][:DETAIL_CHARACTERS_MAX]

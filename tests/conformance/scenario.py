@@ -1,4 +1,4 @@
-"""What a scenario is, and what it has at hand."""
+"""The types of a scenario and its stage, and helpers for scenarios."""
 
 import contextlib
 import itertools
@@ -15,7 +15,7 @@ TIMEOUT_S = 180.0
 
 
 class Stage:
-    """One scenario with one client: a cluster, drivers, and names that no other scenario uses."""
+    """The surroundings of one scenario with one client: a cluster, drivers, and unique names."""
 
     def __init__(
         self, bootstrap: str, name: str, command: list[str], environment: dict[str, str], folder: Path
@@ -28,12 +28,12 @@ class Stage:
         self._count = itertools.count()
 
     def name(self, what: str) -> str:
-        """A name for a topic, group or transactional id, of this scenario's own."""
+        """A unique name for a topic, group or transactional id of this scenario."""
         return f"{self._name}.{what}"
 
     @contextlib.contextmanager
     def driver(self) -> Iterator[Driver]:
-        """A client's process of its own, gone at the end."""
+        """A new process of the client, which ends with the block."""
         log = self._folder / f"{self._name}.{next(self._count)}.log"
         driver = Driver(self._command, self.bootstrap, log, self._environment)
         try:
@@ -42,9 +42,9 @@ class Stage:
             driver.close()
 
     def tool(self, main: str, *arguments: str, given: str = "", where: str = "--bootstrap-server") -> str:
-        """Run a tool to its end and return what it said; only for the client that is Kafka's tools.
+        """Run one of Kafka's tools to its end, and return its output.
 
-        `main` is the main class, with a subcommand where that comes before the cluster's address.
+        `main` is the main class, with the subcommand if that stands before the cluster's address.
         """
         command = [*self._command, *main.split(), where, self.bootstrap, *arguments]
         done = subprocess.run(command, input=given, cwd=self._folder, timeout=TIMEOUT_S, capture_output=True, text=True)
@@ -54,14 +54,14 @@ class Stage:
         return done.stdout
 
     def file(self, name: str, content: str) -> str:
-        """The path of a new file that a tool is given."""
+        """The path of a new file for a tool."""
         path = self._folder / self.name(name)
         path.write_text(content)
         return str(path)
 
 
 class Scenario:
-    """A promise that a client can be shown to hold."""
+    """A promise, and a function that tests it with a client."""
 
     def __init__(self, name: str, area: str, promise: str, run: Callable[[Stage], None]) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class Scenario:
 
 
 def until(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -> Any:
-    """Ask until the answer is true, and return it; an `AssertionError` says what was waited for."""
+    """Call `condition` until it is true, and return its value; an `AssertionError` after the time-out."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
@@ -80,9 +80,9 @@ def until(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S)
 
 
 def rejection(client: Driver, name: str, /, **arguments: Any) -> str:
-    """Ask for what must be refused, and return what the client says of it."""
+    """Send a request that must be rejected, and return the client's error."""
     try:
         answer = client.ask(name, **arguments)
     except ClientError as error:
         return str(error)
-    raise AssertionError(f"{name} was not refused: {answer}")
+    raise AssertionError(f"{name} was not rejected: {answer}")

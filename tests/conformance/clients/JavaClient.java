@@ -48,7 +48,7 @@ public final class JavaClient {
     private static final String MARK = "@@ ";
     private static final int SESSION_TIMEOUT_MS = 6_000;
     private static final int STATIC_SESSION_TIMEOUT_MS = 30_000;
-    // Whoever is thought dead amid a transaction cannot commit it: longer than a busy machine may stand still.
+    // A member whose session expires within a transaction cannot commit it: longer than the pauses of a busy machine.
     private static final int TRANSFORM_SESSION_TIMEOUT_MS = 20_000;
     private static final Duration IDLE = Duration.ofSeconds(1);
     private static final long CONSUME_TIMEOUT_MS = 60_000;
@@ -189,17 +189,17 @@ public final class JavaClient {
 
     private Object sharePoll(JsonNode request) {
         List<Object> records = new ArrayList<>();
-        String verdict = request.get("verdict").asText().toUpperCase(Locale.ROOT);
+        String type = request.get("acknowledge_type").asText().toUpperCase(Locale.ROOT);
         long deadline = System.currentTimeMillis() + request.get("for_ms").asLong();
         long leftMs = request.get("for_ms").asLong();
         while (leftMs > 0) {
             for (ConsumerRecord<String, String> each : sharer.poll(Duration.ofMillis(leftMs))) {
                 records.add(Arrays.asList(each.offset(), each.value(), each.deliveryCount().get()));
-                if (!verdict.isEmpty()) {
-                    sharer.acknowledge(each, AcknowledgeType.valueOf(verdict));
+                if (!type.isEmpty()) {
+                    sharer.acknowledge(each, AcknowledgeType.valueOf(type));
                 }
             }
-            if (!records.isEmpty() && verdict.isEmpty()) {
+            if (!records.isEmpty() && type.isEmpty()) {
                 break;
             }
             sharer.commitSync().values().forEach(failure -> failure.ifPresent(error -> {

@@ -25,7 +25,7 @@ def text(value: bytes | None) -> str | None:
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raise what an error code in an answer means; this client's administration hands answers over as they come."""
+    """Raise the exception of an error code: this client's administration returns answers without a check."""
     if code:
         raise for_code(code)(message)
 
@@ -169,7 +169,7 @@ class Aio:
         return {entry[0]: entry[1] for entry in resource[4]}
 
     async def alter_config(self, topic: str, name: str, value: str | None) -> None:
-        configs = {} if value is None else {name: value}  # what is not named goes back to its default (AlterConfigs)
+        configs = {} if value is None else {name: value}  # AlterConfigs resets all other configurations
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs)
         (answer,) = await (await self.admin()).alter_configs([resource])
         for code, message, *_ in answer.resources:

@@ -1,4 +1,4 @@
-"""confluent-kafka, librdkafka in Python."""
+"""The driver of confluent-kafka, which is librdkafka in Python."""
 
 import sys
 import time
@@ -111,7 +111,7 @@ class Confluent:
         self._sharer = ShareConsumer({**self._servers, **explicit, "group.id": group})
         self._sharer.subscribe([topic])
 
-    def share_poll(self, for_ms: int, verdict: str) -> list[Any]:
+    def share_poll(self, for_ms: int, acknowledge_type: str) -> list[Any]:
         assert self._sharer is not None
         records: list[Any] = []
         deadline = time.monotonic() + for_ms / 1000
@@ -120,10 +120,10 @@ class Confluent:
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 records.append([message.offset(), text(message.value()), message.delivery_count()])
-                if verdict:
-                    self._sharer.acknowledge(message, AcknowledgeType[verdict.upper()])
-            if records and not verdict:
-                break  # no other poll goes on before all have been judged
+                if acknowledge_type:
+                    self._sharer.acknowledge(message, AcknowledgeType[acknowledge_type.upper()])
+            if records and not acknowledge_type:
+                break  # the next poll needs an acknowledgement of all records
             failures = [error for error in self._sharer.commit_sync(TIMEOUT_S).values() if error is not None]
             if failures:
                 raise failures[0]

@@ -1,4 +1,4 @@
-"""kafka-python."""
+"""The driver of kafka-python."""
 
 import sys
 import time
@@ -153,10 +153,10 @@ class KafkaPython:
 
     def alter_config(self, topic: str, name: str, value: str | None) -> None:
         change = ("SET", value) if value is not None else ("DELETE", None)
-        told = self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: change})])
-        for verdict in next(iter(told.values())).values():
-            if verdict != "OK":
-                raise RuntimeError(verdict)
+        results = self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {name: change})])
+        for result in next(iter(results.values())).values():
+            if result != "OK":
+                raise RuntimeError(result)
 
     def list_offsets(self, topic: str) -> dict[str, list[int]]:
         (described,) = self._admin.describe_topics([topic])
@@ -191,10 +191,10 @@ class KafkaPython:
         self._raise(self._admin.delete_group_offsets(group, [TopicPartition(topic, partition)]))
 
     @staticmethod
-    def _raise(verdicts: dict[TopicPartition, Any]) -> None:
-        for verdict in verdicts.values():
-            if verdict.errno:
-                raise verdict
+    def _raise(results: dict[TopicPartition, Any]) -> None:
+        for result in results.values():
+            if result.errno:
+                raise result
 
     def delete_group(self, group: str) -> None:
         self._admin.delete_groups([group])

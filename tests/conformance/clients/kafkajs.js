@@ -7,7 +7,7 @@ const version = require('kafkajs/package.json').version
 
 const MARK = '@@ '
 const SESSION_TIMEOUT_MS = 6000
-// Whoever is thought dead amid a transaction cannot commit it: longer than a busy machine may stand still.
+// A member whose session expires within a transaction cannot commit it: longer than the pauses of a busy machine.
 const TRANSFORM_SESSION_TIMEOUT_MS = 20000
 const IDLE_MS = 1000
 const CONSUME_TIMEOUT_MS = 60000
@@ -46,7 +46,7 @@ const follow = (consumer) => {
   consumer.on(consumer.events.REBALANCING, () => (member.assignment = []))
 }
 
-// Batches are handed to `transform_once` and stay current until it is done with them.
+// Gives batches to `transform_once`; a batch stays current until `done`.
 const eachBatch = async ({ batch, resolveOffset, heartbeat, isRunning, isStale }) => {
   const beating = setInterval(() => heartbeat().catch(() => {}), IDLE_MS)
   try {
@@ -124,7 +124,7 @@ const operations = {
     const idempotent = { idempotent: true, maxInFlightRequests: 1, transactionalId: transactional_id }
     transforming.producer = kafka.producer(idempotent)
     await transforming.producer.connect()
-    await (await transforming.producer.transaction()).abort() // it takes its transactional id with the first
+    await (await transforming.producer.transaction()).abort() // the first transaction initializes the transactional id
     transforming.consumer = kafka.consumer({
       groupId: group,
       sessionTimeout: TRANSFORM_SESSION_TIMEOUT_MS,
@@ -196,7 +196,7 @@ const operations = {
     return Object.fromEntries(resources[0].configEntries.map((each) => [each.configName, each.configValue]))
   },
 
-  // Not incremental: what is not named goes back to its default.
+  // Not incremental: this resets all other configurations.
   async alter_config({ topic, name, value }) {
     const configEntries = value === null ? [] : [{ name, value }]
     const resources = [{ type: ConfigResourceTypes.TOPIC, name: topic, configEntries }]

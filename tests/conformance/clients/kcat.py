@@ -1,4 +1,4 @@
-"""kcat, as somebody types it."""
+"""The driver of kcat, with the options of its command line."""
 
 import json
 import re
@@ -36,14 +36,14 @@ class Kcat:
         return done.stdout
 
     def version(self) -> tuple[str, str]:
-        """Of kcat, and of librdkafka in it."""
+        """The versions of kcat and of its librdkafka."""
         text = self._run("-V")
         found = re.search(r"Version (\S+) .*librdkafka (\S+)", text)
         assert found, text
         return found[1], f"librdkafka {found[2]}"
 
     def produce(self, topic: str, codec: str, values: list[str], keys: list[str] | None = None) -> None:
-        """It tells of no offsets."""
+        """Produce; kcat reports no offsets."""
         lines = [keys[number] + KEY_DELIMITER + value if keys else value for number, value in enumerate(values)]
         key_settings = ["-K", KEY_DELIMITER] if keys else []
         self._run(

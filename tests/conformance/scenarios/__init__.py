@@ -1,1 +1,1 @@
-"""What every client is asked to show, the same for all of them."""
+"""The scenarios, which are the same for all clients. Each module has `all_scenarios`."""

@@ -1,4 +1,4 @@
-"""Topics, configurations, records and groups, made, described, altered and deleted."""
+"""Administration: topics, configurations, records and groups are created, described, altered and deleted."""
 
 from tests.conformance.scenario import Scenario, Stage, rejection, until
 from tests.conformance.scenarios.producing import create_topic, fill
@@ -15,14 +15,14 @@ def topics(stage: Stage) -> None:
         assert topic in client.ask("list_topics")
         assert "exist" in rejection(client, "create_topic", topic=topic, partitions=1, configs={}).lower()
         client.ask("delete_topic", topic=topic)
-        until(lambda: topic not in client.ask("list_topics"), "the topic to be gone")
+        until(lambda: topic not in client.ask("list_topics"), "the topic to disappear")
         assert rejection(client, "delete_topic", topic=topic)
         client.ask("create_topic", topic=topic, partitions=1, configs={})
         assert client.ask("describe_topic", topic=topic) == {"partitions": 1}
 
 
 def listing(stage: Stage) -> None:
-    """A topic that somebody else made is listed and described."""
+    """List and describe a topic that another client created."""
     topic = stage.name("listed")
     create_topic(stage.bootstrap, topic, 4)
     with stage.driver() as client:
@@ -31,7 +31,7 @@ def listing(stage: Stage) -> None:
 
 
 def partitions(stage: Stage) -> None:
-    """More partitions, never fewer."""
+    """Add partitions; a smaller number is rejected."""
     topic = stage.name("grown")
     with stage.driver() as client:
         client.ask("create_topic", topic=topic, partitions=1, configs={})
@@ -41,7 +41,7 @@ def partitions(stage: Stage) -> None:
 
 
 def configs(stage: Stage) -> None:
-    """Describe, alter, go back to the default, and be refused what is no configuration."""
+    """Describe, alter, and reset a configuration; invalid ones are rejected."""
     topic = stage.name("configured")
     with stage.driver() as client:
         client.ask("create_topic", topic=topic, partitions=1, configs={"max.message.bytes": "2000"})
@@ -56,7 +56,7 @@ def configs(stage: Stage) -> None:
 
 
 def records(stage: Stage) -> None:
-    """List offsets, delete records, and find the log to start where it must."""
+    """List offsets, delete records, and check the new log start offset."""
     topic = stage.name("records")
     create_topic(stage.bootstrap, topic, 2)
     fill(stage.bootstrap, topic, 2, COUNT)
@@ -64,13 +64,13 @@ def records(stage: Stage) -> None:
         assert client.ask("list_offsets", topic=topic) == {"0": [0, COUNT], "1": [0, COUNT]}
         client.ask("delete_records", topic=topic, partition=0, before=10)
         moved = {"0": [10, COUNT], "1": [0, COUNT]}
-        until(lambda: client.ask("list_offsets", topic=topic) == moved, "the log's start to move")
+        until(lambda: client.ask("list_offsets", topic=topic) == moved, "the log start offset to move")
         assert client.ask("consume", topic=topic, count=2 * COUNT - 10)
         assert rejection(client, "delete_records", topic=topic, partition=0, before=COUNT + 1)
 
 
 def groups(stage: Stage) -> None:
-    """List and describe a group with and without members, read and set its offsets, delete it."""
+    """List and describe a group with and without members, and read its offsets."""
     topic, group = stage.name("read"), stage.name("group")
     create_topic(stage.bootstrap, topic, 2)
     fill(stage.bootstrap, topic, 2, COUNT)
@@ -79,7 +79,7 @@ def groups(stage: Stage) -> None:
         read: list[object] = []
         until(lambda: read.extend(member.ask("poll", for_ms=200)["records"]) or len(read) >= 2 * COUNT, "the records")
         assert group in client.ask("list_groups")
-        stable = {"state": "STABLE", "members": 1}  # who is thought dead for a moment joins again
+        stable = {"state": "STABLE", "members": 1}  # a member whose session expired joins again
         until(lambda: client.ask("describe_group", group=group) == stable, "the member")
         member.ask("leave")
         assert client.ask("describe_group", group=group) == {"state": "EMPTY", "members": 0}
@@ -88,7 +88,7 @@ def groups(stage: Stage) -> None:
 
 
 def offsets(stage: Stage) -> None:
-    """Set a group's offset, and find it set."""
+    """Set a group's offsets, read them, and delete the group."""
     topic, group = stage.name("read"), stage.name("group")
     create_topic(stage.bootstrap, topic, 2)
     fill(stage.bootstrap, topic, 2, COUNT)
@@ -112,15 +112,15 @@ def offset_deletion(stage: Stage) -> None:
 
 
 def all_scenarios() -> list[Scenario]:
-    """In the order of the table."""
+    """All scenarios, in the order of the table."""
     rows = [
         ("admin-listing", "Topics are listed and described.", listing),
-        ("admin-topics", "Topics are made, described, listed, deleted and made again.", topics),
+        ("admin-topics", "Topics are created, described, listed, deleted and created again.", topics),
         ("admin-partitions", "Topics get more partitions.", partitions),
-        ("admin-configs", "Topics' configurations are described, altered and set back.", configs),
-        ("admin-records", "Offsets are listed, and records deleted.", records),
+        ("admin-configs", "Configurations of topics are described, altered and reset.", configs),
+        ("admin-records", "Offsets are listed, and records are deleted.", records),
         ("admin-groups", "Groups and their offsets are listed and described.", groups),
-        ("admin-group-offsets", "A group's offsets are set, and groups deleted.", offsets),
+        ("admin-group-offsets", "A group's offsets are set, and groups are deleted.", offsets),
         ("admin-offset-deletion", "One of a group's offsets is deleted.", offset_deletion),
     ]
     return [Scenario(name, "administration", promise, run) for name, promise, run in rows]

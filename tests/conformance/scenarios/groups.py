@@ -1,4 +1,4 @@
-"""Groups whose members come, go, and are killed."""
+"""Groups whose members join, leave, and are killed."""
 
 import functools
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ POLL_MS = 200
 
 
 class Members:
-    """The members of one group, and what each of them was given."""
+    """The members of one group, and the records that they read."""
 
     def __init__(self, group: str, topic: str) -> None:
         self._join = {"group": group, "topics": [topic]}
@@ -26,10 +26,10 @@ class Members:
         self.drivers.append(driver)
 
     def shares(self) -> list[int] | None:
-        """How many partitions each has, smallest first; None while they do not have each partition once."""
+        """The number of partitions of each member, sorted; None while not every partition has exactly one member."""
         held: list[tuple[str, int]] = []
         counts = []
-        for driver in self.drivers:  # all at once: some clients come to nothing if they are kept waiting in between
+        for driver in self.drivers:  # all at once: some clients lose their session if their polls are far apart
             driver.begin("poll", for_ms=POLL_MS)
         for driver in self.drivers:
             answer: dict[str, Any] = driver.answer()
@@ -39,18 +39,18 @@ class Members:
         return sorted(counts) if sorted(held) == sorted(set(held)) and len(held) == PARTITIONS else None
 
     def settle(self) -> None:
-        """Wait until each partition has one reader and each member about as many as the others."""
+        """Wait until each partition has one member, and all members have the same number."""
         fair = [PARTITIONS // len(self.drivers)] * len(self.drivers)
-        until(lambda: self.shares() == fair, f"{fair} partitions for each")
+        until(lambda: self.shares() == fair, f"{fair} partitions per member")
 
     def read_all(self, written: dict[int, list[str]]) -> None:
-        """Wait until they have been given every record at least once."""
+        """Wait until the members have read every record at least once."""
         everything = {(partition, value) for partition, values in written.items() for value in values}
         until(lambda: self.shares() and everything <= set(self.read), "every record")
 
 
 def come_and_go(protocols: list[str], stage: Stage) -> None:
-    """Partitions move to members that join, away from those that leave or are killed; all records are read."""
+    """Partitions move to new members, and away from members that leave or are killed; all records are read."""
     topic = stage.name("shared")
     create_topic(stage.bootstrap, topic, PARTITIONS)
     written = fill(stage.bootstrap, topic, PARTITIONS, RECORDS_EACH)
@@ -67,7 +67,7 @@ def come_and_go(protocols: list[str], stage: Stage) -> None:
 
 
 def hand_over(stage: Stage) -> None:
-    """What a member that left had been given is not given to the next one."""
+    """A new member does not get the records of a member that left."""
     topic, group = stage.name("handed"), stage.name("group")
     create_topic(stage.bootstrap, topic, PARTITIONS)
     with stage.driver() as first:
@@ -82,11 +82,11 @@ def hand_over(stage: Stage) -> None:
         members.add(second)
         members.read_all(again)
         second.ask("leave")
-    assert len(members.read) == PARTITIONS * RECORDS_EACH, f"it was given {len(members.read)} records"
+    assert len(members.read) == PARTITIONS * RECORDS_EACH, f"the second member read {len(members.read)} records"
 
 
 def static(stage: Stage) -> None:
-    """Killed and back before its session is over, a static member has what it had, and so have the others."""
+    """A static member is killed and returns within its session: all members keep their partitions."""
     topic = stage.name("static")
     create_topic(stage.bootstrap, topic, PARTITIONS)
     members = Members(stage.name("group"), topic)
@@ -104,13 +104,13 @@ def static(stage: Stage) -> None:
 
 
 def all_scenarios() -> list[Scenario]:
-    """In the order of the table."""
+    """All scenarios, in the order of the table."""
     return [
-        Scenario("group-hand-over", "groups", "A group goes on where its last member left off.", hand_over),
+        Scenario("group-hand-over", "groups", "A group continues at the offsets of its last member.", hand_over),
         Scenario(
             "group-classic",
             "groups",
-            "Members of a group come, leave and are killed; each partition has one reader, and every record is read.",
+            "Members join, leave and are killed: each partition has one member, and every record is read.",
             functools.partial(come_and_go, ["classic"] * 3),
         ),
         Scenario(
@@ -122,8 +122,8 @@ def all_scenarios() -> list[Scenario]:
         Scenario(
             "group-migration",
             "groups",
-            "The same in a group with members of both protocols, which turns from one into the other.",
+            "The same in a group with members of both protocols, which changes from one to the other.",
             functools.partial(come_and_go, ["classic", "consumer", "classic"]),
         ),
-        Scenario("group-static", "groups", "A static member that was killed comes back to its partitions.", static),
+        Scenario("group-static", "groups", "A static member that was killed gets its partitions again.", static),
     ]

@@ -1,4 +1,4 @@
-"""Records in and out: every codec, several partitions, records without values."""
+"""Produce and consume: every codec, several partitions, compacted topics."""
 
 import functools
 import time
@@ -16,13 +16,13 @@ PARTITIONS = 5
 
 
 def create_topic(bootstrap: str, name: str, partitions: int, **configs: str) -> None:
-    """With another client than the one that is shown."""
+    """Create a topic, with another client than the one under test."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     admin.create_topics([NewTopic(name, partitions, config=configs)])[name].result(TIMEOUT_S)
 
 
 def fill(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, list[str]]:
-    """Produce `count` records a millisecond apart to each partition, with another client than the one that is shown."""
+    """Produce `count` records, 1 ms apart, to each partition, with another client than the one under test."""
     producer = Producer({"bootstrap.servers": bootstrap, **QUIET})
     now_ms = time.time_ns() // 1_000_000
     written = {each: [f"{each}-{number}" for number in range(count)] for each in range(partitions)}
@@ -34,7 +34,7 @@ def fill(bootstrap: str, topic: str, partitions: int, count: int) -> dict[int, l
 
 
 def round_trip(codec: str, stage: Stage) -> None:
-    """What the client sends is read unchanged by itself and by another."""
+    """The client and another client read the records unchanged."""
     topic = stage.name("records")
     with stage.driver() as client:
         if codec not in client.hello["codecs"]:
@@ -45,13 +45,13 @@ def round_trip(codec: str, stage: Stage) -> None:
         assert offsets in (None, list(range(len(VALUES)))), f"acknowledged offsets {offsets}"
         own = client.ask("consume", topic=topic, count=len(VALUES))
     expected = [[0, number, keys[number], value] for number, value in enumerate(VALUES)]
-    assert own == expected, f"it read {own[:3]} ... ({len(own)} records)"
+    assert own == expected, f"the client read {own[:3]} ... ({len(own)} records)"
     others = read_everything(stage.bootstrap, topic)[0]
     assert others == [(offset, key.encode(), value.encode()) for _, offset, key, value in expected]
 
 
 def first_use(stage: Stage) -> None:
-    """A topic that nobody created is there once the client sends to it."""
+    """The first record to an unknown topic creates it."""
     topic = stage.name("new")
     with stage.driver() as client:
         client.ask("produce", topic=topic, codec="none", values=["only"])
@@ -59,7 +59,7 @@ def first_use(stage: Stage) -> None:
 
 
 def many_partitions(stage: Stage) -> None:
-    """All records of a topic with several partitions, each partition in order."""
+    """All records of a topic with several partitions are read, each partition in order."""
     topic = stage.name("spread")
     create_topic(stage.bootstrap, topic, PARTITIONS)
     written = fill(stage.bootstrap, topic, PARTITIONS, 200)
@@ -71,7 +71,7 @@ def many_partitions(stage: Stage) -> None:
 
 
 def compacted(stage: Stage) -> None:
-    """A record without a key is refused by a compacted topic, one with a key is taken."""
+    """A compacted topic rejects a record without a key, and accepts one with a key."""
     topic = stage.name("compacted")
     create_topic(stage.bootstrap, topic, 1, **{"cleanup.policy": "compact"})
     with stage.driver() as client:
@@ -81,21 +81,19 @@ def compacted(stage: Stage) -> None:
 
 
 def all_scenarios() -> list[Scenario]:
-    """In the order of the table."""
+    """All scenarios, in the order of the table."""
     round_trips = [
         Scenario(
             f"produce-{codec}",
             "producing",
-            f"Records with codec {codec} are acknowledged, and read unchanged by itself and by another client.",
+            f"Records with codec {codec} are acknowledged; the client and another client read them unchanged.",
             functools.partial(round_trip, codec),
         )
         for codec in CODECS
     ]
     return [
         *round_trips,
-        Scenario("first-use", "producing", "A topic that nobody created is made on first use.", first_use),
-        Scenario(
-            "keyless-to-compacted", "producing", "A record without a key is refused by a compacted topic.", compacted
-        ),
-        Scenario("many-partitions", "consuming", "Every partition is read whole and in order.", many_partitions),
+        Scenario("first-use", "producing", "A topic is created on first use.", first_use),
+        Scenario("keyless-to-compacted", "producing", "A compacted topic rejects a record without a key.", compacted),
+        Scenario("many-partitions", "consuming", "All records of every partition are read in order.", many_partitions),
     ]

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, each as its manual shows it."""
+"""Kafka's command-line tools, used as in their manual."""
 
 import json
 import re
@@ -20,10 +20,10 @@ CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 COUNT = 30
 
 
-def has(said: str, *patterns: str) -> None:
-    """The tool's words must match each of the patterns."""
+def has(output: str, *patterns: str) -> None:
+    """Assert that a tool's output matches each of the patterns."""
     for pattern in patterns:
-        assert re.search(pattern, said, re.MULTILINE), f"no {pattern!r} in {said!r}"
+        assert re.search(pattern, output, re.MULTILINE), f"no {pattern!r} in {output!r}"
 
 
 def topics(stage: Stage) -> None:
@@ -37,7 +37,7 @@ def topics(stage: Stage) -> None:
     has(stage.tool(TOPICS, "--describe", "--topic", topic), r"PartitionCount: 4\b")
     has(stage.tool(TOPICS, *create, "--if-not-exists"), "")
     stage.tool(TOPICS, "--delete", "--topic", topic)
-    until(lambda: topic not in stage.tool(TOPICS, "--list").split(), "the topic to be gone")
+    until(lambda: topic not in stage.tool(TOPICS, "--list").split(), "the topic to disappear")
 
 
 def configs(stage: Stage) -> None:
@@ -62,18 +62,18 @@ def quotas(stage: Stage) -> None:
 
 
 def console(stage: Stage) -> None:
-    """kafka-console-producer, -consumer: what is typed into one is shown by the other, from the beginning or within."""
+    """kafka-console-producer, -consumer: the consumer prints the records, from the beginning or from an offset."""
     topic = stage.name("topic")
     lines = "".join(f"key {number}:value {number}\n" for number in range(COUNT))
     keys = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
     stage.tool(CONSOLE_PRODUCER, "--topic", topic, *keys, given=lines)
     shown = ["--formatter-property", "print.key=true", "--formatter-property", "key.separator=:"]
     read = ["--topic", topic, "--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "60000"]
-    said = stage.tool(CONSOLE_CONSUMER, *read, *shown, "--group", stage.name("group"))
-    assert said == lines, said
+    output = stage.tool(CONSOLE_CONSUMER, *read, *shown, "--group", stage.name("group"))
+    assert output == lines, output
     within = ["--topic", topic, "--partition", "0", "--offset", "12", "--max-messages", "3", "--timeout-ms", "60000"]
-    said = stage.tool(CONSOLE_CONSUMER, *within)
-    assert said == "value 12\nvalue 13\nvalue 14\n", said
+    output = stage.tool(CONSOLE_CONSUMER, *within)
+    assert output == "value 12\nvalue 13\nvalue 14\n", output
 
 
 def consumer_groups(stage: Stage) -> None:
@@ -96,7 +96,7 @@ def consumer_groups(stage: Stage) -> None:
 
 
 def share_groups(stage: Stage) -> None:
-    """kafka-share-groups, kafka-console-share-consumer, and kafka-configs of groups: as for consumer groups."""
+    """kafka-share-groups, kafka-console-share-consumer, and kafka-configs of groups: the same for share groups."""
     topic, group = stage.name("topic"), stage.name("group")
     create_topic(stage.bootstrap, topic, 1)
     fill(stage.bootstrap, topic, 1, COUNT)
@@ -104,8 +104,8 @@ def share_groups(stage: Stage) -> None:
     stage.tool(CONFIGS, *entity, "--alter", "--add-config", "share.auto.offset.reset=earliest")
     has(stage.tool(CONFIGS, *entity, "--describe"), "share.auto.offset.reset=earliest ")
     read = ["--topic", topic, "--group", group, "--max-messages", str(COUNT), "--timeout-ms", "60000"]
-    said = stage.tool("org.apache.kafka.tools.consumer.ConsoleShareConsumer", *read)
-    assert len(said.splitlines()) == COUNT, said
+    output = stage.tool("org.apache.kafka.tools.consumer.ConsoleShareConsumer", *read)
+    assert len(output.splitlines()) == COUNT, output
     has(stage.tool(SHARE_GROUPS, "--list"), f"^{group}$")
     has(stage.tool(SHARE_GROUPS, "--list", "--state"), rf"^{group}\s+Empty")
     described = ["--describe", "--group", group]
@@ -120,7 +120,7 @@ def share_groups(stage: Stage) -> None:
 
 
 def performance(stage: Stage) -> None:
-    """kafka-producer-perf-test, kafka-consumer-perf-test, kafka-e2e-latency: they say what they moved, and how fast."""
+    """kafka-producer-perf-test, kafka-consumer-perf-test, kafka-e2e-latency: they report records and speed."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 1)
     load = ["--topic", topic, "--num-records", "2000", "--record-size", "200", "--throughput", "-1"]
@@ -132,7 +132,7 @@ def performance(stage: Stage) -> None:
 
 
 def get_offsets(stage: Stage) -> None:
-    """kafka-get-offsets: the earliest, the latest, that of the largest timestamp, and those of any time."""
+    """kafka-get-offsets: the earliest, the latest, the one of the largest timestamp, and the one of any time."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 2)
     fill(stage.bootstrap, topic, 2, COUNT)
@@ -148,8 +148,8 @@ def get_offsets(stage: Stage) -> None:
         producer.produce(timed, str(number), timestamp=start_ms + 1_000 * number)
     assert producer.flush(TIMEOUT_S) == 0
     for after_ms, offset in ((-5, 0), (5_000, 5), (5_001, 6)):
-        said = stage.tool(tool, "--topic", timed, "--time", str(start_ms + after_ms))
-        assert said.strip() == f"{timed}:0:{offset}", said
+        output = stage.tool(tool, "--topic", timed, "--time", str(start_ms + after_ms))
+        assert output.strip() == f"{timed}:0:{offset}", output
 
 
 def log_dirs(stage: Stage) -> None:
@@ -157,8 +157,8 @@ def log_dirs(stage: Stage) -> None:
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 2)
     fill(stage.bootstrap, topic, 2, COUNT)
-    said = stage.tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", topic)
-    (described,) = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    output = stage.tool("org.apache.kafka.tools.LogDirsCommand", "--describe", "--topic-list", topic)
+    (described,) = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     sizes = {
         partition["partition"]: partition["size"]
         for broker in described["brokers"]
@@ -170,7 +170,7 @@ def log_dirs(stage: Stage) -> None:
 
 
 def transactions(stage: Stage) -> None:
-    """kafka-transactions: list, describe and describe-producers know of a transaction."""
+    """kafka-transactions: list, describe and describe-producers show a transaction."""
     tool = "org.apache.kafka.tools.TransactionsCommand"
     source, target, identity = stage.name("source"), stage.name("target"), stage.name("id")
     copy(stage, source, target, identity)
@@ -180,7 +180,7 @@ def transactions(stage: Stage) -> None:
 
 
 def open_transaction(stage: Stage) -> None:
-    """kafka-transactions: an open transaction is told of and ended from outside, and its records are never read."""
+    """kafka-transactions: an open transaction is described and terminated, and its records are never read."""
     tool = "org.apache.kafka.tools.TransactionsCommand"
     topic, identity = stage.name("topic"), stage.name("id")
     create_topic(stage.bootstrap, topic, 2)
@@ -193,13 +193,13 @@ def open_transaction(stage: Stage) -> None:
     stage.tool(tool, "forceTerminateTransaction", "--transactionalId", identity)
     until(
         lambda: not re.search(rf"^{identity}\s.*(Ongoing|Prepare)", stage.tool(tool, "list"), re.MULTILINE),
-        "the transaction to be over",
+        "the end of the transaction",
     )
     assert read_committed(stage.bootstrap, topic) == {0: [], 1: []}
 
 
 def abort(stage: Stage) -> None:
-    """kafka-transactions: none hangs, ids are found by a pattern, and abort ends a transaction by a partition of it."""
+    """kafka-transactions: none hangs, a pattern finds ids, and abort ends a transaction by one of its partitions."""
     tool = "org.apache.kafka.tools.TransactionsCommand"
     topic, identity = stage.name("topic"), stage.name("id")
     create_topic(stage.bootstrap, topic, 2)
@@ -223,13 +223,13 @@ def abort(stage: Stage) -> None:
 
 
 def features(stage: Stage) -> None:
-    """kafka-features: the versions of transactions and of groups that clients may count on."""
-    said = stage.tool("org.apache.kafka.tools.FeatureCommand", "describe")
-    has(said, r"transaction.version\s.*FinalizedVersionLevel: 2\b", r"group.version\s.*FinalizedVersionLevel: 1\b")
+    """kafka-features: the finalized versions of transactions and groups."""
+    output = stage.tool("org.apache.kafka.tools.FeatureCommand", "describe")
+    has(output, r"transaction.version\s.*FinalizedVersionLevel: 2\b", r"group.version\s.*FinalizedVersionLevel: 1\b")
 
 
 def copy(stage: Stage, source: str, target: str, identity: str) -> None:
-    """Let Kafka's own copier copy two partitions of `source`, each record in a transaction."""
+    """Copy two partitions of `source` with Kafka's own copier, each record in a transaction."""
     for topic in (source, target):
         create_topic(stage.bootstrap, topic, 2)
     fill(stage.bootstrap, source, 2, COUNT)
@@ -241,7 +241,7 @@ def copy(stage: Stage, source: str, target: str, identity: str) -> None:
 
 
 def copier(stage: Stage) -> None:
-    """TransactionalMessageCopier, Kafka's own test, copies every record once, with random aborts."""
+    """TransactionalMessageCopier, a test of Kafka, copies every record once, with random aborts."""
     source, target = stage.name("source"), stage.name("target")
     copy(stage, source, target, stage.name("id"))
     copied = sorted(value for values in read_committed(stage.bootstrap, target).values() for value in values)
@@ -249,7 +249,7 @@ def copier(stage: Stage) -> None:
 
 
 def leader_election(stage: Stage) -> None:
-    """kafka-leader-election: there is a leader, and nothing to elect."""
+    """kafka-leader-election: a leader exists, and no election is needed."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 1)
     asked = ["--election-type", "preferred", "--topic", topic, "--partition", "0"]
@@ -257,7 +257,7 @@ def leader_election(stage: Stage) -> None:
 
 
 def reassignment(stage: Stage) -> None:
-    """kafka-reassign-partitions: --list and --generate answer; nothing is under way."""
+    """kafka-reassign-partitions: --list and --generate answer; no reassignment is in progress."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 1)
     tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -269,7 +269,7 @@ def reassignment(stage: Stage) -> None:
 
 
 def delete_records(stage: Stage) -> None:
-    """kafka-delete-records: the log's start moves."""
+    """kafka-delete-records: the log start offset moves."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 1)
     fill(stage.bootstrap, topic, 1, COUNT)
@@ -282,11 +282,11 @@ def verifiable(stage: Stage) -> None:
     """kafka-verifiable-producer, -consumer: each record is acknowledged, and consumed."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 2)
-    said = stage.tool("org.apache.kafka.tools.VerifiableProducer", "--topic", topic, "--max-messages", "200")
-    has(said, r'"acked":200\b')
+    output = stage.tool("org.apache.kafka.tools.VerifiableProducer", "--topic", topic, "--max-messages", "200")
+    has(output, r'"acked":200\b')
     read = ["--topic", topic, "--group-id", stage.name("group"), "--max-messages", "200"]
-    said = stage.tool("org.apache.kafka.tools.VerifiableConsumer", *read, "--reset-policy", "earliest")
-    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    output = stage.tool("org.apache.kafka.tools.VerifiableConsumer", *read, "--reset-policy", "earliest")
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 200
     assert {"startup_complete", "partitions_assigned", "offsets_committed"} <= {event["name"] for event in events}
 
@@ -297,14 +297,14 @@ def verifiable_share(stage: Stage) -> None:
     create_topic(stage.bootstrap, topic, 2)
     fill(stage.bootstrap, topic, 2, COUNT)
     read = ["--topic", topic, "--group-id", stage.name("group"), "--max-messages", str(2 * COUNT)]
-    said = stage.tool("org.apache.kafka.tools.VerifiableShareConsumer", *read, "--offset-reset-strategy", "earliest")
-    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    output = stage.tool("org.apache.kafka.tools.VerifiableShareConsumer", *read, "--offset-reset-strategy", "earliest")
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     for name in ("records_consumed", "offsets_acknowledged"):
-        assert sum(event["count"] for event in events if event["name"] == name) == 2 * COUNT, said
+        assert sum(event["count"] for event in events if event["name"] == name) == 2 * COUNT, output
 
 
 def api_versions(stage: Stage) -> None:
-    """kafka-broker-api-versions: what there is, is usable."""
+    """kafka-broker-api-versions: the tool can use the APIs of the brokers."""
     has(
         stage.tool("org.apache.kafka.tools.BrokerApiVersionsCommand"),
         r"Produce\(0\): .*usable",
@@ -321,7 +321,7 @@ def cluster(stage: Stage) -> None:
 
 
 def all_scenarios() -> list[Scenario]:
-    """In the order of the table."""
+    """All scenarios, in the order of the table."""
     rows = [
         ("tool-topics", topics),
         ("tool-configs", configs),

@@ -1,4 +1,4 @@
-"""Consume, transform, produce: exactly once, with the client killed at every step."""
+"""Consume, transform, produce exactly once, with a kill of the client at every step."""
 
 import functools
 from collections import Counter
@@ -23,7 +23,7 @@ BATCH_MAX = 10
 
 
 def read_committed(bootstrap: str, topic: str) -> dict[int, list[str]]:
-    """Values by partition, up to the ends that readers of committed records are told."""
+    """Values by partition, up to the last stable offsets."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -54,7 +54,7 @@ def read_committed(bootstrap: str, topic: str) -> dict[int, list[str]]:
 
 
 def check_exactly_once(read: dict[int, list[str]], expected: dict[int, list[str]]) -> None:
-    """Each record of each partition was read once, in order, and no other."""
+    """Assert that each record of each partition was read once, in order, and that there are no others."""
     for partition, values in expected.items():
         found = read[partition]
         twice = {value: count for value, count in Counter(found).items() if count > 1}
@@ -64,7 +64,7 @@ def check_exactly_once(read: dict[int, list[str]], expected: dict[int, list[str]
 
 
 class Pipeline:
-    """A topic made from another, by clients with one transactional id, one after the other."""
+    """A copy of a topic by clients with one transactional id, one client after the other."""
 
     def __init__(self, stage: Stage) -> None:
         self._bootstrap = stage.bootstrap
@@ -80,25 +80,25 @@ class Pipeline:
         client.ask("transform_start", **self.topics, group=self.group, transactional_id=self._id)
 
     def until_records(self, client: Driver, **how: object) -> None:
-        """Transactions until there was one with records; a member may wait for its partitions first."""
+        """Run transactions until one has records; the member may wait for its partitions first."""
         until(lambda: client.ask("transform_once", batch_max=BATCH_MAX, **how), "a transaction with records")
 
     def until_step(self, client: Driver, step: str) -> None:
-        """Return when the client stands at `step` of a transaction."""
+        """Return when the client holds at `step` of a transaction."""
 
         def holds() -> bool:
             try:
                 client.ask_until(step, "transform_once", batch_max=BATCH_MAX)
             except ClientError as error:
-                if "{'ok': 0}" in str(error):  # there were no records yet
+                if "{'ok': 0}" in str(error):  # no records yet
                     return False
                 raise
             return True
 
-        until(holds, f"the client to stand at {step!r}")
+        until(holds, f"the client to hold at {step!r}")
 
     def committed(self) -> dict[int, int]:
-        """The group's offsets, of committed transactions only."""
+        """The group's committed offsets."""
         reader = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -115,22 +115,22 @@ class Pipeline:
             reader.close()
 
     def finish(self, client: Driver) -> None:
-        """Transform what is left, and check that every record came out once, in order, and no other."""
+        """Transform the remaining records, and check the target topic."""
         ends = dict.fromkeys(range(PARTITIONS), RECORDS_EACH)
 
         def at_the_end() -> bool:
             client.ask("transform_once", batch_max=BATCH_MAX)
             return self.committed() == ends
 
-        until(at_the_end, "all of the source to be transformed")
+        until(at_the_end, "the end of the transformation")
         self.check()
 
     def check(self) -> None:
-        """What readers of committed records see."""
+        """Check the target topic with read_committed, by another client."""
         check_exactly_once(read_committed(self._bootstrap, self.topics["target"]), self._expected)
 
     def check_by(self, client: Driver) -> None:
-        """The client itself sees the same, as a reader of committed records."""
+        """Check the target topic with read_committed, by the client itself."""
         count = PARTITIONS * RECORDS_EACH
         read = client.ask("consume", topic=self.topics["target"], count=count, committed=True)
         for partition, expected in self._expected.items():
@@ -138,7 +138,7 @@ class Pipeline:
 
 
 def crash(step: str, stage: Stage) -> None:
-    """Killed in the second of several transactions; its successor goes on."""
+    """Kill the client in its second transaction; its successor continues."""
     pipeline = Pipeline(stage)
     with stage.driver() as client:
         pipeline.start(client)
@@ -152,7 +152,7 @@ def crash(step: str, stage: Stage) -> None:
 
 
 def abort(stage: Stage) -> None:
-    """Records and offsets of a transaction that was aborted are as if they had never been."""
+    """Abort transactions: their records and offsets have no effect."""
     pipeline = Pipeline(stage)
     with stage.driver() as client:
         pipeline.start(client)
@@ -165,13 +165,13 @@ def abort(stage: Stage) -> None:
 
 
 def fencing(stage: Stage) -> None:
-    """A client whose transactional id another one took can commit nothing any more."""
+    """A client whose transactional id is used by another one can no longer commit."""
     pipeline = Pipeline(stage)
     with stage.driver() as first, stage.driver() as second:
         pipeline.start(first)
         pipeline.until_step(first, "offsets")
         pipeline.start(second)
-        first.go_on()
+        first.resume()
         try:
             answer = first.answer()
         except ClientError as error:
@@ -183,18 +183,18 @@ def fencing(stage: Stage) -> None:
 
 
 def all_scenarios() -> list[Scenario]:
-    """In the order of the table."""
+    """All scenarios, in the order of the table."""
     crashes = [
         Scenario(
             f"transaction-crash-{step}",
             "transactions",
-            f"Consume-transform-produce is exactly once where the client is killed {when}, and another one goes on.",
+            f"Consume-transform-produce is exactly once if the client is killed {when}, and another one continues.",
             functools.partial(crash, step),
         )
         for step, when in STEPS.items()
     ]
     return [
         *crashes,
-        Scenario("transaction-abort", "transactions", "Nothing of an aborted transaction is ever read.", abort),
-        Scenario("transaction-fencing", "transactions", "A client whose id was taken can commit nothing.", fencing),
+        Scenario("transaction-abort", "transactions", "No record of an aborted transaction is read.", abort),
+        Scenario("transaction-fencing", "transactions", "A fenced client cannot commit.", fencing),
     ]

@@ -85,13 +85,13 @@ def test_a_client_answers_refuses_and_says_what_it_does_not_offer(driver: Driver
 def test_a_client_holds_at_a_step_until_it_may_go_on(driver: Driver) -> None:
     try:
         driver.ask_until("begun", "walk")
-        driver.go_on()
+        driver.resume()
         assert driver.answer() == "walked"
     finally:
         driver.close()
 
 
-def test_the_last_words_of_a_client_that_ends_are_told(driver: Driver) -> None:
+def test_the_error_has_the_last_output_of_a_client_that_ends(driver: Driver) -> None:
     try:
         with pytest.raises(ClientError, match="the last words"):
             driver.ask("die")
@@ -199,11 +199,11 @@ def test_the_table_has_a_column_for_each_client() -> None:
     assert [line.split() for line in lines] == [["one", "two"], ["first", PASSED, FAILED]]
 
 
-def test_a_jar_that_is_not_what_was_pinned_is_refused(tmp_path: Path) -> None:
+def test_a_jar_with_another_hash_than_the_pinned_one_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "some-1.jar").write_bytes(b"pinned")
     provision.check_hashes(tmp_path, {"group:some:1": hashlib.sha256(b"pinned").hexdigest()})
     (tmp_path / "some-1.jar").write_bytes(b"other")
-    with pytest.raises(Missing, match="not what was pinned"):
+    with pytest.raises(Missing, match="another hash than the pinned one"):
         provision.check_hashes(tmp_path, {"group:some:1": hashlib.sha256(b"pinned").hexdigest()})
     with pytest.raises(Missing, match="brought no group:more:2"):
         provision.check_hashes(tmp_path, {"group:more:2": ""})

@@ -47,7 +47,7 @@ type request struct {
 	BatchMax        int    `json:"batch_max"`
 	Hold            string
 	Abort           bool
-	// A number of partitions or the number of one; what is asked says which.
+	// The number of partitions, or the index of one; this depends on the request.
 	Partitions, Partition int32
 	Total                 int
 	Configs               map[string]string
@@ -93,7 +93,7 @@ type client struct {
 	hold    string
 }
 
-// OnBrokerE2E sees the moment in which a transaction's offsets are there, which is inside of the session's End.
+// OnBrokerE2E sees the moment after the transaction's offsets are stored, which is inside the session's End.
 func (c *client) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, _ kgo.BrokerE2E) {
 	if key == txnOffsetCommitKey {
 		c.at("offsets")
@@ -196,7 +196,7 @@ func (c *client) join(_ context.Context, r request) (any, error) {
 	return nil, err
 }
 
-// revoked commits what was polled, as the library's documentation has it for whoever sets this function.
+// revoked commits the offsets of polled records, as the library's documentation asks of this callback.
 func (c *client) revoked(ctx context.Context, member *kgo.Client, changed map[string][]int32) {
 	if err := member.CommitUncommittedOffsets(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "commit on revocation:", err)
@@ -243,7 +243,7 @@ func (c *client) transformStart(ctx context.Context, r request) (any, error) {
 		return nil, err
 	}
 	c.session = session
-	_, _, err = session.Client().ProducerID(ctx) // takes the transactional id at once
+	_, _, err = session.Client().ProducerID(ctx) // initializes the transactional id now
 	return nil, err
 }
 
