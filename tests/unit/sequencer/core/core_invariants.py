@@ -1,4 +1,4 @@
-"""What `state/cluster.py` says of the state at any moment, checked: after each entry of a `World`."""
+"""Checks of the invariants in `state/cluster.py`, after each entry of a `World`."""
 
 from array import array
 
@@ -18,7 +18,7 @@ from tests.unit.sequencer.core.core_share_checks import check_share_groups
 
 
 def check_invariants(state: State) -> None:
-    """What `state/cluster.py` says of the state at any moment."""
+    """Assert all invariants of `state/cluster.py`."""
     live_bytes = [0] * len(state.segments.numbers)
     live_extents = [0] * len(state.segments.numbers)
     marker_count = 0
@@ -87,12 +87,12 @@ def check_invariants(state: State) -> None:
     assert all(0 <= each.sequence <= state.sequence for each in offsets)
     assert state.level or state.transactions or not any(each.sequence for each in offsets)
     assert 0 <= state.removed_sequence <= state.sequence
-    said = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]
+    protocols = [len(each.name) + len(each.metadata) for member in members for each in member.protocols]
     sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
     consumers = [group.consumer for group in state.groups.values() if group.consumer is not None]
     held = [member.size_bytes for consumer in consumers for member in consumer.members.values()]
     shared = [member.size_bytes for group in state.share_groups.values() for member in group.members.values()]
-    assert state.group_bytes == sum(said) + sum(sizes) + sum(held) + sum(shared)
+    assert state.group_bytes == sum(protocols) + sum(sizes) + sum(held) + sum(shared)
 
 
 def check_ages(state: State) -> None:
@@ -105,7 +105,7 @@ def check_ages(state: State) -> None:
 
 
 def check_extents(partition: Partition) -> None:
-    """The log has no gap, begins where its first extent does, or later, and ends with its last one."""
+    """The log has no gap, begins in or after its first extent, and ends with its last one."""
     columns = partition.extents
     next_offset = columns.base_offsets[columns.head] if columns else partition.log_start_offset
     assert next_offset <= partition.log_start_offset <= partition.high_watermark
@@ -116,7 +116,7 @@ def check_extents(partition: Partition) -> None:
 
 
 def check_segments(state: State) -> None:
-    """Who is condemned, which slots are free, and every table and number that follows from the columns."""
+    """The dead segments, the free slots, and every table and number that derives from the columns."""
     table = state.segments
     used = [slot for slot, number in enumerate(table.numbers) if number >= 0]
     free = [slot for slot, number in enumerate(table.numbers) if number < 0]
@@ -145,13 +145,13 @@ def check_segments(state: State) -> None:
 
 
 def numbers_of(table: Segments, slot: int) -> list[int]:
-    """What the columns hold of the slot."""
+    """The values of the slot in all columns."""
     sizes = (table.levels, table.sizes, table.live_bytes, table.live_extents, table.dead_since_ms)
     return [column[slot] for column in (*sizes, table.writers, table.zones, table.numbers, table.dead_sequences)]
 
 
 def check_trimmed(state: State, partitions: list[Partition]) -> None:
-    """Whoever has extents that end before the log's start stands in `trimmed`, once."""
+    """A partition with extents that end before the log's start is in `trimmed` exactly once."""
     waiting = [id(each) for each in state.trimmed]
     assert len(waiting) == len(set(waiting))
     for partition in partitions:
@@ -176,7 +176,7 @@ def check_partition_indexes(state: State, partitions: list[Partition]) -> None:
 
 
 def check_contents(state: State, partitions: list[Partition]) -> None:
-    """From every segment there is a way to each extent that points to it, and to no other."""
+    """The contents of a segment lead to each extent that points to it, and to no other."""
     pointing: dict[int, set[tuple[int, int]]] = {}
     for partition in partitions:
         columns = partition.extents
@@ -191,7 +191,7 @@ def check_contents(state: State, partitions: list[Partition]) -> None:
 
 
 def check_transactions(state: State, partitions: list[Partition]) -> None:
-    """Who writes what, both ways; the tables that follow; and what each partition knows of transactions."""
+    """The transactions with their partitions in both directions, the derived tables, and each partition's part."""
     transactions = list(state.transactions.values())
     assert [each.transactional_id for each in transactions] == list(state.transactions)
     assert [each.active_ms for each in transactions] == sorted(each.active_ms for each in transactions)
@@ -221,11 +221,11 @@ def check_transactions(state: State, partitions: list[Partition]) -> None:
         aborted += check_partition_transactions(partition, opened)
     assert state.aborted_count == aborted
     kept = {(each.topic_id, each.number) for each in partitions}
-    assert not [key for _, key in opened if key in kept], "open in a transaction, but not in its partition"
+    assert not [key for _, key in opened if key in kept], "an open transaction is open in its partitions, too"
 
 
 def check_partition_transactions(partition: Partition, opened: dict[tuple[int, tuple[bytes, int]], int]) -> int:
-    """Takes out of `opened` what is open here; how many aborted transactions it knows."""
+    """Remove the open transactions of this partition from `opened`; return the number of its aborted ones."""
     columns = partition.extents
     rows = [row for row in range(columns.head, columns.end) if columns.segments[row] == MARKERS]
     known = partition.transactions
@@ -300,7 +300,7 @@ def check_group(group: Group) -> None:
 
 
 def check_consumer_group(group: Group, consumer: ConsumerGroup) -> None:
-    """Each partition is one member's, and in one member's target; who is reconciled has its target."""
+    """Each partition has one owner at most, and is in one target at most; a reconciled member has its target."""
     assert group.generation == consumer.epoch
     assert consumer.assignment_epoch <= consumer.epoch
     owners: dict[bytes, dict[int, str]] = {}
@@ -314,10 +314,10 @@ def check_consumer_group(group: Group, consumer: ConsumerGroup) -> None:
             for topic_id, numbers in partitions.items():
                 assert numbers == sorted(set(numbers)) != []
                 for number in numbers:
-                    assert number not in owners.setdefault(topic_id, {}), "a partition of two members"
+                    assert number not in owners.setdefault(topic_id, {}), "a partition has one owner"
                     owners[topic_id][number] = member_id
         for topic_id, numbers in member.target.items():
-            assert not [number for number in numbers if (topic_id, number) in wanted], "a target of two members"
+            assert not [number for number in numbers if (topic_id, number) in wanted], "a partition is in one target"
             wanted |= dict.fromkeys(((topic_id, number) for number in numbers), member_id)
         if member.state == RECONCILED and member.epoch == consumer.assignment_epoch:
             assert member.assigned == member.target
@@ -336,11 +336,11 @@ def check_consumer_group(group: Group, consumer: ConsumerGroup) -> None:
 
 
 def check_subscriptions(state: State) -> None:
+    """The tables of subscriptions agree with the members, and no departed member is in its group."""
     for group_id, member_id in state.departed:
         group = state.groups.get(group_id)
         assert group is None or group.consumer is None or member_id not in group.consumer.members
     assert [*state.departed.values()] == sorted(state.departed.values())
-    """The tables of who subscribes what are those that the members give."""
     topics: dict[str, dict[str, int]] = {}
     patterns: dict[str, dict[str, int]] = {}
     for group_id, group in state.groups.items():

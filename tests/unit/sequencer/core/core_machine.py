@@ -1,4 +1,4 @@
-"""The part of `World` that all its kinds of clients share: a state with a clock, and short ways to give commands."""
+"""The part of `World` that all kinds of clients share: a state with a clock, and short methods for commands."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,7 +52,7 @@ def batch(
 
 
 class Machine:
-    """A state with a clock of its own; what is in `on_entry` looks at it after each entry, first the invariants."""
+    """A state with its own clock; the functions in `on_entry` check it after each entry, the invariants first."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, level: int = 0) -> None:
         self.state: State = new_state(limits)
@@ -65,15 +65,15 @@ class Machine:
 
     def entry(self, *requests: Sequence[Command]) -> list[list[Outcome]]:
         outcomes, self.effects = apply_entry(self.state, self.state.sequence + 1, [list(each) for each in requests])
-        for look in self.on_entry:
-            look(self.state)
+        for check in self.on_entry:
+            check(self.state)
         return outcomes
 
     def do(self, command: Command) -> Any:
         return self.entry([command])[0][0]
 
     def wait(self, duration_ms: int) -> None:
-        """Time passes, told by a Tick."""
+        """Let time pass, and send a Tick."""
         self.now_ms += duration_ms
         self.do(Tick(self.now_ms))
 
@@ -83,7 +83,7 @@ class Machine:
     def segment_command(
         self, *runs: tuple[int, int, list[BatchMeta]], born_ms: int | None = None, zone: str = "z1"
     ) -> CommitSegment:
-        """Runs as (topic number, partition, batches), laid out one after the other."""
+        """A commit of one segment; the runs, as (topic number, partition, batches), lie one after the other."""
         self.segments += 1
         position = 0
         laid_out = []
@@ -94,14 +94,14 @@ class Machine:
         return CommitSegment(self.now_ms, identifier, position, "flusher-1", zone, laid_out)
 
     def produce(self, *batches: BatchMeta, partition: int = 0, number: int = 1) -> list[BatchResult]:
-        """One segment with one run."""
+        """Commit one segment with one run."""
         results: list[BatchResult] = self.do(self.segment_command((number, partition, list(batches)))).runs[0]
         return results
 
     def job(
         self, *runs: tuple[int, int, int, int], level: int = 1, born_ms: int | None = None, **more: Any
     ) -> ReplaceExtents:
-        """Runs as (topic number, partition, first extent, one more than the last), into one output of a fresh id."""
+        """A job with one new output; the runs are (topic number, partition, first extent, last extent plus one)."""
         self.segments += 1
         identifier = new_segment_id(self.now_ms if born_ms is None else born_ms, self.segments.to_bytes(10, "big"))
         inputs: dict[bytes, int] = {}
@@ -122,12 +122,12 @@ class Machine:
         return ReplaceExtents(self.now_ms, "job", list(inputs), [OutputSegment(identifier, level, position)], replaced)
 
     def configure(self, **configs: str) -> None:
-        """Set these of the cluster, at the newest level."""
+        """Raise the level, and set these configurations of the cluster."""
         self.do(RaiseLevel(self.now_ms, OFFSET_EXPIRY_LEVEL))
         self.configure_again(**configs)
 
     def configure_again(self, **configs: str) -> None:
-        """Set these of the cluster."""
+        """Set these configurations of the cluster."""
         changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in configs.items()]
         assert self.do(AlterConfigs(self.now_ms, "", changes)) == Done()
 
@@ -166,5 +166,5 @@ class Machine:
         return self.do(CommitOffsets(self.now_ms, "g", generation, member_id, instance, [item], seen))
 
     def use_limits(self, limits: Limits) -> None:
-        """Go on with these limits, as a replica does that restores a snapshot under another release."""
+        """Use these limits from now on, like a replica of another release that restores a snapshot."""
         self.state.limits = limits

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for commands: a few names, ids and numbers that meet often, and now and then the extremes."""
+"""Hypothesis strategies for commands: a few names, ids and numbers, so that they often meet, and rare extremes."""
 
 from collections.abc import Callable
 
@@ -66,8 +66,8 @@ from tests.unit.sequencer.core.core_world import START_MS, topic_id
 
 Integers = st.SearchStrategy[int]
 SUBSCRIBED_TO_T = bytes((0, 3, 0, 0, 0, 1, 0, 1)) + b"t" + bytes(8)  # a consumer's metadata
-WELL_SAID = bytes((0, 0, 0, 0, 0, 1, 0, 1)) + b"t" + b"\xff" * 4  # the same in version 0, whole
-# what msgpack can hold
+SUBSCRIBED_IN_VERSION_0 = bytes((0, 0, 0, 0, 0, 1, 0, 1)) + b"t" + b"\xff" * 4  # the same in version 0, complete
+# limits of the integers that msgpack can hold
 EXTREMES = [-(2**63), -(2**31), -2, -1, 0, 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**48, 2**63 - 1, 2**64 - 1]
 ANY_INTEGER: Integers = st.integers(-(2**63), 2**64 - 1) | st.sampled_from(EXTREMES)
 
@@ -94,7 +94,7 @@ INSTANCES = st.sampled_from([None, None, None, None, "i", "j"])
 SMALL: Integers = st.integers(-1, 4)
 SEEN: Integers = st.integers(-1, 12)
 GENERATIONS: Integers = st.sampled_from([-1, 0, 1, 1, 1, 2, 2, 3])
-# seconds go by, back and forth; now and then minutes or a day
+# time moves by seconds, forward and back; sometimes by minutes or a day
 NOW_MS: Integers = st.builds(
     lambda base, step: START_MS + base + step,
     st.sampled_from([0] * 12 + [60_000, 900_000, 90_000_000]),
@@ -147,9 +147,9 @@ def topics(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Com
 
 
 def joins(number: Callable[[Integers], Integers]) -> st.SearchStrategy[JoinGroup]:
-    said = st.sampled_from([b"1", b"1", b"2", SUBSCRIBED_TO_T, SUBSCRIBED_TO_T, WELL_SAID, WELL_SAID, WELL_SAID])
+    metadata = st.sampled_from([b"1", b"1", b"2", *[SUBSCRIBED_TO_T] * 2, *[SUBSCRIBED_IN_VERSION_0] * 3])
     protocols = st.lists(
-        st.builds(GroupProtocol, st.sampled_from(["range", "range", "sticky"]), said),
+        st.builds(GroupProtocol, st.sampled_from(["range", "range", "sticky"]), metadata),
         max_size=3,
     )
     return st.builds(
@@ -196,7 +196,7 @@ def groups(number: Callable[[Integers], Integers]) -> list[st.SearchStrategy[Com
 def transaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
     ids = st.sampled_from(["a", "a", "a", "b", "", "x" * 2_000])
     producers, epochs = number(st.sampled_from([-1, 4, 4, 4, 5])), number(st.sampled_from([-1, 0, 0, 0, 1, 2]))
-    who = (number(NOW_MS), ids, producers, epochs)
+    writer = (number(NOW_MS), ids, producers, epochs)
     partitions = st.lists(st.builds(TransactionPartition, TOPIC_IDS, number(st.integers(0, 2))), max_size=3)
     items = st.lists(st.builds(OffsetToCommit, NAMES, number(SMALL), ANY_INTEGER, ANY_INTEGER, st.just("")), max_size=2)
     members = (GROUPS, number(GENERATIONS), MEMBERS, INSTANCES, items)
@@ -226,11 +226,11 @@ def transaction_commands(number: Callable[[Integers], Integers]) -> st.SearchStr
         st.builds(RaiseLevel, number(NOW_MS), st.just(3)),
         st.builds(InitTransactionalProducer, number(NOW_MS), ids, timeouts, seen_sequence=number(SEEN)),
         st.builds(InitTransactionalProducer, number(NOW_MS), ids, timeouts, producers, epochs, number(SEEN)),
-        st.builds(AddPartitionsToTxn, *who, partitions, number(SEEN)),
-        st.builds(AddOffsetsToTxn, *who, GROUPS, number(SEEN)),
-        st.builds(CommitTxnOffsets, *who, *members, st.booleans(), number(SEEN)),
-        st.builds(EndTxn, *who, st.booleans(), st.booleans(), number(SEEN)),
-        st.builds(EndTxn, *who, st.booleans(), st.booleans()),
+        st.builds(AddPartitionsToTxn, *writer, partitions, number(SEEN)),
+        st.builds(AddOffsetsToTxn, *writer, GROUPS, number(SEEN)),
+        st.builds(CommitTxnOffsets, *writer, *members, st.booleans(), number(SEEN)),
+        st.builds(EndTxn, *writer, st.booleans(), st.booleans(), number(SEEN)),
+        st.builds(EndTxn, *writer, st.booleans(), st.booleans()),
         writing,
         writing,
         st.builds(Tick, number(NOW_MS)),
@@ -374,7 +374,7 @@ KINDS = (
 commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
 
 Log = list[list[list[Command]]]
-# most logs begin in a world where there is something to write to
+# most logs begin with topics and producers
 OPENING: Log = [
     [
         [
@@ -387,7 +387,7 @@ OPENING: Log = [
 
 
 def cut(opening: Log, flat: list[Command], size: int) -> Log:
-    """Entries of one or two requests with `size` commands in all, the opening before them."""
+    """The opening, then entries of one or two requests with `size` commands in all."""
     fragments = [flat[place : place + size] for place in range(0, len(flat), size)]
     return [*opening, *([[fragment[:1], fragment[1:]] if size > 1 else [fragment] for fragment in fragments])]
 

@@ -1,4 +1,4 @@
-"""Long walks of one seed each: a few producers, topics and groups that live on, so that deep states are reached."""
+"""Long random walks, one per seed: few producers, topics and groups that last, to reach deep states."""
 
 from random import Random
 
@@ -64,12 +64,12 @@ from tests.unit.sequencer.core.core_world import START_MS, topic_id
 MEMBERS = ["m1", "m2", "m3", "m4"]
 INSTANCES = ["i", "j"]
 STEPS_MS = [0, 0, 1, 10, 100, 600, 6_000]
-Who = tuple[int, str, int, int]  # time, transactional id, producer id, epoch
+Writer = tuple[int, str, int, int]  # time, transactional id, producer id, epoch
 LEAPS_MS = [20 * 60_000, 25 * 3_600_000]
 
 
 def walk(seed: int, length: int, limits: Limits = DEFAULT_LIMITS) -> Log:
-    """A journal of `length` entries; the walker looks at the state that they lead to, so as to go on from there."""
+    """A journal of `length` entries; the walker applies each entry and chooses the next one by the state."""
     walker = Walker(seed, limits)
     log = []
     for sequence in range(1, length + 1):
@@ -80,7 +80,7 @@ def walk(seed: int, length: int, limits: Limits = DEFAULT_LIMITS) -> Log:
 
 
 def make_job(state: State, random: Random, now_ms: int, level: int) -> ReplaceExtents:
-    """A job over chosen spans of extents, one output with a run for each; some cleaned, a few that cannot be right."""
+    """A job over random spans of extents, one output and a run per span; some runs are cleaned or invalid."""
     inputs: dict[bytes, int] = {}
     runs: list[ReplacedRun] = []
     position = 0
@@ -110,7 +110,7 @@ def make_job(state: State, random: Random, now_ms: int, level: int) -> ReplaceEx
 
 
 class Walker:
-    """Chooses the next command by chance, most of the time one that makes sense."""
+    """Chooses the next command at random; most of them are valid."""
 
     def __init__(self, seed: int, limits: Limits) -> None:
         self.random = Random(seed)
@@ -175,7 +175,7 @@ class Walker:
         return self.random.choice(self.segments[-5:]) if self.segments else self.segment()
 
     def job(self) -> Command:
-        """Replaces a few spans of extents as they are now; often it is kept back, so that it comes late."""
+        """Replace a few spans of the present extents; often the command is sent later, when it may be outdated."""
         random = self.random
         self.jobs.append(make_job(self.state, random, self.now_ms, random.choice([1, 1, 2, 9, 0])))
         return self.jobs[-1] if random.random() < 0.5 else self.tick()
@@ -193,7 +193,7 @@ class Walker:
         return LeaseJob(self.now_ms, job, holder, wanted, random.choice([100, 60_000]))
 
     def batch(self, identifier: bytes) -> BatchMeta:
-        """Most batches of a producer go on where it stands, on partition 0; some repeat, skip or bump its epoch."""
+        """Most batches continue a producer's sequence in partition 0; some repeat, skip or bump its epoch."""
         random = self.random
         records, length, timestamp = random.randint(1, 3), random.randint(1, 50), random.randint(-1, 100)
         if random.random() < 0.3:
@@ -232,7 +232,7 @@ class Walker:
         return AllocateProducer(self.now_ms)
 
     def some_member(self) -> tuple[str, str | None]:
-        """A member, mostly with the instance id that it has."""
+        """A member, mostly with its own instance id."""
         group = self.state.groups.get("g")
         if group is None or not group.members or self.random.random() < 0.1:
             return self.random.choice(MEMBERS), self.random.choice([None, *INSTANCES])
@@ -309,7 +309,7 @@ class Walker:
         return RaiseLevel(self.now_ms, self.random.randint(0, SHARE_GROUPS_LEVEL))
 
     def remove(self) -> Command:
-        """Mostly condemned segments; a few that live, that nobody knows, or that are named twice."""
+        """Mostly dead segments; a few that are live, unknown, or named twice."""
         random, table = self.random, self.state.segments
         dead = [table.id(slot) for slot in table.by_number if not table.live_extents[slot]]
         named = random.sample(dead, random.randint(0, len(dead)))
@@ -318,7 +318,7 @@ class Walker:
         return RemoveSegments(self.now_ms, named)
 
     def alter_configs(self) -> Command:
-        """Of the cluster or of one topic: how long records stay, offsets, and deleted topics."""
+        """Change retention, offset expiry or the undelete window, of the cluster or of one topic."""
         random = self.random
         if random.random() < 0.3:
             minutes = ConfigChange(
@@ -363,7 +363,7 @@ class Walker:
         )
 
     def transact(self) -> Command:
-        """One of two transactional producers goes on, or does what it may not."""
+        """The next step of one of two transactional producers, or an invalid one."""
         random = self.random
         name = random.choice(["a", "b"])
         known = self.state.transactions.get(name)
@@ -371,29 +371,29 @@ class Walker:
             return InitTransactionalProducer(self.now_ms, name, 60_000)
         if random.random() < 0.03:
             return InitTransactionalProducer(self.now_ms, name, 60_000, known.producer_id, known.epoch)
-        who = (self.now_ms, name, known.producer_id, known.epoch - (random.random() < 0.03))
+        writer = (self.now_ms, name, known.producer_id, known.epoch - (random.random() < 0.03))
         seen = random.choice([-1, -1, self.state.sequence, max(self.state.sequence - 9, 0)])
         make = random.choice([self.write_some] * 6 + [self.end, self.end, self.add_some, self.commit_txn_offsets])
-        return make(who, seen)
+        return make(writer, seen)
 
-    def end(self, who: Who, seen: int) -> Command:
-        return EndTxn(*who, self.random.random() < 0.6, self.random.random() < 0.5, seen)
+    def end(self, writer: Writer, seen: int) -> Command:
+        return EndTxn(*writer, self.random.random() < 0.6, self.random.random() < 0.5, seen)
 
-    def add_some(self, who: Who, seen: int) -> Command:
+    def add_some(self, writer: Writer, seen: int) -> Command:
         if self.random.random() < 0.3:
-            return AddOffsetsToTxn(*who, "g", seen)
+            return AddOffsetsToTxn(*writer, "g", seen)
         logs = [each for topic in self.state.topics.values() for each in topic.partitions]
         chosen = self.random.sample(logs, min(len(logs), 2))
-        return AddPartitionsToTxn(*who, [TransactionPartition(each.topic_id, each.number) for each in chosen], seen)
+        return AddPartitionsToTxn(*writer, [TransactionPartition(each.topic_id, each.number) for each in chosen], seen)
 
-    def write_some(self, who: Who, seen: int) -> Command:
-        """A batch of a transaction between two of others."""
+    def write_some(self, writer: Writer, seen: int) -> Command:
+        """A batch of the transaction between two batches without a producer."""
         random = self.random
         topic = self.state.topics.get(self.some_topic())
         identifier = topic_id(1) if topic is None else topic.topic_id
-        known = topic.partitions[0].producers.get(who[2]) if topic else None
-        sequence = known.last_sequence + 1 if known is not None and known.epoch == who[3] else 0
-        batch = BatchMeta(random.randint(1, 50), 1, 50, *who[2:], sequence, TRANSACTIONAL, random.random() < 0.7)
+        known = topic.partitions[0].producers.get(writer[2]) if topic else None
+        sequence = known.last_sequence + 1 if known is not None and known.epoch == writer[3] else 0
+        batch = BatchMeta(random.randint(1, 50), 1, 50, *writer[2:], sequence, TRANSACTIONAL, random.random() < 0.7)
         plain = BatchMeta(7, 1, 60, -1, -1, -1, 0)
         batches = [plain, batch, plain]
         segment_id = new_segment_id(self.now_ms, random.randbytes(10))
@@ -401,9 +401,9 @@ class Walker:
         self.segments.append(CommitSegment(self.now_ms, segment_id, batch.length + 14, "f1", "a", runs))
         return self.segments[-1]
 
-    def commit_txn_offsets(self, who: Who, seen: int) -> Command:
+    def commit_txn_offsets(self, writer: Writer, seen: int) -> Command:
         item = OffsetToCommit(self.some_topic(), self.random.randint(0, 2), self.random.randint(0, 99), 1, "")
-        return CommitTxnOffsets(*who, "g", -1, "", None, [item], self.random.random() < 0.7, seen)
+        return CommitTxnOffsets(*writer, "g", -1, "", None, [item], self.random.random() < 0.7, seen)
 
     def share(self) -> Command:
         return share_command(self.random, self.state, self.now_ms)

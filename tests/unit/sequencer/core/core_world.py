@@ -1,4 +1,4 @@
-"""The world of the state machine's tests: one state, and short ways to be each kind of its clients."""
+"""The world of the state machine's tests: one state, and short methods for each kind of client."""
 
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from tests.unit.sequencer.core.core_classic import INITIAL_DELAY_MS as INITIAL_DELAY_MS, ClassicGroups
@@ -15,7 +15,7 @@ from tests.unit.sequencer.core.core_transactions import Transactions
 
 
 class World(Machine):
-    """A state machine with its clients: producers and administrators by its own methods, others by kind."""
+    """A state machine with its clients: own methods for producers and administrators, attributes for the others."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS, level: int = 0) -> None:
         super().__init__(limits, level)
@@ -26,14 +26,14 @@ class World(Machine):
 
 
 def share_world(*members: str, records: int = 0, limits: Limits = DEFAULT_LIMITS, **configs: str) -> World:
-    """At the level of share groups: the members of "g" read topic "t" of one partition from its begin."""
+    """A world at the level of share groups: the members of "g" read topic "t" with one partition from its begin."""
     world = World(limits)
     world.shares.begin(*members, records=records, **configs)
     return world
 
 
 def transaction_world(limits: Limits = DEFAULT_LIMITS) -> World:
-    """At the level of transactions, with topic "t" of two partitions."""
+    """A world at the level of transactions, with topic "t" of two partitions."""
     world = World(limits)
     world.transactions.begin()
     return world

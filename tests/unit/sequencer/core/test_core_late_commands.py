@@ -1,4 +1,4 @@
-"""Commands that are journaled long after their senders turned elsewhere undo nothing newer, from level 1 on."""
+"""From level 1 on, a command that is journaled long after it was sent undoes nothing newer."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def world() -> World:
 
 @pytest.fixture
 def later(world: World) -> World:
-    """At the level from which on joins are late."""
+    """The world at the level from which on a join can come too late."""
     world.do(RaiseLevel(world.now_ms, LATE_JOINS_LEVEL))
     return world
 
@@ -41,7 +41,7 @@ def committed(world: World) -> list[int]:
     return [each.offset for each in queries.group_offsets(world.state, GroupOffsetsQuery(0, "g", None)).offsets]
 
 
-def test_an_offset_does_not_go_back_to_what_was_sent_before_the_newer_one_was_known(world: World) -> None:
+def test_an_offset_does_not_go_back_to_one_that_was_sent_before_the_newer_one_was_seen(world: World) -> None:
     seen = world.state.sequence
     assert world.commit_offset(5, seen=seen) == ACCEPTED
     assert world.commit_offset(9, seen=world.state.sequence) == ACCEPTED
@@ -49,7 +49,7 @@ def test_an_offset_does_not_go_back_to_what_was_sent_before_the_newer_one_was_kn
     assert committed(world) == [9]
 
 
-def test_a_rewind_is_not_undone_by_an_earlier_commit_that_comes_late(world: World) -> None:
+def test_a_late_commit_does_not_undo_a_rewind(world: World) -> None:
     seen = world.state.sequence
     world.commit_offset(9, seen=seen)
     assert world.commit_offset(3, seen=world.state.sequence) == ACCEPTED
@@ -63,7 +63,7 @@ def test_the_same_commit_twice_is_accepted_twice(world: World) -> None:
     assert world.commit_offset(5, seen=seen) == ACCEPTED
 
 
-def test_who_was_refused_knows_enough_to_be_accepted(world: World) -> None:
+def test_a_rejected_sender_can_send_an_accepted_commit(world: World) -> None:
     seen = world.state.sequence
     world.commit_offset(9, seen=seen)
     assert world.commit_offset(5, seen=seen) == STALE
@@ -71,7 +71,7 @@ def test_who_was_refused_knows_enough_to_be_accepted(world: World) -> None:
     assert committed(world) == [5]
 
 
-def test_one_offset_that_is_late_does_not_keep_others_from_being_stored(world: World) -> None:
+def test_one_late_offset_does_not_prevent_the_others(world: World) -> None:
     seen = world.state.sequence
     world.commit_offset(9, seen=seen)
     items = [OffsetToCommit("t", partition, 5, 1, "") for partition in (0, 1)]
@@ -80,7 +80,7 @@ def test_one_offset_that_is_late_does_not_keep_others_from_being_stored(world: W
     assert committed(world) == [9, 5]
 
 
-def test_who_does_not_say_what_it_has_seen_is_never_late(world: World) -> None:
+def test_a_commit_without_a_seen_sequence_is_never_late(world: World) -> None:
     world.commit_offset(9, seen=world.state.sequence)
     assert world.commit_offset(5) == ACCEPTED
 
@@ -93,7 +93,7 @@ def test_before_level_1_nothing_is_late() -> None:
     assert world.group().offsets["t"][0].sequence == 0
 
 
-def test_what_was_stored_before_level_1_may_be_replaced_by_whomever() -> None:
+def test_an_offset_from_before_level_1_can_be_replaced_by_any_commit() -> None:
     world = World()
     world.topic()
     world.commit_offset(9, seen=0)
@@ -102,7 +102,7 @@ def test_what_was_stored_before_level_1_may_be_replaced_by_whomever() -> None:
     assert world.commit_offset(9, seen=0) == STALE
 
 
-def test_a_late_commit_does_not_bring_a_deleted_group_back(world: World) -> None:
+def test_a_late_commit_does_not_restore_a_deleted_group(world: World) -> None:
     seen = world.state.sequence
     world.commit_offset(9, seen=seen)
     assert world.do(DeleteGroup(world.now_ms, "g", world.state.sequence)) == Done()
@@ -111,7 +111,7 @@ def test_a_late_commit_does_not_bring_a_deleted_group_back(world: World) -> None
     assert world.commit_offset(1, seen=world.state.sequence) == ACCEPTED
 
 
-def test_a_late_commit_names_no_place_in_another_topic_of_the_same_name(world: World) -> None:
+def test_a_late_commit_does_not_apply_to_another_topic_with_the_same_name(world: World) -> None:
     seen = world.state.sequence
     world.commit_offset(9, seen=seen)
     world.do(DeleteTopic(world.now_ms, "", topic_id(1)))
@@ -120,7 +120,7 @@ def test_a_late_commit_names_no_place_in_another_topic_of_the_same_name(world: W
     assert committed(world) == []
 
 
-def test_a_late_deletion_leaves_a_group_alone_that_has_committed_since(world: World) -> None:
+def test_a_late_deletion_keeps_a_group_that_has_committed_since(world: World) -> None:
     world.commit_offset(9, seen=world.state.sequence)
     seen = world.state.sequence
     assert world.do(DeleteGroup(world.now_ms, "g", seen)) == Done()
@@ -130,14 +130,14 @@ def test_a_late_deletion_leaves_a_group_alone_that_has_committed_since(world: Wo
     assert world.do(DeleteGroup(world.now_ms, "g", world.state.sequence)) == Done()
 
 
-def test_a_static_members_former_life_that_comes_late_does_not_fence_the_present_one(world: World) -> None:
+def test_a_late_join_of_a_replaced_static_member_does_not_fence_the_present_one(world: World) -> None:
     world.classic.join("i-1", instance="i")
     world.classic.join("i-2", instance="i")
     assert world.classic.join("i-1", instance="i").rejection == Rejection.FENCED_INSTANCE
     assert world.group().static_members == {"i": "i-2"}
 
 
-def test_before_level_1_a_static_members_former_life_takes_its_place_again() -> None:
+def test_before_level_1_a_replaced_static_member_takes_its_place_again() -> None:
     world = World()
     world.classic.join("i-1", instance="i")
     world.classic.join("i-2", instance="i")
@@ -145,7 +145,7 @@ def test_before_level_1_a_static_members_former_life_takes_its_place_again() -> 
     assert world.group().static_members == {"i": "i-1"}
 
 
-def test_a_join_that_comes_late_does_not_take_the_place_of_who_came_since(later: World) -> None:
+def test_a_late_join_does_not_take_the_place_of_a_member_that_joined_since(later: World) -> None:
     seen = later.state.sequence
     later.classic.join("i-2", instance="i", seen=seen)
     assert later.classic.join("i-1", instance="i", seen=seen).rejection == Rejection.STALE
@@ -153,24 +153,26 @@ def test_a_join_that_comes_late_does_not_take_the_place_of_who_came_since(later:
     assert later.classic.heartbeat("i-2", 0, instance="i") != Rejection.FENCED_INSTANCE
 
 
-def test_who_has_seen_a_static_member_come_takes_its_place(later: World) -> None:
+def test_a_join_that_has_seen_a_static_member_takes_its_place(later: World) -> None:
     later.classic.join("i-1", instance="i", seen=later.state.sequence)
     seen = later.state.sequence
     later.commit_offset(3, generation=0, member_id="i-1", instance="i")
     later.classic.join("i-2", instance="i", seen=seen)
     assert later.group().static_members == {"i": "i-2"}
-    assert later.classic.join("i-3", instance="i", seen=seen).rejection == Rejection.STALE, "the place was taken since"
+    assert later.classic.join("i-3", instance="i", seen=seen).rejection == Rejection.STALE, (
+        "another member has taken the place since"
+    )
     later.classic.join("i-3", instance="i", seen=later.state.sequence)
     assert later.group().static_members == {"i": "i-3"}
 
 
-def test_a_static_join_sent_twice_is_answered_twice_however_long_that_takes(later: World) -> None:
+def test_a_static_join_sent_twice_is_answered_twice(later: World) -> None:
     seen = later.state.sequence
     first = later.classic.join("i-1", instance="i", seen=seen)
     assert later.classic.join("i-1", instance="i", seen=seen) == first
 
 
-def test_a_static_join_may_come_late_where_nobody_has_the_place(later: World) -> None:
+def test_a_static_join_may_come_late_if_the_place_is_free(later: World) -> None:
     seen = later.state.sequence
     later.classic.join("i-1", instance="i", seen=seen)
     later.classic.leave(("i-1", "i"))
@@ -178,7 +180,7 @@ def test_a_static_join_may_come_late_where_nobody_has_the_place(later: World) ->
     assert later.group().static_members == {"i": "i-2"}
 
 
-def test_who_does_not_say_what_it_has_seen_takes_any_place(later: World) -> None:
+def test_a_join_without_a_seen_sequence_takes_any_place(later: World) -> None:
     later.classic.join("i-1", instance="i", seen=later.state.sequence)
     later.classic.join("i-2", instance="i")
     assert later.group().static_members == {"i": "i-2"}
@@ -191,22 +193,22 @@ def test_before_their_level_joins_are_not_late(world: World) -> None:
     assert world.group().static_members == {"i": "i-1"}
     world.do(RaiseLevel(world.now_ms, LATE_JOINS_LEVEL))
     world.classic.join("i-3", instance="i", seen=seen)
-    assert world.group().static_members == {"i": "i-3"}, "since when the place was had is not known"
+    assert world.group().static_members == {"i": "i-3"}, "the entry by which the member joined is not known"
 
 
-def test_an_instance_that_is_put_out_late_stays_if_it_came_since(later: World) -> None:
+def test_a_late_removal_of_an_instance_does_not_remove_one_that_joined_since(later: World) -> None:
     seen = later.state.sequence
     later.classic.join("m", seen=seen)
     later.classic.join("i-1", instance="i", seen=seen)
     outcome = later.classic.leave_seen(("m", None), ("", "i"), seen=seen)
     assert outcome.rejection == Rejection.STALE
-    assert list(later.group().members) == ["m", "i-1"], "all or nothing, so it can be sent again"
+    assert list(later.group().members) == ["m", "i-1"], "all or nothing, so the command can be sent again"
     assert later.classic.leave_seen(("i-1", "i"), seen=seen) == PerItem([Rejection.NONE]), "a member id is used once"
     later.classic.join("i-2", instance="i", seen=later.state.sequence)
     assert later.classic.leave_seen(("m", None), ("", "i"), seen=later.state.sequence) == PerItem([Rejection.NONE] * 2)
 
 
-def test_since_when_static_members_have_their_places_is_in_snapshots(later: World) -> None:
+def test_snapshots_hold_the_entries_by_which_static_members_joined(later: World) -> None:
     seen = later.state.sequence
     later.classic.join("i-1", instance="i", seen=seen)
     later.state = decode_state(encode_state(later.state))

@@ -1,4 +1,4 @@
-"""Promises that hold for any journal whatever: no exception, the invariants, the same state from the same entries."""
+"""Promises for any journal: no exception, the invariants, and the same state from the same entries."""
 
 import hashlib
 import os
@@ -56,8 +56,8 @@ WALK_ENTRIES = 300
 
 def replay(log: Log) -> tuple[State, list[Any]]:
     state = new_state()
-    said = [apply_entry(state, sequence, entry) for sequence, entry in enumerate(log, 1)]
-    return state, said
+    answers = [apply_entry(state, sequence, entry) for sequence, entry in enumerate(log, 1)]
+    return state, answers
 
 
 def apply_and_check(log: Log) -> None:
@@ -82,7 +82,7 @@ def partitions(state: State) -> list[Any]:
 
 
 def check_advance(advance: Any, start: int) -> None:
-    """Announced extents begin where the last announced ones ended, or with the one that holds a log's new start."""
+    """The extents begin where the last announced ones ended, or with the extent that holds the log's new start."""
     extents, log_start_offset = advance.extents, advance.log_start_offset
     if not extents:
         assert advance.high_watermark == max(start, log_start_offset)
@@ -107,31 +107,31 @@ def test_any_walk_is_applied_without_exception_and_keeps_the_invariants(seed: in
 @any_walk
 def test_the_same_log_gives_the_same_state_and_the_same_answers(seed: int) -> None:
     log = walk(seed, WALK_ENTRIES)
-    (one, said), (other, again) = replay(log), replay(log)
+    (one, answers), (other, again) = replay(log), replay(log)
     assert encode_state(one) == encode_state(other)
-    assert said == again
+    assert answers == again
 
 
 @any_walk
-def test_a_replay_that_announces_nothing_comes_to_the_same_state(seed: int) -> None:
+def test_a_replay_without_announcements_leads_to_the_same_state(seed: int) -> None:
     log = walk(seed, WALK_ENTRIES)
     quiet = new_state()
-    loud, said = replay(log)
+    loud, answers = replay(log)
     for sequence, entry in enumerate(log, 1):
         outcomes, effects = apply_entry(quiet, sequence, entry, announce=False)
-        assert outcomes == said[sequence - 1][0]
+        assert outcomes == answers[sequence - 1][0]
         assert effects.partitions == []
-        assert (effects.topics, effects.groups) == (said[sequence - 1][1].topics, said[sequence - 1][1].groups)
+        assert (effects.topics, effects.groups) == (answers[sequence - 1][1].topics, answers[sequence - 1][1].groups)
     assert encode_state(quiet) == encode_state(loud)
 
 
-def test_walks_compact_what_they_write() -> None:
-    """Or the promises above would say little about compaction."""
+def test_walks_compact_their_segments() -> None:
+    """Otherwise the promises above would test little of compaction."""
     rejections: Counter[Rejection] = Counter()
     live = 0
     for seed in range(15):
-        state, said = replay(walk(seed, WALK_ENTRIES))
-        outcomes = [outcome for answered, _ in said for request in answered for outcome in request]
+        state, answers = replay(walk(seed, WALK_ENTRIES))
+        outcomes = [outcome for answered, _ in answers for request in answered for outcome in request]
         rejections.update(each for outcome in outcomes if isinstance(outcome, PerItem) for each in outcome.rejections)
         table = state.segments
         live += sum(count > 0 for count, level in zip(table.live_extents, table.levels, strict=True) if level)
@@ -140,7 +140,7 @@ def test_walks_compact_what_they_write() -> None:
 
 
 def test_walks_commit_and_abort_transactions() -> None:
-    """Or they would say little about these, their markers and what becomes of them."""
+    """Otherwise the promises would test little of transactions and markers."""
     seen: Counter[str] = Counter()
     for seed in range(15):
         state = new_state()
@@ -152,36 +152,36 @@ def test_walks_commit_and_abort_transactions() -> None:
     assert min(seen[each] for each in ("True", "False", "undecided", "offsets")) > 10
 
 
-def test_walks_let_go_of_what_they_wrote() -> None:
-    """Or they would say little about retention, about what can come back, and about forgetting."""
+def test_walks_trim_delete_and_restore() -> None:
+    """Otherwise the promises would test little of retention, recoverable topics and segment removal."""
     seen: Counter[str] = Counter()
     for seed in range(15):
         state = new_state()
         for sequence, entry in enumerate(walk(seed, WALK_ENTRIES), 1):
             outcomes, effects = apply_entry(state, sequence, entry)
             answered = zip(entry, outcomes, strict=True)
-            pairs = [pair for commands, said in answered for pair in zip(commands, said, strict=True)]
-            seen.update(type(command).__name__ for command, said in pairs if not isinstance(said, Rejected))
+            pairs = [pair for commands, results in answered for pair in zip(commands, results, strict=True)]
+            seen.update(type(command).__name__ for command, outcome in pairs if not isinstance(outcome, Rejected))
             seen["trimmed"] += sum(not each.extents for each in effects.partitions)
-            seen["buried"] += bool(state.recoverable)
-        seen["forgotten"] += state.segments.next_number - len(state.segments)
+            seen["recoverable"] += bool(state.recoverable)
+        seen["removed"] += state.segments.next_number - len(state.segments)
     assert seen["trimmed"] > 15
-    assert seen["buried"] > 15
-    assert seen["forgotten"] > 100
+    assert seen["recoverable"] > 15
+    assert seen["removed"] > 100
     assert seen["UndeleteTopic"] > 3
     rare = ("AlterConfigs", "ExpireLogs", "DropExtents", "TakeTaskLease", "EndTaskLease")
     assert min(seen[each] for each in rare) > 15
 
 
 @any_walk
-def test_a_segment_that_was_committed_is_answered_alike_when_sent_again(seed: int) -> None:
+def test_a_commit_that_is_sent_again_gets_the_same_answer(seed: int) -> None:
     world = World()
     answered = 0
     for command in (command for entry in walk(seed, WALK_ENTRIES) for request in entry for command in request):
         first = world.do(command)
         if isinstance(first, SegmentCommitted):
             before = encode_state(world.state)
-            world.state.sequence -= 1  # the entry with the second commit is the only thing that is new
+            world.state.sequence -= 1  # only the entry with the second commit is new
             assert world.do(command) == first
             assert encode_state(world.state) == before
             answered += 1
@@ -273,14 +273,14 @@ FUNCTIONS = {
 
 @any_log
 @given(logs, st.lists(wanted_queries, max_size=6))
-def test_any_read_is_answered_and_changes_nothing(log: Log, wanted: list[Any]) -> None:
+def test_any_query_is_answered_and_changes_nothing(log: Log, wanted: list[Any]) -> None:
     state, _ = replay(log)
     read_and_check(state, wanted)
 
 
 @any_log
 @given(st.integers(0, 10), st.integers(0, 300), st.lists(wanted_queries, max_size=6))
-def test_any_read_is_answered_wherever_a_walk_has_come(seed: int, length: int, wanted: list[Any]) -> None:
+def test_any_query_is_answered_after_any_part_of_a_walk(seed: int, length: int, wanted: list[Any]) -> None:
     state, _ = replay(walk(seed, length))
     read_and_check(state, wanted)
 
@@ -299,7 +299,7 @@ def test_every_command_has_its_function() -> None:
     assert set(machine.APPLY) == set(get_args(Command))
 
 
-def test_a_broken_clock_beyond_any_segments_time_is_ignored() -> None:
+def test_a_time_beyond_any_segments_birth_is_ignored() -> None:
     world = World()
     world.do(Tick(2**48))
     assert world.state.clock_ms == 0
@@ -327,7 +327,7 @@ print(hashlib.sha256(encode_state(state)).hexdigest())
 """
 
 
-def test_replicas_with_other_hash_seeds_have_the_same_bytes() -> None:
+def test_replicas_with_different_hash_seeds_have_the_same_bytes() -> None:
     here = Path(__file__).parents[4]
     digests = {hashlib.sha256(encode_state(replay(walk(7, 500))[0])).hexdigest()}
     for seed in ("1", "2"):
@@ -339,7 +339,7 @@ def test_replicas_with_other_hash_seeds_have_the_same_bytes() -> None:
     assert len(digests) == 1
 
 
-def test_other_states_have_other_bytes() -> None:
+def test_different_states_have_different_bytes() -> None:
     states = [new_state() for _ in range(4)]
     topic = CreateTopic(START_MS, "t", topic_id(1), 1, {})
     commit = World().segment_command((1, 0, [batch()]))

@@ -1,4 +1,4 @@
-"""Promises of the reads: plans up to a byte budget, times to extents, metadata by name and id."""
+"""Queries: plans up to a byte budget, extents by time, and metadata by name and id."""
 
 from array import array
 from typing import Any
@@ -46,7 +46,7 @@ def bases(found: PartitionPlan) -> list[int]:
 
 
 def test_every_query_name_has_its_function() -> None:
-    """But for the one that the state has no answer to."""
+    """The replica answers the query "journal" itself."""
     assert {*queries.QUERIES, "journal"} == set(QUERY_NAMES)
 
 
@@ -79,7 +79,7 @@ def test_an_offset_outside_of_the_log_is_out_of_range(world: World, offset: int)
     assert (found.log_start_offset, found.high_watermark) == (0, 50)
 
 
-def test_a_plan_of_what_does_not_exist_says_so_beside_the_others(world: World) -> None:
+def test_a_plan_reports_unknown_partitions_beside_the_others(world: World) -> None:
     found = plan(world, (3, 0, 100), (-1, 0, 100), (1, 0, 100))
     assert [each.rejection for each in found] == [Rejection.UNKNOWN_TOPIC, Rejection.UNKNOWN_TOPIC, Rejection.NONE]
     assert bases(found[2]) == [0]
@@ -94,7 +94,7 @@ def test_an_extent_counts_towards_the_budget_from_the_offset_on(world: World) ->
     assert bases(plan(world, (0, 9, 100))[0]) == [0, 10]
 
 
-def test_the_whole_budget_is_shared_in_the_querys_order(world: World) -> None:
+def test_the_whole_budget_is_used_in_the_order_of_the_query(world: World) -> None:
     found = plan(world, (0, 0, 1_000), (1, 0, 1_000), bytes_max=150)
     assert [bases(each) for each in found] == [[0, 10], []]
     found = plan(world, (0, 0, 100), (1, 0, 1_000), bytes_max=150)
@@ -139,12 +139,12 @@ def test_the_highest_timestamp_gives_the_extent_that_has_it(world: World) -> Non
     assert (empty.offset, empty.extent) == (-1, None)
 
 
-def test_the_offset_of_what_does_not_exist_is_refused(world: World) -> None:
+def test_the_offset_of_an_unknown_partition_is_rejected(world: World) -> None:
     assert offset_of(world, LATEST, 3).rejection == Rejection.UNKNOWN_TOPIC
 
 
 @given(st.lists(st.integers(-3, 12) | st.none(), max_size=300))
-def test_columns_find_what_a_plain_list_finds_whatever_was_dropped(plan: list[int | None]) -> None:
+def test_columns_find_the_same_rows_as_a_plain_list_after_any_drops(plan: list[int | None]) -> None:
     columns = Extents()
     plain: list[tuple[int, int]] = []  # last offset, timestamp
     offset = 0

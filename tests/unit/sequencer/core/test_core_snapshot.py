@@ -1,4 +1,4 @@
-"""A state that was written and read again is the same: in its bytes, in what it answers, in what becomes of it."""
+"""A state that was written and read has the same bytes, the same answers and the same later states."""
 
 import hashlib
 import os
@@ -46,14 +46,14 @@ any_log = settings(
 )
 any_walk = pytest.mark.parametrize("seed", range(30))
 WALK_ENTRIES = 300
-# Of `a_bit_of_everything`. If it changes, so has the format: give it another version (docs/format-snapshot.md).
+# Of `a_bit_of_everything`. If it changes, so has the format: give it another version (docs/formats/snapshot.md).
 GOLDEN = "c6864bbe17d6a8254fc367b6ce52ed6b88d1e89e55610e9087681bcba326bfe3"
 
 
-SLOW = Limits(log=LogLimits(extents_dropped_per_command_max=2))  # so that much waits to be dropped
+SLOW = Limits(log=LogLimits(extents_dropped_per_command_max=2))  # so that many extents wait to be dropped
 
 
-PASSING = ("index", "next_index", "partitions_by_index")
+VALID_IN_ONE_PROCESS = ("index", "next_index", "partitions_by_index")
 
 
 def replay(state: State, first: int, log: Log) -> list[Any]:
@@ -65,7 +65,7 @@ def read_again(state: State) -> State:
 
 
 def plain(value: Any) -> Any:
-    """Everything in a state, by value; partitions that several tables share stay recognisable by a number."""
+    """All of a state by value; a partition that several tables share has the same number in each of them."""
     numbers: dict[int, int] = {}
 
     def walk_in(value: Any) -> Any:
@@ -74,7 +74,11 @@ def plain(value: Any) -> Any:
                 return ("partition", numbers[id(value)])
             numbers[id(value)] = len(numbers)
         if isinstance(value, msgspec.Struct):
-            return {name: walk_in(getattr(value, name)) for name in value.__struct_fields__ if name not in PASSING}
+            return {
+                name: walk_in(getattr(value, name))
+                for name in value.__struct_fields__
+                if name not in VALID_IN_ONE_PROCESS
+            }
         if isinstance(value, dict):
             return [(walk_in(key), walk_in(each)) for key, each in value.items()]
         if isinstance(value, list | tuple) or type(value).__name__ == "deque":
@@ -93,9 +97,9 @@ def plain(value: Any) -> Any:
 
 
 def everything(state: State) -> Any:
-    """The state but for what differs without meaning: the order of deadlines, counts and derived tables, stale alarms.
+    """All of the state, except meaningless differences: the order of derived tables and counts, and stale alarms.
 
-    The indexes of partitions and what is found by them are good for one process; the invariants check them.
+    The indexes of partitions are valid in one process only. The invariants check them.
     """
     found = plain(state)
     found["deadlines"] = sorted(state.deadlines.items())
@@ -113,7 +117,7 @@ def everything(state: State) -> Any:
 
 
 @any_walk
-def test_a_state_read_again_is_the_same_in_everything(seed: int) -> None:
+def test_a_state_that_was_written_and_read_is_the_same(seed: int) -> None:
     state = new_state(SLOW)
     replay(state, 1, walk(seed, WALK_ENTRIES, SLOW))
     again = read_again(state)
@@ -123,15 +127,15 @@ def test_a_state_read_again_is_the_same_in_everything(seed: int) -> None:
 
 
 @any_walk
-def test_a_snapshot_and_the_entries_after_it_lead_where_the_whole_journal_leads(seed: int) -> None:
+def test_a_snapshot_and_the_entries_after_it_lead_to_the_state_of_the_whole_journal(seed: int) -> None:
     log = walk(seed, WALK_ENTRIES, SLOW)
     whole = new_state(SLOW)
-    said = replay(whole, 1, log)
+    answers = replay(whole, 1, log)
     for cut in (0, 1, seed * 9 + 5, WALK_ENTRIES - 1):
         state = new_state(SLOW)
         replay(state, 1, log[:cut])
         state = read_again(state)
-        assert replay(state, cut + 1, log[cut:]) == said[cut:]
+        assert replay(state, cut + 1, log[cut:]) == answers[cut:]
         assert encode_state(state) == encode_state(whole)
         assert everything(state) == everything(whole)
 
@@ -141,14 +145,14 @@ def test_a_snapshot_and_the_entries_after_it_lead_where_the_whole_journal_leads(
 def test_a_snapshot_may_be_taken_after_any_entry_of_any_log(log: Log, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(log)))
     whole, state = new_state(), new_state()
-    said = replay(whole, 1, log)
+    answers = replay(whole, 1, log)
     replay(state, 1, log[:cut])
     state = read_again(state)
-    assert replay(state, cut + 1, log[cut:]) == said[cut:]
+    assert replay(state, cut + 1, log[cut:]) == answers[cut:]
     assert everything(state) == everything(whole)
 
 
-def test_partitions_of_deleted_topics_come_back_in_every_table_that_holds_them() -> None:
+def test_partitions_of_deleted_topics_are_restored_in_every_table_that_holds_them() -> None:
     world = World()
     world.topic("t")
     producer = world.producer()
@@ -173,7 +177,7 @@ def test_partitions_of_deleted_topics_come_back_in_every_table_that_holds_them()
     assert world.state.extent_count == 0
 
 
-def test_a_log_deleted_while_it_was_trimmed_comes_back_the_same_when_it_has_gone() -> None:
+def test_a_log_deleted_while_it_was_trimmed_is_restored_even_without_extents() -> None:
     world = World(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     world.topic("t")
@@ -202,7 +206,7 @@ print(hashlib.sha256(encode_state(state)).hexdigest())
 """
 
 
-def test_replicas_with_other_hash_seeds_and_other_snapshots_behind_them_have_the_same_bytes() -> None:
+def test_replicas_with_different_hash_seeds_and_snapshots_have_the_same_bytes() -> None:
     state = new_state()
     replay(state, 1, walk(7, 500))
     digests = {hashlib.sha256(encode_state(state)).hexdigest()}
@@ -214,7 +218,7 @@ def test_replicas_with_other_hash_seeds_and_other_snapshots_behind_them_have_the
 
 
 def a_bit_of_everything() -> State:
-    """A state in which every table holds something."""
+    """A state in which no table is empty."""
     world = World(SLOW)
     world.do(RaiseLevel(world.now_ms, 1))
     world.do(TakeCustody(world.now_ms, "r1"))
@@ -245,7 +249,7 @@ def a_bit_of_everything() -> State:
 
 
 def janitors_work(world: World) -> None:
-    """Topics on their way out, logs that begin later than their extents, free slots, and chores."""
+    """Add deleted topics, logs that begin after their first extents, free slots, and task leases."""
     state = world.state
     world.do(RaiseLevel(world.now_ms, 2))
     world.do(AlterConfigs(world.now_ms, "", [ConfigChange("log.retention.ms", ConfigOperation.SET, "60000")]))
@@ -265,7 +269,7 @@ def janitors_work(world: World) -> None:
     for holder in ("a", "b"):
         world.do(TakeTaskLease(world.now_ms, holder, 0, 5, 60_000, 60_000))
     world.do(EndTaskLease(world.now_ms, "a", 0, done=True))
-    assert state.pending_delete, "not all is dropped of the topic that cannot come back"
+    assert state.pending_delete, "some extents of the deleted topic wait to be dropped"
     assert [each.topic_id for each in state.trimmed] == [topic_id(4), topic_id(5)]
     assert list(state.recoverable[topic_id(4)].offsets) == ["g"]
     assert state.segments.free
@@ -274,7 +278,7 @@ def janitors_work(world: World) -> None:
 
 
 def transactions(world: World) -> None:
-    """Open, committed and aborted ones, with markers, offsets that wait, and one whose topic can come back."""
+    """Add open, committed and aborted transactions, with markers, pending offsets, and a recoverable topic."""
     world.do(RaiseLevel(world.now_ms, 3))
     world.topic("t6", 2, number=6, **{"penstock.undelete.window.ms": "60000"})
     world.topic("t7", 2, number=7)
@@ -293,7 +297,7 @@ def transactions(world: World) -> None:
     assert list(world.state.ongoing) == ["third"]
 
 
-def test_the_format_is_the_one_of_its_version() -> None:
+def test_the_format_matches_its_version() -> None:
     again = read_again(a_bit_of_everything())
     check_invariants(again)
     assert everything(again) == everything(a_bit_of_everything())
@@ -303,7 +307,7 @@ def test_the_format_is_the_one_of_its_version() -> None:
 def test_columns_are_little_endian_on_every_machine() -> None:
     numbers = array("q", [1, -2, 2**40])
     assert column_bytes(numbers) == b"".join(each.to_bytes(8, "little", signed=True) for each in numbers)
-    # A machine of the other kind holds the same numbers as the reversed bytes.
+    # A machine with the other byte order holds the same numbers as the reversed bytes.
     other = not IS_BIG_ENDIAN
     reversed_numbers = array("q", numbers)
     reversed_numbers.byteswap()
@@ -324,7 +328,7 @@ def test_bytes_that_are_no_state_are_corrupt() -> None:
             decode_state(data)
 
 
-def test_columns_that_do_not_belong_together_are_refused() -> None:
+def test_columns_that_do_not_belong_together_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"columns of \[1, 2\] rows"):
         read_columns([array("q"), array("I")], [bytes(8), bytes(8)])
     with pytest.raises(ValueError, match="argument"):

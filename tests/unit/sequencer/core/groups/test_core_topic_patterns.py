@@ -1,4 +1,4 @@
-"""Patterns over topic names: what Python's `re` matches as a whole, in linear time, and nothing that RE2 has not."""
+"""Patterns over topic names: they match like Python's `re`, in linear time, and support only RE2's syntax."""
 
 import re
 from random import Random
@@ -28,7 +28,7 @@ def some_pattern(random: Random, depth: int = 0) -> str:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_pattern_matches_what_pythons_would(seed: int) -> None:
+def test_a_pattern_matches_the_same_names_as_pythons(seed: int) -> None:
     random = Random(seed)
     matched = 0
     for _ in range(300):
@@ -42,7 +42,7 @@ def test_a_pattern_matches_what_pythons_would(seed: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["[A-Za-z0-9._-]*", "a.*b|[a-z]*", ".*[b$]"])
-def test_only_what_takes_every_letter_ends_the_look_at_a_name(text: str) -> None:
+def test_only_a_rest_that_accepts_every_character_ends_a_match_early(text: str) -> None:
     for name in ("ab", "ab$c", "a$b", "$", "abc-"):
         assert Pattern(text).matches(name) == bool(re.fullmatch(text, name))
 
@@ -64,9 +64,9 @@ def test_only_what_takes_every_letter_ends_the_look_at_a_name(text: str) -> None
         ("(?sm)a.c", "abc"),
     ],
 )
-def test_what_re2_has_and_python_writes_otherwise_is_known(text: str, name: str) -> None:
+def test_syntax_of_re2_that_python_writes_differently_is_supported(text: str, name: str) -> None:
     if "{,2}" in text:
-        assert not Pattern(text).matches("aa"), "a brace that begins no repetition is a letter"
+        assert not Pattern(text).matches("aa"), "a brace that begins no repetition is a literal"
     else:
         assert Pattern(text).matches(name)
         assert not Pattern(text).matches(f"{name}x") or text.endswith(".*")
@@ -99,13 +99,13 @@ def test_what_re2_has_and_python_writes_otherwise_is_known(text: str, name: str)
         ("(" * 60 + ")" * 60, "more than 50 nested groups"),
     ],
 )
-def test_what_is_no_pattern_is_refused_with_the_reason(text: str, why: str) -> None:
+def test_an_invalid_pattern_is_rejected_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(BadPattern, match=re.escape(why)):
         Pattern(text)
 
 
 @pytest.mark.parametrize("text", ["(a*)*b", "((a+)+)+$", "(a|a)*c", "(.*)*(.*)*(.*)*x", "(a|b)*a(a|b){14}"])
-def test_what_makes_others_backtrack_for_ever_takes_a_bounded_number_of_steps(text: str) -> None:
+def test_patterns_that_make_others_backtrack_for_ever_take_a_bounded_number_of_steps(text: str) -> None:
     pattern = Pattern(text)
     before = pattern.steps_computed
     random = Random(1)
@@ -114,7 +114,7 @@ def test_what_makes_others_backtrack_for_ever_takes_a_bounded_number_of_steps(te
     assert 0 < pattern.steps_computed - before <= 20 * 250
 
 
-def test_steps_that_are_remembered_are_bounded_and_nothing_depends_on_them() -> None:
+def test_the_number_of_remembered_steps_is_bounded_and_results_do_not_depend_on_it() -> None:
     few, many = Pattern("(a|b)*a(a|b){9}", remembered_steps_max=3), Pattern("(a|b)*a(a|b){9}")
     random = Random(2)
     for _ in range(50):

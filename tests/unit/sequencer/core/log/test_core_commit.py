@@ -1,4 +1,4 @@
-"""Promises of segment commits: dense offsets, one extent per contiguous run, the same answer for the same segment."""
+"""Segment commits: dense offsets, one extent per contiguous run, and the same answer for the same segment."""
 
 import msgspec
 import pytest
@@ -40,7 +40,7 @@ def test_contiguous_batches_are_one_extent_with_the_highest_timestamp(world: Wor
     assert (advance.log_start_offset, advance.high_watermark, advance.last_stable_offset) == (0, 6, 6)
 
 
-def test_a_refused_batch_splits_the_extent_and_leaves_dead_bytes(world: World) -> None:
+def test_a_rejected_batch_splits_the_extent_and_leaves_dead_bytes(world: World) -> None:
     gap = batch(1, 40, producer=world.producer(), epoch=0, sequence=7)
     first, rejected, last = world.produce(batch(2, 30), gap, batch(3, 20))
     assert rejected == BatchResult(Rejection.OUT_OF_ORDER_SEQUENCE)
@@ -51,13 +51,13 @@ def test_a_refused_batch_splits_the_extent_and_leaves_dead_bytes(world: World) -
     assert world.state.segments.live_bytes[0] == 50
 
 
-def test_an_unknown_topic_or_partition_refuses_its_run_only(world: World) -> None:
+def test_only_the_run_of_an_unknown_topic_or_partition_is_rejected(world: World) -> None:
     outcome = world.do(world.segment_command((9, 0, [batch(), batch()]), (1, 0, [batch()]), (1, 2, [batch()])))
     unknown = BatchResult(Rejection.UNKNOWN_TOPIC)
     assert outcome.runs == [[unknown, unknown], [BatchResult(0, 0, 0)], [unknown]]
 
 
-def test_a_segment_without_accepted_batches_is_condemned_at_once(world: World) -> None:
+def test_a_segment_without_accepted_batches_is_dead_at_once(world: World) -> None:
     world.do(world.segment_command((9, 0, [batch()])))
     assert list(world.state.segments.dead_since_ms) == [world.now_ms]
     assert world.effects is not None
@@ -89,7 +89,7 @@ def test_a_segment_committed_twice_in_one_entry_counts_once(world: World) -> Non
     assert world.state.topics["t"].partitions[0].high_watermark == 3
 
 
-def test_a_segment_committed_again_with_other_batches_is_refused(world: World) -> None:
+def test_a_segment_committed_again_with_other_batches_is_rejected(world: World) -> None:
     command = world.segment_command((1, 0, [batch(3)]))
     world.do(command)
     other = msgspec.structs.replace(command, runs=[])
@@ -114,7 +114,7 @@ def test_a_commit_is_remembered_until_sending_it_again_is_too_late(world: World)
     assert world.do(command).rejection == Rejection.SEGMENT_TOO_OLD
 
 
-def test_a_segment_from_the_far_future_is_refused(world: World) -> None:
+def test_a_segment_from_the_far_future_is_rejected(world: World) -> None:
     command = world.segment_command(
         (1, 0, [batch()]), born_ms=world.now_ms + DEFAULT_LIMITS.log.segment_commit_age_max_ms + 1
     )
@@ -132,7 +132,7 @@ def test_a_segment_from_the_far_future_is_refused(world: World) -> None:
         batch(timestamp=2**63),
     ],
 )
-def test_numbers_that_cannot_be_refuse_the_whole_segment(world: World, broken: object) -> None:
+def test_impossible_numbers_reject_the_whole_segment(world: World, broken: object) -> None:
     sound = world.segment_command((1, 0, [batch(), batch()]))
     runs = [msgspec.structs.replace(sound.runs[0], batches=[sound.runs[0].batches[0], broken])]
     outcome = world.do(msgspec.structs.replace(sound, runs=runs))
@@ -141,7 +141,7 @@ def test_numbers_that_cannot_be_refuse_the_whole_segment(world: World, broken: o
     assert len(world.state.segments) == 0
 
 
-def test_a_run_before_the_segment_or_an_odd_id_or_size_is_refused(world: World) -> None:
+def test_a_run_before_the_segment_or_a_bad_id_or_size_is_rejected(world: World) -> None:
     sound = world.segment_command((1, 0, [batch()]))
     early = [msgspec.structs.replace(sound.runs[0], position=-1)]
     for change in ({"runs": early}, {"segment_id": b"short"}, {"size_bytes": 2**32}, {"size_bytes": -1}):
@@ -149,7 +149,7 @@ def test_a_run_before_the_segment_or_an_odd_id_or_size_is_refused(world: World) 
         assert outcome.rejection == Rejection.INVALID_REQUEST
 
 
-def test_a_commit_beyond_the_limit_of_remembered_ones_is_refused_whole(world: World) -> None:
+def test_a_commit_above_the_limit_of_remembered_commits_is_rejected_as_a_whole(world: World) -> None:
     world.use_limits(Limits(log=LogLimits(remembered_commits_max=1)))
     world.produce(batch())
     command = world.segment_command((1, 0, [batch()]))
@@ -158,7 +158,7 @@ def test_a_commit_beyond_the_limit_of_remembered_ones_is_refused_whole(world: Wo
     assert world.produce(batch()) == [BatchResult(0, 1, 0)]
 
 
-def test_one_entry_announces_each_partition_once_with_all_it_gained(world: World) -> None:
+def test_an_entry_announces_each_partition_once_with_all_its_new_extents(world: World) -> None:
     commands = [world.segment_command((1, 0, [batch(2)])), world.segment_command((1, 0, [batch(3)]))]
     world.entry(commands)
     assert world.effects is not None
@@ -166,7 +166,7 @@ def test_one_entry_announces_each_partition_once_with_all_it_gained(world: World
     assert [(extent.base_offset, extent.last_offset) for extent in advance.extents] == [(0, 1), (2, 4)]
 
 
-def test_what_was_deleted_in_the_same_entry_is_not_announced(world: World) -> None:
+def test_a_topic_deleted_in_the_same_entry_is_not_announced(world: World) -> None:
     world.entry([world.segment_command((1, 0, [batch(2)])), DeleteTopic(world.now_ms, "", topic_id(1))])
     assert world.effects is not None
     assert world.effects.partitions == []

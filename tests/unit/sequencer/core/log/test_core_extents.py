@@ -1,4 +1,4 @@
-"""Extents in columns behave as a plain list of rows would, whatever is appended, dropped and replaced."""
+"""Extents in columns behave like a plain list of rows, for any appends, drops and replacements."""
 
 from array import array
 from itertools import accumulate
@@ -12,7 +12,7 @@ Row = tuple[int, int, int, int, int, int]
 
 
 class Model:
-    """The columns beside the list that they stand for."""
+    """The columns, and the plain list that they are compared with."""
 
     def __init__(self, block_rows: int = BLOCK_ROWS) -> None:
         self.extents = Extents(block_rows)
@@ -32,7 +32,7 @@ class Model:
         del self.rows[:count]
 
     def replace(self, cuts: list[int], timestamps: list[int]) -> None:
-        """Spans between pairs of cuts, each by one row."""
+        """Replace each span between a pair of cuts by one row."""
         places = sorted({min(cut, len(self.rows)) for cut in cuts})
         spans = list(zip(places[::2], places[1::2], strict=False))
         if not spans:
@@ -78,7 +78,7 @@ class Model:
             assert columns.find_latest(columns.head + first) - columns.head == first + latest
 
 
-timestamps = st.integers(0, 3)  # few, so that a highest one often goes
+timestamps = st.integers(0, 3)  # few values, so that the highest one is often dropped
 appended = st.tuples(st.just(Model.append), st.integers(1, 3), timestamps)
 dropped = st.tuples(st.just(Model.drop), st.integers(0, 3))
 replaced = st.tuples(
@@ -98,7 +98,7 @@ def test_rows_are_found_as_in_a_plain_list(steps: list[tuple[object, ...]], bloc
         model.check()
 
 
-def test_a_search_by_time_is_no_walk_once_a_record_from_the_far_future_was_dropped() -> None:
+def test_a_search_by_time_walks_few_rows_after_a_record_from_the_far_future_was_dropped() -> None:
     class Watched(array):  # type: ignore[type-arg]
         looks = 0
 
@@ -122,8 +122,8 @@ def test_a_search_by_time_is_no_walk_once_a_record_from_the_far_future_was_dropp
 
 
 @given(st.lists(st.one_of(appended, appended, dropped, replaced), max_size=40))
-def test_columns_read_again_go_on_alike(steps: list[tuple[object, ...]]) -> None:
-    """Also the running maximum, which replicas write into their snapshots."""
+def test_columns_that_were_written_and_read_behave_the_same(steps: list[tuple[object, ...]]) -> None:
+    """So does the running maximum, which replicas write into their snapshots."""
     model, other = Model(), Model()
     for function, *arguments in steps:
         function(model, *arguments)  # type: ignore[operator]
@@ -143,7 +143,7 @@ def test_many_dropped_rows_are_cut_off() -> None:
     model.check()
 
 
-def test_a_highest_timestamp_that_is_replaced_is_forgotten() -> None:
+def test_a_highest_timestamp_that_is_replaced_no_longer_counts() -> None:
     model = Model()
     for timestamp in (3, 1, 2):
         model.append(1, timestamp)

@@ -1,4 +1,4 @@
-"""Promises to idempotent producers: retries never appear twice, gaps and old epochs are refused, idleness ends."""
+"""Idempotent producers: a retry never appears twice, gaps and old epochs are rejected, idle producers are removed."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def rejection_of(world: World, meta: BatchMeta, partition: int = 0) -> Rejection
     return Rejection(world.produce(meta, partition=partition)[0].rejection)
 
 
-def test_producer_ids_are_never_given_out_twice(world: World) -> None:
+def test_producer_ids_are_never_assigned_twice(world: World) -> None:
     assert [world.producer() for _ in range(3)] == [1, 2, 3]
 
 
@@ -40,14 +40,14 @@ def test_a_duplicate_among_the_last_five_gets_its_first_offset_and_appears_once(
     assert world.state.topics["t"].partitions[0].high_watermark == 10
 
 
-def test_the_sixth_last_batch_is_no_longer_known_as_a_duplicate(world: World) -> None:
+def test_the_sixth_last_batch_is_not_recognised_as_a_duplicate(world: World) -> None:
     producer = world.producer()
     world.produce(*[sent(producer, number) for number in range(6)])
     assert rejection_of(world, sent(producer, 0)) == Rejection.OUT_OF_ORDER_SEQUENCE
     assert rejection_of(world, sent(producer, 1)) == Rejection.NONE
 
 
-def test_a_batch_that_only_begins_like_a_known_one_is_out_of_order(world: World) -> None:
+def test_a_batch_that_only_begins_like_a_known_batch_is_out_of_order(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0, records=3))
     assert rejection_of(world, sent(producer, 0, records=2)) == Rejection.OUT_OF_ORDER_SEQUENCE
@@ -60,7 +60,7 @@ def test_a_duplicate_within_one_commit_is_found(world: World) -> None:
     assert world.state.topics["t"].partitions[0].high_watermark == 1
 
 
-def test_a_gap_refuses_the_batch_and_all_that_follow_until_it_is_filled(world: World) -> None:
+def test_a_gap_rejects_the_batch_and_all_later_ones_until_it_is_filled(world: World) -> None:
     producer = world.producer()
     rejections = [result.rejection for result in world.produce(sent(producer, 0), sent(producer, 2), sent(producer, 3))]
     assert rejections == [0, Rejection.OUT_OF_ORDER_SEQUENCE, Rejection.OUT_OF_ORDER_SEQUENCE]
@@ -79,7 +79,7 @@ def test_sequences_wrap_from_the_highest_to_zero(world: World) -> None:
     assert world.produce(sent(producer, SEQUENCE_MAX, records=3)) == [BatchResult(0, SEQUENCE_MAX, 0)]
 
 
-def test_after_exactly_the_highest_sequence_comes_zero(world: World) -> None:
+def test_sequence_zero_comes_right_after_the_highest_sequence(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0, records=SEQUENCE_MAX), sent(producer, SEQUENCE_MAX))
     assert rejection_of(world, sent(producer, 0, records=7)) == Rejection.NONE
@@ -91,7 +91,7 @@ def test_an_older_epoch_is_fenced(world: World) -> None:
     assert rejection_of(world, sent(producer, 1, epoch=2)) == Rejection.PRODUCER_FENCED
 
 
-def test_a_newer_epoch_starts_at_zero_and_nowhere_else(world: World) -> None:
+def test_a_newer_epoch_starts_at_sequence_zero_only(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0), sent(producer, 1))
     assert rejection_of(world, sent(producer, 2, epoch=1)) == Rejection.OUT_OF_ORDER_SEQUENCE
@@ -99,31 +99,31 @@ def test_a_newer_epoch_starts_at_zero_and_nowhere_else(world: World) -> None:
     assert rejection_of(world, sent(producer, 0, epoch=0)) == Rejection.PRODUCER_FENCED
 
 
-def test_each_partition_has_sequences_of_its_own(world: World) -> None:
+def test_each_partition_has_its_own_sequences(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0))
     assert rejection_of(world, sent(producer, 1), partition=1) == Rejection.OUT_OF_ORDER_SEQUENCE
     assert rejection_of(world, sent(producer, 0), partition=1) == Rejection.NONE
 
 
-def test_an_id_that_was_never_given_out_is_unknown(world: World) -> None:
+def test_an_id_that_was_never_assigned_is_unknown(world: World) -> None:
     assert rejection_of(world, sent(1, 0)) == Rejection.UNKNOWN_PRODUCER
     assert rejection_of(world, sent(0, 0)) == Rejection.UNKNOWN_PRODUCER
 
 
 @pytest.mark.parametrize(("sequence", "epoch"), [(-1, 0), (0, -1), (2**31, 0), (0, 2**15)])
-def test_a_sequence_or_epoch_that_cannot_be_is_an_invalid_request(world: World, sequence: int, epoch: int) -> None:
+def test_an_impossible_sequence_or_epoch_is_an_invalid_request(world: World, sequence: int, epoch: int) -> None:
     assert rejection_of(world, sent(world.producer(), sequence, epoch=epoch)) == Rejection.INVALID_REQUEST
 
 
-def test_a_known_producer_with_a_sequence_that_cannot_be_is_out_of_order(world: World) -> None:
+def test_a_known_producer_with_an_impossible_sequence_is_out_of_order(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0))
     for sequence in (-1, 2**31, 2**31 + 1):
         assert rejection_of(world, sent(producer, sequence)) == Rejection.OUT_OF_ORDER_SEQUENCE
 
 
-def test_a_producer_is_forgotten_after_a_day_of_idleness_and_not_before(world: World) -> None:
+def test_a_producer_is_removed_after_an_idle_day_and_not_before(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0))
     world.wait(DEFAULT_LIMITS.producers.producer_expiry_ms)
@@ -133,7 +133,7 @@ def test_a_producer_is_forgotten_after_a_day_of_idleness_and_not_before(world: W
     assert len(world.state.producer_sweep) == 0
 
 
-def test_a_young_stranger_in_the_middle_is_out_of_order_and_an_old_one_unknown(world: World) -> None:
+def test_a_new_id_in_the_middle_of_its_sequence_is_out_of_order_and_an_old_id_is_unknown(world: World) -> None:
     old = world.producer()
     world.wait(DEFAULT_LIMITS.producers.producer_expiry_ms + HOUR_MS)
     young = world.producer()
@@ -142,7 +142,7 @@ def test_a_young_stranger_in_the_middle_is_out_of_order_and_an_old_one_unknown(w
     assert rejection_of(world, sent(old, 0)) == Rejection.NONE
 
 
-def test_one_tick_sweeps_a_bounded_number_and_the_next_goes_on(world: World) -> None:
+def test_one_tick_sweeps_a_bounded_number_and_the_next_tick_continues(world: World) -> None:
     world.use_limits(Limits(producers=ProducerLimits(producers_swept_per_tick=2)))
     producer = world.producer()
     world.topic("u", 3, 2)
@@ -155,7 +155,7 @@ def test_one_tick_sweeps_a_bounded_number_and_the_next_goes_on(world: World) -> 
     assert world.state.producer_count == 0
 
 
-def test_a_full_partition_takes_a_newcomer_only_in_place_of_one_idle_for_long(world: World) -> None:
+def test_a_full_partition_takes_a_new_producer_only_in_place_of_one_idle_for_long(world: World) -> None:
     world.use_limits(Limits(producers=ProducerLimits(producers_per_partition_max=2)))
     first, second, third = world.producer(), world.producer(), world.producer()
     world.produce(sent(first, 0))
@@ -167,7 +167,7 @@ def test_a_full_partition_takes_a_newcomer_only_in_place_of_one_idle_for_long(wo
     assert list(world.state.topics["t"].partitions[0].producers) == [second, third]
 
 
-def test_a_deleted_topics_producers_are_forgotten(world: World) -> None:
+def test_producers_of_a_deleted_topic_are_removed(world: World) -> None:
     producer = world.producer()
     world.produce(sent(producer, 0))
     world.do(DeleteTopic(world.now_ms, "t", topic_id(1)))
@@ -177,7 +177,7 @@ def test_a_deleted_topics_producers_are_forgotten(world: World) -> None:
 
 
 class ModelProducer:
-    """What Kafka promises, on a plain list: every batch accepted so far, in order, with its offset."""
+    """Kafka's promises on a plain list: every batch accepted so far, in order, with its offset."""
 
     def __init__(self) -> None:
         self.accepted: list[tuple[int, int, int, int]] = []  # epoch, first, records, offset
@@ -203,7 +203,7 @@ class ModelProducer:
 steps = st.tuples(
     st.integers(0, 1),  # producer
     st.sampled_from(["next", "retry", "gap", "bump", "stale"]),
-    st.integers(1, 3) | st.just(2**28),  # records; eight of the large ones wrap the sequence, five do not
+    st.integers(1, 3) | st.just(2**28),  # records; eight of the large batches wrap the sequence, five do not
     st.integers(1, 7),  # how far back a retry goes
     st.booleans(),  # whether a new segment begins
 )
@@ -234,7 +234,7 @@ def test_any_interleaving_of_retries_gaps_and_epochs_agrees_with_a_plain_list(pl
 
 
 def next_step(accepted: list[tuple[int, int, int, int]], kind: str, records: int, back: int) -> tuple[int, int, int]:
-    """(epoch, first sequence, records) of what a client does next."""
+    """(epoch, first sequence, records) of the next batch of a client."""
     if not accepted:
         return 0, 1 if kind == "gap" else 0, records
     epoch, first, count, _ = accepted[-1]

@@ -1,4 +1,4 @@
-"""What is too old, too much or not wanted goes from the front of its log, a bounded part with each command."""
+"""Retention and DeleteRecords drop extents from the front of a log, a bounded number with each command."""
 
 from typing import Any
 
@@ -84,11 +84,11 @@ def offset_of(world: World, timestamp: int, from_offset: int = 0) -> OffsetFound
     return found
 
 
-def test_what_is_older_than_its_topic_keeps_it_goes_and_the_log_starts_behind_it(world: World) -> None:
+def test_extents_older_than_their_topics_retention_are_dropped_and_the_log_starts_after_them(world: World) -> None:
     world.topic(**{"retention.ms": str(HOUR_MS)})
     for age_ms in (30, 20, 10):
         world.produce(batch(10, 100, START_MS - age_ms))
-    world.wait(HOUR_MS - 20)  # the second is just as old as may be
+    world.wait(HOUR_MS - 20)  # the second extent is as old as it may be
     assert expire(world) == LogsTrimmed([LogTrimmed(Rejection.NONE, 10, 1, 100)], False)
     assert kept(world) == [10, 20]
     world.wait(1)
@@ -96,7 +96,7 @@ def test_what_is_older_than_its_topic_keeps_it_goes_and_the_log_starts_behind_it
     assert expire(world) == LogsTrimmed([LogTrimmed(Rejection.NONE, 20, 0, 0)], False)
 
 
-def test_nothing_goes_from_behind_what_stays(world: World) -> None:
+def test_an_old_extent_stays_after_one_that_stays(world: World) -> None:
     world.topic(**{"retention.ms": str(HOUR_MS)})
     world.produce(batch(1, 100, START_MS + 1))
     world.produce(batch(1, 100, START_MS - HOUR_MS))
@@ -104,8 +104,11 @@ def test_nothing_goes_from_behind_what_stays(world: World) -> None:
     assert expire(world).logs == [LogTrimmed(Rejection.NONE, 0, 0, 0)]
 
 
-def test_a_wrong_clock_of_whoever_asks_for_it_makes_nothing_go_early(world: World) -> None:
-    """Replicas journal no command with a time ahead of their own; one from the past moves nothing, nor a broken one."""
+def test_no_extent_is_dropped_early_by_a_wrong_clock_of_the_client(world: World) -> None:
+    """A time from the past moves nothing, nor does the time of a broken clock.
+
+    Replicas journal no command with a time ahead of their own clock.
+    """
     world.topic(**{"retention.ms": str(HOUR_MS)})
     world.produce(batch())
     world.wait(HOUR_MS)
@@ -114,8 +117,8 @@ def test_a_wrong_clock_of_whoever_asks_for_it_makes_nothing_go_early(world: Worl
         assert outcome.logs == [LogTrimmed(Rejection.NONE, 0, 0, 0)]
 
 
-def test_a_sequencer_whose_clock_is_days_ahead_makes_nothing_go_early(world: World) -> None:
-    """The machine's clock stands there for ever from then on; whoever asks for it knows better."""
+def test_no_extent_is_dropped_early_by_a_sequencer_whose_clock_is_days_ahead(world: World) -> None:
+    """The machine's clock stays at that time for ever; the janitor that sends the command has the right time."""
     world.topic(**{"retention.ms": str(HOUR_MS)})
     world.produce(batch())
     world.do(Tick(world.now_ms + 8 * 24 * HOUR_MS))
@@ -125,7 +128,7 @@ def test_a_sequencer_whose_clock_is_days_ahead_makes_nothing_go_early(world: Wor
     assert expire(world).logs == [LogTrimmed(Rejection.NONE, 1, 1, 100)]
 
 
-def test_the_log_keeps_as_many_bytes_as_its_topic_says_and_no_whole_extent_more(world: World) -> None:
+def test_the_log_keeps_the_bytes_of_its_topics_retention_and_no_extent_more(world: World) -> None:
     world.topic(**{"retention.bytes": "250"})
     for _ in range(3):
         world.produce(batch(10, 100))
@@ -135,14 +138,14 @@ def test_the_log_keeps_as_many_bytes_as_its_topic_says_and_no_whole_extent_more(
     assert world.partition().size_bytes == 250
 
 
-def test_with_nothing_to_keep_the_log_starts_at_its_end(world: World) -> None:
+def test_with_zero_bytes_to_keep_the_log_starts_at_its_end(world: World) -> None:
     world.topic(**{"retention.bytes": "0"})
     world.produce(batch(10, 100), batch(5, 50))
     assert expire(world).logs == [LogTrimmed(Rejection.NONE, 15, 1, 150)]
     assert world.produce(batch())[0].log_start_offset == 15
 
 
-def test_the_clusters_default_holds_for_a_topic_without_its_own(world: World) -> None:
+def test_the_clusters_default_applies_to_a_topic_without_its_own(world: World) -> None:
     world.topic()
     world.topic("u", number=2, **{"retention.ms": "-1"})
     for number in (1, 2):
@@ -153,7 +156,7 @@ def test_the_clusters_default_holds_for_a_topic_without_its_own(world: World) ->
     assert [each.extents for each in expire(world, (1, 0), (2, 0)).logs] == [1, 0]
 
 
-def test_kafkas_seven_days_hold_where_nobody_has_said_anything(world: World) -> None:
+def test_kafkas_seven_days_apply_when_no_retention_is_set(world: World) -> None:
     world.topic()
     world.produce(batch())
     world.wait(7 * 24 * HOUR_MS)
@@ -171,7 +174,7 @@ def test_records_without_a_time_are_as_old_as_their_segment(world: World) -> Non
     assert expire(world).logs[0].extents == 1
 
 
-def test_of_a_topic_that_is_only_compacted_nothing_expires_nor_is_deleted(world: World) -> None:
+def test_records_of_a_topic_that_is_only_compacted_neither_expire_nor_are_deleted(world: World) -> None:
     world.topic(**{"cleanup.policy": "compact", "retention.bytes": "0"})
     world.produce(batch())
     assert expire(world).logs == [LogTrimmed(Rejection.NONE, 0, 0, 0)]
@@ -181,7 +184,7 @@ def test_of_a_topic_that_is_only_compacted_nothing_expires_nor_is_deleted(world:
     assert expire(world, (2, 0)).logs[0].extents == 1
 
 
-def test_no_command_drops_more_extents_than_it_may_and_says_whether_there_is_more(world: World) -> None:
+def test_a_command_drops_a_bounded_number_of_extents_and_reports_whether_there_are_more(world: World) -> None:
     limit(world, 3)
     world.topic(partitions=3, **{"retention.bytes": "0"})
     for partition in (0, 0, 1, 1, 2):
@@ -193,7 +196,7 @@ def test_no_command_drops_more_extents_than_it_may_and_says_whether_there_is_mor
     assert ([each.extents for each in second.logs], second.is_more) == ([0, 1, 1], False)
 
 
-def test_there_is_no_more_to_do_when_the_last_extent_went_with_the_last_that_might(world: World) -> None:
+def test_there_is_no_more_to_do_when_the_last_allowed_drop_is_the_last_extent(world: World) -> None:
     limit(world, 2)
     world.topic(partitions=2, **{"retention.bytes": "0"})
     world.produce(batch())
@@ -208,7 +211,7 @@ def test_deleting_records_moves_the_start_of_the_log_at_once_also_into_an_extent
     assert delete(world, (1, 0, 15)) == LogsTrimmed([LogTrimmed(Rejection.NONE, 15, 1, 100)], False)
     assert kept(world) == [10, 20]
     assert delete(world, (1, 0, 15)).logs == [LogTrimmed(Rejection.NONE, 15, 0, 0)]
-    assert delete(world, (1, 0, 4)).logs == [LogTrimmed(Rejection.NONE, 15, 0, 0)]  # it never goes back
+    assert delete(world, (1, 0, 4)).logs == [LogTrimmed(Rejection.NONE, 15, 0, 0)]  # the start never goes back
     assert delete(world, (1, 0, TO_HIGH_WATERMARK)).logs == [LogTrimmed(Rejection.NONE, 30, 2, 200)]
     assert world.state.extent_count == 0
 
@@ -222,7 +225,7 @@ def test_deleting_records_moves_the_start_of_the_log_at_once_also_into_an_extent
         ((2, 0, 0), Rejection.UNKNOWN_TOPIC),
     ],
 )
-def test_records_that_are_not_there_are_not_deleted(
+def test_records_that_do_not_exist_are_not_deleted(
     world: World, log: tuple[int, int, int], rejection: Rejection
 ) -> None:
     world.topic()
@@ -230,7 +233,7 @@ def test_records_that_are_not_there_are_not_deleted(
     assert delete(world, log, (1, 0, 10)).logs == [LogTrimmed(rejection), LogTrimmed(Rejection.NONE, 10, 1, 100)]
 
 
-def test_more_logs_than_a_command_may_name_are_refused_as_a_whole(world: World) -> None:
+def test_more_logs_than_a_command_may_name_are_rejected_as_a_whole(world: World) -> None:
     world.topic(**{"retention.bytes": "0"})
     world.produce(batch())
     rejected: Any = expire(world, *[(1, 0)] * (LOGS_PER_COMMAND_MAX + 1))
@@ -240,7 +243,7 @@ def test_more_logs_than_a_command_may_name_are_refused_as_a_whole(world: World) 
     assert kept(world) == [0]
 
 
-def test_what_lies_before_the_start_goes_step_by_step_and_is_read_by_nobody_meanwhile(world: World) -> None:
+def test_extents_before_the_start_are_dropped_step_by_step_and_not_read_until_then(world: World) -> None:
     limit(world, 2)
     world.topic()
     for number in range(8):
@@ -262,7 +265,7 @@ def test_what_lies_before_the_start_goes_step_by_step_and_is_read_by_nobody_mean
     assert world.do(DropExtents(world.now_ms)) == ExtentsDropped(0, 0, False)
 
 
-def test_a_search_by_time_goes_on_from_where_it_is_told(world: World) -> None:
+def test_a_search_by_time_begins_at_the_given_offset(world: World) -> None:
     world.topic()
     for number in range(3):
         world.produce(batch(10, 100, START_MS - number))
@@ -283,7 +286,7 @@ def test_a_log_that_waits_to_be_trimmed_is_trimmed_before_more_of_it_expires(wor
     assert expire(world) == LogsTrimmed([LogTrimmed(Rejection.NONE, 30, 1, 100)], False)
 
 
-def test_the_move_of_a_start_is_told_though_nothing_was_written(world: World) -> None:
+def test_a_new_start_is_announced_without_a_write(world: World) -> None:
     world.topic()
     world.produce(batch(10, 100))
     delete(world, (1, 0, 4))
@@ -295,7 +298,7 @@ def test_the_move_of_a_start_is_told_though_nothing_was_written(world: World) ->
     assert advances(world) == [PartitionAdvance(topic_id(1), 0, 10, 10, 10, [])]
 
 
-def test_a_write_and_a_trim_in_one_entry_are_told_as_one(world: World) -> None:
+def test_a_write_and_a_trim_in_one_entry_are_announced_together(world: World) -> None:
     world.topic()
     world.produce(batch(10, 100))
     commits = [world.segment_command((1, 0, [batch(10, 100)])) for _ in range(2)]
@@ -305,7 +308,7 @@ def test_a_write_and_a_trim_in_one_entry_are_told_as_one(world: World) -> None:
     assert [each.base_offset for each in advance.extents] == [20]
 
 
-def test_a_segment_is_condemned_when_its_last_extent_went(world: World) -> None:
+def test_a_segment_is_dead_when_its_last_extent_is_dropped(world: World) -> None:
     world.topic(partitions=2, **{"retention.bytes": "0"})
     world.do(world.segment_command((1, 0, [batch()]), (1, 1, [batch()])))
     expire(world, (1, 0))
@@ -315,7 +318,7 @@ def test_a_segment_is_condemned_when_its_last_extent_went(world: World) -> None:
     assert world.state.segments.dead_sequences[0] == world.state.sequence
 
 
-def test_a_topic_that_is_deleted_while_it_is_trimmed_goes_whole(world: World) -> None:
+def test_a_topic_that_is_deleted_while_it_is_trimmed_is_dropped_as_a_whole(world: World) -> None:
     limit(world, 1)
     world.topic(partitions=2)
     world.topic("u", number=2)
@@ -331,7 +334,7 @@ def test_a_topic_that_is_deleted_while_it_is_trimmed_goes_whole(world: World) ->
     assert world.state.extent_count == 1
 
 
-def test_large_topics_go_by_few_extents_from_the_janitors_level_on() -> None:
+def test_large_topics_are_dropped_few_extents_at_a_time_from_the_janitors_level_on() -> None:
     for level, left in ((JANITOR_LEVEL - 1, 0), (JANITOR_LEVEL, 500)):
         world = World()
         world.do(RaiseLevel(world.now_ms, level))

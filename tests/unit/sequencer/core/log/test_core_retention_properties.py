@@ -1,7 +1,7 @@
-"""Whatever is written, merged, deleted and configured: retention keeps just what Kafka's broker would keep.
+"""Retention keeps exactly the records that Kafka's broker would keep, for any writes, merges and configurations.
 
-The model is a plain list of segments of one log, and Kafka's three rules on it (UnifiedLog.deleteOldSegments): segments
-that end before the log's start go, then those that are too much, then those that are too old.
+The model is a plain list of the segments of one log, with Kafka's three rules (UnifiedLog.deleteOldSegments). Segments
+that end before the log's start are deleted first. Then the size limit applies, and then the age limit.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ TIMES_MS = [*[None] * 6, *range(0, 12 * STEP_MS, STEP_MS // 2)]  # None: records
 
 
 class Segment(msgspec.Struct):
-    """What Kafka knows of one file of a log."""
+    """One file of a log in Kafka."""
 
     records: list[tuple[int, int | None]]  # offset, time
     size_bytes: int
@@ -46,7 +46,7 @@ class Segment(msgspec.Struct):
 
 
 class KafkaLog:
-    """A log as Kafka's broker keeps it, each segment closed."""
+    """A log as Kafka's broker keeps it; each segment is closed."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
@@ -95,7 +95,7 @@ class KafkaLog:
 
 
 class Pair:
-    """The machine and the model, given the same."""
+    """The machine and the model, with the same input."""
 
     def __init__(self, extents_per_command: int) -> None:
         self.per_command = extents_per_command
@@ -137,7 +137,7 @@ class Pair:
         self.world.wait(steps * STEP_MS)
 
     def expire(self) -> None:
-        """As a janitor does it, a step at a time until there is no more; then nothing is overdue."""
+        """Expire records like a janitor, step by step until there are no more; then no record is overdue."""
         self.log.delete_old(self.world.now_ms, self.configs["retention.ms"], self.configs["retention.bytes"])
         is_more = True
         while is_more:
@@ -152,7 +152,7 @@ class Pair:
         assert retention_queries.retention(self.world.state, RetentionQuery(0, self.world.now_ms)).logs == []
 
     def drop(self) -> None:
-        """What was deleted goes by itself, in the end all of it."""
+        """Drop one step of the deleted extents; after the last step none is left."""
         before = self.world.state.extent_count
         outcome: Any = self.world.do(DropExtents(self.world.now_ms))
         assert before - self.world.state.extent_count == outcome.extents <= self.per_command
@@ -177,7 +177,9 @@ expiries = st.tuples(st.just(Pair.expire))
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 4), st.lists(st.one_of(writes, writes, writes, ages, sizes, others, expiries), max_size=40))
-def test_what_is_kept_is_what_kafka_keeps(extents_per_command: int, steps: list[tuple[Any, ...]]) -> None:
+def test_the_machine_keeps_exactly_the_records_that_kafka_keeps(
+    extents_per_command: int, steps: list[tuple[Any, ...]]
+) -> None:
     pair = Pair(extents_per_command)
     for function, *arguments in [*steps, (Pair.expire,)]:
         function(pair, *arguments)

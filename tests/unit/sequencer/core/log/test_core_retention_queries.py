@@ -1,4 +1,4 @@
-"""Janitors are told which logs hold what should be gone, and how much, in answers of bounded size and work."""
+"""Retention queries: the logs with overdue records, and how many, in answers of bounded size and work."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def retention(world: World, first_topic: int = 0) -> RetentionView:
     return retention_queries.retention(world.state, RetentionQuery(0, world.now_ms, first_topic))
 
 
-def test_logs_with_something_to_do_are_told_with_what_and_since_when(world: World) -> None:
+def test_overdue_logs_are_reported_with_extents_bytes_and_time(world: World) -> None:
     world.topic("aged", 2, 1, **{"retention.ms": str(HOUR_MS)})
     world.topic("large", 1, 2, **{"retention.bytes": "100"})
     world.topic("kept", 1, 3, **{"retention.ms": "-1"})
@@ -48,7 +48,7 @@ def test_logs_with_something_to_do_are_told_with_what_and_since_when(world: Worl
     assert retention(world).logs == []
 
 
-def test_overdue_is_what_is_so_by_the_askers_clock_and_the_machines(world: World) -> None:
+def test_a_log_is_overdue_by_the_clients_clock_and_the_machines(world: World) -> None:
     world.topic(**{"retention.ms": str(HOUR_MS)})
     world.produce(batch())
     world.now_ms += HOUR_MS + 7
@@ -59,7 +59,7 @@ def test_overdue_is_what_is_so_by_the_askers_clock_and_the_machines(world: World
     assert retention(world).logs == []
 
 
-def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(world: World) -> None:
+def test_a_log_that_is_being_trimmed_is_reported_after_that(world: World) -> None:
     world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     world.topic(**{"retention.bytes": "100"})
     for _ in range(4):
@@ -70,7 +70,7 @@ def test_a_log_that_is_being_trimmed_is_told_of_when_that_is_done(world: World) 
     assert [each.extents for each in retention(world).logs] == [1]
 
 
-def test_an_answer_names_no_more_logs_than_a_command_and_says_where_to_go_on(world: World) -> None:
+def test_an_answer_has_no_more_logs_than_a_command_and_names_the_topic_to_continue_with(world: World) -> None:
     world.use_limits(Limits(log=LogLimits(logs_per_command_max=2)))
     for number in (1, 2):
         world.topic(f"t{number}", 2, number, **{"retention.bytes": "0"})
@@ -84,15 +84,15 @@ def test_an_answer_names_no_more_logs_than_a_command_and_says_where_to_go_on(wor
     assert ([each.partition for each in view.logs], view.next_topic) == ([0], 0)
 
 
-def test_no_more_partitions_are_looked_at_than_an_answer_may_take(world: World) -> None:
+def test_an_answer_checks_a_bounded_number_of_partitions(world: World) -> None:
     world.use_limits(Limits(answers=AnswerLimits(overdue_partitions_asked_max=3)))
     for number in (1, 2, 3):
         world.topic(f"t{number}", 2, number)
     assert [retention(world, first).next_topic for first in (0, 1, 2, 3, 2**63 - 1, -5)] == [1, 2, -1, -1, -1, 1]
 
 
-def test_no_more_topics_are_looked_at_than_an_answer_may_take(world: World) -> None:
-    """Those that keep everything count, too."""
+def test_an_answer_checks_a_bounded_number_of_topics(world: World) -> None:
+    """Topics that keep everything count, too."""
     world.use_limits(Limits(answers=AnswerLimits(overdue_topics_asked_max=2)))
     for number in (1, 2, 3, 4):
         world.topic(f"t{number}", 1, number, **{"retention.ms": "-1", "retention.bytes": "-1" if number < 4 else "0"})
@@ -101,7 +101,7 @@ def test_no_more_topics_are_looked_at_than_an_answer_may_take(world: World) -> N
     assert [each.topic_id for each in retention(world, 2).logs] == [topic_id(4)]
 
 
-def test_extents_are_counted_up_to_a_limit_but_every_log_is_told(world: World) -> None:
+def test_extents_are_counted_up_to_a_limit_but_every_log_is_reported(world: World) -> None:
     world.use_limits(Limits(answers=AnswerLimits(overdue_extents_counted_max=2)))
     world.topic(partitions=2, **{"retention.bytes": "0"})
     for partition in (0, 0, 0, 1, 1):
@@ -109,7 +109,7 @@ def test_extents_are_counted_up_to_a_limit_but_every_log_is_told(world: World) -
     assert [each.extents for each in retention(world).logs] == [2, 1]
 
 
-def test_the_clusters_defaults_are_told_as_they_were_set(world: World) -> None:
+def test_the_clusters_defaults_are_reported_as_they_were_set(world: World) -> None:
     assert retention_queries.cluster_configs(world.state, ClusterConfigsQuery(0)).configs == {}
     world.do(AlterConfigs(world.now_ms, "", [ConfigChange("log.retention.ms", ConfigOperation.SET, "5")]))
     assert retention_queries.cluster_configs(world.state, ClusterConfigsQuery(0)).configs == {"log.retention.ms": "5"}

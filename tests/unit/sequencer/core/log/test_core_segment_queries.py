@@ -1,4 +1,4 @@
-"""What compactors and audits ask: segments page by page, the extents in them, and how clean a log is."""
+"""Queries of compactors and audits: segments page by page, their extents, and how clean a log is."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def log(world: World) -> LogView:
     return queries.logs(world.state, LogsQuery(0, [topic_id(1)])).logs[0]
 
 
-def test_a_segment_is_listed_with_what_is_alive_in_it(world: World) -> None:
+def test_a_segment_is_listed_with_its_live_extents_and_bytes(world: World) -> None:
     world.do(world.job((1, 0, 0, 1)))
     view = queries.segments(world.state, SegmentsQuery(0, 0, [], 1))
     assert view.clock_ms == world.now_ms
@@ -57,14 +57,14 @@ def test_segments_are_listed_page_by_page(world: World) -> None:
     assert listed(world, limit=5) == ([0, 1, 2, 3, 4], -1)
 
 
-def test_condemned_segments_are_listed_on_demand(world: World) -> None:
+def test_dead_segments_are_listed_on_demand(world: World) -> None:
     world.do(world.job((1, 0, 0, 3), (2, 0, 0, 2)))
     assert listed(world) == ([2, 3, 4, 5], -1)
     assert listed(world, dead=True) == ([0, 1, 2, 3, 4, 5], -1)
     assert listed(world, limit=1) == ([2], 3)
 
 
-def test_a_forgotten_segment_is_passed_over_and_its_slots_next_one_is_listed_last(world: World) -> None:
+def test_a_removed_segment_is_skipped_and_the_next_segment_of_its_slot_is_listed_last(world: World) -> None:
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     world.do(world.job((1, 0, 0, 3), (2, 0, 0, 3)))
     world.do(RemoveSegments(world.now_ms, [world.state.segments.id(slot) for slot in (0, 2)]))
@@ -78,7 +78,7 @@ def test_a_forgotten_segment_is_passed_over_and_its_slots_next_one_is_listed_las
     assert [[each.length for each in segment] for segment in extents(world, 0, 6, 7, 2)] == [[], [70], [80], []]
 
 
-def test_levels_are_picked(world: World) -> None:
+def test_a_listing_selects_levels(world: World) -> None:
     world.do(world.job((1, 0, 0, 2)))
     world.do(world.job((1, 0, 1, 3), level=2))
     assert listed(world, levels=(1,)) == ([5], -1)
@@ -87,16 +87,16 @@ def test_levels_are_picked(world: World) -> None:
 
 
 @pytest.mark.parametrize("first_row", [5, 6, 2**40, 2**64 - 1])
-def test_behind_the_last_segment_there_is_nothing(world: World, first_row: int) -> None:
+def test_a_listing_after_the_last_segment_is_empty(world: World, first_row: int) -> None:
     assert listed(world, first_row) == ([], -1)
 
 
 @pytest.mark.parametrize("limit", [-1, 0, 1])
-def test_a_listing_gets_on_whatever_its_limit(world: World, limit: int) -> None:
+def test_a_listing_makes_progress_with_any_limit(world: World, limit: int) -> None:
     assert listed(world, -5, limit=limit) == ([0], 1)
 
 
-def test_a_listing_walks_a_bounded_way_and_tells_where_to_go_on(world: World) -> None:
+def test_a_listing_walks_a_bounded_number_of_rows_and_names_the_next(world: World) -> None:
     world.do(world.job((1, 0, 0, 2), level=2))
     world.use_limits(Limits(answers=AnswerLimits(rows_walked_max=2)))
     assert listed(world, levels=(2,)) == ([], 2)
@@ -104,14 +104,14 @@ def test_a_listing_walks_a_bounded_way_and_tells_where_to_go_on(world: World) ->
     assert listed(world, 4, levels=(2,)) == ([5], -1)
 
 
-def test_condemned_segments_on_the_way_cost_a_bounded_walk_too(world: World) -> None:
+def test_skipped_dead_segments_cost_a_bounded_walk_too(world: World) -> None:
     world.do(world.job((1, 0, 0, 5), (2, 0, 0, 5)))
     world.use_limits(Limits(answers=AnswerLimits(dead_rows_walked_max=3)))
     assert listed(world) == ([], 3)
     assert listed(world, 3) == ([5], -1)
 
 
-def test_no_more_is_listed_than_an_answer_holds(world: World) -> None:
+def test_a_listing_has_no_more_segments_than_an_answer_holds(world: World) -> None:
     world.use_limits(Limits(answers=AnswerLimits(segments_listed_max=3)))
     assert listed(world) == ([0, 1, 2], 3)
 
@@ -133,7 +133,7 @@ def test_replaced_extents_are_found_in_their_new_segment_only(world: World) -> N
     assert [each.position for each in found[2]] == [0, 100]
 
 
-def test_an_extent_that_was_dropped_is_not_taken_for_the_next_one_of_its_segment(world: World) -> None:
+def test_a_dropped_extent_is_not_taken_for_the_next_one_of_its_segment(world: World) -> None:
     skips = batch(10, 30, producer=world.producer(), epoch=0, sequence=7)
     world.do(world.segment_command((1, 1, [batch(10, 20), skips, batch(10, 40)])))
     assert [each.base_offset for each in extents(world, 5)[0]] == [0, 10]
@@ -143,24 +143,24 @@ def test_an_extent_that_was_dropped_is_not_taken_for_the_next_one_of_its_segment
 
 def test_extents_of_deleted_topics_are_not_found(world: World) -> None:
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    world.topic("v", 2, number=3)  # which may take the indexes of the deleted partitions
+    world.topic("v", 2, number=3)  # may take the indexes of the deleted partitions
     world.produce(batch(10, 100), number=3)
     assert [[each.topic_id for each in segment] for segment in extents(world, 0, 5)] == [[topic_id(2)], [topic_id(3)]]
 
 
-def test_what_is_no_live_segment_has_no_extents(world: World) -> None:
+def test_an_id_without_a_live_segment_has_no_extents(world: World) -> None:
     world.do(world.job((1, 0, 0, 1), (2, 0, 0, 1)))
     assert extents(world, 0, -1, 99, 2**64 - 1, -(2**63)) == [[]] * 5
 
 
-def test_an_answer_has_whole_segments_only_and_at_least_one(world: World) -> None:
+def test_an_answer_has_complete_segments_only_and_at_least_one(world: World) -> None:
     world.use_limits(Limits(answers=AnswerLimits(extents_listed_max=5)))
     assert [len(each) for each in extents(world, 0, 1, 2, 3)] == [2, 2]
     world.use_limits(Limits(answers=AnswerLimits(extents_listed_max=1)))
     assert [len(each) for each in extents(world, 3, 1)] == [2]
 
 
-def test_a_question_for_too_many_segments_is_answered_in_part(world: World) -> None:
+def test_a_query_for_too_many_segments_is_answered_in_part(world: World) -> None:
     world.use_limits(Limits(answers=AnswerLimits(segments_asked_max=2)))
     assert extents(world, 99, 98, 97) == [[], []]
 
@@ -186,7 +186,7 @@ def test_a_log_is_dirty_until_it_was_cleaned(world: World) -> None:
 
 def test_an_extent_that_is_clean_in_part_is_dirty(world: World) -> None:
     world.do(world.job((1, 0, 0, 2), cleaned=True))
-    world.do(world.job((1, 0, 0, 2)))  # a merge over the border
+    world.do(world.job((1, 0, 0, 2)))  # a merge across the border
     assert (log(world).cleaned_offset, log(world).clean_bytes, log(world).dirty_bytes) == (20, 0, 500)
 
 
@@ -199,6 +199,6 @@ def test_a_log_begins_with_the_extent_that_holds_its_start(world: World) -> None
     for _ in range(2):
         world.produce(batch(10, 100))
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 65)]))
-    assert len(world.partition().extents) == 3, "one of those that wait is still there"
+    assert len(world.partition().extents) == 3, "one of the waiting extents is still there"
     assert log(world).dirty_since_ms == START_MS
     assert (log(world).clean_bytes, log(world).dirty_bytes) == (0, 100)

@@ -1,4 +1,4 @@
-"""The table of segments against a naive one: whatever is added, condemned and forgotten, it tells the same of it."""
+"""The table of segments agrees with a plain model after any additions, deaths and removals."""
 
 from collections.abc import Iterator
 from random import Random
@@ -27,8 +27,8 @@ from tests.unit.sequencer.core.core_world import START_MS, World, batch
 STEPS = 400
 
 
-class Naive(msgspec.Struct):
-    """A segment as a model has it: found by going through all of them."""
+class PlainSegment(msgspec.Struct):
+    """A segment of the plain model, which finds a segment by a walk over all."""
 
     segment_id: SegmentId
     number: int
@@ -38,14 +38,14 @@ class Naive(msgspec.Struct):
 
 
 class Model:
-    """A table and a naive one beside it, changed alike."""
+    """A table and a plain list of segments, with the same changes."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.state: State = new_state()
         self.state.level = JANITOR_LEVEL
         self.state.segments.begin_queue(1)
-        self.known: list[Naive] = []
+        self.known: list[PlainSegment] = []
         self.added = 0
         self.slots_max = 0
 
@@ -70,7 +70,7 @@ class Model:
         slot = self.table.add(identifier, random.randint(0, 2), size_bytes, random.choice(["f1", "f2"]), "z")
         assert slot == smallest
         self.table.gain(slot, len(lengths), sum(lengths))
-        self.known.append(Naive(identifier, self.added, size_bytes, lengths))
+        self.known.append(PlainSegment(identifier, self.added, size_bytes, lengths))
         self.added += 1
 
     def lose(self) -> None:
@@ -92,7 +92,7 @@ class Model:
         self.known = [each for each in self.known if each not in gone]
 
     def read_again(self) -> None:
-        """As after a restart: the columns go through a snapshot."""
+        """Write the columns to a snapshot and read them, as at a restart."""
         table = self.table
         data = (bytes(table.ids), list(table.names), table.columns(), table.next_number)
         self.state.segments = Segments.of_columns(*data, is_queueing=True)
@@ -110,11 +110,11 @@ class Model:
         dead = sorted(each.dead for each in self.known if each.dead)
         ages = ((table.dead_sequences[slot], table.dead_since_ms[slot], table.numbers[slot]) for slot in table.dead)
         assert [*ages] == dead
-        assert len(table.numbers) == self.slots_max, "no more slots than there ever were segments at once"
+        assert len(table.numbers) == self.slots_max, "no more slots than segments at one time"
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_table_tells_what_a_naive_one_tells(seed: int) -> None:
+def test_the_table_agrees_with_a_plain_model(seed: int) -> None:
     model = Model(seed)
     for _ in range(STEPS):
         model.step()
@@ -122,7 +122,7 @@ def test_the_table_tells_what_a_naive_one_tells(seed: int) -> None:
     assert model.added > model.slots_max + 50, "slots were used again"
 
 
-def test_what_nobody_knows_has_no_slot() -> None:
+def test_an_unknown_segment_has_no_slot() -> None:
     table = Model(1).table
     assert (table.find(bytes(16)), table.find(b""), table.find_number(0), table.find_number(-1)) == (NO_SLOT,) * 4
     table.add(b"b" * 16, 0, 10, "f", "z")
@@ -155,7 +155,7 @@ def remove(world: World, *segment_ids: SegmentId) -> list[Rejection]:
     return outcome.rejections
 
 
-def test_only_condemned_segments_are_forgotten(world: World) -> None:
+def test_only_dead_segments_are_removed(world: World) -> None:
     first, second, third, other = ids(world)
     assert remove(world, first, other) == [Rejection.INVALID_REQUEST] * 2
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
@@ -163,7 +163,7 @@ def test_only_condemned_segments_are_forgotten(world: World) -> None:
     assert ids(world) == [second, other]
 
 
-def test_forgotten_again_and_named_twice_is_no_news(world: World) -> None:
+def test_a_removal_that_is_repeated_or_names_a_segment_twice_changes_nothing_more(world: World) -> None:
     first, *_ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     assert remove(world, first, first, bytes(16), b"") == [Rejection.NONE] * 4
@@ -171,7 +171,7 @@ def test_forgotten_again_and_named_twice_is_no_news(world: World) -> None:
     assert len(world.state.segments) == 3
 
 
-def test_the_commit_of_a_forgotten_segment_is_answered_as_before_and_brings_nothing_back(world: World) -> None:
+def test_the_commit_of_a_removed_segment_is_answered_as_before_and_adds_nothing(world: World) -> None:
     command = world.segment_command((1, 0, [batch(5)]))
     answer = world.do(command)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
@@ -180,7 +180,7 @@ def test_the_commit_of_a_forgotten_segment_is_answered_as_before_and_brings_noth
     assert command.segment_id not in ids(world)
 
 
-def test_what_is_too_much_is_refused_as_a_whole(world: World) -> None:
+def test_too_many_segments_are_rejected_as_a_whole(world: World) -> None:
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     first, *_ = ids(world)
     outcome = world.do(RemoveSegments(world.now_ms, [first] * (SEGMENTS_REMOVED_MAX + 1)))
@@ -189,7 +189,7 @@ def test_what_is_too_much_is_refused_as_a_whole(world: World) -> None:
     assert first in ids(world)
 
 
-def test_below_its_level_nothing_is_forgotten() -> None:
+def test_below_its_level_no_segment_is_removed() -> None:
     world = World()
     world.topic()
     world.produce(batch())
@@ -198,7 +198,7 @@ def test_below_its_level_nothing_is_forgotten() -> None:
     assert len(world.state.segments) == 1
 
 
-def test_a_segment_that_takes_a_forgotten_ones_slot_has_a_number_of_its_own(world: World) -> None:
+def test_a_segment_in_the_slot_of_a_removed_one_has_its_own_number(world: World) -> None:
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     first, second, _, _ = ids(world)
     remove(world, second)
@@ -210,7 +210,7 @@ def test_a_segment_that_takes_a_forgotten_ones_slot_has_a_number_of_its_own(worl
     assert list(columns.segments) == [3, 0, 1, 4]
 
 
-def test_forgotten_segments_make_room(world: World) -> None:
+def test_removed_segments_free_space_for_others(world: World) -> None:
     world.use_limits(Limits(log=LogLimits(segments_max=4)))
     full = world.do(world.segment_command((2, 0, [batch()])))
     assert isinstance(full, Rejected)
@@ -219,10 +219,10 @@ def test_forgotten_segments_make_room(world: World) -> None:
     assert world.produce(batch(), number=2)[0].rejection == Rejection.NONE
 
 
-def test_condemned_segments_stand_in_the_order_of_their_condemnation(world: World) -> None:
+def test_dead_segments_are_in_the_order_in_which_they_died(world: World) -> None:
     first, second, third, other = ids(world)
     world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
-    told = world.state.sequence
+    deleted_sequence = world.state.sequence
     world.wait(5)
     world.do(world.job((1, 0, 1, 2)))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
@@ -230,10 +230,10 @@ def test_condemned_segments_stand_in_the_order_of_their_condemnation(world: Worl
     merged = ids(world)[-1]
     assert [table.id(slot) for slot in table.dead] == [other, second, first, third, merged]
     sequences = [table.dead_sequences[slot] for slot in table.dead]
-    assert sequences == [told, told + 2] + [told + 3] * 3
+    assert sequences == [deleted_sequence, deleted_sequence + 2] + [deleted_sequence + 3] * 3
 
 
-def test_what_was_condemned_before_the_level_is_taken_for_condemned_when_it_was_reached() -> None:
+def test_segments_dead_before_the_level_count_as_dead_since_the_entry_that_reached_it() -> None:
     world = World()
     world.topic("t")
     world.topic("u", number=2)

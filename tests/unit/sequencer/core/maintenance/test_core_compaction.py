@@ -1,4 +1,4 @@
-"""Compacted extents take the place of those that they were made of: exactly these, once, or not at all."""
+"""Compacted extents replace exactly the extents that they were made of, once or not at all."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ NONE, CHANGED, INVALID = Rejection.NONE, Rejection.EXTENTS_CHANGED, Rejection.IN
 
 @pytest.fixture
 def world() -> World:
-    """Topic 1 with five extents of 10 records in partition 0; topic 2 with an extent in each of the same segments."""
+    """Topic 1 has five extents of 10 records in partition 0; topic 2 shares each of these segments."""
     world = World()
     world.topic("t")
     world.topic("u", number=2)
@@ -45,14 +45,14 @@ def world() -> World:
     return world
 
 
-def said(world: World, command: ReplaceExtents) -> list[Rejection]:
+def rejections(world: World, command: ReplaceExtents) -> list[Rejection]:
     outcome = world.do(command)
     assert isinstance(outcome, PerItem), outcome
     return outcome.rejections
 
 
 def rejected(world: World, command: ReplaceExtents) -> Rejection:
-    """The whole command, which then leaves everything as it was."""
+    """The rejection of the whole command, which then changes nothing."""
     before = encode_state(world.state)
     outcome = world.do(command)
     world.state.sequence -= 1
@@ -76,53 +76,53 @@ def dead(world: World) -> list[bool]:
 
 
 def test_contiguous_extents_become_one(world: World) -> None:
-    assert said(world, world.job((1, 0, 1, 4))) == [NONE]
+    assert rejections(world, world.job((1, 0, 1, 4))) == [NONE]
     assert world.extents() == [(0, 9, 0), (10, 39, 1), (40, 49, 0)]
     assert world.state.extent_count == 3 + 5
 
 
 def test_several_runs_of_a_partition_are_replaced_together(world: World) -> None:
     command = world.job((1, 0, 0, 2), (2, 0, 0, 5), (1, 0, 3, 5))
-    assert said(world, command) == [NONE, NONE, NONE]
+    assert rejections(world, command) == [NONE, NONE, NONE]
     assert world.extents() == [(0, 19, 1), (20, 29, 0), (30, 49, 1)]
     assert world.extents(2) == [(0, 4, 1)]
 
 
 def test_runs_come_in_any_order_of_offsets(world: World) -> None:
-    assert said(world, world.job((1, 0, 3, 5), (1, 0, 0, 2))) == [NONE, NONE]
+    assert rejections(world, world.job((1, 0, 3, 5), (1, 0, 0, 2))) == [NONE, NONE]
     assert world.extents() == [(0, 19, 1), (20, 29, 0), (30, 49, 1)]
 
 
 def test_one_extent_alone_moves_to_another_segment(world: World) -> None:
-    assert said(world, world.job((1, 0, 2, 3), level=2)) == [NONE]
+    assert rejections(world, world.job((1, 0, 2, 3), level=2)) == [NONE]
     assert world.extents()[2] == (20, 29, 2)
 
 
-def test_inputs_without_live_extents_are_condemned_and_others_are_not(world: World) -> None:
+def test_inputs_without_live_extents_are_dead_and_others_are_not(world: World) -> None:
     world.wait(5_000)
     world.do(world.job((1, 0, 0, 3), (2, 0, 0, 2)))
     assert dead(world) == [True, True, False, False, False, False]
     assert world.state.segments.dead_since_ms[0] == world.now_ms
 
 
-def test_what_was_compacted_is_compacted_again(world: World) -> None:
+def test_compacted_extents_can_be_compacted_again(world: World) -> None:
     world.do(world.job((1, 0, 0, 3)))
-    assert said(world, world.job((1, 0, 0, 3), (2, 0, 0, 5), level=2)) == [NONE, NONE]
+    assert rejections(world, world.job((1, 0, 0, 3), (2, 0, 0, 5), level=2)) == [NONE, NONE]
     assert world.extents() == [(0, 49, 2)]
     assert dead(world) == [True] * 6 + [False]
 
 
-def test_a_run_whose_extents_changed_is_refused_beside_one_whose_did_not(world: World) -> None:
+def test_only_the_run_whose_extents_changed_is_rejected(world: World) -> None:
     late = world.job((1, 0, 0, 3), (2, 0, 0, 5))
-    assert said(world, world.job((1, 0, 2, 4))) == [NONE]
-    assert said(world, late) == [CHANGED, NONE]
+    assert rejections(world, world.job((1, 0, 2, 4))) == [NONE]
+    assert rejections(world, late) == [CHANGED, NONE]
     assert world.extents() == [(0, 9, 0), (10, 19, 0), (20, 39, 1), (40, 49, 0)]
     assert world.state.segments.live_bytes[-1] == late.runs[1].length
 
 
-def test_of_two_jobs_over_the_same_extents_the_second_output_is_condemned_at_once(world: World) -> None:
+def test_of_two_jobs_over_the_same_extents_the_second_output_is_dead_at_once(world: World) -> None:
     first, second = world.job((1, 0, 0, 5)), world.job((1, 0, 0, 5))
-    assert (said(world, first), said(world, second)) == ([NONE], [CHANGED])
+    assert (rejections(world, first), rejections(world, second)) == ([NONE], [CHANGED])
     assert dead(world)[-2:] == [False, True]
 
 
@@ -137,23 +137,23 @@ def test_the_same_command_again_gets_the_first_outcome_and_changes_nothing(world
     assert encode_state(world.state) == before
 
 
-def test_the_outcome_is_remembered_for_as_long_as_the_command_would_be_young_enough(world: World) -> None:
+def test_the_outcome_is_remembered_as_long_as_the_command_could_be_accepted(world: World) -> None:
     command = world.job((1, 0, 0, 3))
     world.do(command)
     world.wait(DEFAULT_LIMITS.log.segment_commit_age_max_ms)
-    assert said(world, command) == [NONE]
+    assert rejections(world, command) == [NONE]
     world.wait(1)
     assert not world.state.replacements
     assert rejected(world, command) == Rejection.SEGMENT_TOO_OLD
 
 
-def test_other_runs_for_a_remembered_output_are_refused(world: World) -> None:
+def test_other_runs_for_a_remembered_output_are_rejected(world: World) -> None:
     command = world.job((1, 0, 0, 3))
     world.do(command)
     assert rejected(world, msgspec.structs.replace(command, runs=command.runs * 2)) == INVALID
 
 
-def test_an_id_is_a_segments_once(world: World) -> None:
+def test_an_id_belongs_to_one_segment_only(world: World) -> None:
     committed = world.segment_command((1, 0, [batch()]))
     world.do(committed)
     command = world.job((1, 0, 0, 3))
@@ -165,21 +165,21 @@ def test_an_id_is_a_segments_once(world: World) -> None:
     assert rejected(world, msgspec.structs.replace(second, outputs=[*second.outputs, *command.outputs])) == INVALID
 
 
-def test_an_output_is_as_young_as_a_flushed_segment_would_have_to_be(world: World) -> None:
+def test_an_output_has_the_age_limit_of_a_flushed_segment(world: World) -> None:
     old = world.job((1, 0, 0, 2), born_ms=world.now_ms - DEFAULT_LIMITS.log.segment_commit_age_max_ms - 1)
     assert rejected(world, old) == Rejection.SEGMENT_TOO_OLD
     ahead = world.job((1, 0, 0, 2), born_ms=world.now_ms + DEFAULT_LIMITS.log.segment_commit_age_max_ms + 1)
     assert rejected(world, ahead) == INVALID
     just = world.job((1, 0, 0, 2), born_ms=world.now_ms - DEFAULT_LIMITS.log.segment_commit_age_max_ms)
-    assert said(world, just) == [NONE]
+    assert rejections(world, just) == [NONE]
 
 
 @pytest.mark.parametrize("level", [-1, 0, 10, 2**63])
-def test_a_level_that_no_compacted_segment_has_is_refused(world: World, level: int) -> None:
+def test_an_invalid_level_of_a_compacted_segment_is_rejected(world: World, level: int) -> None:
     assert rejected(world, world.job((1, 0, 0, 2), level=level)) == INVALID
 
 
-def test_outputs_that_cannot_be_are_refused(world: World) -> None:
+def test_impossible_outputs_are_rejected(world: World) -> None:
     command = world.job((1, 0, 0, 2))
     assert rejected(world, msgspec.structs.replace(command, outputs=[])) == INVALID
     assert rejected(world, msgspec.structs.replace(command, outputs=command.outputs * 2)) == INVALID
@@ -194,7 +194,7 @@ def test_outputs_that_cannot_be_are_refused(world: World) -> None:
     assert rejected(world, msgspec.structs.replace(command, job_id="j" * 257)) == INVALID
 
 
-def test_more_extents_than_one_command_may_replace_are_refused(world: World) -> None:
+def test_more_extents_than_one_command_may_replace_are_rejected(world: World) -> None:
     command = world.job((1, 0, 0, 2))
     too_many = DEFAULT_LIMITS.maintenance.replaced_extents_max + 1
     assert rejected(world, with_run(command, inputs=[0, 0] * too_many)) == INVALID
@@ -202,10 +202,10 @@ def test_more_extents_than_one_command_may_replace_are_refused(world: World) -> 
     assert rejected(world, msgspec.structs.replace(command, inputs=[b""] * too_many)) == INVALID
 
 
-def test_compaction_goes_on_where_there_is_no_room_for_more_extents(world: World) -> None:
+def test_compaction_continues_at_the_limit_of_extents(world: World) -> None:
     world.use_limits(Limits(log=LogLimits(extents_max=world.state.extent_count)))
     assert world.do(world.segment_command((1, 0, [batch()]))).rejection == Rejection.OVERLOADED
-    assert said(world, world.job((1, 0, 0, 2))) == [NONE]
+    assert rejections(world, world.job((1, 0, 0, 2))) == [NONE]
     world.produce(batch())
 
 
@@ -217,12 +217,12 @@ def test_compaction_goes_on_where_there_is_no_room_for_more_extents(world: World
         Limits(maintenance=MaintenanceLimits(remembered_replacements_max=0)),
     ],
 )
-def test_there_is_no_room_for_any_number_of_outputs(world: World, limits: Limits) -> None:
+def test_the_number_of_outputs_is_limited(world: World, limits: Limits) -> None:
     command = world.job((1, 0, 0, 2))
     world.use_limits(limits)
     assert rejected(world, command) == Rejection.OVERLOADED
     world.use_limits(DEFAULT_LIMITS)
-    assert said(world, command) == [NONE]
+    assert rejections(world, command) == [NONE]
 
 
 @pytest.mark.parametrize(
@@ -244,9 +244,9 @@ def test_there_is_no_room_for_any_number_of_outputs(world: World, limits: Limits
         {"inputs": [0, 0, 1, 2**63]},
     ],
 )
-def test_only_what_was_planned_is_replaced(world: World, changes: dict[str, Any]) -> None:
+def test_only_the_planned_extents_are_replaced(world: World, changes: dict[str, Any]) -> None:
     before = world.extents()
-    assert said(world, with_run(world.job((1, 0, 1, 3)), **changes)) == [CHANGED]
+    assert rejections(world, with_run(world.job((1, 0, 1, 3)), **changes)) == [CHANGED]
     assert world.extents() == before
     assert dead(world)[-1]
 
@@ -270,17 +270,17 @@ def test_only_what_was_planned_is_replaced(world: World, changes: dict[str, Any]
         {"delete_horizon_ms": 2**63},
     ],
 )
-def test_a_run_that_cannot_be_in_its_output_is_refused(world: World, changes: dict[str, Any]) -> None:
-    assert said(world, with_run(world.job((1, 0, 1, 3)), **changes)) == [INVALID]
+def test_a_run_that_does_not_fit_into_its_output_is_rejected(world: World, changes: dict[str, Any]) -> None:
+    assert rejections(world, with_run(world.job((1, 0, 1, 3)), **changes)) == [INVALID]
 
 
 def test_runs_of_an_output_do_not_share_bytes(world: World) -> None:
     command = with_run(world.job((1, 0, 0, 2), (2, 0, 0, 2)), 1, position=199)
-    assert said(world, command) == [NONE, INVALID]
+    assert rejections(world, command) == [NONE, INVALID]
 
 
 def test_the_same_extents_are_not_replaced_twice_by_one_command(world: World) -> None:
-    assert said(world, world.job((1, 0, 0, 2), (1, 0, 0, 2), (1, 0, 1, 3), (1, 0, 2, 4))) == [
+    assert rejections(world, world.job((1, 0, 0, 2), (1, 0, 0, 2), (1, 0, 1, 3), (1, 0, 2, 4))) == [
         NONE,
         CHANGED,
         CHANGED,
@@ -293,23 +293,23 @@ def test_partitions_that_do_not_exist_are_unknown(world: World) -> None:
     command = world.job((1, 0, 0, 2), (2, 0, 0, 2), (2, 0, 2, 4))
     command = with_run(with_run(command, 1, partition=1), 2, partition=-1)
     command = with_run(command, 0, topic_id=topic_id(9))
-    assert said(world, command) == [Rejection.UNKNOWN_TOPIC] * 3
+    assert rejections(world, command) == [Rejection.UNKNOWN_TOPIC] * 3
 
 
-def test_a_topic_deleted_meanwhile_does_not_keep_the_others_from_being_compacted(world: World) -> None:
+def test_a_deleted_topic_does_not_prevent_the_compaction_of_others(world: World) -> None:
     command = world.job((1, 0, 0, 5), (2, 0, 0, 5))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert said(world, command) == [Rejection.UNKNOWN_TOPIC, NONE]
+    assert rejections(world, command) == [Rejection.UNKNOWN_TOPIC, NONE]
     assert dead(world) == [True] * 5 + [False]
 
 
-def test_a_topic_that_can_come_back_is_compacted_like_any_other(world: World) -> None:
+def test_a_recoverable_topic_is_compacted_like_any_other(world: World) -> None:
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     window = ConfigChange("penstock.undelete.window.ms", ConfigOperation.SET, "60000")
     world.do(AlterConfigs(world.now_ms, "", [window]))
     command = world.job((1, 0, 0, 5), (2, 0, 0, 5))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert said(world, with_run(command, partition=1)) == [Rejection.UNKNOWN_TOPIC, NONE]
+    assert rejections(world, with_run(command, partition=1)) == [Rejection.UNKNOWN_TOPIC, NONE]
     recoverable = world.state.recoverable[topic_id(1)].topic.partitions[0]
     live = [world.state.segments.numbers[slot] for slot in recoverable.extents.segments]
     view = queries.segment_extents(world.state, SegmentExtentsQuery(0, live))
@@ -317,16 +317,16 @@ def test_a_topic_that_can_come_back_is_compacted_like_any_other(world: World) ->
     world.do(UndeleteTopic(world.now_ms, "t", bytes(16)))
     second = world.job((1, 0, 0, 5))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
-    assert said(world, second) == [NONE]
+    assert rejections(world, second) == [NONE]
     assert dead(world)[:5] == [True] * 5
     world.do(UndeleteTopic(world.now_ms, "t", bytes(16)))
     assert world.extents() == [(0, 49, 1)]
 
 
-def test_a_segment_of_deleted_topics_that_are_not_let_go_of_yet_is_not_condemned_by_compaction(world: World) -> None:
+def test_compaction_leaves_a_segment_live_while_a_deleted_topic_has_extents_in_it(world: World) -> None:
     extents = world.partition(1).extents
     many = 2 * DEFAULT_LIMITS.log.extents_dropped_per_step_max
-    for _ in range(many):  # a log that is not dropped at once
+    for _ in range(many):  # a log that is too long to be dropped at once
         extents.append(extents.last_offsets[-1] + 1, extents.last_offsets[-1] + 1, 4, 0, 1, START_MS)
     world.partition(1).high_watermark += many
     world.partition(1).size_bytes += many
@@ -335,14 +335,14 @@ def test_a_segment_of_deleted_topics_that_are_not_let_go_of_yet_is_not_condemned
     command = world.job((2, 0, 0, 5))
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     assert world.state.pending_delete
-    assert said(world, command) == [NONE]
+    assert rejections(world, command) == [NONE]
     assert dead(world)[:5] == [True, True, True, True, False]
     world.do(Tick(world.now_ms))
     world.do(Tick(world.now_ms))
     assert dead(world)[:5] == [True] * 5
 
 
-def test_what_the_same_entry_commits_is_announced_before_it_can_be_compacted(world: World) -> None:
+def test_extents_are_announced_before_they_can_be_compacted(world: World) -> None:
     committed = world.segment_command((1, 0, [batch(10, 100)]))
     early, late = world.job((1, 0, 4, 5)), world.job((1, 0, 4, 5))
     both = {"last_offset": 59, "inputs": [0, 0, 1, 0]}
@@ -354,10 +354,10 @@ def test_what_the_same_entry_commits_is_announced_before_it_can_be_compacted(wor
     assert outcomes[1] == PerItem([CHANGED])
     assert world.effects is not None
     assert [extent.base_offset for extent in world.effects.partitions[0].extents] == [50]
-    assert said(world, late) == [NONE]
+    assert rejections(world, late) == [NONE]
 
 
-def test_nothing_is_announced_of_a_compaction(world: World) -> None:
+def test_a_compaction_is_not_announced(world: World) -> None:
     world.do(world.job((1, 0, 0, 5)))
     assert world.effects is not None
     assert world.effects.partitions == []
@@ -379,7 +379,7 @@ def test_plans_and_times_lead_to_compacted_extents(world: World) -> None:
     assert found[2].offset == 50
 
 
-def test_a_newest_timestamp_that_key_compaction_removed_is_not_found_any_more(world: World) -> None:
+def test_a_newest_timestamp_that_key_compaction_removed_is_not_found(world: World) -> None:
     world.produce(batch(1, 100, START_MS + 1_000))
     world.produce(batch(1, 100, START_MS + 10))
     world.do(with_run(world.job((1, 0, 4, 6)), max_timestamp=START_MS + 4))
@@ -393,7 +393,7 @@ def test_a_newest_timestamp_that_key_compaction_removed_is_not_found_any_more(wo
 
 def cleaned(world: World, *spans: tuple[int, int], horizon_ms: int = -1) -> list[Rejection]:
     command = world.job(*((1, 0, *span) for span in spans), cleaned=True, delete_horizon_ms=horizon_ms)
-    return said(world, command)
+    return rejections(world, command)
 
 
 def progress(world: World) -> tuple[int, int]:
@@ -406,20 +406,20 @@ def test_a_pass_of_key_compaction_begins_at_the_logs_start(world: World) -> None
     assert progress(world) == (20, -1)
 
 
-def test_what_lies_before_the_logs_start_is_not_merged_into_what_stays(world: World) -> None:
+def test_extents_before_the_logs_start_are_not_merged_with_later_ones(world: World) -> None:
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     with_deleted, without = world.job((1, 0, 1, 4)), world.job((1, 0, 2, 4))
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 25)]))
-    assert world.extents()[0] == (10, 19, 0), "it waits to be dropped"
-    assert said(world, with_deleted) == [CHANGED]
-    assert said(world, without) == [NONE]
+    assert world.extents()[0] == (10, 19, 0), "this extent waits to be dropped"
+    assert rejections(world, with_deleted) == [CHANGED]
+    assert rejections(world, without) == [NONE]
     world.wait(1)
     assert world.extents() == [(20, 39, 1), (40, 49, 0)]
 
 
 def test_a_pass_begins_with_the_extent_that_holds_the_logs_start(world: World) -> None:
-    """Deleted records do not move what a pass begins with to the middle of an extent."""
+    """DeleteRecords does not move the begin of a pass into the middle of an extent."""
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     assert cleaned(world, (0, 2), horizon_ms=7_000) == [NONE]
     assert progress(world) == (20, 7_000)
@@ -427,44 +427,44 @@ def test_a_pass_begins_with_the_extent_that_holds_the_logs_start(world: World) -
     assert world.extents() == [(30, 39, 0), (40, 49, 0)]
     assert cleaned(world, (1, 2)) == [CHANGED]
     assert cleaned(world, (0, 1)) == [NONE]
-    assert progress(world) == (40, -1), "tombstones of what is deleted are nobody's any more"
+    assert progress(world) == (40, -1), "deleted tombstones do not count any more"
 
 
-def test_a_pass_goes_on_where_it_ended_in_this_command_or_in_another(world: World) -> None:
+def test_a_pass_continues_where_it_ended_in_this_command_or_another(world: World) -> None:
     assert cleaned(world, (0, 1), (1, 2)) == [NONE, NONE]
     assert cleaned(world, (3, 4)) == [CHANGED]
     assert cleaned(world, (2, 4)) == [NONE]
     assert progress(world) == (40, -1)
 
 
-def test_after_a_refused_run_the_pass_is_over(world: World) -> None:
+def test_a_pass_ends_at_a_rejected_run(world: World) -> None:
     planned = world.job((1, 0, 0, 1), (1, 0, 1, 2), (1, 0, 2, 3), cleaned=True)
-    world.do(world.job((1, 0, 1, 2)))  # somebody else rewrote the middle
-    assert said(world, planned) == [NONE, CHANGED, CHANGED]
+    world.do(world.job((1, 0, 1, 2)))  # another job rewrote the middle
+    assert rejections(world, planned) == [NONE, CHANGED, CHANGED]
     assert progress(world) == (10, -1)
 
 
-def test_another_pass_that_came_as_far_is_not_continued_by_one_whose_run_was_refused(world: World) -> None:
+def test_a_pass_with_a_rejected_run_does_not_continue_another_pass_at_the_same_offset(world: World) -> None:
     planned = world.job((1, 0, 0, 1), (1, 0, 1, 2), cleaned=True)
     assert cleaned(world, (0, 1)) == [NONE]
-    assert said(world, planned) == [CHANGED, CHANGED]
+    assert rejections(world, planned) == [CHANGED, CHANGED]
     assert progress(world) == (10, -1)
 
 
-def test_the_next_pass_counts_when_it_has_come_as_far_as_the_one_before(world: World) -> None:
+def test_the_next_pass_counts_when_it_reaches_the_end_of_the_one_before(world: World) -> None:
     assert cleaned(world, (0, 2), (2, 4), horizon_ms=7_000) == [NONE, NONE]
     assert progress(world) == (40, 7_000)
     assert cleaned(world, (0, 1)) == [NONE]
-    assert progress(world) == (40, 7_000)  # what lies behind the new run may still hold the tombstone
+    assert progress(world) == (40, 7_000)  # extents after the new run may still hold the tombstone
     assert cleaned(world, (1, 3)) == [NONE]
     assert progress(world) == (50, -1)
 
 
-def test_the_first_horizon_of_a_pass_is_the_logs(world: World) -> None:
+def test_the_log_has_the_first_horizon_of_a_pass(world: World) -> None:
     command = world.job((1, 0, 0, 1), (1, 0, 1, 2), (1, 0, 2, 3), cleaned=True)
     for place, horizon_ms in enumerate((9_000, -1, 8_000)):
         command = with_run(command, place, delete_horizon_ms=horizon_ms)
-    assert said(world, command) == [NONE] * 3
+    assert rejections(world, command) == [NONE] * 3
     assert progress(world) == (30, 8_000)
 
 

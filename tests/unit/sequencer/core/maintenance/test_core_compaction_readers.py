@@ -1,8 +1,8 @@
-"""What a reader sees does not change by compaction: the same records at the same offsets, each once, whatever happens.
+"""Compaction never changes the records that a reader sees: the same records at the same offsets, each once.
 
-A small store stands for the bucket: objects whose batches are single records, at their byte positions. Writers commit
-segments, compactors plan by the queries, copy what they planned and send their commands late, twice or never, while
-topics come and go and the state is read again from snapshots. A reader plans and reads like a gateway.
+A small store models the bucket: its objects hold batches of single records at their byte positions. Writers commit
+segments. Compactors plan with queries and copy the planned extents. They send their commands late, twice or never.
+Meanwhile topics are created and deleted, and the state is read from snapshots. A reader plans and reads like a gateway.
 """
 
 from random import Random
@@ -29,7 +29,7 @@ from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from tests.unit.sequencer.core.core_world import START_MS, World, check_invariants, topic_id
 
 Log = tuple[TopicId, int]
-Record = tuple[int, int]  # offset in a compacted segment, -1 in a flushed one; what was said
+Record = tuple[int, int]  # offset in a compacted segment, or -1 in a flushed one; value
 RECORD_BYTES = 10
 PARTITIONS = 2
 STEPS = 250
@@ -37,18 +37,18 @@ cleaning = pytest.mark.parametrize("keeps", [1.0, 0.6], ids=["merging", "cleanin
 
 
 class Universe:
-    """A state, a bucket, and what was acknowledged."""
+    """A state, a bucket, and the acknowledged records."""
 
     def __init__(self, seed: int, keeps: float) -> None:
         self.random = Random(seed)
         self.world = World()
-        self.keeps = keeps  # the share of records that cleaning leaves; 1 is merging
+        self.keeps = keeps  # the fraction of records that cleaning keeps; 1 for a merge
         self.bucket: dict[SegmentId, dict[int, Record]] = {}
         self.acknowledged: dict[Log, list[int]] = {}
         self.dropped: dict[Log, set[int]] = {}
         self.jobs: list[ReplaceExtents] = []
         self.topics = 0
-        self.said = 0
+        self.written = 0
         self.accepted = self.rejected = 0
 
     def step(self) -> None:
@@ -78,7 +78,7 @@ class Universe:
         self.world.state = decode_state(encode_state(self.world.state))
 
     def write(self) -> None:
-        """One segment with a few batches of one record or more for some partitions."""
+        """Commit one segment with a few batches for some partitions."""
         random = self.random
         logs = random.sample(list(self.acknowledged), min(len(self.acknowledged), random.randint(1, 3)))
         content: dict[int, Record] = {}
@@ -90,8 +90,8 @@ class Universe:
                 timestamp = START_MS + random.randint(0, 50)
                 metas.append(BatchMeta(RECORD_BYTES * records, records, timestamp, -1, -1, -1, 0))
                 for _ in range(records):
-                    self.said += 1
-                    content[position] = (-1, self.said)
+                    self.written += 1
+                    content[position] = (-1, self.written)
                     position += RECORD_BYTES
             runs.append(BatchRun(*log, start, metas))
         identifier = self.put(content)
@@ -110,7 +110,7 @@ class Universe:
         return identifier
 
     def plan(self) -> None:
-        """A job over some live segments, its output written; what it says may be old by the time it is sent."""
+        """Plan a job over some live segments and write its output; it may be outdated when it is sent."""
         views = queries.segments(self.world.state, SegmentsQuery(0, 0, [], 1_000)).segments
         chosen = sorted(
             self.random.sample(views, min(len(views), self.random.randint(1, 12))), key=lambda each: each.row
@@ -138,7 +138,7 @@ class Universe:
         places: dict[SegmentId, int],
         content: dict[int, Record],
     ) -> ReplacedRun:
-        """One run's records into the output; cleaning loses some, and at least a byte is left of a run."""
+        """Copy the records of one run into the output; cleaning removes some, but every run has at least one byte."""
         position = max((*(place + RECORD_BYTES for place in content), 0))
         start = end = position
         named: list[int] = []
@@ -171,7 +171,7 @@ class Universe:
             assert self.keeps < 1 or after == seen
 
     def read(self, log: Log) -> dict[int, int]:
-        """Offsets and records, in order; extents cover every offset once."""
+        """The records of the log by offset, in order; its extents must cover every offset once."""
         found: dict[int, int] = {}
         offset = 0
         while True:
@@ -190,7 +190,7 @@ class Universe:
                 offset = extent.last_offset + 1
 
     def check(self) -> None:
-        """Every acknowledged record is read at its offset, but for what cleaning dropped."""
+        """Every acknowledged record is read at its offset, except those that cleaning removed."""
         for log, records in self.acknowledged.items():
             found = self.read(log)
             assert list(found) == sorted(found)
@@ -199,7 +199,7 @@ class Universe:
 
 
 def read(content: dict[int, Record], base_offset: int, extent: object) -> list[Record]:
-    """The records in an extent's bytes with their offsets, which flushed ones get from the extent's first."""
+    """The records in an extent with their offsets; a flushed record gets its offset from the extent's first one."""
     position: int = extent.position  # type: ignore[attr-defined]
     end: int = position + extent.length  # type: ignore[attr-defined]
     found = []
@@ -213,7 +213,7 @@ def read(content: dict[int, Record], base_offset: int, extent: object) -> list[R
 def contiguous(
     extents: list[tuple[PlacedExtent, SegmentView]],
 ) -> list[list[tuple[PlacedExtent, SegmentView]]]:
-    """One log's extents, in pieces without holes."""
+    """The extents of one log, split where they are not contiguous."""
     fragments: list[list[tuple[PlacedExtent, SegmentView]]] = []
     for each in sorted(extents, key=lambda each: each[0].base_offset):
         if fragments and fragments[-1][-1][0].last_offset + 1 == each[0].base_offset:
@@ -225,7 +225,7 @@ def contiguous(
 
 @cleaning
 @pytest.mark.parametrize("seed", range(10))
-def test_readers_see_every_record_once_and_in_order_whatever_is_compacted_meanwhile(seed: int, keeps: float) -> None:
+def test_readers_see_every_record_once_and_in_order_during_any_compaction(seed: int, keeps: float) -> None:
     universe = Universe(seed, keeps)
     for _ in range(STEPS):
         universe.step()

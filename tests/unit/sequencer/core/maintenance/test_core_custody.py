@@ -1,4 +1,4 @@
-"""Who keeps the journal: a lease in the journaled state, and what only its holder may note."""
+"""Custody: the custodian's lease in the journaled state, and the progress that only its holder may record."""
 
 from penstock.contracts.commands import (
     Done,
@@ -31,7 +31,7 @@ def snapshot(world: World, author: str, sequence: int) -> bool:
     return isinstance(world.do(RecordSnapshot(world.now_ms, author, sequence)), Done)
 
 
-def test_the_first_who_asks_has_custody_until_its_lease_is_over() -> None:
+def test_the_first_replica_that_asks_has_custody_until_its_lease_ends() -> None:
     world = World()
     assert take(world, "a")
     world.wait(CUSTODY_LEASE_MS - 1)
@@ -42,7 +42,7 @@ def test_the_first_who_asks_has_custody_until_its_lease_is_over() -> None:
     assert world.state.custody.holder == "b"
 
 
-def test_the_holder_renews_its_lease_by_asking_and_by_noting() -> None:
+def test_the_holder_renews_its_lease_by_asking_and_by_recording() -> None:
     world = World()
     take(world, "a")
     for renew in (lambda: take(world, "a"), lambda: archived(world, "a", 1), lambda: snapshot(world, "a", 1)):
@@ -52,13 +52,13 @@ def test_the_holder_renews_its_lease_by_asking_and_by_noting() -> None:
         assert not take(world, "b")
 
 
-def test_only_the_holder_notes_anything() -> None:
+def test_only_the_holder_records_progress() -> None:
     world = World()
     assert not archived(world, "a", 1)
     assert not snapshot(world, "", 1)
     take(world, "a")
     world.wait(CUSTODY_LEASE_MS)
-    assert archived(world, "a", 1)  # late, but nobody else has come
+    assert archived(world, "a", 1)  # late, but no other replica has taken custody
     world.wait(CUSTODY_LEASE_MS)
     take(world, "b")
     assert not archived(world, "a", 4)
@@ -66,7 +66,7 @@ def test_only_the_holder_notes_anything() -> None:
     assert (world.state.custody.archived_sequence, world.state.custody.snapshots) == (1, [])
 
 
-def test_the_two_newest_snapshots_are_kept_and_what_is_noted_again_is_no_news() -> None:
+def test_the_two_newest_snapshots_are_kept_and_repeated_records_change_nothing() -> None:
     world = World()
     take(world, "a")
     for _ in range(10):
@@ -76,7 +76,7 @@ def test_the_two_newest_snapshots_are_kept_and_what_is_noted_again_is_no_news() 
         assert world.state.custody.snapshots == known
 
 
-def test_secure_is_what_both_snapshots_hold() -> None:
+def test_the_entries_in_both_snapshots_are_secured() -> None:
     world = World()
     take(world, "a")
     for _ in range(10):
@@ -96,7 +96,7 @@ def test_the_archive_never_goes_back() -> None:
     assert world.state.custody.archived_sequence == 2
 
 
-def test_nothing_is_noted_of_entries_that_are_still_to_come() -> None:
+def test_future_entries_are_not_recorded() -> None:
     world = World()
     take(world, "a")
     for ahead in (0, 1, 100):
@@ -107,7 +107,7 @@ def test_nothing_is_noted_of_entries_that_are_still_to_come() -> None:
     assert snapshot(world, "a", world.state.sequence)
 
 
-def test_an_author_without_a_name_or_with_an_endless_one_is_refused() -> None:
+def test_an_author_with_an_empty_or_too_long_name_is_rejected() -> None:
     world = World()
     for author in ("", "a" * 257):
         outcome = world.do(TakeCustody(world.now_ms, author))
@@ -123,13 +123,13 @@ def test_the_time_of_the_newest_snapshot_is_known_and_before_that_the_time_at_wh
     take(world, "b")
     assert world.state.custody.snapshot_ms == began_ms
     assert snapshot(world, "b", 2)
-    noted_ms = world.now_ms
+    recorded_ms = world.now_ms
     world.wait(1_000)
     assert snapshot(world, "b", 2)
-    assert world.state.custody.snapshot_ms == noted_ms == began_ms + CUSTODY_LEASE_MS
+    assert world.state.custody.snapshot_ms == recorded_ms == began_ms + CUSTODY_LEASE_MS
 
 
-def test_what_its_holder_releases_is_free_at_once_and_the_time_of_the_newest_snapshot_stays() -> None:
+def test_released_custody_is_free_at_once_and_the_time_of_the_newest_snapshot_stays() -> None:
     world = World()
     take(world, "a")
     began_ms = world.now_ms
@@ -145,13 +145,13 @@ def test_what_its_holder_releases_is_free_at_once_and_the_time_of_the_newest_sna
     assert world.state.custody.holder == "b"
 
 
-def test_a_lease_is_taken_from_its_holder_only_by_who_names_its_end_as_it_is() -> None:
+def test_a_lease_is_taken_from_its_holder_only_by_a_replica_that_names_its_present_end() -> None:
     world = World()
     world.do(RaiseLevel(world.now_ms, 1))
     take(world, "a")
     seen = world.state.custody.until_ms
     assert not take(world, "b", seen - 1)
-    take(world, "a")  # renewed, and the clock stands still
+    take(world, "a")  # renewed while the clock stands still
     assert world.state.custody.until_ms > seen
     assert not take(world, "b", seen)
     for renew in (lambda: archived(world, "a", 1), lambda: snapshot(world, "a", 1)):
@@ -163,8 +163,8 @@ def test_a_lease_is_taken_from_its_holder_only_by_who_names_its_end_as_it_is() -
     assert world.state.custody.holder == "b"
 
 
-def test_no_lease_ends_when_one_before_it_did() -> None:
-    """Else who saw that one for long would take it from who has just got it."""
+def test_no_two_leases_have_the_same_end() -> None:
+    """Otherwise a replica that saw the old lease for long would take the new one from its holder."""
     world = World()
     world.do(RaiseLevel(world.now_ms, 1))
     ends = []

@@ -1,4 +1,4 @@
-"""What janitors are told: which segments are condemned and for how long, which are known, how much there is."""
+"""Queries of janitors: dead segments and since when they are dead, known segments, and totals."""
 
 import pytest
 
@@ -32,7 +32,7 @@ EVER = 2**62
 
 @pytest.fixture
 def world() -> World:
-    """Segments of 100 bytes: two of the topic t, then one of u that was archived."""
+    """Segments of 100 bytes: two of topic t, then one of u; a snapshot holds all of them."""
     world = World()
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     world.do(TakeCustody(world.now_ms, "r1"))
@@ -60,7 +60,7 @@ def dead_ids(world: World, **bounds: int) -> list[SegmentId]:
     return [each.segment_id for each in dead(world, **bounds)]
 
 
-def test_condemned_segments_are_told_with_when_and_by_which_entry(world: World) -> None:
+def test_dead_segments_are_reported_with_time_and_entry(world: World) -> None:
     first, second, _ = ids(world)
     assert dead(world) == []
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
@@ -69,7 +69,7 @@ def test_condemned_segments_are_told_with_when_and_by_which_entry(world: World) 
     assert dead_ids(world, limit=1) == [first]
 
 
-def test_those_condemned_later_than_asked_for_are_not_told(world: World) -> None:
+def test_segments_that_died_later_than_asked_for_are_left_out(world: World) -> None:
     first, second, third = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     sequence, died_ms = world.state.sequence, world.now_ms
@@ -82,7 +82,7 @@ def test_those_condemned_later_than_asked_for_are_not_told(world: World) -> None
     assert dead_ids(world, before_sequence=sequence + 2) == [first, second, third]
 
 
-def test_condemned_segments_that_somebody_works_on_are_passed_over(world: World) -> None:
+def test_dead_segments_with_a_job_lease_are_left_out(world: World) -> None:
     first, second, _ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.do(LeaseJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
@@ -91,11 +91,11 @@ def test_condemned_segments_that_somebody_works_on_are_passed_over(world: World)
     assert dead_ids(world) == [first, second]
     world.do(LeaseJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
     world.now_ms += 60_000
-    world.produce(batch(), number=2)  # no Tick has come since the lease is over
+    world.produce(batch(), number=2)  # no Tick has come since the end of the lease
     assert dead_ids(world) == [first, second]
 
 
-def test_a_look_for_condemned_segments_is_bounded(world: World) -> None:
+def test_the_walk_over_dead_segments_is_bounded(world: World) -> None:
     first, second, _ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.do(LeaseJob(world.now_ms, "reap", "janitor-1", [first], 60_000))
@@ -105,19 +105,19 @@ def test_a_look_for_condemned_segments_is_bounded(world: World) -> None:
     assert dead_ids(world) == [second]
 
 
-def test_condemned_segments_are_told_page_by_page(world: World) -> None:
+def test_dead_segments_are_listed_page_by_page(world: World) -> None:
     expected = ids(world)
     for name in ("t", "u"):
         world.do(DeleteTopic(world.now_ms, name, bytes(16)))
     for walked_max, limit in ((1, 100), (2, 1), (100, 2)):
         world.use_limits(Limits(answers=AnswerLimits(dead_walked_max=walked_max)))
-        told, place = [], 0
+        listed, place = [], 0
         while place >= 0:
             view = queries.dead(world.state, DeadSegmentsQuery(0, EVER, EVER, limit, first_place=place))
-            told += [each.segment_id for each in view.segments]
+            listed += [each.segment_id for each in view.segments]
             place = view.next_place
-        assert told == expected
-    assert queries.dead(world.state, DeadSegmentsQuery(0, -1, EVER, 1)).next_place == -1, "the rest is too young"
+        assert listed == expected
+    assert queries.dead(world.state, DeadSegmentsQuery(0, -1, EVER, 1)).next_place == -1, "all others died too late"
 
 
 def known(world: World, *segment_ids: SegmentId) -> list[KnownSegment | None]:
@@ -127,15 +127,15 @@ def known(world: World, *segment_ids: SegmentId) -> list[KnownSegment | None]:
     return view.segments
 
 
-def test_a_known_segment_is_told_as_in_listings(world: World) -> None:
+def test_a_known_segment_is_reported_as_in_listings(world: World) -> None:
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     listed = queries.segments(world.state, SegmentsQuery(0, 0, [], 10, dead=True)).segments
-    told = [world.state.sequence, world.state.sequence, 0]
-    expected = [KnownSegment(view, True, sequence) for view, sequence in zip(listed, told, strict=True)]
+    dead_sequences = [world.state.sequence, world.state.sequence, 0]
+    expected = [KnownSegment(view, True, sequence) for view, sequence in zip(listed, dead_sequences, strict=True)]
     assert known(world, *ids(world)) == expected
 
 
-def test_a_forgotten_segment_is_remembered_as_long_as_its_commit_could_come_again(world: World) -> None:
+def test_a_removed_segment_is_remembered_as_long_as_its_commit_could_come_again(world: World) -> None:
     first, *_ = ids(world)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.do(RemoveSegments(world.now_ms, [first]))
@@ -146,13 +146,13 @@ def test_a_forgotten_segment_is_remembered_as_long_as_its_commit_could_come_agai
     assert known(world, first) == [None]
 
 
-def test_what_no_entry_knows_is_told_in_its_place(world: World) -> None:
+def test_an_unknown_segment_is_reported_in_its_place(world: World) -> None:
     never = new_segment_id(world.now_ms, b"never" * 2)
     first, *_ = ids(world)
     assert [each is None for each in known(world, never, first, b"", bytes(16))] == [True, False, True, True]
 
 
-def test_too_many_ids_are_a_failure_and_no_short_answer(world: World) -> None:
+def test_too_many_ids_are_a_failure_and_not_a_short_answer(world: World) -> None:
     first, *_ = ids(world)
     assert len(known(world, *[first] * KNOWN_SEGMENTS_ASKED_MAX)) == KNOWN_SEGMENTS_ASKED_MAX
     too_many = KnownSegmentsQuery(0, [first] * (KNOWN_SEGMENTS_ASKED_MAX + 1))
@@ -162,19 +162,19 @@ def test_too_many_ids_are_a_failure_and_no_short_answer(world: World) -> None:
 
 
 def test_usage_adds_up(world: World) -> None:
-    def told(*numbers: int) -> UsageView:
+    def expected(*numbers: int) -> UsageView:
         return UsageView(world.state.sequence, world.now_ms, 6, *numbers)
 
     def usage() -> UsageView:
         return queries.usage(world.state, UsageQuery(0))
 
-    assert usage() == told(3, 300, 0, 0, 0, -1, 3, 0)
+    assert usage() == expected(3, 300, 0, 0, 0, -1, 3, 0)
     world.do(world.segment_command((1, 0, [batch(length=30)]), (9, 0, [batch(length=70)])))
-    assert usage() == told(4, 330, 70, 0, 0, -1, 4, 0)
+    assert usage() == expected(4, 330, 70, 0, 0, -1, 4, 0)
     world.wait(5)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     died_ms = world.now_ms
-    assert usage() == told(1, 100, 0, 3, 300, died_ms, 1, 0)
+    assert usage() == expected(1, 100, 0, 3, 300, died_ms, 1, 0)
     world.wait(5)
     world.do(RemoveSegments(world.now_ms, ids(world)[:2]))
-    assert usage() == told(1, 100, 0, 1, 100, died_ms, 1, 0)
+    assert usage() == expected(1, 100, 0, 1, 100, died_ms, 1, 0)

@@ -1,4 +1,4 @@
-"""The level that a cluster has reached, and what may be journaled at it."""
+"""The level of a cluster, and the commands that may be journaled at it."""
 
 from typing import get_args
 
@@ -29,7 +29,7 @@ from penstock.contracts.levels import (
 from penstock.contracts.rejections import Rejection
 from tests.unit.sequencer.core.core_world import World, batch, topic_id
 
-# What 0.1.0 knew, and the command that leads to the first level.
+# The commands of release 0.1.0, and the command that raises the level.
 WITHOUT_LEVEL = {
     "Tick",
     "CommitSegment",
@@ -57,12 +57,12 @@ def test_the_level_rises_and_never_falls() -> None:
     assert world.state.level == 3
 
 
-def test_a_command_that_0_1_0_did_not_know_has_a_level() -> None:
+def test_every_command_newer_than_0_1_0_has_a_level() -> None:
     assert {each.__name__ for each in get_args(Command) if each not in COMMAND_LEVELS} == WITHOUT_LEVEL
     assert {1, NEWEST_LEVEL} <= {*COMMAND_LEVELS.values()} <= {*range(1, SHARE_GROUPS_LEVEL + 1)}
 
 
-def test_a_cluster_that_kept_its_records_for_ever_goes_on_doing_so_until_it_is_told_otherwise() -> None:
+def test_a_cluster_that_kept_its_records_for_ever_keeps_them_until_its_configuration_changes() -> None:
     week_ms = 7 * 24 * 3_600_000
     world = World()
     world.topic()
@@ -78,7 +78,7 @@ def test_a_cluster_that_kept_its_records_for_ever_goes_on_doing_so_until_it_is_t
     assert world.do(expiry).logs[0].extents == 1
 
 
-def test_a_new_cluster_keeps_its_records_as_kafka_does_though_some_were_quicker_than_its_level() -> None:
+def test_a_new_cluster_has_kafkas_retention_even_with_records_from_before_its_level() -> None:
     world = World()
     world.topic()
     world.produce(batch())
@@ -109,18 +109,18 @@ def test_several_commands_need_the_level_of_the_newest() -> None:
         ({"cleanup.policy": "compact", "penstock.undelete.window.ms": "1"}, JANITOR_LEVEL),
     ],
 )
-def test_a_topic_waits_for_replicas_that_take_its_configurations(configs: dict[str, str], level: int) -> None:
+def test_a_topic_needs_the_level_of_its_configurations(configs: dict[str, str], level: int) -> None:
     assert level_of([CreateTopic(1, "t", bytes(16), 1, configs)]) == level
 
 
-def test_a_journal_from_before_there_were_levels_is_applied_as_it_was() -> None:
+def test_a_journal_from_before_the_levels_is_applied_without_a_level() -> None:
     world = World()
     world.do(TakeCustody(world.now_ms, "r"))
     assert world.do(RecordArchived(world.now_ms, "r", 1)) == Done()
     assert world.state.level == 0
 
 
-def test_a_compacted_topic_that_0_1_0_refused_is_refused_by_whoever_reads_its_journal() -> None:
+def test_a_compacted_topic_that_0_1_0_rejected_is_rejected_in_every_replay() -> None:
     world = World()
     compacted = {"cleanup.policy": "compact"}
     assert world.topic(**compacted).rejection == Rejection.INVALID_CONFIG
@@ -129,7 +129,7 @@ def test_a_compacted_topic_that_0_1_0_refused_is_refused_by_whoever_reads_its_jo
     assert world.topic(**compacted).configs == compacted
 
 
-def test_retention_that_earlier_releases_refused_is_refused_by_whoever_reads_their_journals() -> None:
+def test_retention_that_earlier_releases_rejected_is_rejected_in_every_replay() -> None:
     world = World()
     world.do(RaiseLevel(world.now_ms, KEY_COMPACTION_LEVEL))
     kept = {"retention.ms": "1000"}

@@ -1,4 +1,4 @@
-"""Client quotas are kept as they were set, all that are named together or none; and how much logs hold is told."""
+"""Client quotas: a command changes all quotas that it names, or none; and the sizes of logs are reported."""
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -18,7 +18,7 @@ from penstock_sequencer.core.topics.client_quotas import client_quotas, log_size
 from tests.unit.sequencer.core.core_world import World, batch
 
 ALICE = [QuotaPart("user", "alice")]
-EVERYBODY = [QuotaPart("user")]
+DEFAULT_USER = [QuotaPart("user")]
 
 
 def alter(world: World, entity: list[QuotaPart], seen: int = -1, **values: str | None) -> AlterClientQuotas:
@@ -26,33 +26,33 @@ def alter(world: World, entity: list[QuotaPart], seen: int = -1, **values: str |
     return AlterClientQuotas(world.now_ms, entity, changes, seen)
 
 
-def told(world: World) -> dict[tuple[tuple[str, str | None], ...], dict[str, str]]:
+def quotas(world: World) -> dict[tuple[tuple[str, str | None], ...], dict[str, str]]:
     view = client_quotas(world.state, ClientQuotasQuery(0))
     return {tuple((part.kind, part.name) for part in entry.entity): entry.values for entry in view.entries}
 
 
-def test_quotas_are_set_changed_and_taken_back_one_by_one() -> None:
+def test_quotas_are_set_changed_and_removed_one_by_one() -> None:
     world = World()
     assert world.do(alter(world, ALICE, producer_byte_rate="1000", request_percentage="12.5")) == Done()
-    assert told(world) == {(("user", "alice"),): {"producer_byte_rate": "1000", "request_percentage": "12.5"}}
+    assert quotas(world) == {(("user", "alice"),): {"producer_byte_rate": "1000", "request_percentage": "12.5"}}
     assert world.do(alter(world, ALICE, producer_byte_rate=None, consumer_byte_rate="7")) == Done()
-    assert told(world) == {(("user", "alice"),): {"consumer_byte_rate": "7", "request_percentage": "12.5"}}
+    assert quotas(world) == {(("user", "alice"),): {"consumer_byte_rate": "7", "request_percentage": "12.5"}}
     assert world.do(alter(world, ALICE, request_percentage=None, consumer_byte_rate=None)) == Done()
-    assert told(world) == {}
+    assert quotas(world) == {}
 
 
-def test_an_entity_is_the_same_in_whatever_order_its_parts_come() -> None:
+def test_an_entity_is_the_same_with_its_parts_in_any_order() -> None:
     world = World()
     world.do(alter(world, [QuotaPart("user", "a"), QuotaPart("client-id", "b")], producer_byte_rate="1"))
     world.do(alter(world, [QuotaPart("client-id", "b"), QuotaPart("user", "a")], producer_byte_rate="2"))
-    assert told(world) == {(("client-id", "b"), ("user", "a")): {"producer_byte_rate": "2"}}
+    assert quotas(world) == {(("client-id", "b"), ("user", "a")): {"producer_byte_rate": "2"}}
 
 
-def test_everybody_is_another_entity_than_anybody_with_a_name() -> None:
+def test_the_default_entity_differs_from_every_named_entity() -> None:
     world = World()
     world.do(alter(world, ALICE, producer_byte_rate="1"))
-    world.do(alter(world, EVERYBODY, producer_byte_rate="2"))
-    assert told(world) == {
+    world.do(alter(world, DEFAULT_USER, producer_byte_rate="2"))
+    assert quotas(world) == {
         (("user", "alice"),): {"producer_byte_rate": "1"},
         (("user", None),): {"producer_byte_rate": "2"},
     }
@@ -76,12 +76,12 @@ def test_everybody_is_another_entity_than_anybody_with_a_name() -> None:
         (ALICE, {"request_percentage": "nan"}),
     ],
 )
-def test_what_is_no_quota_is_refused_and_nothing_of_it_is_kept(entity: list[QuotaPart], values: dict[str, str]) -> None:
+def test_an_invalid_quota_is_rejected_and_nothing_is_kept(entity: list[QuotaPart], values: dict[str, str]) -> None:
     world = World()
     rejected = world.do(alter(world, entity, **values))
     assert rejected.rejection == Rejection.INVALID_REQUEST
     assert rejected.message
-    assert told(world) == {}
+    assert quotas(world) == {}
 
 
 def test_an_address_may_have_no_connections_at_all() -> None:
@@ -89,7 +89,7 @@ def test_an_address_may_have_no_connections_at_all() -> None:
     assert world.do(alter(world, [QuotaPart("ip", "10.0.0.1")], connection_creation_rate="0")) == Done()
 
 
-def test_who_did_not_know_of_the_last_change_is_refused_unless_nothing_would_change() -> None:
+def test_a_sender_that_has_not_seen_the_last_change_is_rejected_unless_nothing_would_change() -> None:
     world = World()
     before = world.state.sequence
     world.do(alter(world, ALICE, producer_byte_rate="1"))
@@ -98,26 +98,26 @@ def test_who_did_not_know_of_the_last_change_is_refused_unless_nothing_would_cha
     assert world.do(alter(world, ALICE, world.state.sequence, producer_byte_rate="2")) == Done()
 
 
-def test_the_last_change_is_told_and_what_changes_nothing_is_none() -> None:
+def test_the_last_change_is_reported_and_a_command_without_effect_is_no_change() -> None:
     world = World()
     assert client_quotas(world.state, ClientQuotasQuery(0)).altered_sequence == 0
     world.do(alter(world, ALICE, producer_byte_rate="1"))
     changed = world.state.sequence
     world.do(alter(world, ALICE, producer_byte_rate="1"))
-    world.do(alter(world, EVERYBODY, producer_byte_rate=None))
+    world.do(alter(world, DEFAULT_USER, producer_byte_rate=None))
     assert client_quotas(world.state, ClientQuotasQuery(0)).altered_sequence == changed
 
 
-def test_validation_says_what_would_be_answered_and_changes_nothing() -> None:
+def test_validation_returns_the_outcome_and_changes_nothing() -> None:
     world = World()
     commands = [alter(world, ALICE, producer_byte_rate="1"), alter(world, ALICE, producer_byte_rate="0")]
     view = queries.validate(world.state, ValidateQuery(0, list(commands)))
     assert view.outcomes[0] == Done()
     assert isinstance(view.outcomes[1], Rejected)
-    assert told(world) == {}
+    assert quotas(world) == {}
 
 
-def test_there_is_a_limit_to_the_entities_and_those_there_are_can_still_be_changed() -> None:
+def test_the_number_of_entities_is_limited_and_existing_ones_can_still_be_changed() -> None:
     world = World()
     for number in range(DEFAULT_LIMITS.topics.quota_entities_max):
         apply_entry(
@@ -131,14 +131,14 @@ def test_there_is_a_limit_to_the_entities_and_those_there_are_can_still_be_chang
     assert world.do(alter(world, ALICE, producer_byte_rate="1")) == Done()
 
 
-def test_a_cluster_must_have_reached_their_level() -> None:
+def test_quotas_need_their_level() -> None:
     assert level_of([alter(World(), ALICE, producer_byte_rate="1")]) == QUOTAS_LEVEL
 
 
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([ALICE, EVERYBODY, [QuotaPart("client-id", "c"), QuotaPart("user", "alice")]]),
+            st.sampled_from([ALICE, DEFAULT_USER, [QuotaPart("client-id", "c"), QuotaPart("user", "alice")]]),
             st.sampled_from(["producer_byte_rate", "consumer_byte_rate"]),
             st.sampled_from([None, "1", "2", "x"]),
         ),
@@ -146,21 +146,21 @@ def test_a_cluster_must_have_reached_their_level() -> None:
     )
 )
 @settings(max_examples=60)
-def test_a_snapshot_keeps_them_and_what_comes_after_it_is_the_same(
+def test_a_snapshot_keeps_quotas_and_later_entries_have_the_same_effect(
     steps: list[tuple[list[QuotaPart], str, str | None]],
 ) -> None:
     whole, resumed = new_state(), new_state()
     for sequence, (entity, key, value) in enumerate(steps, 1):
         command = AlterClientQuotas(1_000, entity, [QuotaChange(key, value)])
-        said = [apply_entry(state, sequence, [[command]])[0] for state in (whole, resumed)]
-        assert said[0] == said[1]
+        outcomes = [apply_entry(state, sequence, [[command]])[0] for state in (whole, resumed)]
+        assert outcomes[0] == outcomes[1]
         resumed = decode_state(encode_state(resumed))
         assert encode_state(resumed) == encode_state(whole)
     assert resumed.client_quotas == whole.client_quotas
     assert list(resumed.client_quotas) == list(whole.client_quotas)
 
 
-def test_logs_are_as_large_as_what_was_written_to_them() -> None:
+def test_the_size_of_a_log_is_the_number_of_bytes_written_to_it() -> None:
     world = World()
     world.topic("t", partitions=2)
     world.topic("u", number=2)

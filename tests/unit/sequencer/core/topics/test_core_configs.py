@@ -1,4 +1,4 @@
-"""Configurations change as Kafka's do: all that are named together or none, lists item by item."""
+"""Configurations change as in Kafka: a command changes all that it names, or none, and lists item by item."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def configs(world: World) -> dict[str, str]:
     return world.state.topics["t"].configs
 
 
-def test_what_is_not_named_stays_as_it_is() -> None:
+def test_configurations_that_are_not_named_stay_the_same() -> None:
     world = world_with(**{"retention.ms": "1", "retention.bytes": "2"})
     changed = alter(world, ConfigChange("retention.ms", SET, "3"), ConfigChange("max.message.bytes", SET, "100"))
     assert world.do(changed) == Done()
@@ -40,7 +40,7 @@ def test_what_is_not_named_stays_as_it_is() -> None:
     assert configs(world) == {"retention.bytes": "2", "max.message.bytes": "100"}
 
 
-def test_replaced_as_a_whole_what_is_not_named_goes_back_to_its_default() -> None:
+def test_a_full_replacement_resets_configurations_that_are_not_named() -> None:
     world = world_with(**{"retention.ms": "1", "retention.bytes": "2"})
     assert world.do(alter(world, ConfigChange("retention.ms", SET, "3"), replace=True)) == Done()
     assert configs(world) == {"retention.ms": "3"}
@@ -55,13 +55,13 @@ def test_replaced_as_a_whole_what_is_not_named_goes_back_to_its_default() -> Non
         (SUBTRACT, "compact", "delete"),
     ],
 )
-def test_a_list_that_was_not_set_goes_on_from_its_default(operation: ConfigOperation, value: str, after: str) -> None:
+def test_a_change_of_an_unset_list_starts_from_its_default(operation: ConfigOperation, value: str, after: str) -> None:
     world = world_with()
     assert world.do(alter(world, ConfigChange("cleanup.policy", operation, value))) == Done()
     assert configs(world) == {"cleanup.policy": after}
 
 
-def test_what_is_subtracted_leaves_the_rest_of_the_list() -> None:
+def test_a_subtraction_leaves_the_rest_of_the_list() -> None:
     world = world_with(**{"cleanup.policy": "compact,delete"})
     world.do(alter(world, ConfigChange("cleanup.policy", SUBTRACT, "delete")))
     assert configs(world) == {"cleanup.policy": "compact"}
@@ -92,7 +92,7 @@ MIN_LAG, MAX_LAG = ConfigChange("min.compaction.lag.ms", SET, "2"), ConfigChange
     ],
 )
 @pytest.mark.parametrize("replace", [False, True])
-def test_one_bad_change_keeps_all_the_others_from_happening(
+def test_one_bad_change_rejects_all_changes_of_the_command(
     changes: list[ConfigChange], rejection: Rejection, words: str, replace: bool
 ) -> None:
     world = world_with(**{"retention.ms": "1"})
@@ -104,12 +104,12 @@ def test_one_bad_change_keeps_all_the_others_from_happening(
     assert world.effects.topics == []
 
 
-def test_a_topic_that_is_not_there_is_refused() -> None:
+def test_a_topic_that_does_not_exist_is_rejected() -> None:
     world = world_with()
     assert world.do(alter(world, GOOD, topic="other")).rejection == Rejection.UNKNOWN_TOPIC
 
 
-def test_groups_are_configured_only_when_all_replicas_know_how() -> None:
+def test_group_defaults_are_set_only_when_all_replicas_support_them() -> None:
     world = world_with()
     minutes = ConfigChange("offsets.retention.minutes", SET, "1")
     before = encode_state(world.state)
@@ -119,10 +119,10 @@ def test_groups_are_configured_only_when_all_replicas_know_how() -> None:
     world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
     assert world.do(alter(world, minutes, topic="")) == Done()
     assert world.state.cluster_configs == {"offsets.retention.minutes": "1"}
-    assert world.do(alter(world, minutes)).rejection == Rejection.INVALID_CONFIG, "of a topic there is no such thing"
+    assert world.do(alter(world, minutes)).rejection == Rejection.INVALID_CONFIG, "topics have no such configuration"
 
 
-def test_the_clusters_defaults_are_set_and_taken_back_by_the_brokers_names() -> None:
+def test_the_clusters_defaults_are_set_and_reset_by_the_brokers_names() -> None:
     world = world_with()
     assert world.do(alter(world, ConfigChange("log.retention.ms", SET, "5"), topic="")) == Done()
     assert world.state.cluster_configs == {"log.retention.ms": "5"}
@@ -134,7 +134,7 @@ def test_the_clusters_defaults_are_set_and_taken_back_by_the_brokers_names() -> 
 
 
 @pytest.mark.parametrize(("topic", "name"), [("t", "retention.ms"), ("", "log.retention.ms")])
-def test_a_change_that_came_late_does_not_take_a_later_one_back(topic: str, name: str) -> None:
+def test_a_late_change_does_not_undo_a_later_one(topic: str, name: str) -> None:
     world = world_with()
     seen = world.state.sequence
     first = alter(world, ConfigChange(name, SET, "5"), topic=topic, seen=seen)
@@ -146,7 +146,7 @@ def test_a_change_that_came_late_does_not_take_a_later_one_back(topic: str, name
     assert found == {name: "-1"}
 
 
-def test_a_change_that_came_late_does_not_reach_a_topic_that_was_made_again() -> None:
+def test_a_late_change_does_not_apply_to_a_topic_that_was_created_again() -> None:
     world = world_with()
     late = alter(world, GOOD, seen=world.state.sequence)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
@@ -155,14 +155,14 @@ def test_a_change_that_came_late_does_not_reach_a_topic_that_was_made_again() ->
     assert configs(world) == {}
 
 
-def test_whoever_knows_the_topics_configurations_hears_that_they_changed() -> None:
+def test_a_change_of_configurations_is_announced() -> None:
     world = world_with()
     world.do(alter(world, GOOD))
     assert world.effects is not None
     assert world.effects.topics == ["t"]
 
 
-def test_what_would_be_answered_can_be_asked_without_doing_it() -> None:
+def test_validation_returns_the_outcome_and_changes_nothing() -> None:
     world = world_with()
     before = encode_state(world.state)
     wanted = [alter(world, GOOD), alter(world, ConfigChange("colour", SET, "red")), alter(world, GOOD, topic="other")]

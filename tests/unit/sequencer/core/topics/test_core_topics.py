@@ -1,4 +1,4 @@
-"""Promises about topics: names, partitions, configurations, and that a deleted one leaves nothing behind."""
+"""Topics: their names, partitions and configurations; a deleted topic leaves nothing behind."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def world() -> World:
     return World()
 
 
-def test_a_topic_is_made_as_asked_and_announced(world: World) -> None:
+def test_a_topic_is_created_as_requested_and_announced(world: World) -> None:
     configs = {"max.message.bytes": "2000"}
     outcome = world.do(CreateTopic(world.now_ms, "orders", topic_id(1), 3, configs))
     assert outcome == TopicCreated(topic_id(1), 3, configs)
@@ -26,11 +26,11 @@ def test_a_topic_is_made_as_asked_and_announced(world: World) -> None:
     assert view.topics == [TopicView("orders", topic_id(1), 3, configs, 1)]
 
 
-def test_minus_one_partitions_take_the_default_of_one(world: World) -> None:
+def test_minus_one_partitions_means_the_default_of_one(world: World) -> None:
     assert world.topic(partitions=-1).partitions == 1
 
 
-def test_the_same_create_again_is_answered_with_the_topic_as_it_is(world: World) -> None:
+def test_a_repeated_create_is_answered_with_the_existing_topic(world: World) -> None:
     world.topic("t", 1)
     world.do(CreatePartitions(world.now_ms, "t", 4))
     assert world.topic("t", 1) == TopicCreated(topic_id(1), 4, {})
@@ -38,17 +38,17 @@ def test_the_same_create_again_is_answered_with_the_topic_as_it_is(world: World)
     assert world.effects.topics == []
 
 
-def test_a_name_that_is_taken_is_refused(world: World) -> None:
+def test_an_existing_name_is_rejected(world: World) -> None:
     world.topic("t", number=1)
     assert world.topic("t", number=2).rejection == Rejection.TOPIC_EXISTS
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "ä", "x" * 250])
-def test_illegal_names_are_refused(world: World, name: str) -> None:
+def test_illegal_names_are_rejected(world: World, name: str) -> None:
     assert world.topic(name).rejection == Rejection.INVALID_TOPIC
 
 
-def test_names_that_collide_as_metrics_are_refused(world: World) -> None:
+def test_names_that_collide_in_metrics_are_rejected(world: World) -> None:
     world.topic("a.b", number=1)
     assert world.topic("a_b", number=2).rejection == Rejection.INVALID_TOPIC
     world.do(DeleteTopic(world.now_ms, "a.b", NO_TOPIC_ID))
@@ -56,23 +56,23 @@ def test_names_that_collide_as_metrics_are_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("identifier", [NO_TOPIC_ID, b"short", b""])
-def test_what_is_no_topic_id_is_refused(world: World, identifier: bytes) -> None:
+def test_an_invalid_topic_id_is_rejected(world: World, identifier: bytes) -> None:
     assert world.do(CreateTopic(world.now_ms, "t", identifier, 1, {})).rejection == Rejection.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("partitions", [0, -2, DEFAULT_LIMITS.topics.partitions_per_topic_max + 1])
-def test_impossible_partition_counts_are_refused(world: World, partitions: int) -> None:
+def test_impossible_partition_counts_are_rejected(world: World, partitions: int) -> None:
     assert world.topic(partitions=partitions).rejection == Rejection.INVALID_PARTITIONS
 
 
-def test_the_largest_topic_can_be_made(world: World) -> None:
+def test_the_largest_topic_can_be_created(world: World) -> None:
     assert (
         world.topic(partitions=DEFAULT_LIMITS.topics.partitions_per_topic_max).partitions
         == DEFAULT_LIMITS.topics.partitions_per_topic_max
     )
 
 
-def test_all_topics_together_have_a_limit_of_partitions(world: World) -> None:
+def test_the_partitions_of_all_topics_are_limited(world: World) -> None:
     world.use_limits(Limits(topics=TopicLimits(partitions_max=5)))
     world.topic("t", 3, 1)
     assert world.topic("u", 3, 2).rejection == Rejection.INVALID_PARTITIONS
@@ -80,7 +80,7 @@ def test_all_topics_together_have_a_limit_of_partitions(world: World) -> None:
     assert world.do(CreatePartitions(world.now_ms, "t", 5)) == Done()
 
 
-def test_unknown_and_unacceptable_configurations_are_refused_by_name(world: World) -> None:
+def test_unknown_and_invalid_configurations_are_rejected_by_name(world: World) -> None:
     outcome = world.do(CreateTopic(world.now_ms, "t", topic_id(1), 1, {"max.message.bytes": "no", "colour": "red"}))
     assert outcome.rejection == Rejection.INVALID_CONFIG
     assert "max.message.bytes" in outcome.message
@@ -105,7 +105,7 @@ def test_a_topic_is_deleted_by_name_or_by_id(world: World) -> None:
     assert world.state.topics == {}
 
 
-def test_deleting_a_topic_condemns_the_segments_that_held_nothing_else(world: World) -> None:
+def test_segments_with_records_of_a_deleted_topic_only_are_dead(world: World) -> None:
     world.topic("t", number=1)
     world.topic("u", number=2)
     world.do(world.segment_command((1, 0, [batch(length=30)])))
@@ -115,7 +115,7 @@ def test_deleting_a_topic_condemns_the_segments_that_held_nothing_else(world: Wo
     assert list(world.state.segments.dead_since_ms) == [world.now_ms, -1]
 
 
-def test_a_large_topic_is_let_go_step_by_step(world: World) -> None:
+def test_the_extents_of_a_large_deleted_topic_are_dropped_step_by_step(world: World) -> None:
     world.use_limits(Limits(log=LogLimits(extents_dropped_per_step_max=2)))
     world.topic()
     for _ in range(5):
@@ -129,7 +129,7 @@ def test_a_large_topic_is_let_go_step_by_step(world: World) -> None:
     assert len(world.state.pending_delete) == 0
 
 
-def test_deleting_a_topic_forgets_the_offsets_that_groups_committed_in_it(world: World) -> None:
+def test_deleting_a_topic_removes_the_offsets_that_groups_committed_in_it(world: World) -> None:
     world.topic("t", number=1)
     world.topic("u", number=2)
     world.commit_offset(topic="t")
@@ -138,7 +138,7 @@ def test_deleting_a_topic_forgets_the_offsets_that_groups_committed_in_it(world:
     assert list(world.group().offsets) == ["u"]
 
 
-def test_a_late_retry_of_its_creation_does_not_bring_a_deleted_topic_back(world: World) -> None:
+def test_a_late_retry_of_its_creation_does_not_restore_a_deleted_topic(world: World) -> None:
     world.topic("t")
     world.do(DeleteTopic(world.now_ms, "t", NO_TOPIC_ID))
     world.wait(DEFAULT_LIMITS.topics.deleted_topic_memory_ms)
@@ -148,7 +148,7 @@ def test_a_late_retry_of_its_creation_does_not_bring_a_deleted_topic_back(world:
     assert world.state.deleted_topics == {}
 
 
-def test_a_deletion_by_id_that_is_sent_again_is_done_and_spares_the_topic_made_again(world: World) -> None:
+def test_a_repeated_deletion_by_id_is_done_and_keeps_the_topic_that_was_created_again(world: World) -> None:
     deletion = DeleteTopic(world.now_ms, "", topic_id(1))
     assert world.do(deletion).rejection == Rejection.UNKNOWN_TOPIC
     world.topic("t", number=1)

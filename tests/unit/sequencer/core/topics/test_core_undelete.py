@@ -1,4 +1,4 @@
-"""A deleted topic comes back as it was while its window is open, and is gone for good from then on."""
+"""A deleted topic can come back as it was during its undelete window, and not later."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def undelete(world: World, name: str = "t", number: int = 0) -> Any:
 
 
 def end_windows(world: World) -> Any:
-    """As a janitor does whose clock is right."""
+    """End the windows that are over, like a janitor with a correct clock."""
     return world.do(DropExtents(world.now_ms))
 
 
@@ -68,7 +68,7 @@ def deleted(world: World) -> list[DeletedTopicView]:
     return retention_queries.deleted_topics(world.state, DeletedTopicsQuery(0)).topics
 
 
-def test_a_topic_comes_back_with_its_records_its_producers_and_what_groups_committed(world: World) -> None:
+def test_a_topic_comes_back_with_its_records_producers_and_committed_offsets(world: World) -> None:
     world.topic(partitions=2, **WINDOW)
     producer = world.producer()
     world.produce(batch(10, 100, producer=producer, epoch=0, sequence=0))
@@ -88,7 +88,7 @@ def test_a_topic_comes_back_with_its_records_its_producers_and_what_groups_commi
     assert world.state.deleted_topics == {}
 
 
-def test_when_the_window_is_over_the_topic_is_gone_for_good(world: World) -> None:
+def test_after_its_window_a_topic_cannot_come_back(world: World) -> None:
     world.topic(**WINDOW)
     world.produce(batch())
     world.commit_offset()
@@ -105,8 +105,8 @@ def test_when_the_window_is_over_the_topic_is_gone_for_good(world: World) -> Non
     assert world.state.partitions_by_index == {}
 
 
-def test_a_window_is_over_when_the_machines_clock_and_a_janitors_say_so(world: World) -> None:
-    """A sequencer whose clock was ahead once, or a janitor's that is, does not end it; nor does time without either."""
+def test_a_window_ends_by_the_machines_clock_and_a_janitors(world: World) -> None:
+    """One clock alone never ends a window, even if it was ahead once. Time alone does not end it either."""
     world.topic(**WINDOW)
     delete(world)
     world.do(Tick(world.now_ms + 8 * WINDOW_MS))
@@ -124,7 +124,7 @@ def test_a_window_is_over_when_the_machines_clock_and_a_janitors_say_so(world: W
     assert janitor_queries.usage(world.state, UsageQuery(0)).next_window_ms == 2**63 - 1
 
 
-def test_a_topic_without_a_window_is_gone_at_once(world: World) -> None:
+def test_a_topic_without_a_window_is_deleted_at_once(world: World) -> None:
     world.topic()
     world.produce(batch())
     delete(world)
@@ -132,7 +132,7 @@ def test_a_topic_without_a_window_is_gone_at_once(world: World) -> None:
     assert undelete(world).rejection == Rejection.UNKNOWN_TOPIC
 
 
-def test_the_clusters_window_holds_for_topics_without_their_own(world: World) -> None:
+def test_the_clusters_window_applies_to_topics_without_their_own(world: World) -> None:
     change = ConfigChange("penstock.undelete.window.ms", ConfigOperation.SET, str(WINDOW_MS))
     world.do(AlterConfigs(world.now_ms, "", [change]))
     world.topic("t", number=1)
@@ -142,7 +142,7 @@ def test_the_clusters_window_holds_for_topics_without_their_own(world: World) ->
     assert [each.name for each in deleted(world)] == ["t"]
 
 
-def test_nobody_writes_reads_expires_or_grows_what_is_buried(world: World) -> None:
+def test_a_recoverable_topic_is_not_written_read_expired_or_grown(world: World) -> None:
     world.topic(**WINDOW, **{"retention.bytes": "0"})
     world.produce(batch())
     delete(world)
@@ -155,10 +155,10 @@ def test_nobody_writes_reads_expires_or_grows_what_is_buried(world: World) -> No
     assert world.state.extent_count == 1
 
 
-def test_the_name_is_free_and_the_topic_comes_back_when_it_is_free_again(world: World) -> None:
+def test_the_name_can_be_used_and_the_topic_comes_back_when_it_is_free_again(world: World) -> None:
     world.topic("a.b", number=1, **WINDOW)
     delete(world, "a.b")
-    assert world.topic("a.b", number=1).rejection == Rejection.INVALID_REQUEST  # its id is not free
+    assert world.topic("a.b", number=1).rejection == Rejection.INVALID_REQUEST  # the id is not free
     assert isinstance(world.topic("a.b", number=2), TopicCreated)
     assert undelete(world, "a.b").rejection == Rejection.TOPIC_EXISTS
     delete(world, "a.b")
@@ -168,7 +168,7 @@ def test_the_name_is_free_and_the_topic_comes_back_when_it_is_free_again(world: 
     assert undelete(world, "a.b").topic_id == topic_id(1)
 
 
-def test_of_several_under_one_name_the_last_comes_back_or_the_one_with_the_id(world: World) -> None:
+def test_of_several_topics_with_one_name_the_last_comes_back_or_the_one_with_the_id(world: World) -> None:
     for number in (1, 2, 3):
         world.topic("t", number=number, **WINDOW)
         delete(world)
@@ -181,7 +181,7 @@ def test_of_several_under_one_name_the_last_comes_back_or_the_one_with_the_id(wo
     assert undelete(world, "", number=2).topic_id == topic_id(2)
 
 
-def test_sent_again_the_commands_say_what_they_said(world: World) -> None:
+def test_repeated_commands_have_the_same_outcomes(world: World) -> None:
     world.topic(**WINDOW)
     by_id = DeleteTopic(world.now_ms, "", topic_id(1))
     assert world.do(by_id) == world.do(by_id) == Done()
@@ -189,7 +189,7 @@ def test_sent_again_the_commands_say_what_they_said(world: World) -> None:
     assert undelete(world, number=1) == undelete(world, number=1) == TopicCreated(topic_id(1), 1, WINDOW)
 
 
-def test_a_command_that_comes_after_the_topic_was_deleted_anew_does_not_bring_it_back(world: World) -> None:
+def test_a_late_command_does_not_restore_a_topic_that_was_deleted_again(world: World) -> None:
     world.topic(**WINDOW)
     delete(world)
     command = UndeleteTopic(world.now_ms, "t", topic_id(1), world.state.sequence)
@@ -203,7 +203,7 @@ def test_a_command_that_comes_after_the_topic_was_deleted_anew_does_not_bring_it
         assert isinstance(each.do(msgspec.structs.replace(command, seen_sequence=each.state.sequence)), TopicCreated)
 
 
-def test_the_id_of_a_topic_stays_out_of_use_while_it_can_come_back(world: World) -> None:
+def test_the_id_of_a_recoverable_topic_cannot_be_used(world: World) -> None:
     world.topic(**{"penstock.undelete.window.ms": str(3 * DEFAULT_LIMITS.topics.deleted_topic_memory_ms)})
     delete(world)
     world.wait(2 * DEFAULT_LIMITS.topics.deleted_topic_memory_ms)
@@ -212,7 +212,7 @@ def test_the_id_of_a_topic_stays_out_of_use_while_it_can_come_back(world: World)
     assert world.do(DeleteTopic(world.now_ms, "", topic_id(1))) == Done()
 
 
-def test_it_is_told_what_can_come_back_and_until_when(world: World) -> None:
+def test_recoverable_topics_are_listed_with_the_end_of_their_windows(world: World) -> None:
     world.topic(partitions=2, **WINDOW)
     world.produce(batch(10, 100), partition=1)
     delete(world)
@@ -222,7 +222,7 @@ def test_it_is_told_what_can_come_back_and_until_when(world: World) -> None:
     assert deleted(world) == []
 
 
-def test_compaction_goes_on_in_what_is_buried(world: World) -> None:
+def test_compaction_of_a_recoverable_topic_continues(world: World) -> None:
     world.topic(**WINDOW)
     world.produce(batch(10, 100))
     world.produce(batch(10, 100))
@@ -233,7 +233,7 @@ def test_compaction_goes_on_in_what_is_buried(world: World) -> None:
     assert world.extents() == [(0, 19, 1)]
 
 
-def test_trimming_goes_on_in_what_is_buried(world: World) -> None:
+def test_trimming_of_a_recoverable_topic_continues(world: World) -> None:
     world.use_limits(Limits(log=LogLimits(extents_dropped_per_command_max=1)))
     world.topic(**WINDOW)
     for _ in range(3):
@@ -246,7 +246,7 @@ def test_trimming_goes_on_in_what_is_buried(world: World) -> None:
     assert world.partition().log_start_offset == 25
 
 
-def test_a_group_that_was_forgotten_meanwhile_comes_back_with_its_offsets(world: World) -> None:
+def test_a_group_that_was_removed_since_comes_back_with_its_offsets(world: World) -> None:
     world.topic(**{"penstock.undelete.window.ms": str(2 * DEFAULT_LIMITS.groups.group_idle_ms)})
     world.commit_offset(7)
     delete(world)
@@ -256,7 +256,7 @@ def test_a_group_that_was_forgotten_meanwhile_comes_back_with_its_offsets(world:
     assert world.group().offsets["t"][0].offset == 7
 
 
-def test_a_group_that_finds_no_room_does_not_come_back(world: World) -> None:
+def test_a_group_above_the_limit_does_not_come_back(world: World) -> None:
     world.topic(**{"penstock.undelete.window.ms": str(2 * DEFAULT_LIMITS.groups.group_idle_ms)})
     world.commit_offset(7)
     delete(world)
@@ -276,7 +276,7 @@ def test_a_group_that_was_deleted_does_not_come_back(world: World) -> None:
     assert world.state.groups == {}
 
 
-def test_what_can_come_back_counts_with_the_partitions_that_there_may_be(world: World) -> None:
+def test_partitions_of_recoverable_topics_count_towards_the_limit(world: World) -> None:
     world.use_limits(Limits(topics=TopicLimits(partitions_max=3)))
     world.topic(partitions=2, **WINDOW)
     delete(world)
@@ -286,7 +286,7 @@ def test_what_can_come_back_counts_with_the_partitions_that_there_may_be(world: 
     assert isinstance(world.topic("u", 2, 2), TopicCreated)
 
 
-def test_no_more_topics_are_kept_than_may_be(world: World) -> None:
+def test_the_number_of_recoverable_topics_is_limited(world: World) -> None:
     world.use_limits(Limits(topics=TopicLimits(recoverable_topics_max=1)))
     for name, number in (("t", 1), ("u", 2), ("v", 3)):
         world.topic(name, number=number, **(WINDOW if name != "v" else {}))
@@ -308,7 +308,7 @@ def test_windows_that_end_together_are_ended_a_few_topics_at_a_time(world: World
     assert world.state.partition_count == 0
 
 
-def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World) -> None:
+def test_the_end_of_a_window_does_not_search_the_partitions_that_are_being_trimmed(world: World) -> None:
     class Watched(deque[Partition]):
         looks = 0
 
@@ -340,13 +340,13 @@ def test_however_much_is_being_trimmed_each_topic_goes_by_itself(world: World) -
     assert (world.state.extent_count, len(world.state.trimmed), len(world.state.pending_delete)) == (0, 0, 0)
 
 
-def test_the_longest_window_ends_within_what_a_number_holds(world: World) -> None:
+def test_the_longest_window_ends_within_the_range_of_a_number(world: World) -> None:
     world.topic(**{"penstock.undelete.window.ms": str(2**63 - 1)})
     delete(world)
     assert deleted(world)[0].until_ms == 2**63 - 1
 
 
-def test_a_replica_that_was_restored_brings_back_the_same(world: World) -> None:
+def test_a_replica_restored_from_a_snapshot_restores_the_same_topic(world: World) -> None:
     world.topic(partitions=2, **WINDOW)
     producer = world.producer()
     world.produce(batch(10, 100, producer=producer, epoch=0, sequence=0))

@@ -1,4 +1,4 @@
-"""Claims keep compactors out of each other's way: by job and by segment, for a lease, bounded in number."""
+"""Job leases divide the work between compactors: by job and by segment, for a limited time, bounded in number."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def release(world: World, job: str = "j", holder: str = "c1") -> None:
     assert world.do(ReleaseJob(world.now_ms, job, holder)) == Done()
 
 
-def test_a_segment_is_claimed_for_one_job_at_a_time() -> None:
+def test_a_segment_is_leased_to_one_job_at_a_time() -> None:
     world = World()
     assert lease(world, 1, 2) == Rejection.NONE
     assert lease(world, 3, 2, job="k") == Rejection.ALREADY_LEASED
@@ -40,7 +40,7 @@ def test_a_job_has_one_holder_at_a_time() -> None:
     assert lease(world, 9, holder="c2") == Rejection.ALREADY_LEASED
 
 
-def test_a_claim_that_is_sent_again_goes_on_for_another_lease() -> None:
+def test_a_job_lease_that_is_sent_again_is_renewed() -> None:
     world = World()
     lease(world, 1)
     world.wait(LEASE_MS - 1)
@@ -51,21 +51,21 @@ def test_a_claim_that_is_sent_again_goes_on_for_another_lease() -> None:
     assert lease(world, 1, job="k", holder="c2") == Rejection.NONE
 
 
-def test_a_claim_is_over_with_its_lease_also_when_no_tick_comes() -> None:
+def test_a_job_lease_ends_without_a_tick() -> None:
     world = World()
     lease(world, 1)
     world.now_ms += LEASE_MS
     assert lease(world, 1, holder="c2") == Rejection.NONE
 
 
-def test_a_claim_does_not_change_its_segments() -> None:
+def test_the_segments_of_a_job_lease_do_not_change() -> None:
     world = World()
     lease(world, 1, 2)
     assert lease(world, 1) == Rejection.INVALID_REQUEST
     assert lease(world, 1, 2) == Rejection.NONE
 
 
-def test_a_released_claim_is_free_and_only_its_holder_releases_it() -> None:
+def test_a_released_job_is_free_and_only_its_holder_releases_it() -> None:
     world = World()
     lease(world, 1)
     release(world, holder="c2")
@@ -96,13 +96,13 @@ def test_a_released_claim_is_free_and_only_its_holder_releases_it() -> None:
         ),
     ],
 )
-def test_a_claim_that_makes_no_sense_is_refused(command: LeaseJob) -> None:
+def test_an_invalid_job_lease_is_rejected(command: LeaseJob) -> None:
     outcome = World().do(command)
     assert isinstance(outcome, Rejected)
     assert outcome.rejection == Rejection.INVALID_REQUEST
 
 
-def test_there_are_not_more_claims_than_allowed_and_those_that_are_over_make_room() -> None:
+def test_the_number_of_job_leases_is_limited_and_expired_ones_do_not_count() -> None:
     world = World()
     commands = [
         LeaseJob(world.now_ms, f"j{each}", "c", [segment(each)], LEASE_MS)
@@ -114,7 +114,7 @@ def test_there_are_not_more_claims_than_allowed_and_those_that_are_over_make_roo
     assert lease(world, DEFAULT_LIMITS.maintenance.job_leases_max) == Rejection.NONE
 
 
-def test_there_are_not_more_claimed_segments_than_allowed() -> None:
+def test_the_number_of_leased_segments_is_limited() -> None:
     world = World()
     for job in range(
         DEFAULT_LIMITS.maintenance.leased_segments_max // DEFAULT_LIMITS.maintenance.segments_per_lease_max
@@ -129,7 +129,7 @@ def test_there_are_not_more_claimed_segments_than_allowed() -> None:
     assert lease(world, DEFAULT_LIMITS.maintenance.leased_segments_max, job="more") == Rejection.NONE
 
 
-def test_a_listing_tells_which_segments_are_claimed_until_the_lease_is_over() -> None:
+def test_a_listing_reports_leased_segments_until_the_lease_ends() -> None:
     world = World()
     world.topic()
     commands = [world.segment_command((1, 0, [])) for _ in range(2)]
@@ -141,7 +141,7 @@ def test_a_listing_tells_which_segments_are_claimed_until_the_lease_is_over() ->
         return [each.leased for each in view.segments]
 
     assert leased() == [False, True]
-    world.state.clock_ms += LEASE_MS  # as by a command that comes before the next tick
+    world.state.clock_ms += LEASE_MS  # as with a command that comes before the next Tick
     assert leased() == [False, False]
     world.do(Tick(world.now_ms + LEASE_MS))
     assert not world.state.leases

@@ -1,4 +1,4 @@
-"""Chores keep janitors from doing the same work twice: one holder each, for a lease, and then not before it is due."""
+"""Task leases keep janitors from doing the same work twice: a task has one holder, and then rests until it is due."""
 
 import pytest
 
@@ -30,11 +30,11 @@ def end(world: World, number: int, holder: str = "j1", *, done: bool = True) -> 
     assert world.do(EndTaskLease(world.now_ms, holder, number, done)) == Done()
 
 
-def test_each_holder_gets_another_chore_until_all_are_taken(world: World) -> None:
+def test_each_holder_gets_another_task_until_all_are_leased(world: World) -> None:
     assert [take(world, f"j{each}").number for each in range(4)] == [0, 1, 2, NO_TASK]
 
 
-def test_who_finds_none_is_told_when_to_look_again(world: World) -> None:
+def test_a_janitor_without_a_task_learns_when_to_ask_again(world: World) -> None:
     first_ms = world.now_ms
     for each in range(3):
         take(world, f"j{each}")
@@ -45,7 +45,7 @@ def test_who_finds_none_is_told_when_to_look_again(world: World) -> None:
     assert take(world, "late") == TaskLeaseTaken(NO_TASK, world.now_ms, world.now_ms + PERIOD_MS)
 
 
-def test_a_chore_that_is_done_is_due_after_its_period_and_the_one_done_first_comes_first(world: World) -> None:
+def test_a_done_task_is_due_after_its_period_and_the_one_done_first_comes_first(world: World) -> None:
     done_ms = {}
     for number in (1, 0, 2):
         assert take(world, first=number, stop=number + 1).number == number
@@ -60,32 +60,32 @@ def test_a_chore_that_is_done_is_due_after_its_period_and_the_one_done_first_com
     assert [take(world, holder).number for holder in ("j2", "j3")] == [0, 2]
 
 
-def test_a_chore_given_up_is_due_still(world: World) -> None:
+def test_a_task_that_was_given_up_is_still_due(world: World) -> None:
     assert take(world).number == 0
     end(world, 0, done=False)
     assert take(world, "j2").number == 0
 
 
-def test_asked_again_a_holder_gets_what_it_has_and_its_lease_goes_on(world: World) -> None:
+def test_a_holder_that_asks_again_gets_its_task_with_a_renewed_lease(world: World) -> None:
     assert take(world).number == 0
     world.wait(LEASE_MS - 1)
     assert take(world).number == 0
     world.wait(LEASE_MS - 1)
     assert take(world, "j2").number == 1
     assert take(world, number=0).number == 0
-    assert take(world, first=2, stop=3).number == 2, "of another range it gets another one"
+    assert take(world, first=2, stop=3).number == 2, "it gets another task of another range"
 
 
-def test_a_lease_that_is_over_is_lost(world: World) -> None:
+def test_an_expired_lease_is_lost(world: World) -> None:
     assert take(world).number == 0
     world.wait(LEASE_MS)
     assert take(world, number=0) == TaskLeaseTaken(NO_TASK, world.now_ms, 0)
     assert take(world, "j2").number == 0
     end(world, 0)
-    assert take(world, "j2", number=0).number == 0, "it was not the other's any more to end"
+    assert take(world, "j2", number=0).number == 0, "the former holder cannot end it"
 
 
-def test_ending_what_one_does_not_hold_changes_nothing(world: World) -> None:
+def test_ending_a_lease_of_another_holder_changes_nothing(world: World) -> None:
     take(world)
     before = encode_state(world.state)
     world.state.sequence -= 3
@@ -94,7 +94,7 @@ def test_ending_what_one_does_not_hold_changes_nothing(world: World) -> None:
     assert encode_state(world.state) == before
 
 
-def test_chores_are_in_snapshots(world: World) -> None:
+def test_task_leases_are_in_snapshots(world: World) -> None:
     take(world)
     end(world, 0)
     take(world)
@@ -118,7 +118,7 @@ def test_chores_are_in_snapshots(world: World) -> None:
         TakeTaskLease(1, "j", 0, 1, 1, DEFAULT_LIMITS.maintenance.task_lease_max_ms + 1),
     ],
 )
-def test_what_is_no_chore_is_refused(world: World, command: TakeTaskLease) -> None:
+def test_an_invalid_task_lease_is_rejected(world: World, command: TakeTaskLease) -> None:
     outcome = world.do(command)
     assert isinstance(outcome, Rejected)
     assert outcome.rejection == Rejection.INVALID_REQUEST
