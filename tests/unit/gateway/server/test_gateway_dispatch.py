@@ -1,4 +1,4 @@
-"""Dispatch: every API that the table names is answered, and every mistake costs its own connection only."""
+"""Dispatch: every API of the table is answered, and an error ends only its own connection."""
 
 import asyncio
 import struct
@@ -75,12 +75,12 @@ def test_every_api_has_a_handler_and_no_handler_is_without_an_api() -> None:
     assert all_handlers().keys() == API_TABLE.keys()
 
 
-def test_every_refusal_has_a_kafka_error() -> None:
+def test_every_rejection_has_a_kafka_error() -> None:
     assert REJECTIONS.keys() == set(Rejection)
     assert all((error == ErrorCode.NONE) == (rejection == Rejection.NONE) for rejection, error in REJECTIONS.items())
 
 
-def test_a_refusal_of_a_newer_service_is_an_unknown_error() -> None:
+def test_a_rejection_of_a_newer_service_is_an_unknown_error() -> None:
     assert error_of(9_999) == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -91,7 +91,7 @@ async def test_every_api_answers_a_request_with_nothing_in_it(api_key: int, vers
     if api_key == 0:
         request = API_TABLE[0].request(acks=1)
     if api_key == 22:
-        world.sequencer.on_command = lambda command: pytest.fail("an empty transactional id is refused here")
+        world.sequencer.on_command = lambda command: pytest.fail("an empty transactional id is rejected here")
     assert isinstance(await ask(world, api_key, version, request), API_TABLE[api_key].response)
 
 
@@ -108,12 +108,12 @@ async def test_without_sequencers_every_api_still_answers_or_closes(api_key: int
         )
     except CloseConnection as cause:
         assert "cannot answer now" in str(cause)
-        assert api_key in (3, 75), "only a listing of all topics has no other way to say so"
+        assert api_key in (3, 75), "only a listing of all topics has no error code"
     else:
         assert isinstance(response, API_TABLE[api_key].response)
 
 
-async def test_an_unknown_version_of_api_versions_is_answered_as_version_0_with_what_is_served() -> None:
+async def test_an_unknown_version_of_api_versions_is_answered_as_version_0_with_the_served_versions() -> None:
     data = await ask_raw(new_world(), request_frame(18, 99, b"\x01\x02\x03"))
     response: Any = decode_response(18, 0, data[8:])
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -124,7 +124,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_as_version_0_with_
 
 @pytest.mark.parametrize("share_groups", [False, True])
 @pytest.mark.parametrize("version", range(5))
-async def test_api_versions_advertises_exactly_what_is_served_with_produce_from_0(
+async def test_api_versions_advertises_exactly_the_served_versions_with_produce_from_0(
     version: int, share_groups: bool
 ) -> None:
     response = await ask(new_world(share_groups=share_groups), 18, version, API_TABLE[18].request())
@@ -149,8 +149,8 @@ async def test_share_groups_are_a_finalized_feature_where_they_are_on_and_all_se
 
 
 @pytest.mark.parametrize("api_key", [76, 78, 79, 91, 92])
-async def test_where_share_groups_are_off_their_members_are_told_so(api_key: int) -> None:
-    """As by Kafka: librdkafka's share consumers would wait for ever where these APIs are not advertised."""
+async def test_members_get_an_error_where_share_groups_are_off(api_key: int) -> None:
+    """As in Kafka: librdkafka's share consumers would wait for ever where these APIs are not advertised."""
     world = new_world()
     world.sequencer.seen_level = SHARE_GROUPS_LEVEL
     response = await ask(world, api_key, API_TABLE[api_key].max_version, API_TABLE[api_key].request())
@@ -163,10 +163,10 @@ async def test_where_share_groups_are_off_their_members_are_told_so(api_key: int
     [(-3_600.0, ErrorCode.UNSUPPORTED_VERSION), (1_000.0, ErrorCode.COORDINATOR_NOT_AVAILABLE)],
 )
 @pytest.mark.parametrize("api_key", [76, 78, 79, 91, 92])
-async def test_before_all_sequencers_know_share_groups_members_are_told_so(
+async def test_members_get_an_error_before_all_sequencers_know_share_groups(
     api_key: int, level_seen_s: float, error: ErrorCode
 ) -> None:
-    """Unless that may have changed in a moment: then they are to ask again."""
+    """If that may change soon, the error is retriable."""
     world = new_world(share_groups=True)
     world.sequencer.level_seen_s = level_seen_s
     response = await ask(world, api_key, API_TABLE[api_key].max_version, API_TABLE[api_key].request())
@@ -187,13 +187,13 @@ async def test_a_frame_that_is_no_request_closes_the_connection(frame: bytes) ->
         await ask_raw(new_world(), frame)
 
 
-async def test_stray_bytes_behind_a_request_are_ignored() -> None:
+async def test_stray_bytes_after_a_request_are_ignored() -> None:
     """librdkafka leaves three in every Metadata request for all topics from version 9 on."""
     body = encode_request(3, 9, API_TABLE[3].request(topics=None))
     assert await ask_raw(new_world(), request_frame(3, 9, body + b"\0\0\0"))
 
 
-async def test_a_bug_in_a_handler_costs_its_connection_and_nothing_else() -> None:
+async def test_a_bug_in_a_handler_ends_its_connection_only() -> None:
     async def broken(*arguments: Any) -> None:
         raise ZeroDivisionError("a bug")
 

@@ -30,7 +30,7 @@ ANSWERED = "penstock_gateway_request_seconds_count"
 
 
 class Kafka:
-    """A gateway's listeners among fakes, and clients of them."""
+    """A gateway's listeners with fakes behind them, and clients of them."""
 
     def __init__(self, *names: str, limits: ConnectionLimits = LIMITS, **options: Any) -> None:
         self._listeners = {name: Listener(name, open_socket(HOST, 0)) for name in names or (LISTENER,)}
@@ -72,7 +72,7 @@ class Kafka:
 
 
 class RawClient:
-    """A client that sends what it is told and reads whole answers."""
+    """A client that sends the given requests and reads whole answers."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -195,11 +195,11 @@ async def test_acks_0_gets_no_answer_and_the_next_request_gets_its_own(kafka: Ka
     assert await client.next_correlation_id() == 2
 
 
-async def test_what_was_sent_with_acks_0_is_stored_though_the_client_has_gone(kafka: Kafka) -> None:
-    """Kafka, too, serves what it has received from somebody who closed in good order."""
+async def test_batches_sent_with_acks_0_are_stored_though_the_client_has_closed(kafka: Kafka) -> None:
+    """Kafka, too, serves the requests of a client that closed in good order."""
     flusher = await kafka.world.add_flusher("f1")
     sequencer = kafka.world.sequencer
-    sequencer.hold = asyncio.Event()  # the topic is not known here yet
+    sequencer.hold = asyncio.Event()  # the topic is not cached yet
     client = await kafka.connect()
     count = kafka.world.config.requests_in_flight_max + 3
     for number in range(count):
@@ -213,7 +213,7 @@ async def test_what_was_sent_with_acks_0_is_stored_though_the_client_has_gone(ka
     assert kafka.connections.budget.held_bytes == 0
 
 
-async def test_who_waits_for_an_answer_and_goes_is_forgotten(kafka: Kafka) -> None:
+async def test_a_client_that_closes_before_its_answer_is_removed(kafka: Kafka) -> None:
     sequencer = kafka.world.sequencer
     sequencer.hold = asyncio.Event()
     client = await kafka.connect()
@@ -259,8 +259,8 @@ async def test_listeners_share_one_limit_of_connections_and_one_byte_budget() ->
         outside.ask_versions(7)  # each connection may overshoot by one receive
         assert await outside.next_correlation_id() == 7
         outside.ask_versions(8)
-        await stands_still(lambda: kafka.world.metric(ANSWERED, api="ApiVersions"))
-        assert kafka.world.metric(ANSWERED, api="ApiVersions") == 3, "what one listener holds, all wait for"
+        await until_steady(lambda: kafka.world.metric(ANSWERED, api="ApiVersions"))
+        assert kafka.world.metric(ANSWERED, api="ApiVersions") == 3, "bytes held by one listener stop all listeners"
         await inside.close()
         assert await outside.next_correlation_id() == 8
 
@@ -282,13 +282,13 @@ async def test_the_listeners_drain_together_under_one_deadline() -> None:
                 await kafka.connect(name)
 
 
-async def test_clients_are_told_the_address_of_the_listener_that_they_came_by() -> None:
+async def test_clients_get_the_address_of_the_listener_that_accepted_them() -> None:
     async with Kafka("INTERNAL", "EXTERNAL") as kafka:
         for name in ("INTERNAL", "EXTERNAL"):
             client = await kafka.connect(name)
             client.send(3, 1, encode_request(3, 1, MetadataRequest(topics=[])), 1)
-            told = decode_response(3, 1, await client.next_body())
-            assert [(broker.host, broker.port) for broker in told.brokers] == [(HOST, kafka.port(name))]
+            metadata = decode_response(3, 1, await client.next_body())
+            assert [(broker.host, broker.port) for broker in metadata.brokers] == [(HOST, kafka.port(name))]
 
 
 async def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not(kafka: Kafka) -> None:
@@ -305,7 +305,7 @@ async def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is
 
 
 async def test_a_full_window_stops_reading_and_everything_is_answered_later(kafka: Kafka) -> None:
-    """A client that sends and sends is held back by its socket, not kept in memory."""
+    """The socket holds back a client that sends without end; its requests do not fill the memory."""
     flusher = await kafka.world.add_flusher("f1", budget_bytes=MIB)
     flusher.answers_at_once = False
     client = await kafka.connect()
@@ -315,7 +315,7 @@ async def test_a_full_window_stops_reading_and_everything_is_answered_later(kafk
         client.produce(number, records)
     await until(lambda: flusher.produces)
     sending = asyncio.create_task(client.writer.drain())
-    await stands_still(lambda: kafka.connections.budget.held_bytes)
+    await until_steady(lambda: kafka.connections.budget.held_bytes)
     assert kafka.connections.budget.held_bytes < 8 * MIB < count * len(records)
     assert len(flusher.produces) <= 4
     flusher.answers_at_once = True
@@ -325,17 +325,17 @@ async def test_a_full_window_stops_reading_and_everything_is_answered_later(kafk
     assert kafka.connections.budget.held_bytes == 0
 
 
-async def stands_still(figure: Any) -> None:
-    """Return when a figure has not changed for many turns of the loop."""
-    last, same = figure(), 0
+async def until_steady(measure: Any) -> None:
+    """Return when a measured value has not changed for 200 checks."""
+    last, same = measure(), 0
     async with asyncio.timeout(TIMEOUT_S):
         while same < 200:
             await asyncio.sleep(0.001)
-            now = figure()
+            now = measure()
             last, same = now, same + 1 if now == last else 0
 
 
-async def test_a_client_that_does_not_take_its_answers_is_not_worked_for() -> None:
+async def test_requests_of_a_client_that_does_not_take_its_answers_do_not_run() -> None:
     async with Kafka() as kafka:
         for number in range(1_000):
             kafka.world.sequencer.add_topic(f"a-topic-with-quite-a-long-name-{number}", 8)
@@ -346,7 +346,7 @@ async def test_a_client_that_does_not_take_its_answers_is_not_worked_for() -> No
             client.send(3, 8, body, number)
         asked = kafka.world.sequencer.queries
         await until(lambda: asked)
-        await stands_still(lambda: len(asked))
+        await until_steady(lambda: len(asked))
         assert len(asked) < count
         assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
 
@@ -364,7 +364,7 @@ async def test_answers_that_wait_for_an_earlier_one_do_not_pile_up() -> None:
             client.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), number)
         asked = kafka.world.sequencer.queries
         await until(lambda: len(asked) > 2)
-        await stands_still(lambda: len(asked))
+        await until_steady(lambda: len(asked))
         assert len(asked) < count / 2
         await flusher.answer_all()
         assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
@@ -387,7 +387,7 @@ async def test_produce_answers_that_wait_for_a_request_do_not_keep_it_from_runni
         assert [await client.next_correlation_id() for _ in range(12)] == list(range(3, 15))
 
 
-async def test_when_all_together_hold_too_much_nobody_is_read_until_answers_leave() -> None:
+async def test_when_all_connections_hold_too_much_none_is_read_until_answers_leave() -> None:
     async with Kafka(held_bytes_max=MIB) as kafka:
         flusher = await kafka.world.add_flusher("f1")
         flusher.answers_at_once = False
@@ -397,7 +397,7 @@ async def test_when_all_together_hold_too_much_nobody_is_read_until_answers_leav
             for number in range(4):
                 client.produce(number, records)
         await until(lambda: kafka.connections.budget.is_spent)
-        await stands_still(lambda: kafka.connections.budget.held_bytes)
+        await until_steady(lambda: kafka.connections.budget.held_bytes)
         assert kafka.connections.budget.held_bytes < 5 * MIB, "each connection may overshoot by one receive"
         flusher.answers_at_once = True
         await flusher.answer_all()
@@ -405,16 +405,16 @@ async def test_when_all_together_hold_too_much_nobody_is_read_until_answers_leav
             assert [await client.next_correlation_id() for _ in range(4)] == [0, 1, 2, 3]
 
 
-async def test_a_budget_full_of_frames_that_do_not_end_costs_the_largest_of_them() -> None:
+async def test_a_budget_full_of_incomplete_frames_ends_the_connection_with_the_largest() -> None:
     async with Kafka(held_bytes_max=MIB) as kafka:
-        hog, other = await kafka.connect(), await kafka.connect()
-        hog.writer.write(struct.pack(">i", 50 * MIB) + b"x" * MIB)
+        largest, other = await kafka.connect(), await kafka.connect()
+        largest.writer.write(struct.pack(">i", 50 * MIB) + b"x" * MIB)
         await until(lambda: kafka.connections.budget.is_spent)
         other.ask_versions(1)
         kafka.world.clock.now_s += LIMITS.partial_frame_s_max + 1
         kafka.connections.sweep()
         assert await other.next_correlation_id() == 1
-        assert await hog.until_closed() == b""
+        assert await largest.until_closed() == b""
 
 
 async def test_a_drain_answers_what_is_in_flight_and_closes_every_connection(kafka: Kafka) -> None:
@@ -440,7 +440,7 @@ async def test_a_drain_wakes_the_fetches_that_wait_for_records(kafka: Kafka) -> 
         assert await watch.until(asyncio.get_running_loop().time())
 
 
-async def test_a_drain_ends_in_time_whoever_is_left(kafka: Kafka) -> None:
+async def test_a_drain_ends_in_time_with_connections_left(kafka: Kafka) -> None:
     flusher = await kafka.world.add_flusher("f1")
     flusher.answers_at_once = False
     client = await kafka.connect()
@@ -450,7 +450,7 @@ async def test_a_drain_ends_in_time_whoever_is_left(kafka: Kafka) -> None:
     assert await client.until_closed() == b""
 
 
-async def test_requests_of_a_connection_that_goes_away_are_given_up(kafka: Kafka) -> None:
+async def test_requests_of_a_connection_that_closes_are_cancelled(kafka: Kafka) -> None:
     kafka.world.sequencer.hold = asyncio.Event()
     client = await kafka.connect()
     client.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), 1)
@@ -460,7 +460,7 @@ async def test_requests_of_a_connection_that_goes_away_are_given_up(kafka: Kafka
     assert kafka.connections.budget.frames == 0
 
 
-def test_an_address_that_cannot_be_had_is_one_sentence() -> None:
+def test_an_address_that_cannot_be_bound_is_an_error_of_one_sentence() -> None:
     with socket.socket() as other:
         other.bind((HOST, 0))
         other.listen()
@@ -473,7 +473,7 @@ def test_an_address_that_cannot_be_had_is_one_sentence() -> None:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=5))
-def test_whatever_some_send_everyone_else_is_served(streams: list[bytes]) -> None:
+def test_random_bytes_of_some_clients_stop_no_other_client(streams: list[bytes]) -> None:
     async def attempt() -> None:
         async with Kafka() as kafka:
             for stream in streams:
@@ -486,12 +486,12 @@ def test_whatever_some_send_everyone_else_is_served(streams: list[bytes]) -> Non
     asyncio.run(attempt())
 
 
-async def test_answers_that_clients_do_not_take_are_counted_and_given_up_when_they_are_too_many() -> None:
+async def test_answers_that_clients_do_not_take_are_counted_and_end_the_connection_when_too_many() -> None:
     async with Kafka(unsent_bytes_max=MIB) as kafka:
         kafka.world.sequencer.add_topic("large", 100_000)
-        greedy = await kafka.connect()
+        slow = await kafka.connect()
         for number in range(20):
-            greedy.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), number)
+            slow.send(3, 8, encode_request(3, 8, MetadataRequest(topics=None)), number)
         await until(lambda: kafka.connections.response_memory.is_spent)
         kafka.connections.sweep()
         assert kafka.connections.open_connections == 1, "it may be slow for a while"

@@ -1,4 +1,4 @@
-"""The settings of listeners: what they mean, and one clear sentence for each that cannot be."""
+"""The settings of listeners: their meaning, and one clear sentence for each invalid setting."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -38,7 +38,7 @@ def test_several_listeners_keep_their_order_and_may_share_port_0() -> None:
     assert [(each.name, each.port) for each in found] == [("B", 0), ("A", 0), ("C", 9092)]
 
 
-def test_only_those_that_are_advertised_have_another_address() -> None:
+def test_only_advertised_listeners_have_another_address() -> None:
     inside, outside = parse_listeners("INTERNAL://0.0.0.0:9092,EXTERNAL://0.0.0.0:9093", "external://localhost:9092")
     assert inside.advertised is None
     assert outside.advertised == ListenerAddress("EXTERNAL", "localhost", 9092)
@@ -82,7 +82,7 @@ def test_only_those_that_are_advertised_have_another_address() -> None:
         ("A://h:1", "h:1", "advertised listeners must be NAME://host:port"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(listeners: str, advertised: str, sentence: str) -> None:
+def test_an_invalid_setting_is_rejected_in_one_sentence(listeners: str, advertised: str, sentence: str) -> None:
     with pytest.raises(Invalid) as rejected:
         parse_listeners(listeners, advertised)
     assert sentence in str(rejected.value)
@@ -90,7 +90,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(listeners: str, advertised: s
 
 
 @given(st.text(), st.text())
-def test_whatever_is_written_is_parsed_or_refused(listeners: str, advertised: str) -> None:
+def test_any_text_is_parsed_or_rejected(listeners: str, advertised: str) -> None:
     for texts in ((listeners, advertised), (f"A://{listeners}:1", ""), ("A://h:1", f"A://{advertised}:1")):
         try:
             parse_listeners(*texts)
@@ -98,7 +98,7 @@ def test_whatever_is_written_is_parsed_or_refused(listeners: str, advertised: st
             assert str(rejected)
 
 
-def test_settings_that_cannot_be_keep_the_gateway_from_starting(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_settings_keep_the_gateway_from_starting(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         read_config(GatewayConfig, ["--listeners", "A://h:1,A://h:2"], {}, program="gateway")
     assert ended.value.code == 2
@@ -112,7 +112,7 @@ def test_the_checks_of_every_service_hold_for_the_gateway_too(capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("listeners", "advertised", "told"),
+    ("listeners", "advertised", "address"),
     [
         ("A://127.0.0.1:0", "", ListenerAddress("A", "127.0.0.1", 4711)),
         ("A://localhost:0", "", ListenerAddress("A", "localhost", 4711)),
@@ -122,10 +122,10 @@ def test_the_checks_of_every_service_hold_for_the_gateway_too(capsys: pytest.Cap
         ("A://0.0.0.0:0", "A://proxy:9092", ListenerAddress("A", "proxy", 9092)),
     ],
 )
-def test_clients_are_told_an_address_that_they_can_connect_to(
-    listeners: str, advertised: str, told: ListenerAddress
+def test_clients_get_an_address_that_they_can_connect_to(
+    listeners: str, advertised: str, address: ListenerAddress
 ) -> None:
-    assert advertised_address(only(listeners, advertised), 4711, OWN_HOST) == told
+    assert advertised_address(only(listeners, advertised), 4711, OWN_HOST) == address
 
 
 def test_an_address_is_written_as_it_is_read() -> None:
