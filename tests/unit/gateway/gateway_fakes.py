@@ -30,11 +30,12 @@ from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
-from penstock_gateway.parts import GatewayLimits, GatewayParts
+from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.segments.segment_reader import Data
 from penstock_gateway.server.dispatch import Dispatcher
+from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 
@@ -307,23 +308,30 @@ def new_world(
         sequencer=sequencer,  # type: ignore[arg-type]
         topics=topics,
         registry=metrics.registry,
+        index=TailIndex(limits.tail, monotonic_s=clock.monotonic_s),
     )
     response_memory = ResponseMemory(config.unsent_bytes_max)
     gateway = GatewayParts.build(
-        settings=settings_of(config, proxied_listeners=proxied_listeners),
-        nodes=nodes or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
-        entropy=CountingEntropy(),
-        transaction_commands=CommandBatcher(sequencer),  # type: ignore[arg-type]
-        topics=topics,
-        flush_router=flush_router,
-        tail=tail,
-        log_reader=LogReader(
-            segments=NoSegments(), clock=clock, response_memory=response_memory, throttle=CatchUpThrottle(0, clock)
+        SharedParts(
+            settings=settings_of(config, proxied_listeners=proxied_listeners),
+            nodes=nodes or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
+            entropy=CountingEntropy(),
+            transaction_commands=CommandBatcher(sequencer),  # type: ignore[arg-type]
+            topics=topics,
+            tail=tail,
+            log_reader=LogReader(
+                segments=NoSegments(),
+                clock=clock,
+                response_memory=response_memory,
+                throttle=CatchUpThrottle(0, clock, limits.read.throttle),
+                limits=limits.read,
+            ),
+            response_memory=response_memory,
+            quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
+            **parts,
         ),
-        response_memory=response_memory,
-        quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
+        flush_router=flush_router,
         limits=limits,
-        **parts,
     )
     handlers = all_handlers()
     dispatcher = Dispatcher(gateway, handlers)

@@ -40,7 +40,7 @@ from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
-from penstock_gateway.parts import GatewayLimits, GatewayParts
+from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.segments.segment_reader import SegmentReader
 from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
@@ -211,20 +211,22 @@ class World:
         """A gateway on the read path of this world. Several of them share everything but their share groups' state."""
         none = cast(Any, None)
         return GatewayParts.build(
-            settings=BrokerSettings(cluster=CLUSTER, zone=ZONE, share_groups=True),
-            nodes=none,
-            clock=self.clock,
-            entropy=self.entropy,
-            directory=cast(Any, self.directory),
-            sequencer=cast(Any, self.sequencer),
-            transaction_commands=none,
-            topics=self.topics,
+            SharedParts(
+                settings=BrokerSettings(cluster=CLUSTER, zone=ZONE, share_groups=True),
+                nodes=none,
+                clock=self.clock,
+                entropy=self.entropy,
+                directory=cast(Any, self.directory),
+                sequencer=cast(Any, self.sequencer),
+                transaction_commands=none,
+                topics=self.topics,
+                tail=self.tail,
+                log_reader=self.log_reader,
+                response_memory=self.response_memory,
+                metrics=self.metrics,
+                quotas=none,
+            ),
             flush_router=none,
-            tail=self.tail,
-            log_reader=self.log_reader,
-            response_memory=self.response_memory,
-            metrics=self.metrics,
-            quotas=none,
             limits=limits or GatewayLimits(),
         )
 

@@ -25,7 +25,7 @@ from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
-from penstock_gateway.parts import GatewayLimits, GatewayParts
+from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.segments.segment_reader import SegmentReader
@@ -183,20 +183,22 @@ class GatewayApp:
             limits=limits.read,
         )
         return GatewayParts.build(
-            settings=self._settings(),
-            nodes=self._nodes,
-            clock=clock,
-            entropy=self._entropy,
-            directory=directory,
-            sequencer=sequencer,
-            transaction_commands=self._transaction_commands,
-            topics=topics,
+            SharedParts(
+                settings=self._settings(),
+                nodes=self._nodes,
+                clock=clock,
+                entropy=self._entropy,
+                directory=directory,
+                sequencer=sequencer,
+                transaction_commands=self._transaction_commands,
+                topics=topics,
+                tail=self._tail,
+                log_reader=self._log_reader,
+                response_memory=response_memory,
+                metrics=metrics,
+                quotas=self._quotas,
+            ),
             flush_router=self._flush_router,
-            tail=self._tail,
-            log_reader=self._log_reader,
-            response_memory=response_memory,
-            metrics=metrics,
-            quotas=self._quotas,
             limits=limits,
         )
 

@@ -45,9 +45,9 @@ class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
     tail: TailLimits = TailLimits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayParts:
-    """The parts that the handlers of one gateway share. Each handler's `Needs` is a subset of these attributes."""
+@dataclass(frozen=True, kw_only=True)
+class SharedParts:
+    """The parts that several packages of one gateway use."""
 
     settings: BrokerSettings
     nodes: Mapping[str, Node]  # by listener: this gateway's own place among the brokers
@@ -62,81 +62,65 @@ class GatewayParts:
     response_memory: ResponseMemory
     metrics: GatewayMetrics
     quotas: QuotaCache
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayParts(SharedParts):
+    """The parts that the handlers of one gateway use. Each handler's `Needs` is a subset of these attributes."""
+
     produce_service: ProduceService
     fetcher: Fetcher
     share_commands: ShareCommands
     share_fetcher: ShareFetcher
 
     @classmethod
-    def build(
-        cls,
-        *,
-        settings: BrokerSettings,
-        nodes: Mapping[str, Node],
-        clock: Clock,
-        entropy: Entropy,
-        directory: Directory,
-        sequencer: SequencerClient,
-        transaction_commands: CommandBatcher,
-        topics: TopicCache,
-        flush_router: FlushRouter,
-        tail: TailSubscriber,
-        log_reader: LogReader,
-        response_memory: ResponseMemory,
-        metrics: GatewayMetrics,
-        quotas: QuotaCache,
-        limits: GatewayLimits,
-    ) -> Self:
-        """Build the services that use the given parts."""
+    def build(cls, shared: SharedParts, *, flush_router: FlushRouter, limits: GatewayLimits) -> Self:
+        """Build the services on the shared parts."""
         queues = PartitionQueues()
         share_commands = ShareCommands(
-            sequencer=sequencer, queues=queues, metrics=metrics, clock=clock, entropy=entropy, limits=limits.share
+            sequencer=shared.sequencer,
+            queues=queues,
+            metrics=shared.metrics,
+            clock=shared.clock,
+            entropy=shared.entropy,
+            limits=limits.share,
+        )
+        share_reader = ShareReader(
+            log_reader=shared.log_reader, tail=shared.tail, sequencer=shared.sequencer, limits=limits.share
         )
         return cls(
-            settings=settings,
-            nodes=nodes,
-            clock=clock,
-            entropy=entropy,
-            directory=directory,
-            sequencer=sequencer,
-            transaction_commands=transaction_commands,
-            topics=topics,
-            tail=tail,
-            log_reader=log_reader,
-            response_memory=response_memory,
-            metrics=metrics,
-            quotas=quotas,
+            **vars(shared),
             produce_service=ProduceService(
                 flush_router=flush_router,
-                topics=topics,
-                sequencer=sequencer,
-                clock=clock,
-                metrics=metrics,
-                proxied_listeners=settings.proxied_listeners,
+                topics=shared.topics,
+                sequencer=shared.sequencer,
+                clock=shared.clock,
+                metrics=shared.metrics,
+                proxied_listeners=shared.settings.proxied_listeners,
                 limits=limits.produce,
             ),
             fetcher=Fetcher(
-                log_reader=log_reader,
-                tail=tail,
-                topics=topics,
-                sequencer=sequencer,
-                response_memory=response_memory,
-                clock=clock,
-                entropy=entropy,
+                log_reader=shared.log_reader,
+                tail=shared.tail,
+                topics=shared.topics,
+                sequencer=shared.sequencer,
+                response_memory=shared.response_memory,
+                clock=shared.clock,
+                entropy=shared.entropy,
                 limits=limits.fetch,
             ),
             share_commands=share_commands,
             share_fetcher=ShareFetcher(
-                reader=ShareReader(log_reader=log_reader, tail=tail, sequencer=sequencer, limits=limits.share),
+                reader=share_reader,
                 commands=share_commands,
                 queues=queues,
-                log_reader=log_reader,
-                tail=tail,
-                topics=topics,
-                sequencer=sequencer,
-                response_memory=response_memory,
-                metrics=metrics,
-                entropy=entropy,
+                log_reader=shared.log_reader,
+                tail=shared.tail,
+                topics=shared.topics,
+                sequencer=shared.sequencer,
+                response_memory=shared.response_memory,
+                metrics=shared.metrics,
+                entropy=shared.entropy,
                 limits=limits.share,
             ),
         )
