@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTE
 from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS
 from penstock_gateway.handlers import Handler, all_handlers
 from tests.testkit.docs.blocks import Maker, table
+from tests.testkit.prose import MARKDOWN_LINE_MAX
 
 RESULTS = Path(__file__).parents[3] / "docs" / "conformance.json"  # `make conformance` writes it
 AREAS = ("producing", "consuming", "groups", "transactions", "administration", "tools")
@@ -94,7 +96,10 @@ def _exceptions(client: dict[str, Any]) -> list[str]:
     for outcome in ("failed", "not run", "not offered"):
         named = [_named(name, result) for name, result in client["results"].items() if result["outcome"] == outcome]
         if named:
-            lines.append(f"- {client['client']}, {outcome}: {', '.join(named)}")
+            line = f"- {client['client']}, {outcome}: {', '.join(named)}"
+            lines += textwrap.wrap(
+                line, MARKDOWN_LINE_MAX, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            )
     return lines
 
 
