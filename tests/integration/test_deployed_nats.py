@@ -1,4 +1,4 @@
-"""A nats-server with deploy/nats: its limits, who may use which subject, and three of them as a cluster."""
+"""A nats-server with deploy/nats: its limits, the permissions of each user, and a cluster of three servers."""
 
 import contextlib
 import json
@@ -41,8 +41,8 @@ JOURNAL_API = {
     f"{API}.CONSUMER.DELETE.{STREAM}.consumer",
     f"$JS.FC.{STREAM}.consumer.token",
 }
-# What nobody has a use for: to harm the journal, to look into the server, to be somebody else.
-FOR_NOBODY = {
+# Subjects that no service needs: they harm the journal, inspect the server, or belong to another user.
+FORBIDDEN = {
     f"{API}.INFO",
     f"{API}.STREAM.NAMES",
     f"{API}.STREAM.LIST",
@@ -51,7 +51,7 @@ FOR_NOBODY = {
     f"$JS.ACK.{STREAM}.consumer.1.1.1.1.0",
     "$SYS.REQ.SERVER.PING",
     "$SYS.REQ.ACCOUNT.PENSTOCK.CONNZ",
-    "_INBOX.somebody.7",
+    "_INBOX.stranger.7",
     f"penstock.{CLUSTER}.other",
     "penstock.other",
     "other",
@@ -72,12 +72,12 @@ MAY_PUBLISH = {
     "janitor": {COMMAND, *QUERIES, EXPLAIN, PRESENCES["janitor"], INBOXES["janitor"]},
 }
 STRANGER = subjects.presence(CLUSTER, "stranger", "z1", "instance-1")
-EVERYBODY = {subjects.presence_all(CLUSTER), *PRESENCES.values(), STRANGER}
+ALL_PRESENCES = {subjects.presence_all(CLUSTER), *PRESENCES.values(), STRANGER}
 MAY_LISTEN = {
-    "gateway": {ADVANCED, *EVERYBODY, INBOXES["gateway"], "_INBOX.gateway.>"},
-    "flusher": {FLUSH, CACHE, *EVERYBODY, INBOXES["flusher"], "_INBOX.flusher.>"},
+    "gateway": {ADVANCED, *ALL_PRESENCES, INBOXES["gateway"], "_INBOX.gateway.>"},
+    "flusher": {FLUSH, CACHE, *ALL_PRESENCES, INBOXES["flusher"], "_INBOX.flusher.>"},
     "sequencer": {COMMAND, *QUERIES, HEARD, INBOXES["sequencer"], "_INBOX.sequencer.>"},
-    "cacher": {CACHE, *EVERYBODY, INBOXES["cacher"], "_INBOX.cacher.>"},
+    "cacher": {CACHE, *ALL_PRESENCES, INBOXES["cacher"], "_INBOX.cacher.>"},
     "compactor": {INBOXES["compactor"], "_INBOX.compactor.>"},
     "janitor": {EXPLAIN, INBOXES["janitor"], "_INBOX.janitor.>"},
 }
@@ -93,7 +93,7 @@ WILDCARDS = {
 }
 ANSWER_TIMEOUT_S = 60
 REJECTED_ROUTE = "authentication error"
-LAST = "refused.to.everybody"
+LAST = "denied.to.all"
 DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')
 
 
@@ -110,7 +110,7 @@ def server(credentials: Credentials, tmp_path_factory: pytest.TempPathFactory) -
 
 @contextlib.asynccontextmanager
 async def connected(server: DeployedNats, user: str, password: str) -> AsyncIterator[tuple[Client, list[str]]]:
-    """A bare client, and what the server told it of errors."""
+    """A client of nats-py, and the errors that the server sent to it."""
     errors: list[str] = []
 
     async def note(error: Exception) -> None:
@@ -139,8 +139,8 @@ def connected_as(
 
 
 async def denied(kind: str, client: Client, errors: list[str], asked: set[str]) -> set[str]:
-    """Which of the subjects the server refused; its client tells them in lower case."""
-    await client.publish(LAST, b"")  # refused after all the others; the client's own flush may be over before that
+    """The subjects that the server denied. nats-py reports them in lower case."""
+    await client.publish(LAST, b"")  # denied after all others; the client's own flush may end before that
     await until(lambda: any(LAST in error for error in errors))
     found = [match for error in errors for match in DENIED.findall(error)]
     assert len(found) == len(errors), errors
@@ -156,23 +156,23 @@ def taker(messages: list[Msg]) -> Callable[[Msg], Awaitable[None]]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_a_service_publishes_where_its_work_is_and_nowhere_else(
+async def test_a_service_may_publish_only_to_the_subjects_of_its_work(
     server: DeployedNats, credentials: Credentials, role: str
 ) -> None:
-    everything = FOR_NOBODY.union(*MAY_PUBLISH.values()) | {STRANGER}
+    everything = FORBIDDEN.union(*MAY_PUBLISH.values()) | {STRANGER}
     async with connected_as(server, credentials, role) as (client, errors):
         for subject in everything:
             await client.publish(subject, b"")
         assert await denied("publish", client, errors, everything) == everything - MAY_PUBLISH[role]
     rejection = f'"PENSTOCK/user:{role}" - Publish Violation - Subject "{LAST}"'
-    await until(lambda: rejection in server.log())  # the client may be told first
+    await until(lambda: rejection in server.log())  # the client may get its error first
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_a_service_listens_where_its_work_is_and_to_nobody_elses_inbox(
+async def test_a_service_may_subscribe_only_to_the_subjects_of_its_work_and_its_own_inbox(
     server: DeployedNats, credentials: Credentials, role: str
 ) -> None:
-    everything = FOR_NOBODY.union(*MAY_LISTEN.values(), *MAY_PUBLISH.values()) | WILDCARDS
+    everything = FORBIDDEN.union(*MAY_LISTEN.values(), *MAY_PUBLISH.values()) | WILDCARDS
     async with connected_as(server, credentials, role) as (client, errors):
         for subject in everything:
             await client.subscribe(subject, cb=taker([]))
@@ -180,7 +180,7 @@ async def test_a_service_listens_where_its_work_is_and_to_nobody_elses_inbox(
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_the_bus_of_a_service_comes_with_its_credentials_and_hears_its_own_echo(
+async def test_the_bus_of_a_service_connects_with_its_credentials_and_gets_its_own_echo(
     server: DeployedNats, credentials: Credentials, role: str
 ) -> None:
     given = credentials.of(role)
@@ -192,16 +192,16 @@ async def test_the_bus_of_a_service_comes_with_its_credentials_and_hears_its_own
     await connection.close()
 
 
-@pytest.mark.parametrize("who", ["nobody", "a stranger", "one with another's password", "the right one, long ago"])
-async def test_nobody_comes_in_without_credentials_of_its_own(
+@pytest.mark.parametrize("who", ["no user", "an unknown user", "a password of another user", "an old password"])
+async def test_no_client_connects_without_its_own_credentials(
     server: DeployedNats, credentials: Credentials, who: str
 ) -> None:
     gateway = credentials.of("gateway")["PENSTOCK_NATS_PASSWORD"]
     user, password = {
-        "nobody": ("", ""),
-        "a stranger": ("stranger", gateway),
-        "one with another's password": ("sequencer", gateway),
-        "the right one, long ago": ("gateway", gateway[:-1]),
+        "no user": ("", ""),
+        "an unknown user": ("stranger", gateway),
+        "a password of another user": ("sequencer", gateway),
+        "an old password": ("gateway", gateway[:-1]),
     }[who]
     with pytest.raises(nats.errors.Error, match=r"(?i)authorization violation"):
         async with connected(server, user, password):
@@ -222,7 +222,7 @@ async def test_the_system_user_sees_the_servers_and_no_service_does(
             await flusher.publish(PRESENCES["flusher"], b"hello")
             await until(lambda: heard)
         await client.request("$SYS.REQ.SERVER.PING", b"", timeout=ANSWER_TIMEOUT_S)
-        assert (errors, leaked) == ([], []), "another account hears nothing"
+        assert (errors, leaked) == ([], []), "another account got messages"
 
 
 def limits(page: dict[str, object], jetstream: dict[str, object]) -> dict[str, object]:
@@ -237,7 +237,7 @@ def limits(page: dict[str, object], jetstream: dict[str, object]) -> dict[str, o
     }
 
 
-def test_its_limits_are_those_that_penstock_up_runs_with(server: DeployedNats) -> None:
+def test_its_limits_are_the_same_as_with_penstock_up(server: DeployedNats) -> None:
     seconds = int(WRITE_DEADLINE.removesuffix("s"))
     assert limits(server.monitor("varz"), server.monitor("jsz")) == {
         "max_payload": MESSAGE_BYTES_MAX,
@@ -253,14 +253,14 @@ def test_it_has_one_account_with_jetstream(server: DeployedNats) -> None:
     assert [account["name"] for account in accounts] == ["PENSTOCK"]
 
 
-def test_where_it_listens_and_stores_is_what_containers_are_told() -> None:
+def test_its_addresses_and_folder_are_those_of_the_containers() -> None:
     text = (Path(__file__).parents[2] / "deploy" / "nats" / "nats.conf").read_text()
     for line in ('listen: "0.0.0.0:4222"', 'http: "0.0.0.0:8222"', 'store_dir: "/data"'):
         assert f"\n{line}" in text
 
 
 def start_node(name: str, port: int, folder: Path, credentials: Credentials) -> DeployedNats:
-    """A server with deploy/nats/cluster.conf that others come to on `port`."""
+    """A server with deploy/nats/cluster.conf and the cluster port `port`."""
     (folder / name).mkdir()
     node = DeployedNats(folder / name, credentials, "cluster.conf")
     node.listen_for_routes(port)
@@ -273,14 +273,14 @@ def neighbours(node: DeployedNats) -> set[str]:
 
 
 def has_met(node: DeployedNats, others: int) -> bool:
-    """Whether it says so; not if it does not answer in time."""
+    """Whether the node reports this number of routes; False without an answer."""
     with contextlib.suppress(OSError):
         return len(neighbours(node)) == others
     return False
 
 
 async def check_journal(node: DeployedNats, credentials: Credentials) -> None:
-    """The sequencer's user makes a journal of three copies, writes to it and reads it."""
+    """Create a journal of three copies as the sequencer's user, write to it and read it."""
     given = credentials.of("sequencer")
     user, password = given["PENSTOCK_NATS_USER"], given["PENSTOCK_NATS_PASSWORD"]
     connection = await connect_nats(node.url, name="test", user=user, password=password)
@@ -310,5 +310,9 @@ async def test_three_servers_make_a_cluster_with_a_journal_and_let_no_stranger_i
 
         stranger = start_node("stranger", ports[3], tmp_path, Credentials(tmp_path / "others", *addresses))
         stack.callback(stranger.kill)
-        wait_until(lambda: all(REJECTED_ROUTE in node.log() for node in nodes), ANSWER_TIMEOUT_S, "it to be refused")
+        wait_until(
+            lambda: all(REJECTED_ROUTE in node.log() for node in nodes),
+            ANSWER_TIMEOUT_S,
+            "the rejection of the stranger",
+        )
         assert all("stranger" not in neighbours(node) for node in nodes)

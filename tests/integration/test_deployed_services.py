@@ -1,4 +1,4 @@
-"""All services with nothing but their generated credentials, on a NATS and an S3 server that know no others."""
+"""All services with only their generated credentials, on a NATS and an S3 server that accept no others."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def nats_server(credentials: Credentials, tmp_path_factory: pytest.TempPathFacto
 
 
 def make_bucket(endpoint: str, credentials: Credentials) -> str:
-    """`penstock bucket` as the container runs it; what it said."""
+    """Run `penstock bucket` as the container does; return its output."""
     environ = {
         "PENSTOCK_STORE_URL": store_url(endpoint),
         "PENSTOCK_ENV_FILE": str(credentials.env_file("bucket")),
@@ -63,14 +63,14 @@ def store_url(endpoint: str, bucket: str = "penstock") -> str:
 
 @pytest.fixture(scope="module")
 def endpoint(credentials: Credentials, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An S3 server whose bucket was made while it was still starting."""
+    """An S3 server; its bucket is created while the server still starts."""
     with deployed_seaweed(tmp_path_factory.mktemp("s3"), credentials) as address:
         assert make_bucket(address, credentials) == "created bucket penstock\n"
         yield address
 
 
 def address(name: str, endpoint: str, credentials: Credentials, bucket: str = "penstock") -> str:
-    """The store with the key of whoever it is."""
+    """The address of the store, with the key of a service."""
     return with_store_keys(store_url(endpoint, bucket), read_env_file(str(credentials.env_file(name))), {})
 
 
@@ -83,12 +83,12 @@ async def store_of(role: str, endpoint: str, credentials: Credentials) -> AsyncI
         await store.close()
 
 
-def test_a_bucket_that_is_there_is_found(endpoint: str, credentials: Credentials) -> None:
+def test_an_existing_bucket_is_found(endpoint: str, credentials: Credentials) -> None:
     assert make_bucket(endpoint, credentials) == "found bucket penstock\n"
 
 
 @pytest.mark.parametrize("role", WRITERS)
-async def test_who_writes_segments_and_the_journals_marker_may_write_and_delete(
+async def test_services_that_write_objects_may_write_and_delete(
     endpoint: str, credentials: Credentials, role: str
 ) -> None:
     async with store_of(role, endpoint, credentials) as store:
@@ -113,7 +113,7 @@ async def test_the_janitor_may_delete_and_end_uploads_of_others(endpoint: str, c
 
 
 @pytest.mark.parametrize("role", READERS)
-async def test_who_reads_segments_may_read_and_change_nothing(
+async def test_services_that_read_segments_may_read_and_change_nothing(
     endpoint: str, credentials: Credentials, role: str
 ) -> None:
     key = f"read/{role}"
@@ -126,14 +126,14 @@ async def test_who_reads_segments_may_read_and_change_nothing(
                 with pytest.raises(Invalid, match="AccessDenied"):
                     await put
             with pytest.raises(NotDeleted, match="AccessDenied") as raised:
-                await store.delete([key])  # answered by key, as where an object is locked
-            assert raised.value.rejected == (key,), "it would be asked for again and again"
+                await store.delete([key])  # the server answers by key, as for a locked object
+            assert raised.value.rejected == (key,), "the store would retry this for ever"
         assert await writer.get(key) == b"bytes"
         assert [each.key for each in await writer.list("read/new")] == []
 
 
 @pytest.mark.parametrize("name", KEYS)
-async def test_no_key_is_good_for_another_bucket(endpoint: str, credentials: Credentials, name: str) -> None:
+async def test_no_key_opens_another_bucket(endpoint: str, credentials: Credentials, name: str) -> None:
     url = address(name, endpoint, credentials, "other")
     with pytest.raises(Invalid, match="AccessDenied"):
         await objectstore.make_bucket(url)
@@ -141,11 +141,9 @@ async def test_no_key_is_good_for_another_bucket(endpoint: str, credentials: Cre
         await objectstore.open_store(url)
 
 
-@pytest.mark.parametrize("secret_of", ["nobody", "the gateway"])
-async def test_a_key_is_good_for_nothing_without_its_secret(
-    endpoint: str, credentials: Credentials, secret_of: str
-) -> None:
-    secrets = {"nobody": "nothing", "the gateway": credentials.of("gateway")["AWS_SECRET_ACCESS_KEY"]}
+@pytest.mark.parametrize("secret_of", ["no service", "the gateway"])
+async def test_a_key_opens_nothing_without_its_secret(endpoint: str, credentials: Credentials, secret_of: str) -> None:
+    secrets = {"no service": "nothing", "the gateway": credentials.of("gateway")["AWS_SECRET_ACCESS_KEY"]}
     keys = f"access_key=penstock-flusher&secret_key={secrets[secret_of]}"
     with pytest.raises(Invalid, match="SignatureDoesNotMatch"):
         await objectstore.open_store(f"{store_url(endpoint)}&{keys}")
@@ -174,7 +172,7 @@ class Rig:
             wait_until(service.is_ready, READY_TIMEOUT_S, f"the {role}")
 
     def stop(self) -> dict[str, int]:
-        """The exit codes by role."""
+        """Stop all services; return the exit codes by role."""
         self.is_stopped = True
         return {role: service.stop() for role, service in self.services.items()}
 
@@ -183,7 +181,7 @@ class Rig:
 def rigs(
     credentials: Credentials, nats_server: DeployedNats, endpoint: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], Rig]]:
-    """Builds one, and another when that was stopped: who has the tests run in which order is not ours to say."""
+    """A function that builds a rig, or another one if a test stopped it: the order of the tests is open."""
     built: list[Rig] = []
 
     def get() -> Rig:
@@ -219,7 +217,7 @@ def consume(kafka: str, count: int) -> list[bytes]:
         found: list[bytes] = []
         while len(found) < count:
             message = consumer.poll(60)
-            assert message is not None, f"{len(found)} of {count} records came"
+            assert message is not None, f"only {len(found)} of {count} records came"
             assert message.error() is None, message.error()
             found.append(message.value())
         consumer.commit(asynchronous=False)
@@ -228,7 +226,7 @@ def consume(kafka: str, count: int) -> list[bytes]:
         consumer.close()
 
 
-def test_no_secret_is_told_by_a_page_or_seen_in_a_command_line(rig: Rig, credentials: Credentials) -> None:
+def test_no_secret_is_on_a_page_or_in_a_command_line(rig: Rig, credentials: Credentials) -> None:
     secrets = credentials.secrets()
     for role, service in rig.services.items():
         seen = "".join(service.page(path) for path in ("health", "ready", "metrics"))
@@ -238,7 +236,7 @@ def test_no_secret_is_told_by_a_page_or_seen_in_a_command_line(rig: Rig, credent
         assert not [secret for secret in secrets if secret in seen], role
 
 
-async def test_the_janitor_deletes_an_orphan_and_says_why(
+async def test_the_janitor_deletes_an_orphan_and_explains_it(
     rig: Rig, nats_server: DeployedNats, endpoint: str, credentials: Credentials
 ) -> None:
     now_ms = SystemClock().now_ms()
@@ -250,18 +248,18 @@ async def test_the_janitor_deletes_an_orphan_and_says_why(
         for key in (old, young):
             await store.put(key, [b"bytes"])
         janitor = rig.services["janitor"]
-        while await store.list(old):  # as long as it takes; the test has a time-out
+        while await store.list(old):  # the test has a time-out
             assert janitor.process.poll() is None, janitor.log()
             await asyncio.sleep(0.1)
         for key, word in ((old, "absent"), (young, "young")):
             command = [sys.executable, "-m", "penstock.cli", "janitor", "explain", "--json", key]
-            said = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True, text=True)
-            assert (said.returncode, said.stderr) == (0, "")
-            assert json.loads(said.stdout)["verdict"] == word
+            done = await asyncio.to_thread(subprocess.run, command, env=environ, capture_output=True, text=True)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert json.loads(done.stdout)["verdict"] == word
         await store.delete([young])
 
 
-def test_records_go_in_and_come_out_and_nobody_is_refused_anything(
+def test_records_are_produced_and_consumed_and_no_service_is_denied_anything(
     rig: Rig, nats_server: DeployedNats, credentials: Credentials
 ) -> None:
     values = [b"%d" % number * 100 for number in range(RECORDS)]
@@ -270,11 +268,11 @@ def test_records_go_in_and_come_out_and_nobody_is_refused_anything(
 
     from_writer = 'penstock_cacher_loads_total{source="writer"}'
     loads = [line for line in rig.services["cacher"].page("metrics").splitlines() if line.startswith(from_writer)]
-    assert loads, "the cacher had the bytes from the flusher, over NATS"
+    assert loads, "the cacher did not load bytes from the flusher over NATS"
     assert loads[0] != f"{from_writer} 0.0"
 
     assert rig.stop() == dict.fromkeys(ROLES, 0)
     logs = {role: service.log() for role, service in rig.services.items()} | {"nats": nats_server.log()}
     for name, log in logs.items():
         assert not re.search("violation|denied", log, re.IGNORECASE), name
-        assert not [secret for secret in credentials.secrets() if secret in log], f"{name} tells a secret"
+        assert not [secret for secret in credentials.secrets() if secret in log], f"the log of {name} has a secret"

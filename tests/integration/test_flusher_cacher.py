@@ -1,4 +1,4 @@
-"""A flusher, a cacher and a sequencer on a real bus: batches go in, offsets come back, and bytes can be had again."""
+"""A flusher, a cacher and a sequencer on a real bus: batches get offsets, and their bytes can be read again."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ BATCH_BYTES = 10_000
 
 
 class World:
-    """What all services of a test share, and a client's view of them."""
+    """The bus, store and settings of all services of a test, and a client."""
 
     def __init__(self, server: NatsServer, folder: Path, bus: Bus) -> None:
         self.folder = folder
@@ -62,7 +62,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def running(self, app: App) -> AsyncIterator[None]:
-        """The app, open and at work, until the end of the block."""
+        """Run the app until the end of the block."""
         await app.open()
         work = asyncio.create_task(app.run())
         try:
@@ -89,7 +89,7 @@ class World:
         return decode(await self.bus.request(subjects.flush("default", "z", "f1"), data, ANSWER_S), FlushReply)
 
     async def extents(self, partition: int = 0) -> list[tuple[int, SegmentRead]]:
-        """The base offset and the range of everything in a partition."""
+        """The base offset and the byte range of each extent of a partition."""
         query = PlanQuery(0, [PlanPartition(TOPIC, partition, 0, 10**9)], 10**9)
         plan = await self.client.query("plan", query, Plan)
         return [
@@ -123,7 +123,7 @@ def flusher(world: World, **changes: object) -> FlusherApp:
 
 
 class WatchedCacher:
-    """A cacher whose host the test sees. It waits long for a writer: a busy machine is no reason to ask the store."""
+    """A cacher whose host the test can read. It waits long for a writer, so that a busy machine does not matter."""
 
     def __init__(self, world: World) -> None:
         limits = CacherLimits(reads=ReadLimits(writer_timeout_s=ANSWER_S))
@@ -173,7 +173,7 @@ async def test_a_cacher_reads_new_segments_from_their_writer_and_old_ones_from_t
             assert second.loads("store") == 1
 
 
-async def test_draining_answers_all_that_was_sent_and_takes_nothing_new(world: World) -> None:
+async def test_a_drain_answers_all_sent_requests_and_accepts_no_new_ones(world: World) -> None:
     app = flusher(world, flush_quiet_ms=60_000, flush_interval_ms=60_000)
     async with world.sequencer(), world.running(app):
         await world.make_topic()
@@ -219,7 +219,7 @@ async def test_a_flusher_goes_on_after_its_connection_broke(world: World, nats_s
 
 
 @pytest.mark.parametrize("service", ["flusher", "cacher"])
-async def test_a_process_stops_cleanly_when_it_is_told_to(world: World, service: str) -> None:
+async def test_a_process_stops_cleanly_on_sigterm(world: World, service: str) -> None:
     settings = {f"PENSTOCK_{key.upper()}": value for key, value in world.settings(f"{service}-1").items()}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", f"penstock_{service}", env=os.environ | settings, stderr=asyncio.subprocess.PIPE

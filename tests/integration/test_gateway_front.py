@@ -1,4 +1,4 @@
-"""The gateway as a process of its own: what it says when others are missing, and how it starts and stops."""
+"""The gateway as a process: its start and stop, its addresses, and its reports about missing services."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ ALONE = "no sequencer is live"  # the reason why a gateway alone is not ready
 
 
 class GatewayProcess:
-    """One gateway with settings of its own."""
+    """One gateway process with its settings."""
 
     def __init__(self, folder: Path, bus_url: str, **settings: object) -> None:
         self.kafka_port = free_port()
@@ -70,19 +70,19 @@ class GatewayProcess:
         return ask(client, 18, 0, b"")
 
     def brokers(self, port: int) -> set[str]:
-        """The brokers that a client of the listener on a port is told of."""
+        """The brokers in the Metadata answer of the listener on a port."""
         with self.connect(port) as client:
-            told = ask(client, 3, 1, encode_request(3, 1, MetadataRequest(topics=[])))
-        return {f"{broker.host}:{broker.port}" for broker in told.brokers}
+            response = ask(client, 3, 1, encode_request(3, 1, MetadataRequest(topics=[])))
+        return {f"{broker.host}:{broker.port}" for broker in response.brokers}
 
     def coordinator(self, port: int) -> str:
-        """The coordinator of a group that a client of the listener on a port is told of."""
+        """The coordinator in the FindCoordinator answer of the listener on a port."""
         with self.connect(port) as client:
-            told = ask(client, 10, 1, encode_request(10, 1, FindCoordinatorRequest(key="g")))
-        return f"{told.host}:{told.port}"
+            response = ask(client, 10, 1, encode_request(10, 1, FindCoordinatorRequest(key="g")))
+        return f"{response.host}:{response.port}"
 
     def stop(self) -> tuple[int, str]:
-        """SIGTERM; the exit code and what it wrote to stderr."""
+        """Send SIGTERM; return the exit code and the text on stderr."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self.ended()
@@ -95,13 +95,16 @@ class GatewayProcess:
     def _answers(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, f"the gateway ended: {self.process.communicate()[1]}"
-        with contextlib.suppress(OSError, struct.error), self.connect() as client:  # it may close at once
+        with (
+            contextlib.suppress(OSError, struct.error),
+            self.connect() as client,
+        ):  # the gateway may close the connection at once
             return bool(self.ask_versions(client).api_keys)
         return False
 
 
 def ask(client: socket.socket, api_key: int, version: int, body: bytes) -> Any:
-    """The answer to one request of a version without tagged fields."""
+    """Send one request of a version without tagged fields, and return the answer."""
     client.sendall(struct.pack(">ihhih", 10 + len(body), api_key, version, 5, -1) + body)
     (length,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
     return decode_response(api_key, version, client.recv(length, socket.MSG_WAITALL)[4:])
@@ -120,7 +123,7 @@ def gateway(folder: Path, bus_url: str, **settings: object) -> Iterator[GatewayP
         started.process.communicate()
 
 
-def test_without_sequencers_and_flushers_it_answers_and_says_what_is_missing(
+def test_without_sequencers_and_flushers_it_answers_and_reports_the_missing_service(
     shared_nats_server: NatsServer, tmp_path: Path
 ) -> None:
     with gateway(tmp_path, shared_nats_server.url) as alone:
@@ -157,7 +160,7 @@ def test_two_gateways_share_one_port_and_one_takes_over_when_the_other_is_killed
 
 
 class TwoListeners:
-    """What a gateway behind its zone's proxy is told: every gateway has an inside of its own, the outside is shared."""
+    """The settings of a gateway behind its zone's proxy: an own internal address, and a shared external one."""
 
     def __init__(self, outside: str) -> None:
         self.inside_port, self.outside_port = free_port(), free_port()
@@ -166,7 +169,7 @@ class TwoListeners:
         self.settings = {"listeners": f"{inside},{accept_outside}", "advertised_listeners": f"EXTERNAL://{outside}"}
 
 
-def test_clients_of_each_listener_are_told_the_addresses_for_it(shared_nats_server: NatsServer, tmp_path: Path) -> None:
+def test_clients_of_each_listener_get_the_addresses_for_it(shared_nats_server: NatsServer, tmp_path: Path) -> None:
     proxy = "proxy.example:19092"
     one, two = TwoListeners(proxy), TwoListeners(proxy)
     with gateway(tmp_path, shared_nats_server.url, **one.settings) as first:
@@ -176,19 +179,21 @@ def test_clients_of_each_listener_are_told_the_addresses_for_it(shared_nats_serv
         assert first.brokers(one.inside_port) == {one.inside}
         with gateway(tmp_path, shared_nats_server.url, **two.settings):
             inside = {one.inside, two.inside}
-            wait_until(lambda: first.brokers(one.inside_port) == inside, START_TIMEOUT_S, "the gateways to meet")
+            wait_until(
+                lambda: first.brokers(one.inside_port) == inside, START_TIMEOUT_S, "the gateways to see each other"
+            )
             assert first.brokers(one.outside_port) == {proxy}
             assert first.coordinator(one.inside_port) == one.inside
             assert first.coordinator(one.outside_port) == proxy
-            assert first.brokers(two.outside_port) == {proxy}, "the other gateway says the same"
+            assert first.brokers(two.outside_port) == {proxy}, "the other gateway answers the same"
             assert first.coordinator(two.inside_port) == two.inside
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
-def test_clients_of_a_wildcard_are_told_the_machines_own_address(
+def test_clients_of_a_wildcard_listener_get_the_machines_own_address(
     shared_nats_server: NatsServer, tmp_path: Path, host: str
 ) -> None:
-    own = asyncio.run(own_address("nats://192.0.2.1"))  # as towards any machine elsewhere
+    own = asyncio.run(own_address("nats://192.0.2.1"))  # the address towards other machines
     port = free_port()
     with gateway(tmp_path, f"nats://{own}:1,{shared_nats_server.url}", listeners=f"A://{host}:{port}") as alone:
         alone.kafka_port = port
@@ -197,7 +202,7 @@ def test_clients_of_a_wildcard_are_told_the_machines_own_address(
 
 
 def _reason(process: GatewayProcess) -> str:
-    """Why it is not ready, as it says."""
+    """The reason in the /ready page, or "" without an answer."""
     with contextlib.suppress(OSError):
         return str(process.ready()["reason"])
     return ""
@@ -207,11 +212,11 @@ def test_it_reconnects_when_the_nats_server_comes_back(nats_server: NatsServer, 
     with gateway(tmp_path, nats_server.url) as alone:
         alone.until_listening()
         nats_server.kill()
-        wait_until(lambda: _reason(alone) == "not connected to nats", START_TIMEOUT_S, "the loss to be noticed")
+        wait_until(lambda: _reason(alone) == "not connected to nats", START_TIMEOUT_S, "the loss of the connection")
         with alone.connect() as client:
             assert alone.ask_versions(client).error_code == 0
         nats_server.start()
-        wait_until(lambda: _reason(alone) == ALONE, START_TIMEOUT_S, "the connection to be back")
+        wait_until(lambda: _reason(alone) == ALONE, START_TIMEOUT_S, "the new connection")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +230,7 @@ def test_it_reconnects_when_the_nats_server_comes_back(nats_server: NatsServer, 
         ({"default_partitions": 0}, 2, "default-partitions"),
     ],
 )
-def test_what_keeps_it_from_starting_is_one_clear_sentence(
+def test_an_error_at_the_start_is_one_clear_sentence(
     shared_nats_server: NatsServer, tmp_path: Path, settings: dict[str, object], code: int, sentence: str
 ) -> None:
     with gateway(tmp_path, shared_nats_server.url, **settings) as failing:

@@ -35,15 +35,15 @@ from tests.unit.gateway.gateway_read_world import (
 )
 
 MIB = 1024 * 1024
-FOR_EVER_MS = 60_000
-# A slow cacher is not hedged: it shares a process with the gateway, and a machine with other tests.
+LONG_MS = 60_000
+# No hedges against a slow cacher: it shares a process with the gateway, and the machine with other tests.
 NO_HEDGES = SegmentLimits(
-    cacher_timeout_s=FOR_EVER_MS / 1000,
-    hedging=HedgingLimits(timeout_s_min=FOR_EVER_MS / 1000, timeout_s_max=FOR_EVER_MS / 1000),
+    cacher_timeout_s=LONG_MS / 1000,
+    hedging=HedgingLimits(timeout_s_min=LONG_MS / 1000, timeout_s_max=LONG_MS / 1000),
 )
 
 
-class Nobody:
+class NoWriters:
     """A directory in which a cacher finds no writer, so that it reads the store."""
 
     def get(self, instance: str) -> None:
@@ -76,7 +76,7 @@ async def running_cacher(server: NatsServer, store: ObjectStore, name: str, worl
             config=config,
             bus=bus,
             store=store,
-            directory=cast(Any, Nobody()),
+            directory=cast(Any, NoWriters()),
             clock=world.clock,
             metrics=CacherMetrics(CollectorRegistry()),
         )
@@ -95,7 +95,7 @@ def read_bytes(world: World, source: str) -> float:
 async def fetch_all(world: World, count: int) -> dict[int, bytes | None]:
     got: dict[int, bytes | None] = {}
     while len(got) < count:
-        request = asking({0: len(got)}, max_wait_ms=FOR_EVER_MS, partition_max_bytes=12 * MIB)
+        request = asking({0: len(got)}, max_wait_ms=LONG_MS, partition_max_bytes=12 * MIB)
         answer = partitions_of(await world.fetch(request))[0]
         assert answer.error_code == 0
         got |= values_of(answer)
@@ -114,7 +114,7 @@ async def test_records_larger_than_a_message_come_through_cachers_and_without_th
         async with running_cacher(nats_server, world.store, "c2", world):
             assert await fetch_all(world, 30) == expected
             assert read_bytes(world, "store") == 0
-        assert await fetch_all(world, 30) == expected  # c2 is gone, and nobody said so
+        assert await fetch_all(world, 30) == expected  # c2 is gone, without a report
         assert read_bytes(world, "store") == 0
     assert await fetch_all(world, 30) == expected
     assert read_bytes(world, "store") >= sum(map(len, values))
@@ -136,12 +136,12 @@ async def test_the_middle_of_a_compacted_run_is_read_from_the_cachers_that_own_i
                 assert got == {number: values[number] for number in range(offset, min(offset + len(got), 80))}
                 assert len(got) >= min(4, 80 - offset)
             assert read_bytes(world, "store") == 0
-            assert read_bytes(world, "cache") < 12 * MIB, "nothing is scanned"
+            assert read_bytes(world, "cache") < 12 * MIB, "more was read than the chunks of the record"
         assert await fetch_all(world, 80) == dict(enumerate(values))
 
 
 async def merge(world: World, topic_id: TopicId) -> None:
-    """Put all extents of partition 0 into one compacted segment, and delete the segments that they were in."""
+    """Move all extents of partition 0 to one compacted segment, and delete the old segments."""
     extents = extents_of(world.sequencer.state, topic_id, 0)
     old = [segment_key("", CLUSTER, 0, extent.segment.segment_id) for extent in extents]
     data = {
@@ -159,7 +159,7 @@ async def test_a_waiting_fetch_gets_records_that_were_committed_while_the_bus_wa
     world: World, nats_server: NatsServer
 ) -> None:
     topic_id = b"t".ljust(16, b"\1")
-    waiting = asyncio.create_task(world.fetch(asking({0: 0}, max_wait_ms=FOR_EVER_MS)))
+    waiting = asyncio.create_task(world.fetch(asking({0: 0}, max_wait_ms=LONG_MS)))
     await until(lambda: world.tail.watched_partitions == 1)
     nats_server.kill()
     await until(lambda: not world.bus.is_connected)

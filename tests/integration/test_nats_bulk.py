@@ -1,4 +1,4 @@
-"""Large messages go over NATS as they are, between small ones, in order, however the bytes are cut on the way."""
+"""Large messages over NATS, between small ones: they arrive whole and in order for every split of the bytes."""
 
 import asyncio
 import random
@@ -40,7 +40,7 @@ async def test_messages_of_all_sizes_arrive_whole_and_in_order(shared_nats_serve
     assert all(type(data) is bytes for data in received)
 
 
-async def test_senders_side_by_side_do_not_come_between_each_others_bytes(shared_nats_server: NatsServer) -> None:
+async def test_concurrent_senders_do_not_mix_their_bytes(shared_nats_server: NatsServer) -> None:
     received: list[bytes] = []
     async with asyncio.timeout(TIMEOUT_S):
         connection = await connect_nats(shared_nats_server.url, name="many")
@@ -66,7 +66,7 @@ async def test_the_client_still_has_the_parts_that_are_replaced(shared_nats_serv
     await connection.close()
 
 
-async def test_it_stays_so_after_a_server_was_away(nats_server: NatsServer) -> None:
+async def test_the_replaced_parts_of_the_client_stay_after_a_restart_of_the_server(nats_server: NatsServer) -> None:
     client = PatchedClient()
     connection = await connect_nats(nats_server.url, name="parts", client=client)
     nats_server.kill()

@@ -1,4 +1,4 @@
-"""Connections to a real nats-server that lets each user do only a part."""
+"""Connections to a real nats-server with permissions for each user."""
 
 import asyncio
 import contextlib
@@ -21,10 +21,10 @@ from tests.testkit.waiting import TIMEOUT_S, until
 USERS = """
 authorization { users: [
   { user: asker, password: secret, permissions: {
-      publish: ["question", "_INBOX.asker.>"], subscribe: ["_INBOX.asker.>", "news"] } }
+      publish: ["question", "_INBOX.asker.>"], subscribe: ["_INBOX.asker.>", "events"] } }
   { user: answerer, password: secret, permissions: {
       publish: ["_INBOX.>"], subscribe: ["question", "_INBOX.answerer.>"] } }
-  { user: deaf, password: secret, permissions: { publish: [">"], subscribe: ["news"] } }
+  { user: deaf, password: secret, permissions: { publish: [">"], subscribe: ["events"] } }
 ] }
 """
 
@@ -64,7 +64,7 @@ async def test_answers_come_to_inboxes_that_are_named_after_the_user(server: Nat
     await answerer.close()
 
 
-async def test_a_user_who_may_not_have_an_inbox_is_not_connected(server: NatsNode) -> None:
+async def test_a_user_without_permission_for_an_inbox_is_not_connected(server: NatsNode) -> None:
     with pytest.raises(Invalid, match=r"^the nats server does not let its user subscribe to _inbox\.deaf\."):
         await connect(server, "deaf")
 
@@ -72,10 +72,10 @@ async def test_a_user_who_may_not_have_an_inbox_is_not_connected(server: NatsNod
 async def test_a_refused_subscription_ends_the_process_and_every_wait_for_an_answer(server: NatsNode) -> None:
     asker, answerer = await connect(server, "asker"), await connect(server, "answerer")
 
-    async def say_nothing(_message: Inbound) -> None:
+    async def give_no_answer(_message: Inbound) -> None:
         await asyncio.Event().wait()
 
-    await answerer.bus.subscribe("question", say_nothing)
+    await answerer.bus.subscribe("question", give_no_answer)
     await answerer.bus.flush()
     running = asyncio.create_task(asker.bus.run_until_closed())
     asking = asyncio.create_task(asker.bus.request("question", b"", 10 * TIMEOUT_S))
@@ -107,7 +107,7 @@ async def test_a_refused_message_is_logged_once_and_counted_each_time_and_ends_n
     assert [(event["verb"], event["subject"], event["log_level"]) for event in denied] == [
         ("publish", "secrets", "error")
     ]
-    await asker.bus.subscribe("news", ignore)
+    await asker.bus.subscribe("events", ignore)
     await asker.bus.flush()
     running = asyncio.create_task(asker.bus.run_until_closed())
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A rebuild with nothing but the sequencer's generated credentials, on an S3 server and a NATS that lost its disk."""
+"""A rebuild with only the sequencer's generated credentials, on an S3 server and a NATS that lost its disk."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ START_TIMEOUT_S = 60.0
 
 
 class Place:
-    """Where everything is: one store, and one NATS after the other."""
+    """The surroundings of a sequencer: one store, and one NATS after the other."""
 
     def __init__(self, folder: Path, credentials: Credentials, endpoint: str) -> None:
         self.folder = folder

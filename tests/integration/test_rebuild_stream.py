@@ -1,4 +1,4 @@
-"""The stream of a rebuilt journal at a real nats-server: it begins where it should, and is told from any other."""
+"""The stream of a rebuilt journal on a real nats-server: it starts at its first sequence, and has its own mark."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -29,7 +29,7 @@ async def test_where_there_is_no_stream_none_is_found(connection: NatsConnection
     assert await known(NatsStreams(connection, "test", 1).find) is None
 
 
-async def test_the_first_entry_has_the_sequence_that_was_asked_for_and_the_journal_goes_on(
+async def test_the_first_entry_has_the_requested_sequence_and_the_journal_continues(
     connection: NatsConnection,
 ) -> None:
     streams = NatsStreams(connection, "test", 1)
@@ -47,7 +47,7 @@ async def test_the_first_entry_has_the_sequence_that_was_asked_for_and_the_journ
     assert (await known(journal.describe)).first_sequence == FIRST
 
 
-async def test_a_stream_that_was_made_already_is_gone_on_with(connection: NatsConnection) -> None:
+async def test_a_rebuild_continues_with_a_stream_that_it_made_before(connection: NatsConnection) -> None:
     streams = NatsStreams(connection, "test", 1)
     made = await known(lambda: streams.make(FIRST, 1))
     assert await known(lambda: streams.make(FIRST + 1000, 1)) == made
@@ -60,6 +60,6 @@ async def test_a_journal_made_by_sequencers_is_no_rebuilt_one(connection: NatsCo
     assert (found.is_rebuilt, found.created) == (False, (await known(journal.describe)).created)
 
 
-async def test_copies_without_servers_for_them_are_refused(connection: NatsConnection) -> None:
+async def test_more_copies_than_servers_are_rejected(connection: NatsConnection) -> None:
     with pytest.raises(Invalid, match=f"cannot make the stream {journal_stream('test')}"):
         await known(lambda: NatsStreams(connection, "test", 3).make(FIRST, 3))

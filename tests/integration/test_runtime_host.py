@@ -1,4 +1,4 @@
-"""What all services share, over a real nats-server: seen by others when they should be, and gone without a trace."""
+"""The host of every service, over a real nats-server: presence, readiness, drain and close."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ def a_host(
 
 @contextlib.asynccontextmanager
 async def at_work(host: ServiceHost) -> AsyncIterator[None]:
-    """Open until the end of the block, and announced."""
+    """Run the host, announced, until the end of the block."""
     await host.open_http()
     await host.connect()
     await host.listen()
@@ -73,7 +73,7 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
         yield made
 
 
-async def test_a_started_host_is_announced_with_what_its_service_adds(server: NatsServer) -> None:
+async def test_a_started_host_is_announced_with_the_fields_of_its_service(server: NatsServer) -> None:
     watcher, flusher = a_host(server, "g1", "gateway"), a_host(server, "f1", "flusher", load_bytes=7)
     async with at_work(watcher), at_work(flusher):
         await until(lambda: watcher.directory.live("flusher"))
@@ -84,7 +84,7 @@ async def test_a_started_host_is_announced_with_what_its_service_adds(server: Na
         assert await readiness(heard.http) == (200, "")
 
 
-async def test_a_host_that_was_not_started_says_nothing(server: NatsServer) -> None:
+async def test_a_host_that_was_not_started_sends_no_presence(server: NatsServer) -> None:
     watcher, silent = a_host(server, "g1", "gateway"), a_host(server, "s1", "sequencer")
     async with at_work(watcher):
         await silent.open_http()
@@ -94,13 +94,13 @@ async def test_a_host_that_was_not_started_says_nothing(server: NatsServer) -> N
         assert watcher.directory.get("s1") is None
         await silent.announcer.announce()
         await until(lambda: watcher.directory.get("s1"))
-        assert silent.directory.get("g1") is None, "it was not told to listen"
+        assert silent.directory.get("g1") is None, "a host that does not listen knows no other"
         await silent.disconnect()
         await silent.close_http()
 
 
-async def test_a_newcomer_is_greeted(server: NatsServer) -> None:
-    # So long that it is not heard by waiting for the next announcement.
+async def test_hosts_announce_themselves_at_once_to_a_new_one(server: NatsServer) -> None:
+    # Longer than the test, so that the regular announcement does not help.
     limits = HostLimits(nats=SLOW_MACHINE, presence=PresenceLimits(announce_interval_ms=60_000))
     watcher, flusher = (
         a_host(server, "g1", "gateway", limits=limits),
@@ -125,7 +125,7 @@ async def test_a_host_that_drains_is_not_ready_and_takes_no_work(server: NatsSer
         assert left.leaving
 
 
-async def test_a_failing_handler_ends_what_the_host_runs(server: NatsServer) -> None:
+async def test_a_failing_handler_ends_the_tasks_of_the_host(server: NatsServer) -> None:
     async def fail(_message: Inbound) -> None:
         raise ValueError("a bug in a handler")
 

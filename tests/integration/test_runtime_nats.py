@@ -1,4 +1,4 @@
-"""The bus and the journal over a real nats-server: what goes wrong with servers, connections and settings."""
+"""The bus and the journal over a real nats-server: faults of servers, connections and settings."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ CLUSTER = "integration"
 
 @pytest.fixture
 def client() -> PatchedClient:
-    """That of the test's connection, to look at."""
+    """The NATS client of the test's connection."""
     return PatchedClient()
 
 
@@ -63,7 +63,7 @@ async def api(connection: NatsConnection, verb: str, question: dict[str, object]
 
 
 class Tail:
-    """Sequences as one tail of a journal delivers them."""
+    """The sequences that one tail of a journal delivers."""
 
     def __init__(self, journal: Journal) -> None:
         self.sequences: list[int] = []
@@ -76,7 +76,7 @@ class Tail:
             self.stored.update((entry.sequence, entry.data) for entry in group)
 
     def has(self, count: int) -> bool:
-        """Whether so many entries came; raises what ended the tail."""
+        """Whether so many entries came; raises the error that ended the tail."""
         if self.task.done():
             self.task.result()
         return len(self.sequences) >= count
@@ -91,26 +91,26 @@ async def append_until_stored(journal: Journal, entry_id: str) -> int:
     return await known(lambda: journal.append(entry_id, entry_id.encode()))
 
 
-async def test_without_a_server_the_connection_is_refused_in_one_sentence() -> None:
+async def test_without_a_server_the_error_is_one_sentence() -> None:
     with pytest.raises(Unavailable, match=r"^no nats server at nats://127\.0\.0\.1:1: .*"):
         await connect_nats("nats://127.0.0.1:1", name="test", limits=NatsLimits(connect_deadline_s=0.3))
 
 
 @pytest.mark.parametrize("url", ["", "nats://", "nats://h:99999", "nats://u:s3cret@h:port", "nats://h:4222,"])
-async def test_an_address_that_cannot_be_one_is_refused_in_one_sentence(url: str) -> None:
+async def test_an_invalid_address_is_rejected_in_one_sentence(url: str) -> None:
     with pytest.raises(Invalid, match="the address of a nats server must be nats://host:port") as rejected:
         await connect_nats(url, name="test")
     assert "s3cret" not in str(rejected.value)
 
 
-async def test_a_password_in_an_address_is_not_told() -> None:
+async def test_a_password_in_an_address_is_not_in_the_error() -> None:
     limits = NatsLimits(connect_deadline_s=0.1)
     with pytest.raises(Unavailable, match=r"no nats server at nats://\*\*\*@127.0.0.1:1") as rejected:
         await connect_nats("nats://u:s3cret@127.0.0.1:1", name="test", limits=limits)
     assert "s3cret" not in str(rejected.value)
 
 
-async def test_a_server_that_comes_a_moment_later_is_waited_for(tmp_path: Path) -> None:
+async def test_the_connection_waits_for_a_server_that_starts_later(tmp_path: Path) -> None:
     server = NatsServer(tmp_path)
     connecting = asyncio.create_task(connect_nats(server.url, name="test"))
     await asyncio.sleep(0.05)
@@ -127,7 +127,7 @@ async def test_a_server_that_comes_a_moment_later_is_waited_for(tmp_path: Path) 
 async def test_only_the_disk_limits_the_journal_also_when_it_was_full_at_the_servers_start(
     nats_server: NatsServer, connection: NatsConnection
 ) -> None:
-    """By itself a server allows three quarters of what is free when it starts, which is nothing on a full disk."""
+    """By default a server allows 3/4 of the free space at its start, which is 0 on a full disk."""
     assert connection.bus.is_connected
     assert "Max Storage:     1.00 EB" in nats_server.log_path.read_text()
 
@@ -138,7 +138,7 @@ async def test_a_user_needs_the_right_password(tmp_path: Path) -> None:
         connection = await connect_nats(server.url, name="test", user="penstock", password=secret)
         await connection.bus.flush()
         await connection.close()
-        limits = NatsLimits(connect_deadline_s=5.0)  # it tries for so long
+        limits = NatsLimits(connect_deadline_s=5.0)  # it retries during this time
         with pytest.raises(Unavailable, match="Authorization Violation"):
             await connect_nats(server.url, name="test", user="penstock", password="wrong", limits=limits)
 
@@ -153,9 +153,9 @@ async def test_messages_lost_to_a_slow_handler_are_counted(nats_server: NatsServ
     async def slow(_message: Inbound) -> None:
         await proceed.wait()
 
-    await connection.bus.subscribe("news", slow)
+    await connection.bus.subscribe("events", slow)
     for _ in range(10):
-        await connection.bus.publish("news", bytes(1024))
+        await connection.bus.publish("events", bytes(1024))
     await connection.bus.flush()
     lost = registry.get_sample_value("penstock_bus_dropped_messages_total", {"cause": "slow"})
     assert lost is not None
@@ -208,17 +208,15 @@ async def test_a_sender_that_is_cancelled_while_the_socket_is_full_ends(
         nats_server.resume()
 
 
-async def test_closing_offline_drops_what_could_not_be_sent(
-    connection: NatsConnection, nats_server: NatsServer
-) -> None:
+async def test_closing_offline_drops_unsent_messages(connection: NatsConnection, nats_server: NatsServer) -> None:
     nats_server.kill()
     await until(lambda: not connection.bus.is_connected)
-    await connection.bus.publish("news", bytes(1024))
+    await connection.bus.publish("events", bytes(1024))
     await connection.close()
     assert not connection.bus.is_connected
 
 
-async def test_closing_towards_a_server_that_takes_nothing_ends(nats_server: NatsServer, client: PatchedClient) -> None:
+async def test_closing_ends_also_if_the_server_reads_nothing(nats_server: NatsServer, client: PatchedClient) -> None:
     limits = NatsLimits(bus=BusLimits(close_timeout_s=0.1))
     connection = await connect_nats(nats_server.url, name="test", client=client, limits=limits)
     nats_server.pause()
@@ -236,10 +234,10 @@ async def test_closing_towards_a_server_that_takes_nothing_ends(nats_server: Nat
 
 async def _publish_for_ever(connection: NatsConnection) -> None:
     while True:
-        await connection.bus.publish("news", bytes(1024 * 1024))
+        await connection.bus.publish("events", bytes(1024 * 1024))
 
 
-async def test_a_journal_is_made_only_when_asked_for(connection: NatsConnection) -> None:
+async def test_a_journal_is_created_only_on_request(connection: NatsConnection) -> None:
     with pytest.raises(JournalLost, match=f"nats has no stream {journal_stream(CLUSTER)}"):
         await connection.journal(CLUSTER, create=False)
     made = await connection.journal(CLUSTER, create=True)
@@ -247,7 +245,9 @@ async def test_a_journal_is_made_only_when_asked_for(connection: NatsConnection)
     assert await known(made.describe) == await known(found.describe)
 
 
-async def test_a_journal_made_by_two_at_once_is_one(connection: NatsConnection, nats_server: NatsServer) -> None:
+async def test_two_clients_that_create_a_journal_at_once_get_the_same(
+    connection: NatsConnection, nats_server: NatsServer
+) -> None:
     other = await connect_nats(nats_server.url, name="other")
     one, two = await asyncio.gather(connection.journal(CLUSTER, create=True), other.journal(CLUSTER, create=True))
     assert await known(one.describe) == await known(two.describe)
@@ -271,7 +271,9 @@ async def test_our_stream_keeps_everything_and_denies_deletion(connection: NatsC
 @pytest.mark.parametrize(
     ("setting", "value"), [("max_age", 60_000_000_000), ("max_msgs", 10), ("storage", "memory"), ("max_bytes", 10_000)]
 )
-async def test_a_stream_that_forgets_is_no_journal(connection: NatsConnection, setting: str, value: object) -> None:
+async def test_a_stream_that_can_lose_entries_is_no_journal(
+    connection: NatsConnection, setting: str, value: object
+) -> None:
     stream, subject = journal_stream(CLUSTER), journal_subject(CLUSTER)
     await api(connection, f"STREAM.CREATE.{stream}", {"name": stream, "subjects": [subject], setting: value})
     with pytest.raises(Invalid, match=f"is no journal: its {setting} is"):
@@ -293,7 +295,7 @@ async def test_without_jetstream_there_is_no_journal(tmp_path: Path) -> None:
         server.kill()
 
 
-async def test_a_tail_is_at_work_when_a_killed_server_is_back_and_does_not_wait_to_miss_its_heartbeats(
+async def test_a_tail_continues_at_once_when_a_killed_server_is_back(
     nats_server: NatsServer,
 ) -> None:
     limits = with_journal(JournalLimits(tail=TailLimits(heartbeat_ms=int(2 * TIMEOUT_S * 1000))))
@@ -338,15 +340,15 @@ async def test_a_server_killed_again_and_again_under_load_loses_and_repeats_noth
         stop.set()
 
     last = (await known(journal.describe)).last_sequence
-    assert sorted(acknowledged.values()) == sorted(set(acknowledged.values())), "no two entries share a sequence"
+    assert sorted(acknowledged.values()) == sorted(set(acknowledged.values())), "two entries have the same sequence"
     for tail in tails:
         await until(lambda tail=tail: tail.has(last))
         assert tail.sequences == list(range(1, last + 1))
         assert {sequence: tail.stored[sequence] for sequence in acknowledged.values()} == {
             sequence: entry_id.encode() for entry_id, sequence in acknowledged.items()
-        }, "an acknowledged entry is at its sequence with its bytes"
+        }, "an acknowledged entry is missing or has other bytes"
         await tail.stop()
-    assert last == len(acknowledged), "every retried entry is stored once"
+    assert last == len(acknowledged), "a retried entry is stored twice"
     await reader_connection.close()
 
 
@@ -357,9 +359,11 @@ async def test_a_tail_outlives_a_server_that_pauses(connection: NatsConnection, 
     await until(lambda: tail.has(1))
     with capture_logs() as logged:
         nats_server.pause()
-        await until(lambda: logged)  # the tail missed its heartbeats and asks again
+        await until(lambda: logged)  # the tail missed its heartbeats and subscribes again
         nats_server.resume()
-    assert [(each["event"], each["cause"]) for each in logged] == [("journal_tail_interrupted", "the consumer fell silent")]
+    assert [(each["event"], each["cause"]) for each in logged] == [
+        ("journal_tail_interrupted", "the consumer fell silent")
+    ]
     await append_until_stored(journal, "after")
     await until(lambda: tail.has(2))
     assert tail.sequences == [1, 2]
@@ -379,7 +383,7 @@ async def test_a_tail_whose_consumer_is_deleted_makes_another(connection: NatsCo
     await until(lambda: tail.has(1))
     names = await consumers(connection)
     assert names
-    for name in names:  # a tail that had to wait may have begun another, and left the first to the server
+    for name in names:  # after a wait the tail may have a second consumer, and the server removes the first
         await api(connection, f"CONSUMER.DELETE.{journal_stream(CLUSTER)}.{name}", {})
     await append_until_stored(journal, "b")
     await until(lambda: tail.has(2))
@@ -388,7 +392,7 @@ async def test_a_tail_whose_consumer_is_deleted_makes_another(connection: NatsCo
 
 
 async def test_a_tail_that_ends_leaves_no_consumer_behind(nats_server: NatsServer) -> None:
-    # By itself the server removes an abandoned consumer after five seconds.
+    # By default the server removes an abandoned consumer after 5 s.
     limits = with_journal(JournalLimits(tail=TailLimits(consumer_inactive_s=10 * TIMEOUT_S)))
     async with connected(nats_server, limits) as connection:
         journal = await connection.journal(CLUSTER, create=True)
@@ -402,7 +406,7 @@ async def test_a_tail_that_ends_leaves_no_consumer_behind(nats_server: NatsServe
 
 
 async def received_until_quiet(client: PatchedClient) -> int:
-    """Bytes that came in on the connection when no more come."""
+    """The bytes received by the connection, when no more come."""
     received, quiet = -1, 0
     while quiet < 20:
         quiet = quiet + 1 if client.stats["in_bytes"] == received else 0
@@ -412,7 +416,7 @@ async def received_until_quiet(client: PatchedClient) -> int:
 
 
 async def test_a_slow_reader_holds_little_of_a_long_journal(connection: NatsConnection, client: PatchedClient) -> None:
-    """Flow control: the server sends on only when what came before was taken."""
+    """Flow control: the server sends more only after the reader took the earlier entries."""
     journal = await connection.journal(CLUSTER, create=True)
     entry = bytes(256 * 1024)
     count = 600  # 150 MiB; the server's window is at most 32 MiB
@@ -428,8 +432,8 @@ async def test_a_slow_reader_holds_little_of_a_long_journal(connection: NatsConn
     assert seen == list(range(1, count + 1))
 
 
-async def test_a_server_that_lets_only_tiny_messages_pass_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    """A gateway that cuts what it reads into pieces for such messages would never come to an end."""
+async def test_a_server_with_a_tiny_max_payload_is_rejected_in_one_sentence(tmp_path: Path) -> None:
+    """Otherwise a gateway that splits a read into such small messages would never finish."""
     with running_nats_server(tmp_path) as server:
         connection = await connect_nats(server.url, name="test")
         server.stop()

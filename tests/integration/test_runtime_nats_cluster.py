@@ -1,4 +1,4 @@
-"""Connections and the journal over three real nats-servers: nodes that hang, die, come late, or lost the stream."""
+"""Connections and the journal over three real nats-servers: nodes that hang, die, start late, or lose the stream."""
 
 import asyncio
 import contextlib
@@ -24,9 +24,9 @@ from tests.testkit.servers.nats_cluster import NatsCluster, NatsNode, running_na
 from tests.testkit.waiting import TIMEOUT_S, known, until
 
 PROVEN_AFTER_S = 2.0
-ELECTIONS_S = 120.0  # each takes up to 9 s where there is time for it
-ATTEMPT_QUESTIONS_MAX = 4  # of an attempt to find or make a journal
-SENDERS = 1_500  # more than the client's own queue for flushes takes
+ELECTIONS_S = 120.0  # each takes up to 9 s on an idle machine
+ATTEMPT_REQUESTS_MAX = 4  # requests of one attempt to find or create a journal
+SENDERS = 1_500  # more than the client's own queue for flushes
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +37,14 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsClu
 
 @pytest.fixture
 def cluster(shared_cluster: NatsCluster) -> Iterator[NatsCluster]:
-    """All tests share one; each leaves it whole."""
+    """The cluster that all tests share; each test restores it."""
     yield shared_cluster
     shared_cluster.heal()
 
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A journal's name of the test's own."""
+    """A journal name for one test."""
     return f"test-{zlib.crc32(request.node.name.encode()):x}"
 
 
@@ -68,7 +68,7 @@ async def append_until_stored(journal: Journal, entry_id: str) -> int:
 
 
 class Tail:
-    """Sequences as a tail brings them."""
+    """The sequences that one tail of a journal delivers."""
 
     def __init__(self, journal: Journal) -> None:
         self.sequences: list[int] = []
@@ -98,7 +98,7 @@ async def test_servers_are_tried_in_the_order_in_which_they_are_named(cluster: N
         await connection.close()
 
 
-async def test_a_server_whose_name_is_unknown_or_that_does_not_run_is_passed_over(cluster: NatsCluster) -> None:
+async def test_a_server_with_an_unknown_name_or_that_does_not_run_is_skipped(cluster: NatsCluster) -> None:
     dead, alive, _ = cluster.nodes
     dead.kill()
     client = PatchedClient()
@@ -109,21 +109,21 @@ async def test_a_server_whose_name_is_unknown_or_that_does_not_run_is_passed_ove
 
 
 @pytest.mark.slow
-async def test_a_leader_that_stood_still_says_nothing_of_the_past_when_it_wakes(
+async def test_a_leader_that_was_paused_gives_no_old_answers_when_it_resumes(
     cluster: NatsCluster, connection: NatsConnection, name: str
 ) -> None:
-    """It goes on to say that it leads, for longer than a tenth of a second, while others have stored more."""
+    """A resumed leader reports for more than 0.1 s that it leads, while other nodes have stored more entries."""
     journal = await connection.journal(name, create=True, replicas=3)
     await append_until_stored(journal, "before")
     leader = await until(lambda: cluster.stream_leader(journal_stream(name)))
     assert leader is not None
     others = ",".join(node.url for node in cluster.nodes if node is not leader)
-    beside, behind = await connect_nats(others, name="beside"), await connect_nats(leader.url, name="behind")
-    asked = await behind.journal(name, create=False)
-    stored = await beside.journal(name, create=False)
+    to_others, to_leader = await connect_nats(others, name="others"), await connect_nats(leader.url, name="leader")
+    queried = await to_leader.journal(name, create=False)
+    stored = await to_others.journal(name, create=False)
     leader.pause()
     last = await append_until_stored(stored, "meanwhile")
-    answers = [asyncio.create_task(asked.last_sequence()) for _ in range(3)]
+    answers = [asyncio.create_task(queried.last_sequence()) for _ in range(3)]
     await asyncio.sleep(0)
     leader.resume()
     for answer in answers:
@@ -133,15 +133,15 @@ async def test_a_leader_that_stood_still_says_nothing_of_the_past_when_it_wakes(
     async with asyncio.timeout(ELECTIONS_S):
         while not seen:
             with contextlib.suppress(Unavailable):
-                seen = await asked.last_sequence()
+                seen = await queried.last_sequence()
     assert seen == last
-    await beside.close()
-    await behind.close()
+    await to_others.close()
+    await to_leader.close()
 
 
 @pytest.mark.slow
-async def test_a_server_that_hangs_with_much_unsent_is_left(cluster: NatsCluster) -> None:
-    """Its kernel still answers for it, so the socket neither breaks nor takes what is unsent, for ever."""
+async def test_the_client_leaves_a_server_that_hangs_with_a_full_socket(cluster: NatsCluster) -> None:
+    """The server's kernel still answers, so the socket neither breaks nor takes more bytes."""
     hung, *others = cluster.nodes
     client = PatchedClient()
     connection = await connect_nats(cluster.url, name="test", client=client)
@@ -150,7 +150,7 @@ async def test_a_server_that_hangs_with_much_unsent_is_left(cluster: NatsCluster
 
     async def send_for_ever() -> None:
         while True:
-            await connection.bus.publish("news", bytes(64 * 1024))
+            await connection.bus.publish("events", bytes(64 * 1024))
             await asyncio.sleep(0)
 
     senders = [asyncio.create_task(send_for_ever()) for _ in range(SENDERS)]
@@ -165,15 +165,15 @@ async def test_a_server_that_hangs_with_much_unsent_is_left(cluster: NatsCluster
 
 
 @pytest.mark.slow
-async def test_what_was_told_to_be_broken_off_does_not_reach_the_next_server(cluster: NatsCluster) -> None:
+async def test_requests_that_failed_do_not_reach_the_next_server(cluster: NatsCluster) -> None:
     hung, following, third = cluster.nodes
     listener = await connect_nats(third.url, name="listener")
-    heard: list[int] = []
+    received: list[int] = []
 
-    async def hear(message: Inbound) -> None:
-        heard.append(len(message.data))
+    async def receive(message: Inbound) -> None:
+        received.append(len(message.data))
 
-    await listener.bus.subscribe("work", hear)
+    await listener.bus.subscribe("work", receive)
     await listener.bus.flush()
     client = PatchedClient()
     connection = await connect_nats(cluster.url, name="test", client=client)
@@ -187,25 +187,27 @@ async def test_what_was_told_to_be_broken_off_does_not_reach_the_next_server(clu
     assert all(isinstance(outcome, Unavailable) for outcome in outcomes)
     await until(lambda: connected_to(client, following) or connected_to(client, third))
     await connection.bus.publish("work", b"the last")
-    await until(lambda: heard and heard[-1] == len(b"the last"))
-    assert heard == [len(b"the last")]
+    await until(lambda: received and received[-1] == len(b"the last"))
+    assert received == [len(b"the last")]
     await connection.close()
     await listener.close()
 
 
 @pytest.mark.slow
-async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(cluster: NatsCluster, name: str) -> None:
+async def test_a_journal_is_created_when_the_last_node_that_it_needs_has_started(
+    cluster: NatsCluster, name: str
+) -> None:
     cluster.kill()
     first, *others = cluster.nodes
     await asyncio.to_thread(first.start)
     client = PatchedClient()
-    limits = with_journal(JournalLimits(open_deadline_s=120.0))  # a busy machine's nodes find each other in their time
+    limits = with_journal(JournalLimits(open_deadline_s=120.0))  # on a busy machine nodes find each other slowly
     connection = await connect_nats(cluster.url, name="test", client=client, limits=limits)
     opening = asyncio.create_task(connection.journal(name, create=True, replicas=3))
     for node in others:
         asked = client.stats["out_msgs"]
-        # So many questions are a whole attempt with the nodes that there are, in vain.
-        await until(lambda asked=asked: client.stats["out_msgs"] > asked + ATTEMPT_QUESTIONS_MAX)
+        # So many requests are one whole failed attempt with the present nodes.
+        await until(lambda asked=asked: client.stats["out_msgs"] > asked + ATTEMPT_REQUESTS_MAX)
         assert not opening.done()
         await asyncio.to_thread(node.start)
     journal = await opening
@@ -213,22 +215,22 @@ async def test_a_journal_is_made_when_the_last_node_that_it_needs_has_come(clust
     await connection.close()
 
 
-async def test_with_too_few_nodes_there_is_no_journal_and_the_reason_is_told(
+async def test_with_too_few_nodes_there_is_no_journal_and_the_error_has_the_reason(
     cluster: NatsCluster, connection: NatsConnection, name: str
 ) -> None:
-    await connection.journal(f"{name}-of-three", create=True, replicas=3)  # from now on the nodes know their leader
+    await connection.journal(f"{name}-of-three", create=True, replicas=3)  # after this the nodes have a leader
     hasty = await connect_nats(cluster.url, name="hasty", limits=with_journal(JournalLimits(open_deadline_s=1.0)))
     expected = rf"^no journal of {name} within 1 s: cannot create the stream .*{name} with 5 replicas: .*peers"
     reported = ""
     async with asyncio.timeout(TIMEOUT_S):
-        while not re.search(expected, reported):  # another one where nodes are busy with something else
+        while not re.search(expected, reported):  # on a busy machine the first errors may differ
             with pytest.raises(Unavailable) as rejected:
                 await hasty.journal(name, create=True, replicas=5)
             reported = str(rejected.value)
     await hasty.close()
 
 
-async def test_a_node_alone_has_no_journal_and_that_is_told(cluster: NatsCluster, name: str) -> None:
+async def test_a_node_alone_has_no_journal_and_the_error_has_the_reason(cluster: NatsCluster, name: str) -> None:
     cluster.kill()
     await asyncio.to_thread(cluster.nodes[0].start)
     limits = with_journal(JournalLimits(open_deadline_s=1.0))
@@ -246,13 +248,13 @@ async def test_a_single_server_cannot_keep_three_copies(shared_nats_server: Nats
     await connection.close()
 
 
-async def test_a_journal_with_fewer_copies_than_asked_for_is_not_fit(connection: NatsConnection, name: str) -> None:
+async def test_a_journal_with_fewer_copies_than_configured_is_rejected(connection: NatsConnection, name: str) -> None:
     await connection.journal(name, create=True, replicas=1)
     with pytest.raises(Invalid, match=r"has 1 replicas, but the settings ask for 3: run `nats stream edit"):
         await connection.journal(name, create=False, replicas=3)
 
 
-async def test_a_journal_with_more_copies_than_asked_for_is_fit(connection: NatsConnection, name: str) -> None:
+async def test_a_journal_with_more_copies_than_configured_is_accepted(connection: NatsConnection, name: str) -> None:
     await connection.journal(name, create=True, replicas=3)
     journal = await connection.journal(name, create=True, replicas=1)
     assert (await known(journal.describe)).replicas == 3
@@ -278,7 +280,7 @@ async def test_a_tail_goes_on_when_the_node_that_serves_it_dies(cluster: NatsClu
     await connection.close()
 
 
-async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(cluster: NatsCluster, name: str) -> None:
+async def test_a_deleted_stream_is_reported_as_lost_after_a_while(cluster: NatsCluster, name: str) -> None:
     limits = with_journal(JournalLimits(loss=LossLimits(proven_after_s=PROVEN_AFTER_S)))
     connection = await connect_nats(cluster.url, name="test", limits=limits)
     journal = await connection.journal(name, create=True, replicas=3)
@@ -288,7 +290,7 @@ async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(cluster
     await connection.bus.request(f"$JS.API.STREAM.DELETE.{journal_stream(name)}", b"", TIMEOUT_S)
     deleted_s = time.monotonic()
     reported = ""
-    while "has no stream" not in reported:  # else that nothing was answered in time
+    while "has no stream" not in reported:  # the other error is that no answer came in time
         with pytest.raises(Unavailable) as raised:
             await journal.describe()
         reported = str(raised.value)
@@ -301,7 +303,7 @@ async def test_a_stream_that_is_really_gone_is_lost_once_that_has_lasted(cluster
     await connection.close()
 
 
-async def test_a_missing_entry_is_a_gap_once_that_has_lasted(cluster: NatsCluster, name: str) -> None:
+async def test_a_missing_entry_is_reported_as_a_gap_after_a_while(cluster: NatsCluster, name: str) -> None:
     limits = with_journal(JournalLimits(loss=LossLimits(proven_after_s=0.5)))
     connection = await connect_nats(cluster.url, name="test", limits=limits)
     journal = await connection.journal(name, create=True, replicas=3)

@@ -1,4 +1,4 @@
-"""A sequencer process looks at real nats-servers before it trusts them with a journal."""
+"""A sequencer process checks real nats-servers before it uses them for its journal."""
 
 import asyncio
 import contextlib
@@ -47,13 +47,13 @@ class Process:
         return False
 
     def degraded(self) -> dict[str, str]:
-        """What it says is wrong, once it is ready."""
+        """The degradations in the /health page, once the process is ready."""
         wait_until(self.is_ready, READY_TIMEOUT_S, "the sequencer")
         found: dict[str, str] = json.loads(self.page("health"))["degraded"]
         return found
 
-    def last_words(self) -> str:
-        """All it says, if it ends with 1."""
+    def output_at_end(self) -> str:
+        """The output of a process that must exit with code 1."""
         assert self.process.wait(END_TIMEOUT_S) == 1
         return self._log.read_text()
 
@@ -70,7 +70,7 @@ def a_sequencer(folder: Path, **settings: str) -> Iterator[Process]:
 
 @pytest.fixture
 def lazy_server(tmp_path: Path) -> Iterator[NatsServer]:
-    """A nats-server that acknowledges before it syncs, as it does unless told otherwise."""
+    """A nats-server that acknowledges entries before it syncs them, which is its default."""
     server = NatsServer(tmp_path)
     settings = tmp_path / "nats-server.conf"
     settings.write_text(settings.read_text().replace("sync_interval: always, ", ""))
@@ -83,51 +83,53 @@ def where(server: NatsServer) -> dict[str, str]:
     return {"nats_url": server.url, "nats_monitor_url": server.monitor_url}
 
 
-def test_a_server_that_syncs_every_entry_is_trusted(nats_server: NatsServer, tmp_path: Path) -> None:
+def test_a_server_that_syncs_every_entry_is_accepted(nats_server: NatsServer, tmp_path: Path) -> None:
     with a_sequencer(tmp_path, **where(nats_server)) as process:
         assert process.degraded() == {}
 
 
-def test_a_server_that_syncs_now_and_then_is_refused_in_one_line(lazy_server: NatsServer, tmp_path: Path) -> None:
+def test_a_server_that_syncs_at_intervals_is_rejected_in_one_line(lazy_server: NatsServer, tmp_path: Path) -> None:
     with a_sequencer(tmp_path, **where(lazy_server)) as process:
-        said = process.last_words()
-    assert said.startswith("sequencer: the journal is not safe: the nats-server at http")
-    assert said.count("\n") == 1, said
+        output = process.output_at_end()
+    assert output.startswith("sequencer: the journal is not safe: the nats-server at http")
+    assert output.count("\n") == 1, output
 
 
-def test_a_server_that_is_refused_is_given_no_journal(lazy_server: NatsServer, tmp_path: Path) -> None:
+def test_a_rejected_server_gets_no_journal(lazy_server: NatsServer, tmp_path: Path) -> None:
     with a_sequencer(tmp_path, **where(lazy_server)) as process:
-        process.last_words()
+        process.output_at_end()
     assert not list(tmp_path.rglob("penstock-journal-*"))
     assert not (tmp_path / "objects").exists()
 
 
-def test_who_may_be_unsafe_serves_and_says_so_in_health_and_metrics(lazy_server: NatsServer, tmp_path: Path) -> None:
+def test_with_unsafe_journal_it_serves_and_reports_that_in_health_and_metrics(
+    lazy_server: NatsServer, tmp_path: Path
+) -> None:
     with a_sequencer(tmp_path, **where(lazy_server), unsafe_journal="true") as process:
         assert "before they are on its disk" in process.degraded()["journal"]
         assert 'penstock_degraded{reason="journal"} 1.0' in process.page("metrics")
 
 
-def test_without_monitoring_and_without_a_word_it_does_not_start(nats_server: NatsServer, tmp_path: Path) -> None:
+def test_without_monitoring_and_without_journal_assurance_it_does_not_start(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
     with a_sequencer(tmp_path, nats_url=nats_server.url) as process:
-        assert "set nats_monitor_url" in process.last_words()
+        assert "set nats_monitor_url" in process.output_at_end()
     with a_sequencer(tmp_path, nats_url=nats_server.url, journal_assurance="sync-always") as process:
         assert process.degraded() == {}
 
 
 @pytest.mark.slow
-def test_monitoring_that_does_not_answer_ends_it_but_is_not_called_unsafe(
-    nats_server: NatsServer, tmp_path: Path
-) -> None:
-    [nobody] = free_ports(1)
-    url = f"http://{LOOPBACK}:{nobody}"
+def test_monitoring_that_does_not_answer_ends_it_with_its_own_error(nats_server: NatsServer, tmp_path: Path) -> None:
+    [unused] = free_ports(1)
+    url = f"http://{LOOPBACK}:{unused}"
     with a_sequencer(tmp_path, nats_url=nats_server.url, nats_monitor_url=url) as process:
-        said = process.last_words()
-    assert said.startswith(f"sequencer: the monitoring of nats at {url} did not answer within")
+        output = process.output_at_end()
+    assert output.startswith(f"sequencer: the monitoring of nats at {url} did not answer within")
 
 
 class ThreeServers:
-    """A cluster and how a sequencer is told of it."""
+    """A cluster, and the settings for a sequencer that uses it."""
 
     def __init__(self, cluster: NatsCluster) -> None:
         self.cluster = cluster
@@ -158,7 +160,7 @@ def has_all_peers(url: str) -> bool:
 
 @pytest.mark.slow
 def test_a_sequencer_starts_while_one_of_three_servers_is_down(three: ThreeServers, tmp_path: Path) -> None:
-    """But for the first time: nats places no copy on a server that it knows to be down."""
+    """Not at the first start of all: NATS places no copy on a server that is down."""
     asyncio.run(three.make_journal(replicas=3))
     three.cluster.nodes[2].kill()
     with a_sequencer(tmp_path, **three.settings(three.monitors)) as process:
@@ -166,16 +168,16 @@ def test_a_sequencer_starts_while_one_of_three_servers_is_down(three: ThreeServe
 
 
 @pytest.mark.slow
-def test_a_server_of_the_cluster_that_is_not_named_is_missed(three: ThreeServers, tmp_path: Path) -> None:
+def test_a_server_of_the_cluster_that_is_not_named_is_an_error(three: ThreeServers, tmp_path: Path) -> None:
     with a_sequencer(tmp_path, **three.settings(three.monitors[:2])) as process:
-        assert "nats_monitor_url reaches 2 of the 3 nats-servers" in process.last_words()
+        assert "nats_monitor_url reaches 2 of the 3 nats-servers" in process.output_at_end()
 
 
 @pytest.mark.slow
-def test_fewer_copies_than_asked_for_are_refused_or_degrade(three: ThreeServers, tmp_path: Path) -> None:
+def test_fewer_copies_than_configured_are_an_error_or_a_degradation(three: ThreeServers, tmp_path: Path) -> None:
     asyncio.run(three.make_journal(replicas=1))
     settings = three.settings(three.monitors)
     with a_sequencer(tmp_path, **settings) as process:
-        assert "has 1 replicas, but the settings ask for 3" in process.last_words()
+        assert "has 1 replicas, but the settings ask for 3" in process.output_at_end()
     with a_sequencer(tmp_path, **settings, unsafe_journal="true") as process:
         assert process.degraded() == {"journal": "it has 1 of the 3 copies that journal_replicas asks for"}

@@ -1,4 +1,4 @@
-"""Two sequencers over three real nats-servers that die, hang and come back, while commands come in without a stop."""
+"""Two sequencers over three real nats-servers that die, hang and return, while clients send commands all the time."""
 
 import asyncio
 import contextlib
@@ -31,13 +31,13 @@ CLUSTER = "test"
 STREAM = journal_stream(CLUSTER)
 TOPIC = new_topic_id(bytes(range(16)))
 PARTITIONS = 3
-PAUSE_S = 12.0  # longer than an election takes, and than it takes to leave a server that hangs
-COMMIT_DEADLINE_S = 120.0  # elections take up to 9 s, where there is time for them
+PAUSE_S = 12.0  # longer than an election, and than the time until a client leaves a server that hangs
+COMMIT_DEADLINE_S = 120.0  # elections take up to 9 s on an idle machine
 clock = SystemClock()
 
 
 class Sequencers:
-    """Sequencers in this process, each with a connection of its own that prefers another node."""
+    """Sequencers in this process; the connection of each prefers another node."""
 
     def __init__(self, cluster: NatsCluster, limits: NatsLimits) -> None:
         self._cluster = cluster
@@ -75,7 +75,7 @@ class Sequencers:
         return SequencerClient((await self.connect(node)).bus, CLUSTER, clock)
 
     async def until_equal(self) -> None:
-        """All have applied all that the journal holds."""
+        """Return when all sequencers have applied the whole journal."""
 
         def is_equal() -> bool:
             return len({each.replica.applied_sequence for each in self.all}) == 1
@@ -95,7 +95,7 @@ class Sequencers:
 
 
 class Load:
-    """Commits one segment of one record after the other to one partition; knows the longest time that one took."""
+    """Commits segments of one record to one partition, one after the other, and measures the longest commit."""
 
     def __init__(self, client: SequencerClient, partition: int) -> None:
         self.offsets: list[int] = []
@@ -144,17 +144,17 @@ async def sequencers(cluster: NatsCluster) -> AsyncIterator[Sequencers]:
 
 
 async def until_more(loads: list[Load], sequencers: Sequencers, count: int = 20) -> float:
-    """Return when every load has gone on; how long that took, in seconds. Raises what ended a load or a sequencer."""
+    """Return the seconds until every load has more commits. Raises the error of a load or a sequencer that ended."""
     started_s = time.monotonic()
     wanted = [len(load.offsets) + count for load in loads]
 
-    def have_gone_on() -> bool:
+    def have_more() -> bool:
         for task in [*sequencers.tasks, *(load.task for load in loads)]:
             if task.done():
                 task.result()
         return all(len(load.offsets) >= least for load, least in zip(loads, wanted, strict=True))
 
-    await until(have_gone_on, COMMIT_DEADLINE_S)
+    await until(have_more, COMMIT_DEADLINE_S)
     return time.monotonic() - started_s
 
 
@@ -165,7 +165,7 @@ async def leader_of(cluster: NatsCluster) -> NatsNode:
 
 
 async def serves_a_tail_and_leads_nothing(cluster: NatsCluster) -> NatsNode:
-    """The node to kill for a tail that breaks while the journal goes on; any that serves a tail if there is none."""
+    """A node whose kill breaks a tail and not the journal, or else any node that serves a tail."""
 
     def both_tails() -> list[NatsNode]:
         found = list(cluster.consumer_nodes(STREAM).values())
@@ -177,7 +177,7 @@ async def serves_a_tail_and_leads_nothing(cluster: NatsCluster) -> NatsNode:
 
 
 @pytest.mark.slow
-async def test_whatever_happens_to_nodes_every_acknowledged_command_is_there_once_and_nobody_halts(
+async def test_after_faults_of_nodes_every_acknowledged_command_is_there_once_and_no_sequencer_halts(
     cluster: NatsCluster, sequencers: Sequencers
 ) -> None:
     loads = [Load(await sequencers.client(node), number) for number, node in enumerate(cluster.nodes)]
@@ -214,13 +214,13 @@ async def test_whatever_happens_to_nodes_every_acknowledged_command_is_there_onc
         f"longest {max(load.longest_s for load in loads):.1f} s of {sum(len(each.offsets) for each in loads)} commits"
     )
     for load in loads:
-        assert load.offsets == list(range(len(load.offsets))), "each is there once, and none is lost"
+        assert load.offsets == list(range(len(load.offsets))), "a commit is missing or stored twice"
     await sequencers.until_equal()
     assert len(sequencers.running_hashes()) == 1
     assert not any(task.done() for task in sequencers.tasks)
 
 
-async def test_sequencers_whose_stream_was_really_deleted_halt_and_make_no_other(cluster: NatsCluster) -> None:
+async def test_sequencers_halt_after_the_deletion_of_their_stream_and_create_no_other(cluster: NatsCluster) -> None:
     limits = structs.replace(SLOW_MACHINE, journal=JournalLimits(loss=LossLimits(proven_after_s=1.0)))
     async with running_sequencers(cluster, limits) as sequencers:
         connection = await sequencers.connect(cluster.nodes[0])

@@ -32,8 +32,8 @@ from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import TIMEOUT_S, until
 
 TOPIC = new_topic_id(bytes(range(16)))
-ATTEMPT_S = 10.0  # of a command, so long that a lost one is told from a busy machine
-LEFT_BEHIND = 1_000  # requests of 1 KB: many turns of the event loop lie in the socket
+ATTEMPT_S = 10.0  # the timeout of a command: long enough to distinguish a lost command from a busy machine
+LEFT_BEHIND = 1_000  # requests of 1 KB: the socket holds enough for many iterations of the event loop
 clock = SystemClock()
 
 
@@ -65,14 +65,14 @@ def failed_commands(process: Process) -> float:
 
 
 def metrics(process: Process) -> str:
-    """Nothing if it does not tell in time."""
+    """The metrics page, or "" if it does not answer in time."""
     with contextlib.suppress(OSError):
         return process.get("/metrics")
     return ""
 
 
 async def commit(client: SequencerClient) -> int:
-    """One segment with one record; its offset."""
+    """Commit one segment with one record; return its offset."""
     now_ms = clock.now_ms()
     runs = [BatchRun(TOPIC, 0, 16, [BatchMeta(100, 1, now_ms, -1, -1, -1, 0)])]
     segment_id = new_segment_id(now_ms, SystemEntropy().take(10))
@@ -83,7 +83,7 @@ async def commit(client: SequencerClient) -> int:
 
 
 class Load:
-    """Commits one after the other; knows the longest time that one took."""
+    """Commits segments one after the other, and measures the longest commit."""
 
     def __init__(self, client: SequencerClient) -> None:
         self.offsets: list[int] = []
@@ -144,7 +144,7 @@ async def test_commits_go_on_after_the_nats_server_was_killed_and_started_again(
     assert all(each.process.poll() is None for each in processes.running)
 
 
-async def test_all_sequencers_killed_and_started_again_know_everything(
+async def test_after_a_kill_and_restart_all_sequencers_have_the_whole_state(
     processes: Processes, client: SequencerClient
 ) -> None:
     first = await processes.start("a")
@@ -171,7 +171,7 @@ async def test_a_terminated_sequencer_finishes_and_exits_cleanly(processes: Proc
     assert load.offsets == list(range(len(load.offsets)))
 
 
-async def test_a_sequencer_that_was_stopped_journals_nothing_of_what_lay_in_its_socket(
+async def test_a_sequencer_that_was_paused_journals_no_old_commands_from_its_socket(
     processes: Processes, client: SequencerClient, nats_server: NatsServer
 ) -> None:
     stopped, _other = await asyncio.gather(processes.start("a"), processes.start("b"))
@@ -190,13 +190,13 @@ async def test_a_sequencer_that_was_stopped_journals_nothing_of_what_lay_in_its_
     stopped.signal(signal.SIGCONT)
     await until(lambda: failed_commands(stopped) > LEFT_BEHIND / 2)
     await connection.close()
-    # Both have applied whatever the stopped one journaled before this.
+    # After this both sequencers have applied all entries of the paused one.
     await client.command([Tick(clock.now_ms())], deadline_s=TIMEOUT_S)
     view = await client.query("group_offsets", GroupOffsetsQuery(0, "g", None), GroupOffsetsView, deadline_s=TIMEOUT_S)
     assert [each.offset for each in view.offsets] == [400]
 
 
-async def test_a_sequencer_whose_journal_was_lost_says_so_and_makes_no_other(
+async def test_a_sequencer_whose_journal_was_lost_reports_it_and_creates_no_other(
     processes: Processes, client: SequencerClient, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     lasting = await processes.start("a")
@@ -213,7 +213,7 @@ async def test_a_sequencer_whose_journal_was_lost_says_so_and_makes_no_other(
     assert again.log.read_text().count("\n") == 1, again.log.read_text()
 
 
-async def test_a_sequencer_tells_its_metrics(processes: Processes, client: SequencerClient) -> None:
+async def test_a_sequencer_serves_its_metrics(processes: Processes, client: SequencerClient) -> None:
     process = await processes.start("a")
     await client.command([create_topic()], deadline_s=TIMEOUT_S, attempt_s=TIMEOUT_S)
     page = await until(lambda: metrics(process))
@@ -222,7 +222,7 @@ async def test_a_sequencer_tells_its_metrics(processes: Processes, client: Seque
     assert "penstock_sequencer_halted 0.0" in page
 
 
-async def test_without_a_nats_server_a_sequencer_says_so_and_ends(processes: Processes, tmp_path: Path) -> None:
+async def test_without_a_nats_server_a_sequencer_reports_it_and_ends(processes: Processes, tmp_path: Path) -> None:
     await asyncio.to_thread(processes.server.kill)
     process = Process("a", tmp_path, processes.server, 0)
     processes.running.append(process)

@@ -1,4 +1,4 @@
-"""Snapshots of a real sequencer process: on a nats-server that is really purged, in a store in a folder."""
+"""Snapshots of a real sequencer process, with a purged journal on a nats-server, and a store in a folder."""
 
 import asyncio
 import contextlib
@@ -25,12 +25,12 @@ from tests.testkit.waiting import TIMEOUT_S, known, until
 TOPIC = new_topic_id(bytes(range(16)))
 SNAPSHOT_ENTRIES = 100
 LOOK_S = 0.02
-TRIMMED_WITHIN_S = 120  # custody, two snapshots and the archive of what they hold take some 10 s
+TRIMMED_WITHIN_S = 120  # the custodian's lease, two snapshots and their archive take some 10 s
 clock = SystemClock()
 
 
 class Cluster:
-    """Sequencers, what they are asked, and what they leave in journal and store."""
+    """Sequencers with a client, their journal, and their store."""
 
     def __init__(self, processes: Processes, client: SequencerClient, journal: Journal) -> None:
         self.processes = processes
@@ -39,7 +39,7 @@ class Cluster:
         self.committed = 0
 
     async def commit(self, count: int) -> None:
-        """Segments with one record each, one after the other; offsets must be dense."""
+        """Commit segments with one record each, and assert that their offsets are dense."""
         for _ in range(count):
             now_ms = clock.now_ms()
             runs = [BatchRun(TOPIC, 0, 16, [BatchMeta(100, 1, now_ms, -1, -1, -1, 0)])]
@@ -50,14 +50,14 @@ class Cluster:
             self.committed += 1
 
     async def work_until_trimmed(self) -> int:
-        """Work until the journal was purged; its first sequence."""
+        """Commit until the journal was purged; return its first sequence."""
         async with asyncio.timeout(TRIMMED_WITHIN_S):
             while (first := await self.first_sequence()) == 1:
                 await self.commit(SNAPSHOT_ENTRIES // 10)
         return first
 
     async def until_trimming_is_over(self) -> None:
-        """Older snapshots are deleted after the purge, so until then there is one more."""
+        """Return after the purge and the deletion of older snapshots that follows it."""
         async with asyncio.timeout(TRIMMED_WITHIN_S):
             while not await self._is_trimmed():
                 await asyncio.sleep(LOOK_S)
@@ -109,7 +109,7 @@ def damage(path: Path) -> None:
 
 
 def is_custodian(process: Process) -> bool:
-    """Whether it says so; not if it does not answer in time."""
+    """Whether the process reports that it is the custodian; False without an answer."""
     with contextlib.suppress(OSError):
         return process.metric("custodian") == 1
     return False
@@ -125,7 +125,7 @@ async def test_a_restart_begins_with_the_newest_snapshot_of_a_purged_journal(tri
     view = await trimmed.client.query("metadata", MetadataQuery(0, None), MetadataView, deadline_s=TIMEOUT_S)
     assert [topic.name for topic in view.topics] == ["t"]
     await trimmed.commit(10)
-    # Custody passes to the new process when the lease of the killed one is over, and goes on from there.
+    # The new process becomes the custodian when the lease of the killed one ends, and continues its work.
     await until(lambda: is_custodian(again))
     before = info.first_sequence
     async with asyncio.timeout(TRIMMED_WITHIN_S):
@@ -135,7 +135,7 @@ async def test_a_restart_begins_with_the_newest_snapshot_of_a_purged_journal(tri
     assert again.metric("snapshot_failures_total") == 0
 
 
-async def test_a_damaged_newest_snapshot_is_told_and_the_one_before_it_does(trimmed: Cluster) -> None:
+async def test_a_damaged_newest_snapshot_is_reported_and_the_one_before_it_is_used(trimmed: Cluster) -> None:
     newest = trimmed.snapshots()[-1]
     damage(newest)
     again = await trimmed.processes.start("b")
