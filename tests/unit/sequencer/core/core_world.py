@@ -26,7 +26,7 @@ class World(Machine):
 
 
 def share_world(*members: str, records: int = 0, limits: Limits = DEFAULT_LIMITS, **configs: str) -> World:
-    """A world at the level of share groups: the members of "g" read topic "t" with one partition from its begin."""
+    """A world at the level of share groups: the members of "g" read topic "t" with one partition from its beginning."""
     world = World(limits)
     world.shares.begin(*members, records=records, **configs)
     return world

@@ -419,7 +419,7 @@ def test_extents_before_the_logs_start_are_not_merged_with_later_ones(world: Wor
 
 
 def test_a_pass_begins_with_the_extent_that_holds_the_logs_start(world: World) -> None:
-    """DeleteRecords does not move the begin of a pass into the middle of an extent."""
+    """DeleteRecords does not move the start of a pass into the middle of an extent."""
     world.do(RaiseLevel(world.now_ms, JANITOR_LEVEL))
     assert cleaned(world, (0, 2), horizon_ms=7_000) == [NONE]
     assert progress(world) == (20, 7_000)

@@ -47,7 +47,10 @@ def accept(state: State, partition: Partition, batch: BatchMeta, offset: int) ->
         return BatchResult(rejection)
     last = (first + batch.record_count - 1) & SEQUENCE_MAX
     _remember(
-        state, partition, batch.producer_id, Producer(batch.producer_epoch, last, state.clock_ms, _one(last, offset))
+        state,
+        partition,
+        batch.producer_id,
+        Producer(batch.producer_epoch, last, state.clock_ms, _first_batch(last, offset)),
     )
     return None
 
@@ -62,7 +65,7 @@ def find_repeated(partition: Partition, batch: BatchMeta) -> BatchResult | None:
     return None if found.rejection else found
 
 
-def _one(last: int, offset: int) -> "array[int]":
+def _first_batch(last: int, offset: int) -> "array[int]":
     return array("q", (0, last, offset))
 
 

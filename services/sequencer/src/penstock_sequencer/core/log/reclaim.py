@@ -34,12 +34,12 @@ def drop_waiting(state: State) -> tuple[int, int]:
     for waiting in (state.pending_delete, state.trimmed):
         while waiting and left > 0:
             partition = waiting[0]
-            going = _count_going(partition)
-            count = min(going, left)
+            to_drop = _count_to_drop(partition)
+            count = min(to_drop, left)
             dropped_bytes += drop_first(state, partition, count)
             extents += count
             left -= max(count, 1)  # to visit a log without extents to drop is work, too
-            if count == going:
+            if count == to_drop:
                 waiting.popleft()
                 if waiting is state.trimmed:  # a partition that was deleted since is in both
                     partition.in_trimmed = False
@@ -95,7 +95,7 @@ def mark_pending_delete(state: State, partitions: list[Partition]) -> None:
     state.partition_count -= len(partitions)
 
 
-def _count_going(partition: Partition) -> int:
+def _count_to_drop(partition: Partition) -> int:
     return len(partition.extents) if partition.deleted else count_trimmed(partition)
 
 

@@ -1,8 +1,8 @@
 """Retention: it drops extents from the front of a log because of their age, the log's size, or DeleteRecords.
 
 The rules are Kafka's, with extents in the place of log segments. The first extent is dropped while its newest record is
-too old for `retention.ms`. It is also dropped while the rest of the log still has `retention.bytes`. If it stays, all
-extents after it stay, too.
+too old for `retention.ms`. It is also dropped while the rest of the log still has `retention.bytes`. The first extent
+that stays keeps all extents after it.
 
 An extent whose records have no timestamp is as old as its segment. A marker is as old as the end of its transaction.
 Retention stops before the records of an open transaction. DeleteRecords may go up to the high watermark, as in Kafka.

@@ -121,14 +121,14 @@ class Pattern:
                 position = 1 << len(self._symbols) - 1
                 return False, position, position
             case Sequence(parts):
-                return self._in_a_row(parts)
+                return self._concatenated(parts)
             case Choice(parts):
                 built = [self._build(part) for part in parts]
                 return any(each[0] for each in built), _union(built, 1), _union(built, 2)
             case Repeat(part, low, high):
                 return self._repeat(part, low, high)
 
-    def _in_a_row(self, parts: list[Node]) -> tuple[bool, int, int]:
+    def _concatenated(self, parts: list[Node]) -> tuple[bool, int, int]:
         row = (True, 0, 0)
         for part in parts:
             row = self._join(row, self._build(part))
@@ -141,7 +141,7 @@ class Pattern:
         return before[0] and after[0], first, last
 
     def _repeat(self, part: Node, low: int, high: int) -> tuple[bool, int, int]:
-        row = self._in_a_row([part] * low)
+        row = self._concatenated([part] * low)
         if high == NO_LIMIT:
             _, first, last = again = self._build(part)
             self._follow_with(last, first)

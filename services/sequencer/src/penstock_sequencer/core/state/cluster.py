@@ -6,7 +6,7 @@ These invariants hold before and after every entry:
  2. A partition's extents are ordered and dense: each begins where the one before it ends, and the last ends just below
     `high_watermark`. `log_start_offset` lies in one of them, or is the high watermark. Extents that end below it stay
     only until they are dropped; until then the partition is in `trimmed`. Compaction keeps this order: one extent
-    replaces contiguous ones, from the begin of the first to the end of the last. It does so even where key compaction
+    replaces contiguous ones, from the start of the first to the end of the last. It does so even where key compaction
     left gaps between the records.
  3. An offset is assigned once: `high_watermark` never goes back. A deleted topic's id is not used again while a client
     could still send records for it.

@@ -122,10 +122,10 @@ class Extents:
             for (_, end, _), (start, _, _) in pairwise(spans):
                 kept.extend(column[end : start + 1])
             column[first + 1 : stop] = kept
-        gone = 0
+        removed = 0
         for start, end, _ in spans:
-            self._mend_highest(start - gone)
-            gone += end - start - 1
+            self._mend_highest(start - removed)
+            removed += end - start - 1
 
     def _mend_highest(self, row: int) -> None:
         """Correct the running maximum from `row` on, whose timestamp has changed."""

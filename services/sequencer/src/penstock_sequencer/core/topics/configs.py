@@ -124,9 +124,9 @@ def _change(configs: dict[str, str], change: ConfigChange, default: str) -> None
             items = _items(configs.get(change.name, default))
             configs[change.name] = ",".join(dict.fromkeys([*items, *_items(change.value)]))
         case ConfigOperation.SUBTRACT:
-            gone = _items(change.value)
+            removed = _items(change.value)
             items = _items(configs.get(change.name, default))
-            configs[change.name] = ",".join(item for item in items if item not in gone)
+            configs[change.name] = ",".join(item for item in items if item not in removed)
 
 
 def _items(value: str) -> list[str]:
