@@ -1,4 +1,4 @@
-"""What a consumer gets of extents' bytes, against a model that simply has all batches in a list."""
+"""The batches that a consumer gets from extents, compared with a model that has all batches in a list."""
 
 from collections.abc import Sequence
 
@@ -57,8 +57,8 @@ class Log:
         for base, last, data in self.batches:
             if last < offset:
                 continue
-            has_room = len(data) <= bytes_max or (whole_first and not taken)
-            if base >= end_offset or not has_room:
+            fits = len(data) <= bytes_max or (whole_first and not taken)
+            if base >= end_offset or not fits:
                 break
             taken.append(data)
             bytes_max -= len(data)
@@ -66,7 +66,7 @@ class Log:
 
 
 class LogSegments:
-    """The segments of a log in memory, and how many bytes of them were read."""
+    """The segments of a log in memory, with the number of bytes that were read."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -81,7 +81,7 @@ class LogSegments:
 
 
 def log_reader(segments: LogSegments) -> LogReader:
-    """A reader that searches without offset indexes, of which the segments here have none."""
+    """A reader that searches without offset indexes, because the segments here have none."""
     clock = Clock()
     return LogReader(
         segments=segments,
@@ -125,7 +125,9 @@ logs = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(log=logs, data=st.data())
-async def test_batches_come_whole_in_order_with_their_offsets_within_the_budget(log: Log, data: st.DataObject) -> None:
+async def test_batches_are_whole_in_order_with_their_offsets_and_within_the_budget(
+    log: Log, data: st.DataObject
+) -> None:
     offset = data.draw(st.integers(0, log.end - 1))
     end_offset = data.draw(st.sampled_from([log.end, log.end, offset + 1]))
     bytes_max = data.draw(st.integers(1, 2_000))
@@ -144,7 +146,7 @@ async def test_batches_come_whole_in_order_with_their_offsets_within_the_budget(
 
 @settings(max_examples=100, deadline=None)
 @given(log=logs, bytes_max=st.integers(1, 1_500))
-async def test_a_consumer_that_goes_on_where_it_stopped_gets_every_batch_once(log: Log, bytes_max: int) -> None:
+async def test_a_consumer_that_continues_where_it_stopped_gets_every_batch_once(log: Log, bytes_max: int) -> None:
     reader = log_reader(LogSegments(log))
     offset, got = 0, b""
     while offset < log.end:
@@ -159,7 +161,7 @@ async def test_a_consumer_that_goes_on_where_it_stopped_gets_every_batch_once(lo
     assert got == b"".join(data for _, _, data in log.batches)
 
 
-async def test_a_consumer_in_a_large_extent_is_not_sent_to_its_start_again() -> None:
+async def test_a_consumer_in_a_large_extent_does_not_search_from_its_start_again() -> None:
     log = Log([[(1, 1_000)] * 100])
     segments = LogSegments(log)
     reader = log_reader(segments)
@@ -181,7 +183,7 @@ async def test_an_offset_between_compacted_batches_gives_the_next_one() -> None:
     assert await read(log, 2, bytes_max=10_000) == log.batches[1][2]
 
 
-async def test_a_search_that_is_cut_short_goes_on_from_where_it_got_to() -> None:
+async def test_a_search_that_is_cut_short_continues_where_it_ended() -> None:
     log = Log([[(1, 1_000_000)] * 20])
     segments = LogSegments(log)
     reader = log_reader(segments)
@@ -223,7 +225,7 @@ SIZE = len(LOG.batches[0][2])
         (SIZE + 57, b"\x00\x00\x00\x04"),
     ],
 )
-def test_bytes_that_are_not_the_extents_are_never_handed_out(position: int, value: bytes) -> None:
+def test_bytes_that_are_not_the_extents_are_never_returned(position: int, value: bytes) -> None:
     extent = LOG.extents[0]
     fragment = Fragment(start_of(extent), extent.length)
     with pytest.raises(Corrupt, match="segment 0000"):
@@ -250,7 +252,7 @@ def test_any_bytes_at_all_are_batches_of_the_extent_or_corrupt(noise: bytes, lev
         list(walk(Fragment(start_of(extent), extent.length), data))
 
 
-def test_a_piece_that_could_not_be_read_ends_the_answer() -> None:
+def test_a_fragment_that_could_not_be_read_ends_the_answer() -> None:
     log = Log([[(1, 5)], [(1, 5)]])
     first, second = (Fragment(start_of(extent), extent.length) for extent in log.extents)
     failure = Unavailable("no answer")
@@ -261,7 +263,7 @@ def test_a_piece_that_could_not_be_read_ends_the_answer() -> None:
         assemble(0, 2, [(first, failure), (second, log.bytes_of(read_of(second)))], **arguments)  # type: ignore[arg-type]
 
 
-def test_pieces_go_through_the_extents_until_the_bytes_are_used_up() -> None:
+def test_fragments_go_through_the_extents_until_the_bytes_are_used_up() -> None:
     log = Log([[(1, 100)], [(1, 100)], [(1, 100)]])
     length = log.extents[0].length
     fragments = fragments_from(start_of(log.extents[1]), log.extents, length + 100)
@@ -269,7 +271,7 @@ def test_pieces_go_through_the_extents_until_the_bytes_are_used_up() -> None:
     assert len(fragments_from(start_of(log.extents[1]), log.extents, length + BATCH_OVERHEAD - 1)) == 1
 
 
-def test_a_hint_of_another_segment_or_place_is_not_followed() -> None:
+def test_a_cached_position_of_another_segment_or_offset_is_not_used() -> None:
     log = Log([[(2, 5), (2, 5)], [(2, 5), (2, 5)]])
     positions = PositionCache(10)
     first, second = log.extents
@@ -281,7 +283,7 @@ def test_a_hint_of_another_segment_or_place_is_not_followed() -> None:
     assert positions.place(KEY, 3, first) is None
 
 
-def test_the_hints_used_least_go_first() -> None:
+def test_the_least_recently_used_positions_are_evicted_first() -> None:
     log = Log([[(1, 5)] * 5])
     extent = log.extents[0]
     size = extent.length // 5

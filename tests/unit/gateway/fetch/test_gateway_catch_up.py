@@ -1,4 +1,4 @@
-"""Catch-up reads, however many and however large, neither fill the memory nor delay tailing reads."""
+"""Many and large catch-up reads neither fill the memory nor delay tailing reads."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ CLIENTS, ASKED_BYTES = 200, 50_000_000
 UNSENT_BYTES, FETCHED_BYTES = 2_000 * KIB, 1_000 * KIB
 BATCH_BYTES = 50 * KIB
 BATCHES = 8
-LOOP_TURNS = 100
+LOOP_ITERATIONS = 100
 SLOW = 4 * 1024 * KIB  # bytes per second
 KEY = (bytes(16), 0)
 
@@ -62,13 +62,13 @@ async def filled(world: World, partitions: int = 1) -> TopicId:
     return topic_id
 
 
-def let_it_be_old(world: World) -> None:
-    """From now on all that was written so far is read by catch-up readers only."""
+def make_data_old(world: World) -> None:
+    """Make all data written so far old, so that only catch-up readers read it."""
     world.clock.later_ms = RECENT_MS + 1
 
 
 async def size_of_answers(world: World, clients: int) -> int:
-    """The records that so many clients get who ask at once for far too much, and do not take what they get."""
+    """The bytes that clients get if they ask at once for far too much, and take none of their answers."""
 
     async def get() -> int:
         request = asking({0: 0}, max_bytes=ASKED_BYTES, partition_max_bytes=ASKED_BYTES)
@@ -88,7 +88,7 @@ async def size_of_answers(world: World, clients: int) -> int:
     world.store.get_range = get_range_late  # type: ignore[method-assign]
     getting = [asyncio.create_task(get()) for _ in range(clients)]
     await until(lambda: bool(world.log_reader.held_bytes))
-    for _ in range(LOOP_TURNS):  # until all fetches are in the queue
+    for _ in range(LOOP_ITERATIONS):  # until all fetches are in the queue
         await asyncio.sleep(0)
     gate.set()
     return sum(await asyncio.gather(*getting))
@@ -99,20 +99,20 @@ async def test_two_hundred_clients_that_ask_for_fifty_megabytes_each_and_take_no
         await filled(world)
         got = await size_of_answers(world, CLIENTS)
     assert UNSENT_BYTES <= got <= UNSENT_BYTES + FETCHED_BYTES
-    assert 20 * got < CLIENTS * BATCHES * BATCH_BYTES, "that would not have been too much"
+    assert 20 * got < CLIENTS * BATCHES * BATCH_BYTES, "the clients asked for too little"
 
 
-async def test_catch_up_readers_that_take_nothing_leave_room_for_tailing_readers() -> None:
+async def test_catch_up_readers_that_take_nothing_leave_memory_for_tailing_readers() -> None:
     read = ReadLimits(memory_wait_s=0.01, fetched_bytes_max=FETCHED_BYTES, catch_up_fraction=2)
     async with opened(limits(read)) as world:
         await filled(world)
-        let_it_be_old(world)
+        make_data_old(world)
         got = await size_of_answers(world, CLIENTS)
         assert 0 < got <= UNSENT_BYTES // CATCH_UP_FRACTION + FETCHED_BYTES // 2 < UNSENT_BYTES
         assert await world.response_memory.wait(0)
 
 
-async def test_a_catch_up_reader_goes_on_when_other_clients_take_their_answers() -> None:
+async def test_a_catch_up_reader_continues_when_other_clients_take_their_answers() -> None:
     memory = ResponseMemory(10)
     memory.change(5)
     assert await memory.wait(0)
@@ -128,7 +128,7 @@ async def test_answers_with_old_data_are_short(*, is_old: bool) -> None:
     async with opened(limits(catch_up_bytes_max=3 * BATCH_BYTES)) as world:
         await filled(world)
         if is_old:
-            let_it_be_old(world)
+            make_data_old(world)
         answer = partitions_of(await world.fetch(asking({0: 0})))[0]
     size_bytes = len(answer.records or b"")
     assert (2 * BATCH_BYTES < size_bytes <= 3 * BATCH_BYTES) if is_old else size_bytes > BATCHES * BATCH_BYTES
@@ -139,11 +139,11 @@ async def test_while_a_client_tails_answers_with_old_data_are_shorter_still() ->
         topic_id = await filled(world)
         tailing = asyncio.create_task(world.fetch(asking({0: BATCHES}, max_wait_ms=FOR_EVER_MS)))
         await until(lambda: bool(world.tail.watched_partitions))
-        assert not world.throttle.is_active, "nothing new came yet"
+        assert not world.throttle.is_active, "there is no new data yet"
         await world.produce(topic_id, {0: [batch_of(b"new")]})
         await tailing
         assert world.throttle.is_active
-        let_it_be_old(world)
+        make_data_old(world)
         answer = partitions_of(await world.fetch(asking({0: 0})))[0]
     assert BATCH_BYTES < len(answer.records or b"") <= 2 * BATCH_BYTES
 
@@ -152,7 +152,7 @@ async def test_while_a_client_tails_answers_with_old_data_are_shorter_still() ->
 async def test_a_client_that_catches_up_in_one_partition_and_tails_another_gets_new_data_at_once() -> None:
     async with opened(bytes_per_second=SLOW) as world:
         topic_id = await filled(world, partitions=2)
-        let_it_be_old(world)
+        make_data_old(world)
         await world.produce(topic_id, {1: [batch_of(b"new")]})
         world.throttle.record_tailing_read()
         assert await world.throttle.wait(CatchUpSlot(), SLOW // 4, 0)  # another client has the next quarter of a second
@@ -167,11 +167,11 @@ async def test_a_client_that_catches_up_in_one_partition_and_tails_another_gets_
         assert both[1].records == throttled[1].records
 
 
-async def test_where_there_is_more_new_data_than_an_answer_takes_old_data_has_its_part() -> None:
+async def test_old_data_gets_its_part_when_there_is_more_new_data_than_an_answer_takes() -> None:
     always_due = 10**12
     async with opened(limits(throttled_bytes_max=2 * BATCH_BYTES), bytes_per_second=always_due) as world:
         topic_id = await filled(world, partitions=2)
-        let_it_be_old(world)
+        make_data_old(world)
         await world.produce(topic_id, {1: [batch_of(bytes(BATCH_BYTES))] * BATCHES})
         brought = [0, 0]
         for _ in range(2 * BATCHES):
@@ -179,13 +179,13 @@ async def test_where_there_is_more_new_data_than_an_answer_takes_old_data_has_it
             answer = partitions_of(await world.fetch(asking({0: 0, 1: BATCHES})))
             for number, data in answer.items():
                 brought[number] += bool(data.records)
-    assert min(brought) >= BATCHES // 2, f"answers with records of the one and of the other: {brought}"
+    assert min(brought) >= BATCHES // 2, f"answers with records of each partition: {brought}"
 
 
 async def test_a_client_that_only_catches_up_waits_for_its_place_in_the_queue() -> None:
     async with opened(bytes_per_second=SLOW) as world:
         await filled(world)
-        let_it_be_old(world)
+        make_data_old(world)
         world.throttle.record_tailing_read()
         began_s = world.clock.monotonic_s()
         assert await world.throttle.wait(CatchUpSlot(), SLOW // 10, 0)
@@ -193,22 +193,22 @@ async def test_a_client_that_only_catches_up_waits_for_its_place_in_the_queue() 
         assert world.clock.monotonic_s() - began_s >= 0.09
 
 
-async def test_between_two_answers_of_old_data_all_else_runs(world: World) -> None:
-    happened: list[str] = []
+async def test_between_two_answers_of_old_data_all_other_tasks_run(world: World) -> None:
+    events: list[str] = []
 
-    async def assemble(what: str) -> None:
-        async with world.log_reader.assembling(is_catch_up=what == "old"):
-            happened.append(what)
+    async def assemble(kind: str) -> None:
+        async with world.log_reader.assembling(is_catch_up=kind == "old"):
+            events.append(kind)
 
     async def tick() -> None:
         for _ in range(20):
-            happened.append("turn")
+            events.append("tick")
             await asyncio.sleep(0)
 
     await asyncio.gather(*(assemble("old") for _ in range(10)), assemble("tail"), tick())
-    assert happened.count("old") == 10
-    assert happened.index("tail") < 3, "a tailing read waits for one answer of old data at most"
-    assert all(pair != ("old", "old") for pair in itertools.pairwise(happened))
+    assert events.count("old") == 10
+    assert events.index("tail") < 3, "a tailing read waits for one answer of old data at most"
+    assert all(pair != ("old", "old") for pair in itertools.pairwise(events))
 
 
 @contextlib.asynccontextmanager
@@ -223,8 +223,8 @@ async def recorded_loads() -> AsyncIterator[tuple[World, list[SegmentRef], list[
     async with opened(wrap_segments=record) as world:
         topic_id = await world.open(partitions=1)
         refs = [await world.produce(topic_id, {0: [batch_of(bytes(BATCH_BYTES))]}) for _ in range(12)]
-        world.tail.remove((topic_id, 0))  # so there are plans
-        let_it_be_old(world)
+        world.tail.remove((topic_id, 0))  # so that reads need plans
+        make_data_old(world)
         yield world, refs, recording[0].loads
 
 
@@ -233,15 +233,15 @@ async def read_one_batch(world: World, offset: int) -> None:
     assert list(values_of(answer)) == [offset]
 
 
-async def test_a_sequential_reader_of_short_runs_has_the_next_ones_loaded_beyond_the_plan_of_its_answer() -> None:
+async def test_a_sequential_reader_of_short_runs_has_the_next_ones_loaded_beyond_its_answer() -> None:
     async with recorded_loads() as (world, refs, loads):
         for offset in range(2):
             await read_one_batch(world, offset)
-    # The rest of a part that was begun comes with its reads; an answer's own plan has nothing beyond that.
+    # The reader's own reads load the rest of its part; the plan of one answer lists nothing after that.
     assert [read.segment for read in loads] == refs[2 : 2 + PARTS_MAX]
 
 
-async def test_what_several_sequential_readers_are_going_to_ask_for_is_loaded_once() -> None:
+async def test_the_next_runs_of_several_sequential_readers_are_loaded_once() -> None:
     async with recorded_loads() as (world, refs, loads):
         for offset in (0, 1, 1):
             await read_one_batch(world, offset)
@@ -255,11 +255,11 @@ async def test_plans_beyond_an_answer_have_a_bounded_number_of_short_runs() -> N
     assert ahead.plan_bytes_for(KEY, 10) == 20 * PLANNED_EXTENTS_MAX
     ahead.record(KEY, 0, 10, [Extent(0, 9, ref, 0, AHEAD_BYTES_MAX, 0)])
     assert ahead.plan_bytes_for(KEY, 10) == ahead.bytes_for(KEY, 10) == AHEAD_BYTES_MIN
-    assert ahead.plan_bytes_for(KEY, 11) == 0, "nobody is there"
+    assert ahead.plan_bytes_for(KEY, 11) == 0, "no reader is at this offset"
 
 
 class LoadRecorder:
-    """Segments that are read as usual; what is to be loaded ahead is written down only."""
+    """Segments that are read as usual; ranges to load ahead are only recorded."""
 
     def __init__(self, segments: Segments) -> None:
         self._segments = segments

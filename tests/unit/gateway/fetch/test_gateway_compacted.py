@@ -1,4 +1,4 @@
-"""Readers of compacted segments: every record once, from any offset, for one read, and while extents are replaced."""
+"""Readers of compacted segments get every record once, from any offset, by one read, and while extents are replaced."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ async def fetched(world: World, offset: int, partition_max_bytes: int = 1_048_57
 
 
 def expected(model: Sequence[Batch], offset: int, bytes_max: int) -> bytes:
-    """A plain filter: whole batches from the one that ends at or behind the offset, the first whatever its size."""
+    """A plain filter: whole batches from the one that ends at or after the offset, the first one of any size."""
     taken = b""
     for _, last, data in model:
         if last >= offset:
@@ -67,18 +67,18 @@ def expected(model: Sequence[Batch], offset: int, bytes_max: int) -> bytes:
     return taken
 
 
-# What is there.
+# Records.
 
 
 @given(
     sizes=st.lists(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 120)), max_size=12), min_size=1, max_size=3),
-    fates=st.lists(st.sampled_from(["kept", "kept", "gone", "emptied"]), min_size=36, max_size=36),
+    outcomes=st.lists(st.sampled_from(["kept", "kept", "gone", "emptied"]), min_size=36, max_size=36),
     budgets=st.lists(st.integers(1, 3_000), min_size=1, max_size=5),
     levels=st.sampled_from([[1], [2], [1, 2]]),
 )
 @settings(max_examples=60, deadline=None)
-async def test_a_fetch_from_any_offset_gets_what_compaction_left_from_there_on(
-    sizes: list[list[tuple[int, int]]], fates: list[str], budgets: list[int], levels: list[int]
+async def test_a_fetch_from_any_offset_gets_the_records_that_compaction_left(
+    sizes: list[list[tuple[int, int]]], outcomes: list[str], budgets: list[int], levels: list[int]
 ) -> None:
     world = World(limits=LIMITS)
     topic_id = await world.open()
@@ -88,11 +88,11 @@ async def test_a_fetch_from_any_offset_gets_what_compaction_left_from_there_on(
             await world.produce(topic_id, {0: produced, 1: produced[:1]})
     if not extents_of(world.sequencer.state, topic_id, 0):
         return
-    fate_of = dict(zip((base for base, _, _ in await all_batches(world, topic_id)), fates, strict=False))
+    outcome_of = dict(zip((base for base, _, _ in await all_batches(world, topic_id)), outcomes, strict=False))
 
     def change(batch: Batch) -> bytes | None:
-        fate = fate_of.get(batch[0], "kept")
-        return batch[2] if fate == "kept" else None if fate == "gone" else empty_batch(batch[0], batch[1])
+        outcome = outcome_of.get(batch[0], "kept")
+        return batch[2] if outcome == "kept" else None if outcome == "gone" else empty_batch(batch[0], batch[1])
 
     for level in levels:
         await compact(world, topic_id, [0, 1], level=level, change=change, place_bytes=PLACE_BYTES)
@@ -122,7 +122,7 @@ async def read_on(world: World, end: int, partition_max_bytes: int = 1_048_576) 
     return got
 
 
-async def test_a_run_whose_records_are_all_gone_sends_a_reader_on(world: World) -> None:
+async def test_a_run_whose_records_are_all_gone_sends_readers_to_the_next(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a", b"b"), batch_of(b"c")]})
     await compact(world, topic_id, [0], change=lambda batch: None)
@@ -141,20 +141,20 @@ async def test_an_extent_that_does_not_end_with_its_last_batch_is_damaged(world:
     key = key_of(ref)
     data = bytearray(await world.store.get(key))
     second = extent.position + extent.length // 2
-    struct.pack_into(">q", data, second, 0)  # so the second batch claims the first one's offset
+    struct.pack_into(">q", data, second, 0)  # so the second batch has the offset of the first
     await world.store.delete([key])
     await world.store.put(key, [data])
     answer = partitions_of(await world.fetch(asking({0: 1})))[0]
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-# What it costs.
+# Costs.
 
 BATCHES, BATCH_BYTES, RECORDS_EACH = 4_096, 256 * 1024, 10
 
 
 class HugeRun:
-    """A store with one compacted segment whose only run is 1 GiB, made up as it is read; it counts the reads."""
+    """A store with one compacted segment, whose only run is 1 GiB and generated during reads; it records the reads."""
 
     def __init__(self) -> None:
         self.reads: list[tuple[int, int]] = []
@@ -204,7 +204,7 @@ def huge_world() -> tuple[World, HugeRun]:
 
 
 @pytest.mark.parametrize("number", [1, 17, BATCHES // 2, BATCHES - 1])
-async def test_a_place_in_a_run_of_a_gibibyte_takes_one_read_once_its_index_is_known(number: int) -> None:
+async def test_a_place_in_a_run_of_a_gibibyte_takes_one_read_once_its_index_is_kept(number: int) -> None:
     world, huge = huge_world()
     for offset in (number * RECORDS_EACH, number * RECORDS_EACH + 5):
         cursor = await world.log_reader.indexes.place(huge.extent, offset)
@@ -229,7 +229,7 @@ async def test_a_time_in_a_run_of_a_gibibyte_is_found_without_reading_it() -> No
 
 
 class YieldingStore(MemoryStore):
-    """A store whose reads let other tasks run first; it counts them."""
+    """A store whose reads let other tasks run first; it records the reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -255,7 +255,7 @@ async def test_many_readers_of_one_segment_read_its_index_once() -> None:
 
 
 class Segments:
-    """Stored compacted segments of one long run each, and how often they were read."""
+    """Stored compacted segments of one long run each, with a count of reads."""
 
     def __init__(self, count: int) -> None:
         self.reads = 0
@@ -290,36 +290,36 @@ def indexes_of(segments: Segments, bytes_max: int = INDEXES_BYTES_MAX) -> Offset
     return OffsetIndexes(segments.read, bytes_max=bytes_max, indexed_bytes_min=SCAN_BYTES)
 
 
-async def test_indexes_are_kept_within_their_bytes_and_the_least_used_go_first() -> None:
+async def test_indexes_are_kept_within_their_bytes_and_the_least_recently_used_are_evicted_first() -> None:
     segments = Segments(5)
-    maps = indexes_of(segments)
-    await maps.place(segments.extents[0], 5)
-    bytes_max = 3 * maps.held_bytes
-    maps = indexes_of(segments, bytes_max)
+    indexes = indexes_of(segments)
+    await indexes.place(segments.extents[0], 5)
+    bytes_max = 3 * indexes.held_bytes
+    indexes = indexes_of(segments, bytes_max)
     for extent in segments.extents[:3]:
-        await maps.place(extent, 5)
-    assert maps.held_bytes == bytes_max
-    await maps.place(segments.extents[0], 9)
-    await maps.place(segments.extents[3], 5)
+        await indexes.place(extent, 5)
+    assert indexes.held_bytes == bytes_max
+    await indexes.place(segments.extents[0], 9)
+    await indexes.place(segments.extents[3], 5)
     segments.reads = 0
-    await maps.place(segments.extents[0], 5)
+    await indexes.place(segments.extents[0], 5)
     assert segments.reads == 0
-    await maps.place(segments.extents[1], 5)
+    await indexes.place(segments.extents[1], 5)
     assert segments.reads == 1
-    assert maps.held_bytes == bytes_max
+    assert indexes.held_bytes == bytes_max
 
 
 async def test_an_index_that_cannot_be_read_is_read_again_next_time() -> None:
     segments = Segments(1)
-    maps = indexes_of(segments)
+    indexes = indexes_of(segments)
     segments.error = Unavailable("no answer")
     with pytest.raises(Unavailable):
-        await maps.place(segments.extents[0], 5)
+        await indexes.place(segments.extents[0], 5)
     segments.error = None
-    assert (await maps.place(segments.extents[0], 5)).base_offset <= 5
+    assert (await indexes.place(segments.extents[0], 5)).base_offset <= 5
 
 
-async def test_an_index_of_another_segment_or_run_is_damage() -> None:
+async def test_an_index_of_another_segment_or_run_is_corrupt() -> None:
     segments = Segments(2)
     one, other = segments.extents
     segments.data[one.segment.segment_id] = segments.data[other.segment.segment_id]
@@ -353,22 +353,22 @@ async def found_at(world: World, timestamp: int) -> tuple[int, int, int]:
 
 @given(
     times=st.lists(st.integers(0, 30), min_size=1, max_size=25),
-    fates=st.lists(st.sampled_from(["kept", "gone", "emptied"]), min_size=25, max_size=25),
+    outcomes=st.lists(st.sampled_from(["kept", "gone", "emptied"]), min_size=25, max_size=25),
 )
 @settings(max_examples=60, deadline=None)
 async def test_a_time_is_found_at_the_first_record_that_compaction_left_at_or_after_it(
-    times: list[int], fates: list[str]
+    times: list[int], outcomes: list[str]
 ) -> None:
     world = World(limits=LIMITS)
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(bytes(60), timestamps=[time]) for time in times]})
 
     def change(batch: Batch) -> bytes | None:
-        fate = fates[batch[0]]
-        return batch[2] if fate == "kept" else None if fate == "gone" else empty_batch(batch[0], batch[1], 1000)
+        outcome = outcomes[batch[0]]
+        return batch[2] if outcome == "kept" else None if outcome == "gone" else empty_batch(batch[0], batch[1], 1000)
 
     await compact(world, topic_id, [0], change=change, place_bytes=PLACE_BYTES)
-    left = [(offset, time) for offset, time in enumerate(times) if fates[offset] == "kept"]
+    left = [(offset, time) for offset, time in enumerate(times) if outcomes[offset] == "kept"]
     for timestamp in range(32):
         offset, time = next(((offset, time) for offset, time in left if time >= timestamp), (-1, -1))
         assert await found_at(world, timestamp) == (0, offset, time)
@@ -382,7 +382,7 @@ async def test_a_time_is_found_at_the_first_record_that_compaction_left_at_or_af
 
 
 async def test_a_reader_whose_extents_were_replaced_and_deleted_is_answered_from_their_successors(world: World) -> None:
-    """The tail index of this gateway was told nothing, and its plan is older than the grace."""
+    """This gateway's tail index got no announcement, and its plan is older than the grace."""
     topic_id = await world.open()
     await world.fetch(asking({0: 0}))
     old = [await world.produce(topic_id, {0: [batch_of(b"%d" % number)], 1: [batch_of(b"x")]}) for number in range(3)]
@@ -395,7 +395,7 @@ async def test_a_reader_whose_extents_were_replaced_and_deleted_is_answered_from
     assert world.sequencer.asked.count("plan") == before + 1
 
 
-async def test_only_what_is_gone_is_read_again_and_within_the_budget(world: World) -> None:
+async def test_only_deleted_segments_are_read_again_and_within_the_budget(world: World) -> None:
     topic_id = await world.open()
     await world.fetch(asking({0: 0, 1: 0}))
     gone = await world.produce(topic_id, {0: [batch_of(bytes(100)), batch_of(bytes(100))]})
@@ -408,7 +408,7 @@ async def test_only_what_is_gone_is_read_again_and_within_the_budget(world: Worl
     assert [list(values_of(answer)) for answer in answers.values()] == [[0], [0]]
 
 
-async def test_what_stays_away_is_an_error_after_one_more_plan(world: World) -> None:
+async def test_a_segment_that_stays_missing_is_an_error_after_one_more_plan(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     await remove_segment(world, await compact(world, topic_id, [0]))
@@ -417,7 +417,7 @@ async def test_what_stays_away_is_an_error_after_one_more_plan(world: World) -> 
     assert world.sequencer.asked.count("plan") == 2
 
 
-async def test_a_time_is_searched_again_where_its_segment_is_gone(world: World) -> None:
+async def test_a_time_is_searched_again_if_its_segment_is_gone(world: World) -> None:
     topic_id = await world.open()
     old = await world.produce(topic_id, {0: [batch_of(b"a", b"b", timestamps=[10, 20])]})
     world.sequencer.fall_behind()
@@ -442,7 +442,7 @@ async def test_a_time_is_searched_again_where_its_segment_is_gone(world: World) 
 
 
 @in_virtual_time
-async def test_extents_are_believed_for_two_minutes() -> None:
+async def test_extents_are_used_for_two_minutes() -> None:
     world = World()
     topic_id = await world.open()
     await world.fetch(asking({0: 0}))
@@ -470,5 +470,5 @@ async def test_a_fetch_that_waits_for_more_does_not_read_by_an_old_plan() -> Non
     await remove_segment(world, old)
     asked = world.sequencer.asked.count("plan")
     assert values_of(partitions_of(await waiting)[0]) == {0: b"a"}
-    assert world.sequencer.asked.count("plan") == asked, "it had looked again already"
+    assert world.sequencer.asked.count("plan") == asked, "the fetch had looked again already"
     await world.close()

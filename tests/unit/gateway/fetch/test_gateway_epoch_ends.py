@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: the one epoch that there is ends where the log ends, and others are answered as by Kafka."""
+"""OffsetForLeaderEpoch: the only epoch ends where the log ends, and other epochs are answered as in Kafka."""
 
 from collections.abc import AsyncIterator
 
@@ -51,7 +51,7 @@ async def test_the_epoch_ends_at_the_high_watermark(world: World, version: int) 
     assert answers == [EpochEndOffset(0, 0, LEADER_EPOCH, 3), EpochEndOffset(0, 1, LEADER_EPOCH, 0)]
 
 
-async def test_the_end_includes_what_another_gateway_was_acknowledged(world: World) -> None:
+async def test_the_end_includes_records_acknowledged_by_another_gateway(world: World) -> None:
     world.sequencer.fall_behind()
     await world.produce(await topic_id_of(world), {0: [batch_of(b"d")]}, announce=False)
     assert await ends(world, of(0, LEADER_EPOCH)) == [EpochEndOffset(0, 0, LEADER_EPOCH, 4)]
@@ -70,7 +70,7 @@ async def test_an_epoch_that_never_was_has_no_end(world: World, epoch: int) -> N
     assert await ends(world, of(0, epoch)) == [EpochEndOffset(0, 0, NONE, NONE)]
 
 
-async def test_who_has_old_or_too_new_metadata_is_told(world: World) -> None:
+async def test_a_client_with_old_or_too_new_metadata_gets_an_error(world: World) -> None:
     answers = await ends(
         world,
         of(0, LEADER_EPOCH, current=LEADER_EPOCH),
@@ -84,7 +84,7 @@ async def test_who_has_old_or_too_new_metadata_is_told(world: World) -> None:
     ]
 
 
-async def test_what_is_not_there_is_unknown(world: World) -> None:
+async def test_topics_and_partitions_that_do_not_exist_are_unknown(world: World) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await ends(world, of(0, LEADER_EPOCH), topic="other") == [EpochEndOffset(unknown, 0)]
     assert await ends(world, of(2, LEADER_EPOCH)) == [EpochEndOffset(unknown, 2)]
@@ -96,7 +96,7 @@ async def test_a_topic_deleted_since_it_was_looked_up_is_unknown(world: World) -
     assert await ends(world, of(0, LEADER_EPOCH)) == [EpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
 
 
-async def test_without_sequencers_clients_are_made_to_ask_again(world: World) -> None:
+async def test_without_sequencers_clients_get_a_retriable_error(world: World) -> None:
     await world.topics.find(["t"])
     world.sequencer.is_down = True
     assert await ends(world, of(0, LEADER_EPOCH)) == [EpochEndOffset(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)]

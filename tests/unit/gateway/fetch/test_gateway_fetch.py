@@ -1,4 +1,4 @@
-"""Fetch answers what Kafka would: waits, budgets, whole batches, fair turns, and errors that clients retry."""
+"""Fetch answers as Kafka does: waits, budgets, whole batches, a fair order, and errors that clients retry."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ async def test_records_come_with_their_offsets_and_the_partitions_ends(world: Wo
     assert {each.error_code for each in answers.values()} == {0}
 
 
-async def test_batches_carry_the_leader_epoch_that_metadata_tells(world: World) -> None:
+async def test_batches_carry_the_leader_epoch_of_the_metadata(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     answer = partitions_of(await world.fetch(asking({0: 0})))[0]
@@ -88,7 +88,7 @@ async def test_every_version_can_be_encoded(world: World, version: int) -> None:
     assert answers[7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_the_end_of_the_log_is_answered_from_the_tail_once_it_is_known(world: World) -> None:
+async def test_the_end_of_the_log_is_answered_from_the_tail_index_once_it_is_known(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     await world.fetch(asking({0: 1, 1: 0}))
@@ -110,7 +110,7 @@ async def test_all_partitions_that_the_tail_does_not_know_are_one_plan(world: Wo
 # Waiting.
 
 
-async def test_an_empty_fetch_waits_its_time(world: World) -> None:
+async def test_an_empty_fetch_waits_for_max_wait_ms(world: World) -> None:
     await world.open()
     began_s = asyncio.get_running_loop().time()
     answer = partitions_of(await world.fetch(asking({0: 0}, max_wait_ms=30)))[0]
@@ -134,9 +134,9 @@ async def test_only_fetches_that_waited_record_how_long_after_new_data_they_were
     await waiting
     await world.fetch(asking({0: 0}, max_wait_ms=FOR_EVER_MS))
     await world.fetch(asking({0: 1}, max_wait_ms=1))
-    told = world.registry.get_sample_value
-    assert told("penstock_gateway_tail_answer_seconds_count") == 1
-    assert told("penstock_gateway_announced_seconds_count") == 1
+    sample = world.registry.get_sample_value
+    assert sample("penstock_gateway_tail_answer_seconds_count") == 1
+    assert sample("penstock_gateway_announced_seconds_count") == 1
 
 
 async def test_new_data_of_other_partitions_does_not_answer_a_waiting_fetch(world: World) -> None:
@@ -166,7 +166,7 @@ async def test_min_bytes_are_waited_for(world: World) -> None:
     assert [len(values_of(answers[number])) for number in (0, 1)] == [2, 1]
 
 
-async def test_what_is_there_is_answered_when_min_bytes_do_not_come_in_time(world: World) -> None:
+async def test_the_readable_records_are_answered_when_min_bytes_do_not_come_in_time(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     answer = partitions_of(await world.fetch(asking({0: 0}, max_wait_ms=20, min_bytes=MIB)))[0]
@@ -202,7 +202,7 @@ async def test_a_fetch_of_nothing_is_answered_at_once(world: World) -> None:
     assert (await world.fetch(FetchRequest(max_wait_ms=FOR_EVER_MS, min_bytes=1))).responses == []
 
 
-async def test_an_error_on_one_partition_is_told_at_once(world: World) -> None:
+async def test_an_error_of_one_partition_is_answered_at_once(world: World) -> None:
     await world.open()
     answers = partitions_of(await world.fetch(asking({0: 0, 99: 0}, max_wait_ms=FOR_EVER_MS)))
     assert [answers[number].error_code for number in (0, 99)] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -235,7 +235,7 @@ async def test_an_announcement_that_never_comes_does_not_keep_records_from_a_wai
     assert values_of(partitions_of(await waiting)[0]) == {0: b"a"}
 
 
-async def test_records_that_come_while_the_plan_is_on_its_way_are_not_waited_for_in_vain(world: World) -> None:
+async def test_records_that_come_while_the_plan_is_in_flight_are_answered(world: World) -> None:
     topic_id = await world.open()
     await world.topics.find(["t"])
     world.sequencer.gate.clear()
@@ -255,7 +255,7 @@ async def test_a_client_that_is_leaving_is_not_kept_waiting(world: World) -> Non
     assert partitions_of(await waiting)[0].error_code == 0
 
 
-# Budgets and turns.
+# Budgets and order.
 
 
 async def test_partition_max_bytes_bound_each_partition(world: World) -> None:
@@ -275,7 +275,7 @@ async def test_max_bytes_bound_the_answer(world: World) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"max_bytes": 1}, {"partition_max_bytes": 1}, {"max_bytes": 0}, {"max_bytes": -1}])
-async def test_one_batch_comes_whatever_its_size_and_one_only(world: World, limits: dict[str, int]) -> None:
+async def test_exactly_one_batch_may_exceed_the_budget(world: World, limits: dict[str, int]) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {number: [batch_of(bytes(30_000))] * 2 for number in range(3)})
     request = asking(dict.fromkeys(range(3), 0), **limits)  # type: ignore[arg-type]
@@ -283,7 +283,7 @@ async def test_one_batch_comes_whatever_its_size_and_one_only(world: World, limi
     assert sorted(len(values_of(answers[number])) for number in range(3)) == [0, 0, 1]
 
 
-async def test_partitions_take_turns_at_being_first(world: World) -> None:
+async def test_each_partition_is_served_first_in_some_fetches(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {number: [batch_of(bytes(1_000))] for number in range(3)})
     served = []
@@ -324,7 +324,7 @@ async def test_a_consumer_reads_everything_once_and_in_order(world: World, known
 # Errors.
 
 
-async def test_offsets_outside_of_the_log_are_refused(world: World) -> None:
+async def test_offsets_outside_of_the_log_are_out_of_range(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     answers = partitions_of(await world.fetch(asking({0: 2, 1: -1}, max_wait_ms=FOR_EVER_MS)))
@@ -333,7 +333,7 @@ async def test_offsets_outside_of_the_log_are_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_what_was_deleted_is_out_of_range_and_the_rest_is_read(world: World, known: bool) -> None:
+async def test_deleted_records_are_out_of_range_and_the_rest_is_read(world: World, known: bool) -> None:
     topic_id = await world.open()
     if known:
         await world.fetch(asking({0: 0}))
@@ -348,7 +348,7 @@ async def test_what_was_deleted_is_out_of_range_and_the_rest_is_read(world: Worl
     assert values_of(answer) == {2: b"c", 3: b"d", 4: b"e"}  # the whole batch; clients skip what they did not ask for
 
 
-async def test_who_waits_below_a_new_log_start_is_told_at_once(world: World) -> None:
+async def test_a_fetch_that_waits_below_a_new_log_start_gets_an_error_at_once(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a", b"b")]})
     waiting = asyncio.create_task(world.fetch(asking({0: 1}, max_wait_ms=FOR_EVER_MS, min_bytes=MIB)))
@@ -357,7 +357,7 @@ async def test_who_waits_below_a_new_log_start_is_told_at_once(world: World) -> 
     assert partitions_of(await waiting)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_who_waits_at_the_end_goes_on_waiting_when_all_before_is_deleted(world: World) -> None:
+async def test_a_fetch_at_the_end_goes_on_waiting_when_all_records_before_are_deleted(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a", b"b")]})
     waiting = asyncio.create_task(world.fetch(asking({0: 2}, max_wait_ms=FOR_EVER_MS)))
@@ -368,7 +368,7 @@ async def test_who_waits_at_the_end_goes_on_waiting_when_all_before_is_deleted(w
     assert (values_of(answer), answer.log_start_offset) == ({2: b"c"}, 2)
 
 
-async def test_a_fetch_whose_objects_went_after_its_plan_is_out_of_range_and_not_an_error_of_the_store(
+async def test_a_fetch_whose_objects_are_deleted_after_its_plan_is_out_of_range_and_not_a_storage_error(
     world: World,
 ) -> None:
     topic_id = await world.open()
@@ -377,7 +377,7 @@ async def test_a_fetch_whose_objects_went_after_its_plan_is_out_of_range_and_not
     await world.fetch(asking({0: 2}))
     assert world.tail.lookup((topic_id, 0), 0, 1) is None
     assert values_of(partitions_of(await world.fetch(asking({0: 0})))[0]) == {0: b"a", 1: b"b", 2: b"c"}
-    # This gateway has heard nothing of the deletion, and still believes in the extents.
+    # This gateway got no announcement of the deletion, and still has the extents.
     await world.delete_records(topic_id, {0: 2}, announce=False)
     await world.store.delete([segment_key("", "c", 0, gone.segment_id)])
     answer = partitions_of(await world.fetch(asking({0: 0})))[0]
@@ -385,7 +385,7 @@ async def test_a_fetch_whose_objects_went_after_its_plan_is_out_of_range_and_not
     assert values_of(partitions_of(await world.fetch(asking({0: 2})))[0]) == {2: b"c"}
 
 
-async def test_a_client_ahead_of_a_slow_replica_is_not_told_that_it_is_out_of_range(world: World) -> None:
+async def test_a_client_ahead_of_a_slow_replica_is_not_out_of_range(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     world.sequencer.fall_behind()
@@ -395,9 +395,9 @@ async def test_a_client_ahead_of_a_slow_replica_is_not_told_that_it_is_out_of_ra
     assert (answer.error_code, values_of(answer)) == (0, {2: b"c"})
 
 
-async def test_an_unknown_topic_is_said_to_be_unknown(world: World) -> None:
+async def test_a_topic_that_does_not_exist_is_unknown(world: World) -> None:
     await world.open()
-    answer = partitions_of(await world.fetch(asking({0: 0}, topic="nobody", max_wait_ms=FOR_EVER_MS)))[0]
+    answer = partitions_of(await world.fetch(asking({0: 0}, topic="absent", max_wait_ms=FOR_EVER_MS)))[0]
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -410,7 +410,7 @@ async def test_an_unknown_partition_has_no_aborted_transactions_and_an_unread_on
     ]
 
 
-async def test_a_topic_made_again_is_read_from_its_own_beginning(world: World) -> None:
+async def test_a_topic_created_after_a_deletion_is_read_from_its_own_beginning(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"old")]})
     await world.fetch(asking({0: 1}))
@@ -421,7 +421,7 @@ async def test_a_topic_made_again_is_read_from_its_own_beginning(world: World) -
 
 
 @pytest.mark.parametrize(("step", "error"), [(1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.FENCED_LEADER_EPOCH)])
-async def test_another_leader_epoch_than_ours_is_refused(world: World, step: int, error: ErrorCode) -> None:
+async def test_another_leader_epoch_is_rejected(world: World, step: int, error: ErrorCode) -> None:
     await world.open()
     (topic,) = (await world.topics.find(["t"])).values()
     wrong = asking({0: 0}, leader_epoch=topic.leader_epoch + step, max_wait_ms=FOR_EVER_MS)
@@ -430,7 +430,7 @@ async def test_another_leader_epoch_than_ours_is_refused(world: World, step: int
     assert partitions_of(await world.fetch(right))[0].error_code == 0
 
 
-async def test_a_session_is_never_given_and_cannot_be_gone_on_with(world: World) -> None:
+async def test_a_session_is_never_created_and_cannot_be_continued(world: World) -> None:
     await world.open()
     assert (await world.fetch(asking({0: 0}, session_epoch=0))).session_id == 0
     rejected = await world.fetch(asking({0: 0}, session_id=5, session_epoch=1, max_wait_ms=FOR_EVER_MS))
@@ -447,7 +447,9 @@ async def test_a_reader_of_committed_records_gets_a_list_of_aborted_transactions
     assert partitions_of(await world.fetch(asking({0: 0})))[0].aborted_transactions is None
 
 
-async def test_without_sequencers_a_client_is_told_to_try_again_and_the_tail_is_still_served(world: World) -> None:
+async def test_without_sequencers_a_client_gets_a_retriable_error_and_the_tail_index_is_still_served(
+    world: World,
+) -> None:
     topic_id = await world.open()
     await world.fetch(asking({0: 0}))
     await world.produce(topic_id, {0: [batch_of(b"a")]})
@@ -459,7 +461,7 @@ async def test_without_sequencers_a_client_is_told_to_try_again_and_the_tail_is_
     assert partitions_of(await world.fetch(asking({0: 0})))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_an_object_that_is_not_there_is_an_error_to_retry_and_its_place_is_asked_anew(world: World) -> None:
+async def test_a_missing_object_is_a_retriable_error_and_its_extent_is_planned_again(world: World) -> None:
     topic_id = await world.open()
     await world.fetch(asking({0: 0}))
     await world.produce(topic_id, {0: [batch_of(b"a")], 1: [batch_of(b"b")]}, stored=False)
@@ -467,7 +469,7 @@ async def test_an_object_that_is_not_there_is_an_error_to_retry_and_its_place_is
     for _ in range(2):
         answer = partitions_of(await world.fetch(asking({0: 0})))[0]
         assert (answer.error_code, answer.records) == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
-    # Once more each time that what was known leads nowhere; the second fetch knew nothing to begin with.
+    # Each fetch plans again after its read failed. The second fetch also began with a plan.
     assert world.sequencer.asked.count("plan") == asked + 3
 
 
@@ -479,7 +481,7 @@ async def test_damaged_bytes_are_an_error_and_never_records(world: World) -> Non
     assert {each.error_code for each in answers.values()} == {ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-async def test_while_clients_leave_too_many_answers_a_fetch_waits_for_room(world: World) -> None:
+async def test_while_clients_leave_too_many_answers_a_fetch_waits_for_memory(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     world.gateway.response_memory.change(UNSENT_BYTES_MAX)
@@ -489,7 +491,7 @@ async def test_while_clients_leave_too_many_answers_a_fetch_waits_for_room(world
     assert values_of(partitions_of(await fetching)[0]) == {0: b"a"}
 
 
-async def test_without_room_in_time_a_fetch_gets_no_records_and_no_error() -> None:
+async def test_without_memory_in_time_a_fetch_gets_no_records_and_no_error() -> None:
     async with opened(limits=GatewayLimits(read=ReadLimits(memory_wait_s=0.01))) as world:
         topic_id = await world.open()
         await world.produce(topic_id, {0: [batch_of(b"a")]})

@@ -48,8 +48,8 @@ async def errors(world: World, request: FetchRequest) -> list[int]:
     return [data.error_code for data in partitions_of(await fetched(world, request)).values()]
 
 
-async def make_again(world: World, *, announce: bool = True) -> None:
-    """Another topic in the place of "t", with a record of its own."""
+async def create_again(world: World, *, announce: bool = True) -> None:
+    """Delete the topic "t", and create another one with that name and a record."""
     await world.commit([DeleteTopic(START_MS, "t", bytes(16))], announce=announce)
     await world.commit([CreateTopic(START_MS, "t", NEW_ID, 1, {})], announce=announce)
     await world.produce(NEW_ID, {0: [batch_of(b"new")]}, announce=announce)
@@ -64,7 +64,7 @@ async def test_an_id_gets_its_topics_records(world: World, version: int) -> None
 
 
 @pytest.mark.parametrize("topic_id", [NEW_ID, NO_TOPIC_ID])
-async def test_an_id_that_nobody_has_is_unknown(world: World, topic_id: TopicId) -> None:
+async def test_an_id_of_no_topic_is_unknown(world: World, topic_id: TopicId) -> None:
     await world.open()
     assert await errors(world, by_id(topic_id, {0: 0, 1: 0})) == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
 
@@ -74,35 +74,35 @@ async def test_a_partition_that_the_topic_does_not_have_is_unknown(world: World)
     assert await errors(world, by_id(topic_id, {1: 0})) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-async def test_the_old_id_of_a_topic_made_again_gets_nothing_of_the_new_one(world: World) -> None:
+async def test_the_old_id_of_a_topic_created_again_gets_nothing_of_the_new_one(world: World) -> None:
     old_id = await world.open(partitions=1)
     await world.produce(old_id, {0: [batch_of(b"old")]})
-    await make_again(world)
+    await create_again(world)
     assert await errors(world, by_id(old_id, {0: 0})) == [ErrorCode.UNKNOWN_TOPIC_ID]
     assert values_of(partitions_of(await fetched(world, by_id(NEW_ID, {0: 0})))[0]) == {0: b"new"}
 
 
-async def test_a_gateway_that_has_not_heard_of_it_serves_the_old_topic_or_nothing(world: World) -> None:
+async def test_a_gateway_without_the_announcement_serves_the_old_topic_or_nothing(world: World) -> None:
     old_id = await world.open(partitions=1)
     await world.produce(old_id, {0: [batch_of(b"old")]})
     assert values_of(partitions_of(await fetched(world, by_id(old_id, {0: 0})))[0]) == {0: b"old"}
-    await make_again(world, announce=False)
-    assert (await world.topics.find(["t"]))["t"].topic_id == old_id, "it has not heard of the new one"
+    await create_again(world, announce=False)
+    assert (await world.topics.find(["t"]))["t"].topic_id == old_id, "the new topic was not announced"
     (data,) = partitions_of(await fetched(world, by_id(old_id, {0: 0}))).values()
     assert values_of(data) == {0: b"old"}
-    world.tail.remove((old_id, 0))  # the sequencers, who are asked then, know better
+    world.tail.remove((old_id, 0))  # then the sequencers are asked, which know the new topic
     assert await errors(world, by_id(old_id, {0: 0})) == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
-async def test_who_waits_by_an_id_is_told_when_its_topic_goes(world: World) -> None:
+async def test_a_fetch_that_waits_by_an_id_gets_an_error_when_its_topic_is_deleted(world: World) -> None:
     old_id = await world.open(partitions=1)
     waiting = asyncio.create_task(errors(world, by_id(old_id, {0: 0}, max_wait_ms=60_000)))
     await until(lambda: "plan" in world.sequencer.asked)
-    await make_again(world)
+    await create_again(world)
     assert await waiting == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
-async def test_without_sequencers_an_id_known_here_is_served_and_another_asked_for_again(world: World) -> None:
+async def test_without_sequencers_a_cached_id_is_served_and_another_gets_a_retriable_error(world: World) -> None:
     topic_id = await world.open(partitions=1)
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     await fetched(world, by_id(topic_id, {0: 0}))
@@ -115,7 +115,7 @@ async def test_without_sequencers_an_id_known_here_is_served_and_another_asked_f
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_whatever_is_made_and_deleted_an_id_gets_only_what_was_produced_to_it(world: World, seed: int) -> None:
+async def test_an_id_gets_only_its_own_records_while_topics_are_created_and_deleted(world: World, seed: int) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     await world.tail.open()

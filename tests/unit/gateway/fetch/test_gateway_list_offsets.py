@@ -1,4 +1,4 @@
-"""ListOffsets finds the ends of partitions, and the first record at or after a time, as Kafka would."""
+"""ListOffsets finds the ends of partitions, and the first record at or after a time, as Kafka does."""
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
@@ -100,7 +100,7 @@ async def test_the_record_with_the_largest_timestamp(world: World) -> None:
     assert await find(world, MAX_TIMESTAMP, partition=1) == NOT_FOUND
 
 
-async def test_all_that_there_is_counts_as_local_and_nothing_is_in_a_second_tier(world: World) -> None:
+async def test_all_records_count_as_local_and_none_is_in_a_second_tier(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [timed(100, 500), timed(200)]})
     await world.delete_records(topic_id, {0: 2})
@@ -135,7 +135,7 @@ async def test_many_partitions_are_searched_in_one_request(world: World) -> None
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
-async def test_a_time_is_looked_for_among_the_records_that_were_not_deleted(world: World, is_compacted: bool) -> None:
+async def test_a_time_is_searched_among_the_records_that_were_not_deleted(world: World, is_compacted: bool) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [timed(100, 500), timed(200, 210, 190)]})
     if is_compacted:
@@ -161,7 +161,7 @@ async def test_in_a_log_without_records_no_time_is_found(world: World) -> None:
     ]
 
 
-async def test_a_search_does_not_read_what_was_deleted_before(world: World) -> None:
+async def test_a_search_does_not_read_deleted_records(world: World) -> None:
     topic_id = await world.open()
     large = bytes(100_000)
     await world.produce(topic_id, {0: [batch_of(large, timestamps=[number]) for number in range(40)]})
@@ -172,7 +172,7 @@ async def test_a_search_does_not_read_what_was_deleted_before(world: World) -> N
     assert read_bytes is not None and read_bytes < 10 * len(large)
 
 
-def test_a_batch_that_cannot_be_taken_apart_is_answered_with_its_first_record() -> None:
+def test_a_batch_that_cannot_be_decoded_is_answered_with_its_first_record() -> None:
     limits, batch = ReadLimits(searched_records_max=3), timed(10, 20, 30)
     assert first_at(batch, 20, 30, limits) == (1, 20)
     assert first_at(batch[:-1] + b"\xff", 20, 30, limits) == (0, 30)
@@ -183,7 +183,7 @@ def test_a_batch_that_cannot_be_taken_apart_is_answered_with_its_first_record() 
     assert first_at(batch, 20, 30, ReadLimits(searched_records_max=2)) == (0, 30)
 
 
-def test_a_batch_made_to_burst_is_not_unpacked() -> None:
+def test_a_batch_that_expands_beyond_the_limit_is_not_decompressed() -> None:
     limits = ReadLimits(searched_bytes_max=1_000)
     small, large = (batch_of(bytes(size), b"", timestamps=[10, 20], codec=1) for size in (500, 1_500))
     assert first_at(small, 15, 20, limits) == (1, 20)
@@ -193,35 +193,35 @@ def test_a_batch_made_to_burst_is_not_unpacked() -> None:
 @pytest.mark.parametrize(
     ("timestamp", "version"), [(-4, 7), (-5, 8), (-6, 10), (-7, 11), (-(2**63), 11), (MAX_TIMESTAMP, 6)]
 )
-async def test_a_time_that_the_version_does_not_know_is_refused(world: World, timestamp: int, version: int) -> None:
+async def test_a_time_that_the_version_does_not_know_is_rejected(world: World, timestamp: int, version: int) -> None:
     await world.open()
     (answer,) = await ask(world, (0, timestamp), version=version)
     assert (answer.error_code, answer.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 
 
-async def test_a_partition_named_twice_is_refused_and_the_others_are_answered(world: World) -> None:
+async def test_a_partition_listed_twice_is_rejected_and_the_others_are_answered(world: World) -> None:
     await world.open()
     answers = await ask(world, (0, LATEST), (1, LATEST), (0, EARLIEST))
     assert [each.error_code for each in answers] == [ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST]
 
 
-async def test_unknown_partitions_and_topics_are_told_apart_from_known_ones(world: World) -> None:
+async def test_unknown_partitions_and_topics_get_an_error_and_known_ones_do_not(world: World) -> None:
     await world.open()
     answers = await ask(world, (0, LATEST), (3, LATEST), (-1, LATEST))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [each.error_code for each in answers] == [0, unknown, unknown]
-    (topic,) = (await world.list_offsets(request((0, LATEST), topic="nobody"))).topics
+    (topic,) = (await world.list_offsets(request((0, LATEST), topic="absent"))).topics
     assert topic.partitions[0].error_code == unknown
 
 
-async def test_another_leader_epoch_than_ours_is_refused(world: World) -> None:
+async def test_another_leader_epoch_is_rejected(world: World) -> None:
     await world.open()
     (topic,) = (await world.list_offsets(request((0, LATEST), leader_epoch=1_000))).topics
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 @pytest.mark.parametrize("timestamp", [LATEST, MAX_TIMESTAMP, 10])
-async def test_an_end_that_another_gateway_told_of_is_not_unsaid_here(world: World, timestamp: int) -> None:
+async def test_an_end_that_another_gateway_has_returned_never_moves_back(world: World, timestamp: int) -> None:
     topic_id = await world.open()
     world.sequencer.fall_behind()
     await world.produce(topic_id, {0: [timed(10)]}, announce=False)
@@ -229,7 +229,7 @@ async def test_an_end_that_another_gateway_told_of_is_not_unsaid_here(world: Wor
     assert answer.offset == (1 if timestamp == LATEST else 0)
 
 
-async def test_without_sequencers_a_client_is_told_to_try_again(world: World) -> None:
+async def test_without_sequencers_a_client_gets_a_retriable_error(world: World) -> None:
     await world.open()
     await world.topics.find(["t"])
     world.sequencer.is_down = True
@@ -237,22 +237,22 @@ async def test_without_sequencers_a_client_is_told_to_try_again(world: World) ->
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_an_object_that_is_not_there_is_an_error_to_retry(world: World) -> None:
+async def test_a_missing_object_is_a_retriable_error(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [timed(10)]}, stored=False)
     (answer,) = await ask(world, (0, 5))
     assert (answer.error_code, answer.offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
 
 
-class AwayStore(MemoryStore):
-    """A store that takes objects and gives none back."""
+class UnavailableStore(MemoryStore):
+    """A store that takes objects, but cannot read them."""
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
-        raise Unavailable("the store is away")
+        raise Unavailable("the store does not answer")
 
 
-async def test_a_store_that_is_away_is_an_error_to_retry() -> None:
-    async with opened(store=AwayStore()) as world:
+async def test_a_store_that_does_not_answer_is_a_retriable_error() -> None:
+    async with opened(store=UnavailableStore()) as world:
         topic_id = await world.open()
         await world.produce(topic_id, {0: [timed(10)]})
         (answer,) = await ask(world, (0, 5))

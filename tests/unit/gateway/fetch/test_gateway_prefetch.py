@@ -1,4 +1,4 @@
-"""Sequential catch-up readers find what they want next in the cachers; no other reader causes a load."""
+"""Sequential catch-up readers find their next data in the cachers; no other reader causes a load."""
 
 from hypothesis import given, strategies as st
 
@@ -27,14 +27,14 @@ def extent(number: int, length: int, level: int = 1, position: int = 0) -> Exten
     return Extent(100 * number, 100 * number + 99, segment, position, length, 0)
 
 
-def test_who_looks_at_one_place_is_not_read_ahead_of() -> None:
+def test_nothing_is_loaded_ahead_of_a_reader_of_one_place() -> None:
     ahead = Prefetcher()
     assert ahead.bytes_for(KEY, 0) == 0
     ahead.record(KEY, 0, 10, [])
     assert ahead.bytes_for(KEY, 0) == ahead.bytes_for(KEY, 9) == ahead.bytes_for((bytes(16), 1), 10) == 0
 
 
-def test_who_goes_on_is_read_ahead_of_twice_as_far_each_time() -> None:
+def test_the_bytes_ahead_of_a_sequential_reader_double_each_time() -> None:
     ahead, offset, seen = Prefetcher(), 0, []
     for _ in range(12):
         seen.append(ahead.bytes_for(KEY, offset))
@@ -44,7 +44,7 @@ def test_who_goes_on_is_read_ahead_of_twice_as_far_each_time() -> None:
     assert seen[-1] == AHEAD_BYTES_MAX
 
 
-def test_readers_are_remembered_up_to_a_bound() -> None:
+def test_a_bounded_number_of_readers_is_recorded() -> None:
     ahead = Prefetcher()
     for number in range(READERS_MAX + 1):
         ahead.record((bytes(16), number), 0, 10, [])
@@ -52,7 +52,7 @@ def test_readers_are_remembered_up_to_a_bound() -> None:
     assert ahead.bytes_for((bytes(16), 1), 10) == AHEAD_BYTES_MIN
 
 
-def test_a_part_is_asked_for_once_in_a_while() -> None:
+def test_a_part_is_not_requested_again_for_a_while() -> None:
     ahead = Prefetcher()
     one, other = SegmentRead(extent(1, 10).segment, 0, 1), SegmentRead(extent(2, 10).segment, 0, 1)
     assert ahead.take_new([one], 100.0) == [one]
@@ -60,7 +60,7 @@ def test_a_part_is_asked_for_once_in_a_while() -> None:
     assert ahead.take_new([one, other], 100.0 + RECENT_S) == [one]
 
 
-def test_the_next_stripes_of_a_long_run_are_loaded_as_far_as_wanted() -> None:
+def test_the_next_stripes_of_a_long_run_are_loaded_as_far_as_needed() -> None:
     run = extent(1, 10 * STRIPE_BYTES)
     reads = parts_ahead(start_of(run), [run], 100, STRIPE_BYTES + 5)
     assert [(read.position, read.length + read.ahead) for read in reads] == [(STRIPE_BYTES, 5)]
@@ -84,7 +84,7 @@ def test_short_runs_in_many_segments_are_loaded_a_few_at_a_time() -> None:
     ahead_bytes=st.integers(1, AHEAD_BYTES_MAX),
     data=st.data(),
 )
-def test_what_is_loaded_ahead_is_never_more_than_wanted_nor_twice_nor_where_the_reader_is(
+def test_parts_ahead_are_never_too_many_bytes_nor_repeated_nor_the_readers_own(
     lengths: list[int], ahead_bytes: int, data: st.DataObject
 ) -> None:
     runs = [extent(number, length) for number, length in enumerate(lengths)]

@@ -1,4 +1,4 @@
-"""Who reads what is committed gets just that, whatever of it is in the tail; markers are where everybody meets them."""
+"""Read_committed consumers get exactly the committed records, from the tail index or a plan; all get the markers."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ async def opened(**options: Any) -> AsyncIterator[World]:
 
 
 async def follow(world: World, topic_id: TopicId, is_known: bool) -> None:
-    """Let the tail know partition 0 from now on, or know nothing of it."""
+    """Make the tail index follow partition 0 from now on, or remove the partition."""
     if is_known:
         await world.fetch(asking({0: 0}))
     else:
@@ -61,7 +61,7 @@ async def follow(world: World, topic_id: TopicId, is_known: bool) -> None:
 
 
 @KNOWN
-async def test_records_are_there_once_their_transaction_is_committed(world: World, is_known: bool) -> None:
+async def test_records_are_readable_once_their_transaction_is_committed(world: World, is_known: bool) -> None:
     topic_id = await open_world(world)
     await follow(world, topic_id, is_known)
     writer = await new_writer(world)
@@ -75,7 +75,7 @@ async def test_records_are_there_once_their_transaction_is_committed(world: Worl
 
 
 @KNOWN
-async def test_aborted_records_are_told_as_such_and_everybody_else_gets_them(world: World, is_known: bool) -> None:
+async def test_aborted_records_are_listed_and_uncommitted_readers_get_them(world: World, is_known: bool) -> None:
     topic_id = await open_world(world)
     await follow(world, topic_id, is_known)
     writer = await new_writer(world)
@@ -92,7 +92,7 @@ async def test_aborted_records_are_told_as_such_and_everybody_else_gets_them(wor
 
 
 @KNOWN
-async def test_a_marker_is_a_batch_of_kafkas_own(world: World, is_known: bool) -> None:
+async def test_a_marker_is_a_control_batch_as_kafkas(world: World, is_known: bool) -> None:
     topic_id = await open_world(world)
     await follow(world, topic_id, is_known)
     writer = await new_writer(world)
@@ -117,7 +117,7 @@ async def test_a_marker_is_a_batch_of_kafkas_own(world: World, is_known: bool) -
 
 @KNOWN
 @pytest.mark.parametrize("offset", range(8))
-async def test_a_fetch_begins_before_at_and_behind_a_marker(world: World, offset: int, is_known: bool) -> None:
+async def test_a_fetch_begins_before_at_and_after_a_marker(world: World, offset: int, is_known: bool) -> None:
     topic_id = await open_world(world)
     await follow(world, topic_id, is_known)
     writer, other = await new_writer(world), await new_writer(world, "other")
@@ -137,13 +137,13 @@ async def test_a_fetch_begins_before_at_and_behind_a_marker(world: World, offset
     assert {each.producer_id: each.first_offset for each in answer.aborted_transactions or []} == {
         producer_id: first for producer_id, (first, last) in lasts.items() if last >= offset
     }
-    # Nobody needs more than the batch at hand: without room for it that comes, a marker like any other.
+    # A tiny byte budget still returns the first batch, also if it is a marker.
     least = partitions_of(await world.fetch(asking({0: offset}, partition_max_bytes=1)))[0]
     ((_, header),) = batches(bytes(cast(Buffer, least.records)))
     assert header.base_offset == offset
 
 
-async def test_at_the_end_of_the_log_nobody_is_asked_for_what_is_committed(world: World) -> None:
+async def test_at_the_end_of_the_log_a_committed_read_needs_no_plan(world: World) -> None:
     topic_id = await open_world(world)
     await world.fetch(asking({0: 0}, isolation_level=COMMITTED))
     asked = world.sequencer.asked.count("plan")
@@ -158,8 +158,8 @@ async def test_at_the_end_of_the_log_nobody_is_asked_for_what_is_committed(world
     assert world.sequencer.asked.count("plan") == asked
 
 
-async def test_too_many_aborted_transactions_are_asked_for_each_time() -> None:
-    """As when there is no room for them in a plan, the tail does not hold what it would have to hold them for."""
+async def test_too_many_aborted_transactions_are_planned_each_time() -> None:
+    """The tail index does not keep the extents of a plan with too many aborted transactions."""
     async with opened(limits=GatewayLimits(tail=TailLimits(aborted_max=2))) as world:
         topic_id = await open_world(world)
         writer = await new_writer(world)
@@ -172,7 +172,7 @@ async def test_too_many_aborted_transactions_are_asked_for_each_time() -> None:
         assert world.tail.lookup((topic_id, 0), 6, 1) is not None
 
 
-async def test_only_transactions_with_records_in_the_answer_are_told(world: World) -> None:
+async def test_only_transactions_with_records_in_the_answer_are_listed(world: World) -> None:
     topic_id = await open_world(world)
     writer = await new_writer(world)
     for value in (b"a", b"b", b"c"):
@@ -184,7 +184,7 @@ async def test_only_transactions_with_records_in_the_answer_are_told(world: Worl
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_who_waits_for_what_is_committed_is_woken_by_the_marker(world: World, committed: bool) -> None:
+async def test_a_fetch_that_waits_for_committed_records_is_woken_by_the_marker(world: World, committed: bool) -> None:
     topic_id = await open_world(world)
     writer = await new_writer(world)
     waiting = asyncio.create_task(world.fetch(asking({0: 0}, isolation_level=COMMITTED, max_wait_ms=FOR_EVER_MS)))
@@ -197,7 +197,7 @@ async def test_who_waits_for_what_is_committed_is_woken_by_the_marker(world: Wor
     assert taken(answer, 0) == ({0: b"a"} if committed else {}, 2)
 
 
-async def test_who_waits_for_what_is_committed_is_woken_by_a_time_out(world: World) -> None:
+async def test_a_fetch_that_waits_for_committed_records_is_woken_by_a_time_out(world: World) -> None:
     topic_id = await open_world(world)
     writer = await new_writer(world)
     await write(world, topic_id, writer, b"a")
@@ -208,7 +208,7 @@ async def test_who_waits_for_what_is_committed_is_woken_by_a_time_out(world: Wor
     assert taken(answer, 0) == ({}, 2)
 
 
-async def test_min_bytes_count_only_what_may_be_read(world: World) -> None:
+async def test_min_bytes_count_only_decided_records(world: World) -> None:
     topic_id = await open_world(world)
     writer = await new_writer(world)
     await world.produce(topic_id, {0: [batch_of(b"x")]})
@@ -223,7 +223,7 @@ async def test_min_bytes_count_only_what_may_be_read(world: World) -> None:
     assert list(taken(answer, 0)[0]) == [0, 1]
 
 
-async def test_what_a_plan_has_no_room_for_counts_for_min_bytes(world: World) -> None:
+async def test_extents_that_a_plan_leaves_out_count_for_min_bytes(world: World) -> None:
     world.sequencer.state.limits = Limits(answers=AnswerLimits(plan_extents_max=3))
     topic_id = await open_world(world)
     writer = await new_writer(world)
@@ -249,7 +249,7 @@ async def test_an_extent_is_read_up_to_the_first_record_that_is_not_decided(worl
     assert await read_committed(world, 0) == {0: b"a", 2: b"c"}
 
 
-async def test_where_a_plan_has_no_room_for_all_aborted_ones_the_rest_comes_later(world: World) -> None:
+async def test_aborted_transactions_that_a_plan_leaves_out_come_later(world: World) -> None:
     world.sequencer.state.limits = Limits(answers=AnswerLimits(plan_aborted_max=2))
     topic_id = await open_world(world)
     writer = await new_writer(world)
@@ -263,7 +263,7 @@ async def test_where_a_plan_has_no_room_for_all_aborted_ones_the_rest_comes_late
 
 
 @pytest.mark.parametrize(("isolation_level", "latest"), [(0, 3), (COMMITTED, 1)])
-async def test_the_end_of_the_log_is_where_a_reader_of_that_kind_gets_to(
+async def test_the_end_of_the_log_depends_on_the_isolation_level(
     world: World, isolation_level: int, latest: int
 ) -> None:
     topic_id = await open_world(world)
@@ -286,7 +286,7 @@ async def test_the_end_of_the_log_is_where_a_reader_of_that_kind_gets_to(
 
 
 async def test_a_marker_is_no_record_of_any_time(world: World) -> None:
-    """Also where it was stored among others by a compaction, between records of earlier and later times."""
+    """This holds also if compaction stored the marker between records of earlier and later times."""
     topic_id = await open_world(world)
     writer = await new_writer(world)
     await world.commit([Tick(START_MS + 5_000)])
@@ -303,15 +303,15 @@ async def test_a_marker_is_no_record_of_any_time(world: World) -> None:
 
 
 class Run:
-    """Writers and readers at random, and what the readers should find."""
+    """Random writers and readers, and the records that the readers should find."""
 
     def __init__(self, world: World, topic_id: TopicId, seed: int) -> None:
         self.world = world
         self.topic_id = topic_id
         self.chance = random.Random(seed)
         self.writers: list[Writer] = []
-        self.open: dict[str, list[tuple[int, bytes]]] = {}  # writer -> records that wait for its decision
-        self.decided: dict[int, bytes] = {}  # committed records, and those of nobody's transaction
+        self.open: dict[str, list[tuple[int, bytes]]] = {}  # writer -> records that wait for the end of its transaction
+        self.decided: dict[int, bytes] = {}  # committed records, and records without a transaction
         self.written = 0
 
     async def step(self) -> None:
@@ -348,7 +348,7 @@ class Run:
         offset = self.chance.choice([0, self.chance.randint(0, stable), max(stable - 3, 0)])
         limit = self.chance.choice([1, 200, 1_000, 1_048_576])
         found = await read_committed(self.world, offset, partition_max_bytes=limit)
-        # What was announced may be a little behind, and then less is read.
+        # The announcements may be a little late, and then fewer records are read.
         end_offset = max(found, default=offset - 1)
         wanted = {place: value for place, value in self.decided.items() if offset <= place < stable}
         assert found == {place: value for place, value in wanted.items() if place <= end_offset}
@@ -357,8 +357,8 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_whatever_happens_readers_get_what_is_committed(world: World, seed: int) -> None:
-    if seed % 2:  # room for one more than there are writers, so that plans tell some of the aborted ones only
+async def test_readers_get_committed_records_in_any_sequence_of_events(world: World, seed: int) -> None:
+    if seed % 2:  # one more than there are writers, so that plans list only some of the aborted transactions
         world.sequencer.state.limits = Limits(answers=AnswerLimits(plan_aborted_max=4))
     topic_id = await open_world(world)
     run = Run(world, topic_id, seed)

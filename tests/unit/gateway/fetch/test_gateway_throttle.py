@@ -1,4 +1,4 @@
-"""Catch-up reads are throttled while other clients tail, the more so the sooner those have new data."""
+"""Catch-up reads are throttled while other clients tail, and more if new data arrives sooner."""
 
 import asyncio
 from collections import Counter
@@ -24,7 +24,7 @@ def active(bytes_per_second: int) -> CatchUpThrottle:
 
 
 async def seconds_for(throttle: CatchUpThrottle, size_bytes: int) -> float:
-    """How long so many bytes take that one connection reads MiB by MiB."""
+    """How long one connection takes to read these bytes MiB by MiB."""
     began_s = asyncio.get_running_loop().time()
     slot = CatchUpSlot()
     for _ in range(size_bytes // MIB):
@@ -59,7 +59,7 @@ async def test_the_older_new_data_is_on_arrival_the_faster_are_catch_up_reads() 
 
 
 @in_virtual_time
-async def test_who_fell_behind_what_is_written_can_catch_up() -> None:
+async def test_a_reader_that_fell_behind_the_writers_can_catch_up() -> None:
     throttle = active(0)
     written = 40 * MIB
     for _ in range(60):
@@ -71,7 +71,7 @@ async def test_who_fell_behind_what_is_written_can_catch_up() -> None:
 
 
 @in_virtual_time
-async def test_a_client_that_stopped_tailing_holds_no_read_back_after_a_while_whatever_was_promised_before() -> None:
+async def test_a_client_that_stopped_tailing_delays_no_read_after_a_while_even_with_a_late_place() -> None:
     throttle, slot = active(RATE_MIN), CatchUpSlot()
     assert await throttle.wait(slot, 100 * MIB, TIMEOUT_S)
     assert not await throttle.wait(slot, MIB, TIMEOUT_S)
@@ -104,7 +104,7 @@ async def test_no_read_waits_longer_than_its_timeout_and_all_have_the_same() -> 
 
 
 @in_virtual_time
-async def test_a_read_without_a_timeout_gets_its_place_all_the_same() -> None:
+async def test_a_read_with_a_timeout_of_zero_gets_its_place_too() -> None:
     throttle, eager, other = active(MIB), CatchUpSlot(), CatchUpSlot()
     assert await throttle.wait(other, MIB, TIMEOUT_S)
     got = 0
@@ -116,6 +116,6 @@ async def test_a_read_without_a_timeout_gets_its_place_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("rate", [1, RATE_MIN - 1])
-def test_a_rate_at_which_nothing_would_ever_come_is_refused(rate: int) -> None:
+def test_a_rate_that_is_too_low_for_any_answer_is_rejected(rate: int) -> None:
     with pytest.raises(Invalid, match=f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {rate}"):
         GatewayConfig(history_bytes_per_second=rate)

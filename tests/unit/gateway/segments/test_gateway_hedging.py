@@ -1,4 +1,4 @@
-"""A cacher that is slow, paused, gone or new holds no reader up for long, and costs few GETs."""
+"""A cacher that is slow, paused, gone or new delays no reader for long, and costs few GETs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ LIMITS = HedgingLimits()
 
 
 def in_a_zone(test: Callable[[Zone], Awaitable[None]]) -> Callable[[], None]:
-    """Run with a gateway's reads of its own, in virtual time."""
+    """Run the test with its own zone, in virtual time."""
 
     async def run() -> None:
         made = Zone()
@@ -32,7 +32,7 @@ def in_a_zone(test: Callable[[Zone], Awaitable[None]]) -> Callable[[], None]:
 
 
 async def two_cachers(zone: Zone) -> tuple[Cacher, Cacher]:
-    """The owner of segment 1, and the other."""
+    """Two cachers: the owner of segment 1 first."""
     cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
     owner_name = CacheRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
     owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
@@ -50,7 +50,7 @@ async def test_the_next_in_the_ring_is_asked_as_well_when_the_owner_takes_long(z
 
 
 @in_a_zone
-async def test_an_owner_that_answers_while_the_other_is_asked_counts(zone: Zone) -> None:
+async def test_an_owner_that_answers_during_the_hedge_wins(zone: Zone) -> None:
     owner, other = await two_cachers(zone)
     owner.gate.clear()
     other.gate.clear()
@@ -63,7 +63,7 @@ async def test_an_owner_that_answers_while_the_other_is_asked_counts(zone: Zone)
 
 
 @in_a_zone
-async def test_an_owner_that_is_often_slow_is_left_alone_for_a_while(zone: Zone) -> None:
+async def test_an_owner_that_is_often_slow_is_avoided_for_a_while(zone: Zone) -> None:
     owner, _ = await two_cachers(zone)
     owner.is_silent = True
     for _ in range(LIMITS.losses_max):
@@ -78,7 +78,7 @@ async def test_an_owner_that_is_often_slow_is_left_alone_for_a_while(zone: Zone)
 
 
 @in_a_zone
-async def test_the_only_cacher_is_never_left_alone_for_being_slow(zone: Zone) -> None:
+async def test_the_only_cacher_is_never_avoided_for_being_slow(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     cacher.is_silent = True
     for number in range(1, min(LIMITS.losses_max + 1, round(LIMITS.hedges_max)) + 1):
@@ -95,7 +95,7 @@ async def test_the_only_cacher_is_asked_again_when_it_was_too_busy_for_one_answe
 
 
 @in_a_zone
-async def test_a_busy_cacher_is_relieved_where_another_can_take_over(zone: Zone) -> None:
+async def test_a_busy_cacher_is_avoided_if_another_can_take_over(zone: Zone) -> None:
     owner, other = await two_cachers(zone)
     await leave_one_unanswered(zone, owner)
     await check(zone, SegmentRead(segment(1), 0, 10))
@@ -103,7 +103,7 @@ async def test_a_busy_cacher_is_relieved_where_another_can_take_over(zone: Zone)
 
 
 async def leave_one_unanswered(zone: Zone, owner: Cacher) -> None:
-    """One read of segment 1 that its owner answers, and one that it does not, with no hedge that others answer."""
+    """Make one read of segment 1 that its owner answers, and one without an answer and without a hedge."""
     zone.reads = zone.make(SegmentLimits(hedging=HedgingLimits(hedges_max=0.0)))
     ref = await zone.put(segment(1))
     await check(zone, SegmentRead(ref, 0, 10))
@@ -148,14 +148,14 @@ def test_a_cacher_that_dies_or_hangs_makes_no_read_slow_five_seconds_later(*, is
             zone.directory.change(["c2", "c3"])
         slow = [(began_s - fails_s, seconds) for began_s, seconds in taken_s if seconds > SLOW_S]
         assert [each for each in slow if sum(each) > RECOVERED_S] == []
-        assert len(slow) <= READERS, "each was held up once at most"
+        assert len(slow) <= READERS, "each reader was slow once at most"
         assert zone.store.gets == []
 
     test()
 
 
 @in_a_zone
-async def test_what_the_store_does_not_have_either_is_waited_for(zone: Zone) -> None:
+async def test_the_store_is_asked_later_than_another_cacher_would_be(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     cacher.gate.clear()
     reading = asyncio.create_task(check(zone, SegmentRead(segment(1), 0, 10)))
@@ -168,7 +168,7 @@ async def test_what_the_store_does_not_have_either_is_waited_for(zone: Zone) -> 
 
 
 @in_a_zone
-async def test_a_reader_that_goes_away_leaves_nothing_running(zone: Zone) -> None:
+async def test_a_cancelled_read_leaves_no_task_running(zone: Zone) -> None:
     owner, other = await two_cachers(zone)
     owner.gate.clear()
     other.gate.clear()
@@ -182,7 +182,7 @@ async def test_a_reader_that_goes_away_leaves_nothing_running(zone: Zone) -> Non
     assert len(asyncio.all_tasks()) == before
 
 
-def test_the_timeout_follows_what_answers_usually_take() -> None:
+def test_the_timeout_follows_the_usual_answer_time() -> None:
     policy = HedgingPolicy(LIMITS)
     assert policy.hedge_after_s == LIMITS.timeout_s_max
     for _ in range(LIMITS.samples_min):
@@ -196,7 +196,7 @@ def test_the_timeout_follows_what_answers_usually_take() -> None:
     assert policy.hedge_after_s == LIMITS.timeout_s_max
 
 
-def test_hedges_cost_a_few_gets_per_gibibyte_whatever_is_slow() -> None:
+def test_hedges_cost_a_few_gets_per_gibibyte_at_most() -> None:
     policy = HedgingPolicy(LIMITS)
     assert sum(policy.take_hedges(1) for _ in range(100)) == LIMITS.hedges_max
     for _ in range(1_024):
@@ -208,7 +208,7 @@ def test_hedges_cost_a_few_gets_per_gibibyte_whatever_is_slow() -> None:
 
 
 @in_a_zone
-async def test_no_hedge_is_made_that_would_cost_many_gets(zone: Zone) -> None:
+async def test_a_hedge_that_would_cost_many_gets_is_not_made(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     refs = [await zone.put(segment(number)) for number in range(round(LIMITS.hedges_max) + 1)]
     cacher.gate.clear()
@@ -219,15 +219,15 @@ async def test_no_hedge_is_made_that_would_cost_many_gets(zone: Zone) -> None:
     await reading
 
 
-def test_who_goes_on_losing_is_left_alone_for_longer_and_one_win_ends_that() -> None:
+def test_a_cacher_that_keeps_losing_is_avoided_for_longer_and_one_win_ends_that() -> None:
     policy = HedgingPolicy(LIMITS)
-    left_alone_s = [policy.record_lost("c1") for _ in range(10)]
-    assert left_alone_s[: LIMITS.losses_max - 1] == [0.0] * (LIMITS.losses_max - 1)
-    assert left_alone_s[LIMITS.losses_max - 1 : LIMITS.losses_max + 1] == [
+    avoided_s = [policy.record_lost("c1") for _ in range(10)]
+    assert avoided_s[: LIMITS.losses_max - 1] == [0.0] * (LIMITS.losses_max - 1)
+    assert avoided_s[LIMITS.losses_max - 1 : LIMITS.losses_max + 1] == [
         LIMITS.slow_avoided_s,
         2 * LIMITS.slow_avoided_s,
     ]
-    assert max(left_alone_s) == left_alone_s[-1] == LIMITS.slow_avoided_s_max
+    assert max(avoided_s) == avoided_s[-1] == LIMITS.slow_avoided_s_max
     assert policy.record_lost("c2") == 0.0
     policy.record_won("c1")
     assert policy.record_lost("c1") == 0.0
@@ -247,7 +247,7 @@ def test_a_cacher_that_joins_takes_its_share_and_nothing_else_moves() -> None:
     assert 0.15 < len(moved) / len(before) < 0.35  # a quarter, about
 
 
-def test_a_cacher_that_leaves_is_followed_by_those_who_were_second() -> None:
+def test_the_parts_of_a_cacher_that_leaves_go_to_their_second_owners() -> None:
     zone = Zone()
     zone.directory.change(["c1", "c2", "c3"])
     ring = CacheRing(zone.directory, ZONE, zone.clock)
@@ -259,10 +259,10 @@ def test_a_cacher_that_leaves_is_followed_by_those_who_were_second() -> None:
 
 
 @in_a_zone
-async def test_gateways_that_see_other_cachers_for_a_moment_read_the_same(zone: Zone) -> None:
+async def test_gateways_that_see_different_cachers_for_a_moment_read_the_same(zone: Zone) -> None:
     for name in ("c1", "c2", "c3"):
         await zone.add_cacher(name)
-    zone.directory.change(["c1", "c2"])  # the third has not been heard of here yet
+    zone.directory.change(["c1", "c2"])  # the third is not in the directory yet
     reads = [SegmentRead(segment(number), number, 50) for number in range(40)]
     await check(zone, *reads)
     zone.directory.change(["c2", "c3"])

@@ -1,4 +1,4 @@
-"""Ranges of segments come from the cachers, and from the store when those cannot help; never wrong, never too many."""
+"""Ranges of segments come from the cachers, or from the store if no cacher has them; always correct and bounded."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ async def test_without_cachers_the_store_is_read(zone: Zone) -> None:
     assert zone.sample("read_bytes", {"source": "store"}) == 110
 
 
-async def test_reads_of_old_data_from_the_store_never_hold_up_those_of_new_data(zone: Zone) -> None:
+async def test_reads_of_old_data_from_the_store_never_delay_those_of_new_data(zone: Zone) -> None:
     gate = asyncio.Event()
     running: list[str] = []
     get_range = zone.store.get_range
@@ -69,7 +69,7 @@ async def test_neighbouring_ranges_are_one_get(zone: Zone) -> None:
     assert [get[1:] for get in zone.store.gets] == [(0, 250)]
 
 
-async def test_without_cachers_a_new_segment_is_one_get_however_many_read_of_it(zone: Zone) -> None:
+async def test_without_cachers_a_new_segment_is_one_get_for_all_readers(zone: Zone) -> None:
     refs = [await zone.put(segment(number)) for number in (1, 2)]
     reads = [SegmentRead(ref, position, 50) for ref in refs for position in range(0, SIZE, SIZE // 10)]
     await asyncio.gather(*(check(zone, read) for read in reads))
@@ -78,27 +78,27 @@ async def test_without_cachers_a_new_segment_is_one_get_however_many_read_of_it(
     assert sorted(get[1:] for get in zone.store.gets) == [(0, SIZE)] * 2
 
 
-async def test_what_is_kept_of_segments_read_whole_is_bounded() -> None:
+async def test_the_bytes_kept_of_full_object_reads_are_bounded() -> None:
     loads: list[SegmentRef] = []
 
     async def load(ref: SegmentRef) -> bytes:
         loads.append(ref)
         return bytes(ref.size_bytes)
 
-    whole = FullObjectReads(load, kept_bytes_max=100)
+    full_reads = FullObjectReads(load, kept_bytes_max=100)
     for ref in (segment(1, size_bytes=40), segment(2, size_bytes=40), segment(3, size_bytes=40)):
-        assert len(await whole.get(ref)) == 40
-    assert whole.kept_bytes == 80
-    await whole.get(segment(3, size_bytes=40))
-    await whole.get(segment(1, size_bytes=40))
+        assert len(await full_reads.get(ref)) == 40
+    assert full_reads.kept_bytes == 80
+    await full_reads.get(segment(3, size_bytes=40))
+    await full_reads.get(segment(1, size_bytes=40))
     assert [ref.segment_id[15] for ref in loads] == [1, 2, 3, 1]
 
 
-async def test_nothing_to_read_asks_nobody(zone: Zone) -> None:
+async def test_an_empty_read_sends_no_request(zone: Zone) -> None:
     assert await zone.reads.read([]) == []
 
 
-async def test_a_cacher_answers_many_ranges_at_once_and_the_store_is_left_alone(zone: Zone) -> None:
+async def test_a_cacher_answers_many_ranges_at_once_and_the_store_is_not_read(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     await check(zone, *(SegmentRead(segment(number), number, 100) for number in range(1, 20)))
     assert len(cacher.requests) == 1
@@ -106,7 +106,7 @@ async def test_a_cacher_answers_many_ranges_at_once_and_the_store_is_left_alone(
     assert zone.sample("read_bytes", {"source": "cache"}) == 1900
 
 
-async def test_who_asks_for_the_same_at_the_same_time_asks_together(zone: Zone) -> None:
+async def test_equal_reads_at_the_same_time_share_one_request(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     cacher.gate.clear()
     wanted = [SegmentRead(segment(number), 10, 100) for number in (1, 2, 3)]
@@ -122,7 +122,7 @@ async def test_who_asks_for_the_same_at_the_same_time_asks_together(zone: Zone) 
     assert zone.sample("read_bytes", {"source": "cache"}) == 800
 
 
-async def test_answers_larger_than_a_message_are_asked_for_in_parts(zone: Zone) -> None:
+async def test_ranges_larger_than_a_message_are_requested_in_parts(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     await check(zone, SegmentRead(segment(1), 0, SIZE), SegmentRead(segment(2), 7, 150_000))
     assert len(cacher.requests) == 3
@@ -153,7 +153,7 @@ async def test_above_level_0_each_stripe_has_its_own_owner(zone: Zone) -> None:
     assert part_of(segment(1), 0) == part_of(segment(1), 5 * CHUNK_BYTES)
 
 
-async def test_a_range_that_the_owner_lacks_is_asked_of_the_next_in_the_ring(zone: Zone) -> None:
+async def test_a_range_that_the_owner_lacks_is_requested_from_the_next_in_the_ring(zone: Zone) -> None:
     cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
     owner_name = CacheRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
     owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
@@ -163,7 +163,7 @@ async def test_a_range_that_the_owner_lacks_is_asked_of_the_next_in_the_ring(zon
     assert zone.store.gets == []
 
 
-async def test_what_no_cacher_has_comes_from_the_store(zone: Zone) -> None:
+async def test_a_range_that_no_cacher_has_comes_from_the_store(zone: Zone) -> None:
     for name in ("c1", "c2", "c3"):
         (await zone.add_cacher(name)).lacks = lambda read: True
     ref = await zone.put(segment(1))
@@ -172,7 +172,7 @@ async def test_what_no_cacher_has_comes_from_the_store(zone: Zone) -> None:
     assert len(zone.store.gets) == 1
 
 
-async def test_a_cacher_that_is_gone_is_replaced_and_left_alone_for_a_while(zone: Zone) -> None:
+async def test_a_cacher_that_is_gone_is_replaced_and_avoided_for_a_while(zone: Zone) -> None:
     ref = await zone.put(segment(1))
     zone.directory.change(["gone"])
     await check(zone, SegmentRead(ref, 0, 10))
@@ -207,7 +207,7 @@ async def test_a_silent_cacher_costs_one_time_out(zone: Zone) -> None:
         lambda reply, data: encode_with_payload(reply, [data, b"x"]),
     ],
 )
-async def test_an_answer_that_does_not_fit_the_question_is_not_used(
+async def test_an_answer_that_does_not_fit_the_request_is_not_used(
     zone: Zone, mangle: Callable[[CacheReply, bytes], bytes]
 ) -> None:
     cacher = await zone.add_cacher("c1")
@@ -218,14 +218,14 @@ async def test_an_answer_that_does_not_fit_the_question_is_not_used(
     assert zone.sample("cacher_failures", {"cause": "corrupt"}) == 1
 
 
-async def test_one_segment_that_cannot_be_had_does_not_spoil_the_others(zone: Zone) -> None:
+async def test_one_segment_that_cannot_be_read_does_not_fail_the_others(zone: Zone) -> None:
     ref = await zone.put(segment(1))
     missing, found = await zone.reads.read([SegmentRead(segment(2), 0, 10), SegmentRead(ref, 0, 10)])
     assert isinstance(missing, NotFound)
     assert found == expected(SegmentRead(ref, 0, 10))
 
 
-async def test_a_range_with_a_part_that_cannot_be_had_fails_whole(zone: Zone) -> None:
+async def test_a_range_with_a_part_that_cannot_be_read_fails(zone: Zone) -> None:
     cacher = await zone.add_cacher("c1")
     cacher.lacks = lambda read: read.position > 0
     (data,) = await zone.reads.read([SegmentRead(segment(1), 0, SIZE)])
@@ -239,9 +239,9 @@ async def test_a_store_that_answers_short_is_corrupt(zone: Zone) -> None:
     assert isinstance(data, Corrupt)
 
 
-async def test_a_store_that_is_away_is_unavailable(zone: Zone) -> None:
+async def test_a_store_that_does_not_answer_is_unavailable(zone: Zone) -> None:
     def fail(data: bytes) -> bytes:
-        raise Unavailable("the store is away")
+        raise Unavailable("the store does not answer")
 
     ref = await zone.put(segment(1))
     zone.store.answer = fail
@@ -249,7 +249,7 @@ async def test_a_store_that_is_away_is_unavailable(zone: Zone) -> None:
     assert isinstance(data, Unavailable)
 
 
-async def test_a_new_cacher_is_asked_as_soon_as_it_is_known(zone: Zone) -> None:
+async def test_a_new_cacher_is_asked_once_it_is_in_the_directory(zone: Zone) -> None:
     ref = await zone.put(segment(1))
     await check(zone, SegmentRead(ref, 0, 10))
     cacher = await zone.add_cacher("c1")
@@ -257,7 +257,7 @@ async def test_a_new_cacher_is_asked_as_soon_as_it_is_known(zone: Zone) -> None:
     assert len(cacher.requests) == 1
 
 
-async def test_no_more_bytes_are_on_their_way_than_the_window_has_room_for(zone: Zone) -> None:
+async def test_no_more_bytes_are_in_flight_than_the_window_allows(zone: Zone) -> None:
     zone.reads = zone.make(SegmentLimits(window_bytes=250_000))
     cacher = await zone.add_cacher("c1")
     cacher.gate.clear()
@@ -269,7 +269,7 @@ async def test_no_more_bytes_are_on_their_way_than_the_window_has_room_for(zone:
     assert len(cacher.requests) == 2
 
 
-async def test_what_will_be_wanted_is_told_to_its_owner_once_and_not_waited_for(zone: Zone) -> None:
+async def test_a_prefetch_is_sent_to_its_owner_once_and_not_waited_for(zone: Zone) -> None:
     cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
     reads = [SegmentRead(segment(number, level=1), 0, 1, ahead=50) for number in range(10)]
     await zone.reads.load_ahead(reads)

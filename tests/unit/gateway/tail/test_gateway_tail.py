@@ -1,4 +1,4 @@
-"""The tail index says only what is true, whatever happens to the announcements that feed it."""
+"""The tail index is always correct, also if announcements are late, repeated or lost."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ TOPIC = bytes(range(16))
 KEY: PartitionKey = (TOPIC, 0)
 EXTENT_BYTES = 100
 PLENTY = 10**9
-EXTENTS_MAX = 14  # few enough that partitions and extents are forgotten all the time
+EXTENTS_MAX = 14  # few enough that partitions and extents are removed all the time
 PARTITIONS = 3
 LIMITS = TailLimits()
 
@@ -44,7 +44,7 @@ def following(sequence: int = 10, high_watermark: int = 5) -> TailIndex:
     return index
 
 
-def test_nothing_is_known_of_a_partition_that_nobody_asked_for() -> None:
+def test_nothing_is_known_of_a_partition_that_no_reader_asked_for() -> None:
     index = TailIndex()
     index.remove_all(1)
     index.apply(2, [advance(5, extent(0, 4))])
@@ -63,7 +63,7 @@ def test_announced_extents_follow_the_end() -> None:
     assert index.lookup(KEY, 8, PLENTY) == PartitionView(0, 9, 9, [extent(8, 8)])
 
 
-def test_a_byte_budget_bounds_what_is_listed_and_leaves_one_extent() -> None:
+def test_a_byte_budget_limits_the_listed_extents_to_at_least_one() -> None:
     index = following()
     index.apply(11, [advance(8, extent(5, 5), extent(6, 6), extent(7, 7))])
     for budget, count in ((-1, 1), (0, 1), (EXTENT_BYTES, 1), (EXTENT_BYTES + 1, 2), (PLENTY, 3)):
@@ -73,11 +73,11 @@ def test_a_byte_budget_bounds_what_is_listed_and_leaves_one_extent() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 0, 4, 6, 100])
-def test_a_plan_is_needed_for_offsets_before_what_is_held_and_behind_the_end(offset: int) -> None:
+def test_a_plan_is_needed_for_offsets_before_the_held_extents_and_after_the_end(offset: int) -> None:
     assert following().lookup(KEY, offset, PLENTY) is None
 
 
-def test_a_plan_from_before_the_first_question_is_not_learnt() -> None:
+def test_a_plan_from_before_the_first_lookup_is_not_learnt() -> None:
     index = TailIndex()
     index.remove_all(10)
     index.lookup(KEY, 0, PLENTY)
@@ -85,7 +85,7 @@ def test_a_plan_from_before_the_first_question_is_not_learnt() -> None:
     assert index.lookup(KEY, 5, PLENTY) is None
 
 
-def test_a_plan_older_than_what_was_announced_since_changes_nothing() -> None:
+def test_a_plan_older_than_the_announcements_changes_nothing() -> None:
     index = following()
     index.apply(11, [advance(8, extent(5, 7))])
     index.learn(10, plan(5), 0)
@@ -110,7 +110,7 @@ def test_a_plan_that_ends_before_the_end_is_not_held() -> None:
     assert index.held_extents == 0
 
 
-def test_a_refused_plan_teaches_nothing() -> None:
+def test_a_rejected_plan_is_not_learnt() -> None:
     index = TailIndex()
     index.remove_all(10)
     index.lookup(KEY, 0, PLENTY)
@@ -118,7 +118,7 @@ def test_a_refused_plan_teaches_nothing() -> None:
     assert index.lookup(KEY, 0, PLENTY) is None
 
 
-def test_an_extent_behind_a_hole_takes_the_place_of_those_before() -> None:
+def test_an_extent_after_a_gap_replaces_those_before() -> None:
     index = following()
     index.apply(11, [advance(8, extent(5, 7))])
     index.apply(12, [advance(12, extent(10, 11))])
@@ -136,7 +136,7 @@ def test_extents_below_the_log_start_are_dropped() -> None:
     assert index.held_extents == 1
 
 
-def test_a_new_log_start_alone_drops_what_lies_before_it_and_keeps_the_rest() -> None:
+def test_a_new_log_start_alone_drops_the_extents_before_it_and_keeps_the_rest() -> None:
     index = following()
     index.apply(11, [advance(8, extent(5, 7))])
     index.apply(12, [advance(9, extent(8, 8))])
@@ -160,7 +160,7 @@ def test_a_new_log_start_alone_shows_the_end_of_a_partition_that_is_not_known_ye
     assert index.lookup(KEY, 8, PLENTY) is None
 
 
-def test_extents_that_begin_behind_the_known_end_for_the_others_are_gone_are_taken_in() -> None:
+def test_extents_after_the_known_end_are_added_if_those_between_are_deleted() -> None:
     index = following(high_watermark=5)
     index.apply(11, [advance(5, extent(3, 4))])
     index.apply(12, [advance(9, extent(7, 8), log_start=7)])
@@ -168,7 +168,7 @@ def test_extents_that_begin_behind_the_known_end_for_the_others_are_gone_are_tak
     assert index.held_extents == 1
 
 
-def test_the_partition_asked_for_longest_ago_is_forgotten_first() -> None:
+def test_the_least_recently_read_partition_is_removed_first() -> None:
     index = TailIndex(TailLimits(extents_max=3))
     index.remove_all(1)
     keys = [(TOPIC, number) for number in range(4)]
@@ -181,7 +181,7 @@ def test_the_partition_asked_for_longest_ago_is_forgotten_first() -> None:
     assert index.lookup(keys[1], 0, PLENTY) is None
 
 
-def test_a_partition_alone_loses_its_oldest_extents_and_keeps_its_end() -> None:
+def test_a_single_partition_loses_its_oldest_extents_and_keeps_its_end() -> None:
     index = TailIndex(TailLimits(extents_max=3))
     index.remove_all(1)
     index.lookup(KEY, 0, PLENTY)
@@ -195,7 +195,7 @@ def test_a_partition_alone_loses_its_oldest_extents_and_keeps_its_end() -> None:
     assert view.extents == [extent(3, 3), extent(4, 4)]
 
 
-def test_a_forgotten_partition_holds_nothing() -> None:
+def test_a_removed_partition_holds_nothing() -> None:
     index = following()
     index.apply(11, [advance(8, extent(5, 7))])
     index.remove(KEY)
@@ -203,7 +203,7 @@ def test_a_forgotten_partition_holds_nothing() -> None:
     assert index.lookup(KEY, 8, PLENTY) is None
 
 
-def test_announcements_in_another_order_are_put_in_theirs() -> None:
+def test_announcements_out_of_order_are_applied_in_order() -> None:
     tail = Tail(following())
     assert tail.receive(Advanced(12, [advance(9, extent(8, 8))], ["b"]), 1.0).partitions == []
     assert tail.overdue_s(1.0) == pytest.approx(LIMITS.hold_back_s)
@@ -225,20 +225,20 @@ def test_a_missing_announcement_is_given_up_when_it_is_overdue() -> None:
     assert tail.index.lookup(KEY, 5, PLENTY) is None
 
 
-def test_too_many_announcements_behind_a_missing_one_are_not_kept() -> None:
+def test_too_many_announcements_after_a_missing_one_are_not_kept() -> None:
     tail = Tail(following())
     lost = [tail.receive(Advanced(12 + number, [], []), 1.0).lost for number in range(LIMITS.held_back_max + 1)]
     assert lost == [False] * LIMITS.held_back_max + [True]
 
 
-def test_the_first_announcement_makes_everything_known_before_void() -> None:
+def test_the_first_announcement_clears_the_index() -> None:
     tail = Tail(TailIndex())
     assert tail.receive(Advanced(7, [], []), 0.0).lost
     assert tail.index.applied == 7
 
 
 class Run:
-    """Commits happen, log starts move; announcements come at once, late, in any order, twice or never; plans late."""
+    """Commits and moving log starts; announcements at once, late, in any order, twice or never; late plans."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -287,14 +287,16 @@ class Run:
 
     def advance_of(self, partition: int, extents: list[Extent]) -> PartitionAdvance:
         start = self.start(partition)
-        left = [each for each in extents if each.last_offset >= start]  # what went at once is not announced
+        left = [
+            each for each in extents if each.last_offset >= start
+        ]  # extents that are deleted at once are not announced
         return advance(self.end(partition), *left, key=(TOPIC, partition), log_start=start)
 
     def announce(self, announcement: Advanced) -> None:
-        fate = self.chance.random()
-        if fate < 0.85:
+        draw = self.chance.random()
+        if draw < 0.85:
             self.tail.receive(announcement, self.now_s)
-        if 0.8 < fate < 0.97:
+        if 0.8 < draw < 0.97:
             self.late.append(announcement)
 
     def deliver_late(self) -> None:
@@ -341,8 +343,8 @@ class Run:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_what_the_tail_says_is_true_whatever_becomes_of_announcements_and_plans(seed: int) -> None:
+def test_the_tail_index_is_correct_with_any_order_and_loss_of_announcements_and_plans(seed: int) -> None:
     run = Run(random.Random(seed))
     for _ in range(300):
         run.step()
-    assert run.answers > 0, "the tail never knew anything"
+    assert run.answers > 0, "the tail index never had an answer"

@@ -24,8 +24,8 @@ OTHER = (TOPIC, 1)
 LONG_S = 60.0
 
 
-class Told:
-    """Writes down what the feed says to the topic cache and the sequencer client."""
+class FakeReceiver:
+    """Records the calls of the subscriber to the topic cache and the sequencer client."""
 
     def __init__(self) -> None:
         self.removed: list[str] = []
@@ -51,13 +51,13 @@ class Feed:
         self.hub = MemoryHub()
         self.bus = self.hub.connect("gateway")
         self.publisher = self.hub.connect("sequencer")
-        self.told = Told()
+        self.receiver = FakeReceiver()
         self.tail = TailSubscriber(
             bus=self.bus,
             cluster=CLUSTER,
             clock=LoopClock(),
-            sequencer=self.told,
-            topics=self.told,
+            sequencer=self.receiver,
+            topics=self.receiver,
             registry=CollectorRegistry(),
         )
 
@@ -65,7 +65,7 @@ class Feed:
         advances = [PartitionAdvance(*key, 0, sequence, sequence, []) for key in keys]
         message = encode(Advanced(sequence, advances, list(topics)))
         await self.publisher.publish(subjects.advanced(CLUSTER), message)
-        await until(lambda: self.told.sequence >= sequence)
+        await until(lambda: self.receiver.sequence >= sequence)
 
     def deadline_s(self) -> float:
         return asyncio.get_running_loop().time() + LONG_S
@@ -91,9 +91,9 @@ async def feed() -> AsyncIterator[Feed]:
         yield made
 
 
-async def test_announcements_tell_the_clusters_level(feed: Feed) -> None:
+async def test_announcements_report_the_clusters_level(feed: Feed) -> None:
     await feed.publisher.publish(subjects.advanced(CLUSTER), encode(Advanced(2, [], [], 3)))
-    await until(lambda: feed.told.level == 3)
+    await until(lambda: feed.receiver.level == 3)
 
 
 async def test_new_data_of_a_watched_partition_wakes_and_of_others_does_not(feed: Feed) -> None:
@@ -103,23 +103,23 @@ async def test_new_data_of_a_watched_partition_wakes_and_of_others_does_not(feed
         assert not await feed.is_woken(other)
 
 
-async def test_new_data_between_looking_and_waiting_is_not_lost(feed: Feed) -> None:
+async def test_new_data_between_the_lookup_and_the_wait_is_not_lost(feed: Feed) -> None:
     with feed.tail.watch([KEY]) as watch:
         assert not await feed.is_woken(watch)
         await feed.announce(2, KEY)
         assert await feed.is_woken(watch)
 
 
-async def test_a_changed_topic_wakes_everybody_and_is_forgotten(feed: Feed) -> None:
+async def test_a_changed_topic_wakes_all_waits_and_leaves_the_cache(feed: Feed) -> None:
     with feed.tail.watch([KEY]) as watch:
         await feed.announce(2, topics=["changed"])
         assert await watch.until(feed.deadline_s())
-    assert feed.told.removed == ["changed"]
-    assert feed.told.times_all_removed == 1  # by the first announcement
+    assert feed.receiver.removed == ["changed"]
+    assert feed.receiver.times_all_removed == 1  # by the first announcement
 
 
 @in_virtual_time
-async def test_a_missing_announcement_wakes_everybody_after_a_while_and_all_is_forgotten() -> None:
+async def test_a_missing_announcement_wakes_all_waits_after_a_while_and_clears_index_and_cache() -> None:
     async with opened() as feed:
         feed.tail.lookup(KEY, 0, 1)
         feed.tail.learn(Plan(1, [PartitionPlan(*KEY, Rejection.NONE, 0, 0, 0, [])]), [0])
@@ -128,13 +128,13 @@ async def test_a_missing_announcement_wakes_everybody_after_a_while_and_all_is_f
             await feed.announce(3, KEY)
             assert not await feed.is_woken(watch)
             assert await watch.until(feed.deadline_s())
-        assert feed.told.times_all_removed == 2
+        assert feed.receiver.times_all_removed == 2
         assert feed.tail.applied_sequence == 3
         assert feed.tail.lookup(KEY, 0, 1) is None
 
 
 @in_virtual_time
-async def test_an_announcement_that_comes_late_is_taken_in_at_its_place() -> None:
+async def test_an_announcement_that_comes_late_is_applied_in_order() -> None:
     async with opened() as feed:
         with feed.tail.watch([KEY]) as watch:
             await feed.announce(3, OTHER)
@@ -143,17 +143,17 @@ async def test_an_announcement_that_comes_late_is_taken_in_at_its_place() -> Non
             )
             assert await watch.until(feed.deadline_s())
         assert feed.tail.applied_sequence == 3
-        assert feed.told.times_all_removed == 1
+        assert feed.receiver.times_all_removed == 1
 
 
-async def test_bytes_that_are_no_announcement_are_passed_over(feed: Feed) -> None:
+async def test_bytes_that_are_no_announcement_are_skipped(feed: Feed) -> None:
     await feed.publisher.publish(subjects.advanced(CLUSTER), b"\x01\xc1")
     await feed.announce(2, KEY)
     assert feed.tail.applied_sequence == 2
     assert not feed.bus.has_failed
 
 
-async def test_nobody_is_left_behind_when_the_waiting_ends(feed: Feed) -> None:
+async def test_no_watch_is_left_when_the_waits_end(feed: Feed) -> None:
     async def wait() -> None:
         with feed.tail.watch([KEY, OTHER]) as watch:
             await watch.until(feed.deadline_s())
@@ -166,7 +166,7 @@ async def test_nobody_is_left_behind_when_the_waiting_ends(feed: Feed) -> None:
     assert feed.tail.watched_partitions == 0
 
 
-async def test_everybody_can_be_made_to_look_again(feed: Feed) -> None:
+async def test_all_waits_can_be_woken(feed: Feed) -> None:
     with feed.tail.watch([KEY]) as watch:
         feed.tail.wake_all()
         assert await feed.is_woken(watch)

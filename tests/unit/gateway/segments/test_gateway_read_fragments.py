@@ -1,4 +1,4 @@
-"""Ranges are cut, grouped and joined without losing or doubling a byte."""
+"""Ranges are cut, grouped and merged, and no byte is lost or doubled."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ reads = st.lists(
 
 
 @given(reads=reads, fragment_bytes_max=st.integers(MIB, 8 * MIB))
-def test_pieces_are_their_ranges_in_order_each_for_one_owner(
+def test_fragments_cover_their_ranges_in_order_each_for_one_owner(
     reads: Sequence[SegmentRead], fragment_bytes_max: int
 ) -> None:
     fragments = cut(reads, fragment_bytes_max)
@@ -50,7 +50,7 @@ def test_pieces_are_their_ranges_in_order_each_for_one_owner(
 
 
 @given(reads=reads)
-def test_every_piece_is_in_one_request_with_room_for_it(reads: Sequence[SegmentRead]) -> None:
+def test_every_fragment_is_in_one_request_whose_reply_can_hold_it(reads: Sequence[SegmentRead]) -> None:
     fragments = cut(reads, 8 * MIB)
     groups = list(requests_of(range(len(fragments)), fragments, 8 * MIB))
     assert [number for group in groups for number in group] == list(range(len(fragments)))
@@ -63,7 +63,7 @@ def test_a_request_has_a_bounded_number_of_ranges() -> None:
 
 
 @given(reads=reads)
-def test_every_piece_is_inside_of_one_get(reads: Sequence[SegmentRead]) -> None:
+def test_every_fragment_is_inside_of_one_get(reads: Sequence[SegmentRead]) -> None:
     fragments = cut(reads, 8 * MIB)
     gets = gets_of(range(len(fragments)), fragments)
     assert sorted(number for get in gets for number in get.fragments) == list(range(len(fragments)))
