@@ -109,7 +109,7 @@ def walk(fragment: Fragment, data: Buffer) -> Iterator[Placed]:
         raise _corrupt(fragment, position, f"{size - position} bytes that are no batch")
 
 
-def cursor_behind(fragment: Fragment, placed: Placed) -> Cursor | None:
+def cursor_after(fragment: Fragment, placed: Placed) -> Cursor | None:
     """The place after a batch of a fragment, None at the end of the extent."""
     extent = fragment.cursor.extent
     position = fragment.cursor.position + placed.end
@@ -178,7 +178,7 @@ class _Assembly:
                 taken.append(placed)
                 self.next_offset = placed.last_offset + 1
                 self._left_bytes -= placed.end - placed.start
-            self.cursor = cursor_behind(fragment, placed)
+            self.cursor = cursor_after(fragment, placed)
         if taken:
             self.spans.append((data, taken))
         if self.cursor is not None and not is_full:

@@ -46,7 +46,7 @@ def unread_bytes(extents: Sequence[Extent], cursor: Cursor) -> int:
 
 
 def divide_bytes(wanted: Sequence[int], total: int, least: int) -> list[int]:
-    """Divide `total` bytes over partitions that each want `wanted` bytes; return the share of each.
+    """Divide `total` bytes over partitions; `wanted` has the bytes that each of them wants. Return their shares.
 
     First each partition gets up to `least` bytes, in order, until no bytes are left. So even with a small total the
     first partitions get a useful share. The rest meets small wants in full; large wants share what is left equally.

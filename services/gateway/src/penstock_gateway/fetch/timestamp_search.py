@@ -18,7 +18,7 @@ from penstock_gateway.fetch.batch_assembly import (
     Fragment,
     Placed,
     batch_bytes,
-    cursor_behind,
+    cursor_after,
     read_of,
     walk,
 )
@@ -108,7 +108,7 @@ async def _look_into(each: TimeSearch, fragment: Fragment, data: memoryview, lim
             if found is not None:
                 each.found = (placed.base_offset + found[0], found[1])
                 return None
-        cursor = cursor_behind(fragment, placed)
+        cursor = cursor_after(fragment, placed)
     if cursor is None:
         _check_empty(each)
         return None

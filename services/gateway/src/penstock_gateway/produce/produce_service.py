@@ -133,7 +133,7 @@ class ProduceService:
             try:
                 found |= await find_topics(self._topics, missing)
             except Unavailable:
-                self._route(client).end()  # the requests behind this one must not overtake it
+                self._route(client).end()  # later requests must not overtake this one
                 raise
         return found
 
