@@ -2,5 +2,5 @@
 
 It imports all packages that derive a part of the state from the written fields, and no command.
 
-Start with `codec.py`. `shapes.py` is the format (docs/format-snapshot.md), and `migrations.py` holds its later parts.
+Start with `codec.py`. `shapes.py` is the format (docs/formats/snapshot.md), and `migrations.py` holds its later parts.
 """

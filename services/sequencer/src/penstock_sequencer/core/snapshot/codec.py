@@ -4,7 +4,7 @@ Derived fields are not written, but computed anew: tables by other keys, the hea
 are written and read in the order of their items, which the journal also determines. A partition that several tables
 hold is written once, and the tables name it by its place.
 
-The shapes are in `shapes.py`. docs/format-snapshot.md describes the format.
+The shapes are in `shapes.py`. docs/formats/snapshot.md describes the format.
 """
 
 from array import array

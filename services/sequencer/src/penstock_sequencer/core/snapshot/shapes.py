@@ -1,7 +1,7 @@
 """The shapes of the state in a snapshot: msgpack arrays, with their fields in this order.
 
 A new field or another order is another format, and needs another version in `storage/snapshot_format.py`. New fields
-are at the end. Their defaults are the initial values of the state (docs/format-snapshot.md).
+are at the end. Their defaults are the initial values of the state (docs/formats/snapshot.md).
 """
 
 import msgspec
