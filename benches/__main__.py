@@ -1,6 +1,7 @@
 """`python -m benches [--only NAME] [--mib N]`: measure, print a table, write JSON to benches/results."""
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 
@@ -25,11 +26,12 @@ from benches.report import Result, save, table
 
 
 def main() -> int:
-    """Run the chosen benches and show their results; a missed budget is shown, not an error."""
+    """Run the chosen benches and print their results; a missed budget is not an error."""
     parser = argparse.ArgumentParser(prog="benches")
     parser.add_argument("--mib", type=int, default=2048, help="MiB for the largest load (%(default)s)")
     parser.add_argument("--records", type=int, default=200, help="records in the latency benches (%(default)s)")
     parser.add_argument("--only", action="append", help="run only these benches")
+    parser.add_argument("--keep", metavar="FILE", help="also write the JSON to FILE, for docs/performance.md")
     arguments = parser.parse_args()
     benches: dict[str, Callable[[], Iterator[Result]]] = {
         "codec": micro.codec,
@@ -55,7 +57,7 @@ def main() -> int:
         "greedy": greedy.memory,
         "reader-failover": reader_failover.recovery,
     }
-    if "compose" in (arguments.only or ()):  # it needs a Docker engine, so it is measured only when asked for
+    if "compose" in (arguments.only or ()):  # needs a Docker engine, so it runs only on request
         benches["compose"] = lambda: composed.from_nothing(arguments.mib)
     unknown = set(arguments.only or ()) - set(benches)
     if unknown:
@@ -65,7 +67,10 @@ def main() -> int:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         results += benches[name]()
     print(table(results))
-    print(f"\nas JSON in {save(results, 'latest')}", file=sys.stderr)
+    path = save(results, "latest")
+    if arguments.keep:
+        shutil.copyfile(path, arguments.keep)
+    print(f"\nas JSON in {arguments.keep or path}", file=sys.stderr)
     return 0
 
 
