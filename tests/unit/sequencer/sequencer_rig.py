@@ -1,4 +1,4 @@
-"""Several sequencers over one bus and one journal in memory, for tests: started, killed, asked."""
+"""Several sequencers over one bus and one journal in memory, for tests: start them, kill them, send requests."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ ADVANCED = subjects.advanced(CLUSTER)
 
 
 class HeldJournal(MemoryJournal):
-    """Takes appends only while its gate is open."""
+    """Accepts appends only while its gate is open."""
 
     def __init__(self, store: MemoryJournalStore) -> None:
         super().__init__(store)
@@ -44,7 +44,7 @@ class HeldJournal(MemoryJournal):
 
 
 class RecordingJournal(MemoryJournal):
-    """Keeps the bytes of every attempt to append, also of those that fail."""
+    """Keeps the bytes of every attempt to append, even of failed ones."""
 
     def __init__(self, store: MemoryJournalStore) -> None:
         super().__init__(store)
@@ -56,17 +56,17 @@ class RecordingJournal(MemoryJournal):
 
 
 class NoSubscription:
-    """The subscription of a process that takes no requests."""
+    """The subscription of a process that accepts no requests."""
 
     async def unsubscribe(self) -> None:
-        """Nothing comes."""
+        """Do nothing."""
 
 
 class GatedBus:
-    """The bus of a sequencer whose requests can be held back, as by a process that does not read its socket."""
+    """The bus of a sequencer; its requests can be held back, as if the process did not read its socket."""
 
     def __init__(self, bus: MemoryBus, *, takes_requests: bool = True) -> None:
-        self.came: list[str] = []  # the subjects of requests since the gate was closed for the first time
+        self.arrived: list[str] = []  # the subjects of requests since the gate was first closed
         self._bus = bus
         self._takes_requests = takes_requests
         self._was_closed = False
@@ -82,12 +82,12 @@ class GatedBus:
         return self._bus.is_connected
 
     def close_gate(self) -> None:
-        """Hold back the requests that come from now on."""
+        """Hold back the requests that arrive from now on."""
         self._was_closed = True
         self._open.clear()
 
     def open_gate(self) -> None:
-        """Hand over the requests that were held back."""
+        """Deliver the requests that were held back."""
         self._open.set()
 
     async def publish(self, subject: str, data: Payload) -> None:
@@ -104,7 +104,7 @@ class GatedBus:
 
         async def pass_on(message: Inbound) -> None:
             if self._was_closed:
-                self.came.append(subject)
+                self.arrived.append(subject)
             await self._open.wait()
             await handler(message)
 
@@ -121,10 +121,10 @@ class GatedBus:
 
 
 class FreezingClock(VirtualClock):
-    """The clock of one process that can be stopped: while it is frozen, no time passes for it, then all at once."""
+    """The clock of one process that can be stopped: a frozen clock shows no time, and after that all of it at once."""
 
     def __init__(self) -> None:
-        self.ahead_ms = 0  # of everybody else's
+        self.ahead_ms = 0  # of all other clocks
         self._frozen_s: float | None = None
         self._skipped_s = 0.0
 
@@ -135,7 +135,7 @@ class FreezingClock(VirtualClock):
         return super().monotonic_s() + self._skipped_s if self._frozen_s is None else self._frozen_s
 
     def skip(self, duration_s: float) -> None:
-        """So much time passes in this moment, and nobody had a turn."""
+        """Let time pass in this moment, without a turn for any task."""
         self._skipped_s += duration_s
 
     def freeze(self) -> None:
@@ -192,7 +192,7 @@ class Running:
 
 
 class SequencerRig:
-    """The bus, the journal and whoever lives on them."""
+    """The bus, the journal and the sequencers on them."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -210,7 +210,7 @@ class SequencerRig:
         self.client = SequencerClient(self.client_bus, CLUSTER, self.clock)
 
     async def start(self, name: str, known_level: int = NEWEST_LEVEL, *, takes_requests: bool = True) -> Running:
-        """A sequencer that serves; one that takes no requests still hears the other replicas."""
+        """Start a sequencer that serves; one that takes no requests still hears the other replicas."""
         running = self.running[name] = Running(name, self, known_level, takes_requests=takes_requests)
         serving = asyncio.create_task(running.sequencer.until_serving())
         await asyncio.wait({serving, running.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -222,20 +222,20 @@ class SequencerRig:
 
     @property
     def level(self) -> int:
-        """What all replicas say that the cluster has reached."""
+        """The cluster's level, which all replicas have reached."""
         return min(running.sequencer.replica.state.level for running in self.running.values())
 
     async def kill(self, name: str) -> None:
-        """The process is gone, in the middle of whatever it did."""
+        """End the process in the middle of its work."""
         self.hub.kill(name)
         await self.running.pop(name).end()
 
     def advanced(self) -> list[Advanced]:
-        """Everything that was announced, in order."""
+        """All announcements, in order."""
         return [codec.decode(data, Advanced) for subject, data in self.hub.published if subject == ADVANCED]
 
     def entries(self) -> list[Entry]:
-        """The journal."""
+        """The journal's entries."""
         stored = [self.store.entry(sequence) for sequence in range(1, self.store.last_sequence + 1)]
         return [decode_entry(data) for data in stored if data is not None]
 
@@ -246,7 +246,7 @@ class SequencerRig:
         return new_topic_id(name.encode().ljust(16, b".")[:16])
 
     def commit(self, name: str, batches: int = 1) -> CommitSegment:
-        """A new segment with batches of one record each."""
+        """Commit a new segment with batches of one record each."""
         now_ms = self.clock.now_ms()
         metas = [BatchMeta(100, 1, now_ms, -1, -1, -1, 0)] * batches
         runs = [BatchRun(self.topic_id(name), 0, 16, metas)]
@@ -274,7 +274,7 @@ class SequencerRig:
 async def rig(
     *names: str, objects: ObjectStore | None = None, limits: SequencerLimits | None = None
 ) -> AsyncIterator[SequencerRig]:
-    """A rig with these sequencers serving, and all of it gone afterwards."""
+    """A rig with these sequencers serving; all of it is stopped afterwards."""
     built = SequencerRig()
     built.objects = objects
     built.limits = limits or built.limits

@@ -1,4 +1,4 @@
-"""A rig with an object store, and all entries that its journal ever held, for tests of snapshots and the archive."""
+"""A rig with an object store that keeps all entries of its journal, for tests of snapshots and the archive."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,33 +19,33 @@ OFTEN = SnapshotSettings(entries=20, interval_ms=600_000)
 ARCHIVE = journal_archive_prefix("", CLUSTER)
 
 
-class Remembering(MemoryJournalStore):
-    """Keeps what was purged; can hold another entry in the place of one."""
+class KeepingJournalStore(MemoryJournalStore):
+    """Keeps purged entries; can hold another entry in place of one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.history: list[bytes] = []
+        self.all_entries: list[bytes] = []
 
     def store_entry(self, entry_id: str, data: bytes) -> int:
         sequence = super().store_entry(entry_id, data)
-        if sequence > len(self.history):
-            self.history.append(data)
+        if sequence > len(self.all_entries):
+            self.all_entries.append(data)
         return sequence
 
 
 class StoredRig:
-    """A rig with a store, and the whole past of its journal."""
+    """A rig with a store, and all entries of its journal."""
 
     def __init__(self, built: SequencerRig, objects: MemoryStore) -> None:
         self.rig = built
         self.objects = objects
         self.journal = built.store
-        assert isinstance(self.journal, Remembering)
-        self.history = self.journal.history
+        assert isinstance(self.journal, KeepingJournalStore)
+        self.all_entries = self.journal.all_entries
 
     async def work(self, count: int) -> None:
-        """So many commits, each an entry."""
-        if not self.history or "t" not in next(iter(self.rig.running.values())).sequencer.replica.state.topics:
+        """Journal this many commits, each in its own entry."""
+        if not self.all_entries or "t" not in next(iter(self.rig.running.values())).sequencer.replica.state.topics:
             await self.rig.client.command([self.rig.create_topic("t")], deadline_s=5)
         for _ in range(count):
             await self.rig.client.command([self.rig.commit("t")], deadline_s=5)
@@ -55,7 +55,7 @@ class StoredRig:
         return next(iter(self.rig.running.values())).sequencer.replica.state.custody
 
     async def until_snapshots(self, count: int) -> list[int]:
-        """Work until so many more snapshots are recorded; the sequences of the two newest."""
+        """Work until this many more snapshots are recorded; returns the sequences of the two newest."""
         for _ in range(count):
             before = self.custody.snapshots
             await self.work(OFTEN.entries)
@@ -73,9 +73,9 @@ class StoredRig:
         await self.objects.put(key, [bytes(data)])
 
     def expected(self, sequence: int) -> bytes:
-        """The state after the entry, from all entries that there ever were."""
+        """The state after the entry, computed from all entries since the first."""
         state = new_state()
-        for number, data in enumerate(self.history[:sequence], 1):
+        for number, data in enumerate(self.all_entries[:sequence], 1):
             apply_entry(state, number, decode_entry(data).requests, announce=False)
         return encode_state(state)
 
@@ -90,7 +90,7 @@ class StoredRig:
 async def stored_rig(*names: str, objects: MemoryStore | None = None) -> AsyncIterator[StoredRig]:
     chosen = MemoryStore() if objects is None else objects
     async with rig(objects=chosen) as built:
-        built.store = Remembering()
+        built.store = KeepingJournalStore()
         built.snapshots = OFTEN
         for name in names:
             await built.start(name)

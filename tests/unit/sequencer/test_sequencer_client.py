@@ -1,4 +1,4 @@
-"""The client of the sequencers: one answer however often it takes to ask, and never one from the past."""
+"""The client of the sequencers: one answer after any number of attempts, and never an older state than before."""
 
 import asyncio
 
@@ -85,7 +85,7 @@ async def test_the_same_command_is_sent_again_after_silence_and_after_failures()
 
 
 @in_virtual_time
-async def test_at_the_deadline_the_outcome_is_unknown_and_the_last_reason_is_told() -> None:
+async def test_at_the_deadline_the_outcome_is_unknown_and_the_last_reason_is_reported() -> None:
     async with Rig(*[failed("no journal")] * 100) as rig:
         with pytest.raises(Unavailable, match="no sequencer answered within 3 s: no journal"):
             await rig.client.command(TICK, deadline_s=3)
@@ -104,7 +104,7 @@ async def test_an_attempt_never_outlives_the_deadline() -> None:
 
 
 @in_virtual_time
-async def test_nobody_listening_is_waited_out() -> None:
+async def test_a_time_without_sequencers_is_waited_out() -> None:
     async with Rig(done(1)) as rig:
         rig.server.cut()
         asked = asyncio.create_task(rig.client.command(TICK, deadline_s=5))
@@ -114,7 +114,7 @@ async def test_nobody_listening_is_waited_out() -> None:
 
 
 @in_virtual_time
-async def test_what_fits_into_no_message_is_not_tried_again() -> None:
+async def test_a_request_that_fits_no_message_is_not_sent_again() -> None:
     async with Rig() as rig:
         rig.hub.message_bytes_max = 3
         with pytest.raises(Invalid):
@@ -122,14 +122,14 @@ async def test_what_fits_into_no_message_is_not_tried_again() -> None:
 
 
 @in_virtual_time
-async def test_an_answer_that_is_none_raises_the_alarm() -> None:
+async def test_an_answer_that_cannot_be_read_raises_the_alarm() -> None:
     async with Rig(b"\x01garbage") as rig:
         with pytest.raises(Corrupt):
             await rig.client.command(TICK, deadline_s=5)
 
 
 @in_virtual_time
-async def test_a_query_asks_for_at_least_what_was_seen_whoever_told_it() -> None:
+async def test_a_query_asks_for_the_newest_sequence_that_any_answer_had() -> None:
     view = codec.encode(MetadataView(40, []))
     async with Rig(view, view, view) as rig:
         rig.client.record_sequence(30)
@@ -150,7 +150,7 @@ async def test_a_sequence_seen_between_two_attempts_counts_for_the_second() -> N
 
 
 @in_virtual_time
-async def test_a_group_wait_may_take_what_it_waits_by_its_own_wish_on_top() -> None:
+async def test_a_group_wait_may_take_its_own_wait_time_in_addition() -> None:
     view = GroupWaitView(1, Waiting("m", 1))
     async with Rig(codec.encode(view)) as rig:
         rig.delay_s = 5.5
@@ -160,7 +160,7 @@ async def test_a_group_wait_may_take_what_it_waits_by_its_own_wish_on_top() -> N
 
 
 @in_virtual_time
-async def test_the_latest_time_of_the_machine_is_remembered_and_may_be_missing() -> None:
+async def test_the_latest_machine_clock_is_kept_and_may_be_missing() -> None:
     replies = [CommandReply(1, [Done()], clock_ms=5), CommandReply(2, [], "no", 9), CommandReply(3, [Done()])]
     async with Rig(*(codec.encode(reply) for reply in replies)) as rig:
         await rig.client.command(TICK, deadline_s=5)
@@ -170,7 +170,7 @@ async def test_the_latest_time_of_the_machine_is_remembered_and_may_be_missing()
 
 
 @in_virtual_time
-async def test_a_command_that_is_sent_again_says_no_more_than_was_known_when_it_was_asked_for() -> None:
+async def test_a_repeated_command_keeps_the_sequence_that_was_known_at_first() -> None:
     async with Rig(failed("overloaded"), None, done(7)) as rig:
         commit = CommitOffsets(1, "g", 3, "m", None, [OffsetToCommit("t", 0, 5, 1, "")], rig.client.seen_sequence)
         asking = asyncio.create_task(rig.client.command([commit], deadline_s=5))
@@ -181,11 +181,11 @@ async def test_a_command_that_is_sent_again_says_no_more_than_was_known_when_it_
 
 
 @in_virtual_time
-async def test_the_clusters_level_is_unknown_until_it_was_told_and_never_falls() -> None:
+async def test_the_clusters_level_is_unknown_until_it_was_reported_and_never_falls() -> None:
     async with Rig() as rig:
         assert rig.client.seen_level is None
         first_s = rig.clock.monotonic_s()
-        for told, seen in ((0, 0), (3, 3), (2, 3)):
-            rig.client.record_level(told)
+        for reported, seen in ((0, 0), (3, 3), (2, 3)):
+            rig.client.record_level(reported)
             assert (rig.client.seen_level, rig.client.level_seen_s) == (seen, first_s)
             await asyncio.sleep(1)

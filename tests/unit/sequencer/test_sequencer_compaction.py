@@ -1,4 +1,4 @@
-"""A compactor's way through the sequencers: ask what there is, claim it, replace it; through any of them, and again."""
+"""A compactor's requests to any of several sequencers: query segments, lease a job, replace segments, repeat."""
 
 import asyncio
 
@@ -32,11 +32,11 @@ async def segments(built: SequencerRig) -> SegmentsView:
 
 
 async def planned(built: SequencerRig) -> ReplaceExtents:
-    """A job over all that there is of the one topic: one run."""
+    """A job over all segments of the one topic, with one run."""
     views = (await segments(built)).segments
     query = SegmentExtentsQuery(0, [view.row for view in views])
-    told = await built.client.query("segment_extents", query, SegmentExtentsView)
-    extents = [extent for (extent,) in told.extents]
+    answered = await built.client.query("segment_extents", query, SegmentExtentsView)
+    extents = [extent for (extent,) in answered.extents]
     inputs = [number for place, extent in enumerate(extents) for number in (place, extent.position)]
     length = sum(extent.length for extent in extents)
     ends = (extents[0].base_offset, extents[-1].last_offset)
@@ -48,7 +48,7 @@ async def planned(built: SequencerRig) -> ReplaceExtents:
 
 
 @in_virtual_time
-async def test_a_job_is_planned_claimed_and_done_through_whichever_sequencers_answer() -> None:
+async def test_a_job_is_planned_leased_and_done_through_any_sequencers() -> None:
     async with rig("a", "b") as two:
         await level_reached(two)
         commits = [two.commit("t", 3) for _ in range(4)]
@@ -84,7 +84,7 @@ async def test_a_job_that_is_sent_again_through_another_sequencer_gets_the_first
 
 
 @in_virtual_time
-async def test_a_replica_that_begins_with_a_snapshot_knows_as_much_of_compaction_as_the_others() -> None:
+async def test_a_replica_that_starts_from_a_snapshot_has_the_same_state_of_compaction() -> None:
     async with stored_rig("a") as one:
         built = one.rig
         await level_reached(built)

@@ -1,4 +1,4 @@
-"""Replicas under random faults, in virtual time: nothing acknowledged is lost or given out twice, states never part."""
+"""Replicas under random faults, in virtual time: no acknowledged commit is lost, no offset used twice, states agree."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ WRITERS = 4
 
 
 class Faults:
-    """One thing after the other goes wrong, and is mended."""
+    """Random faults, one after the other, each repaired before the next."""
 
     def __init__(self, one: SequencerRig, seed: int) -> None:
         self._rig = one
@@ -66,7 +66,7 @@ class Faults:
 
 
 async def write(one: SequencerRig, records: list[tuple[int, int]], choose: random.Random) -> None:
-    """Commit segments one after the other; (first offset, count) of each acknowledged one."""
+    """Commit segments one after the other; returns (first offset, count) of each acknowledged one."""
     for _ in range(COMMITS // WRITERS):
         count = choose.randint(1, 5)
         (outcome,) = await one.client.command([one.commit("t", count)], deadline_s=120)
@@ -103,7 +103,7 @@ def check_dense(records: list[tuple[int, int]]) -> None:
 
 
 async def check_agreement(three: SequencerRig) -> None:
-    """Mend everything; all replicas, and one that starts anew, have applied the whole journal alike."""
+    """Repair everything; all replicas, and a new one, must have applied the whole journal in the same way."""
     three.store.set_available(True)
     for name in NAMES:
         if name not in three.running:

@@ -1,4 +1,4 @@
-"""Group members over the bus: answers they wait for, heartbeats at any replica, expiry when nobody hears them."""
+"""Group members over the bus: answers that they wait for, heartbeats at any replica, expiry of silent members."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def wait(one: SequencerRig, kind: str, waiting: Waiting, wait_ms: int = 1_
 
 
 async def settled(one: SequencerRig, kind: str, outcome: Outcome) -> Outcome:
-    """The outcome that a member gets in the end."""
+    """The final outcome for a member."""
     while isinstance(outcome, Waiting):
         outcome = (await wait(one, kind, outcome)).outcome
     return outcome
@@ -88,7 +88,7 @@ async def test_members_that_join_together_through_two_replicas_get_one_generatio
 
 
 @in_virtual_time
-async def test_who_waits_is_answered_as_soon_as_there_is_an_answer() -> None:
+async def test_a_waiting_member_is_answered_as_soon_as_there_is_an_answer() -> None:
     async with rig("a", "b") as both:
         (outcome,) = await both.client.command([both.join(GROUP, "m1")], deadline_s=5)
         assert isinstance(outcome, Waiting)
@@ -99,7 +99,7 @@ async def test_who_waits_is_answered_as_soon_as_there_is_an_answer() -> None:
 
 
 @in_virtual_time
-async def test_who_waits_longer_than_it_wanted_is_told_to_wait_on() -> None:
+async def test_a_member_is_told_to_keep_waiting_after_its_wait_time() -> None:
     async with rig("a") as one:
         (outcome,) = await one.client.command([one.join(GROUP, "m1")], deadline_s=5)
         assert isinstance(outcome, Waiting)
@@ -109,7 +109,7 @@ async def test_who_waits_longer_than_it_wanted_is_told_to_wait_on() -> None:
 
 
 @in_virtual_time
-async def test_who_waits_at_a_replica_that_dies_is_answered_by_the_other() -> None:
+async def test_a_member_that_waits_at_a_dead_replica_is_answered_by_the_other() -> None:
     async with rig("a", "b") as both:
         (outcome,) = await both.client.command([both.join(GROUP, "m1")], deadline_s=5)
         answer = asyncio.create_task(settled(both, "join", outcome))
@@ -119,7 +119,7 @@ async def test_who_waits_at_a_replica_that_dies_is_answered_by_the_other() -> No
 
 
 @in_virtual_time
-async def test_who_waits_at_a_replica_that_drains_is_sent_elsewhere_at_once() -> None:
+async def test_a_member_that_waits_at_a_draining_replica_is_answered_at_once() -> None:
     async with rig("a") as one:
         (outcome,) = await one.client.command([one.join(GROUP, "m1")], deadline_s=5)
         assert isinstance(outcome, Waiting)
@@ -141,25 +141,25 @@ async def test_a_member_that_sends_heartbeats_to_either_replica_stays() -> None:
 
 
 @in_virtual_time
-async def test_a_member_that_falls_silent_goes_after_its_session_time_out_and_the_others_are_told() -> None:
+async def test_a_silent_member_is_removed_after_its_session_timeout_and_the_others_rebalance() -> None:
     async with rig("a", "b") as both:
         loud, _silent = await stable_group(both, "m1", "m2")
         started_s = both.clock.monotonic_s()
         while await heartbeat(both, loud) is Rejection.NONE:
             await asyncio.sleep(0.5)
-        assert 9.9 <= both.clock.monotonic_s() - started_s <= 11.6  # the session time-out is 10 s
+        assert 9.9 <= both.clock.monotonic_s() - started_s <= 11.6  # the session timeout is 10 s
         assert await members(both) == ["m1"]
 
 
 @in_virtual_time
-async def test_what_one_replica_heard_keeps_the_others_from_expiring_the_member() -> None:
+async def test_a_heartbeat_at_one_replica_keeps_other_replicas_from_expiring_the_member() -> None:
     async with rig("a", "b") as both:
         (joined,) = await stable_group(both, "m1")
         await both.kill("b")
         for _ in range(3):
             await asyncio.sleep(3)
             await heartbeat(both, joined)
-        await both.start("b", takes_requests=False)  # so it hears nothing itself
+        await both.start("b", takes_requests=False)  # so it gets no heartbeats itself
         for _ in range(10):
             await asyncio.sleep(3)
             await heartbeat(both, joined)
@@ -167,7 +167,7 @@ async def test_what_one_replica_heard_keeps_the_others_from_expiring_the_member(
 
 
 @in_virtual_time
-async def test_members_are_not_expired_for_a_time_in_which_nobody_could_be_heard() -> None:
+async def test_members_are_not_expired_for_a_time_without_any_messages() -> None:
     async with rig("a", "b") as both:
         (joined,) = await stable_group(both, "m1")
         for running in both.running.values():
@@ -181,7 +181,7 @@ async def test_members_are_not_expired_for_a_time_in_which_nobody_could_be_heard
 
 
 @in_virtual_time
-async def test_heartbeats_count_while_the_journal_stands_still() -> None:
+async def test_heartbeats_count_while_the_journal_accepts_nothing() -> None:
     async with rig("a") as one:
         (joined,) = await stable_group(one, "m1")
         await asyncio.sleep(9)
@@ -195,19 +195,19 @@ async def test_heartbeats_count_while_the_journal_stands_still() -> None:
 
 
 @in_virtual_time
-async def test_a_stranger_is_told_so_and_not_remembered() -> None:
+async def test_an_unknown_member_is_rejected_and_not_tracked() -> None:
     async with rig("a") as one:
         query = HeartbeatQuery(0, GROUP, 1, "stranger", None)
         view = await one.client.query("heartbeat", query, HeartbeatView)
         assert view.rejection is Rejection.UNKNOWN_MEMBER
-        await asyncio.sleep(3)  # the others are told of members every second
+        await asyncio.sleep(3)  # replicas share the members that they heard every second
         messages = [codec.decode(data, Heard) for subject, data in one.hub.published if subject == HEARD]
         assert messages
         assert not [member for message in messages for member in message.members]
 
 
 @in_virtual_time
-async def test_who_waits_for_a_group_that_it_has_left_is_told_so() -> None:
+async def test_a_member_that_waits_for_a_group_that_it_has_left_is_rejected() -> None:
     async with rig("a") as one:
         (outcome,) = await one.client.command([one.join(GROUP, "m1")], deadline_s=5)
         assert isinstance(outcome, Waiting)

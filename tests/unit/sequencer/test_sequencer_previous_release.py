@@ -1,4 +1,4 @@
-"""An upgrade: today's sequencers go on with the journal of the release before, as if it were their own.
+"""An upgrade: sequencers of this release continue the journal of the release before.
 
 The recordings are in tests/fixtures; how they were made is in tests/testkit/record_journal.py.
 """
@@ -45,7 +45,7 @@ OLD_SNAPSHOT = FIXTURES / "snapshot-1"
 SECOND_SNAPSHOT = FIXTURES / "snapshot-2"
 GROUPS = FIXTURES / "groups-level-3"
 GROUPS_STEP = 50  # entries from one checksum to the next
-# What 0.1.0 knew. A recording without one of them would say nothing about it.
+# The commands that 0.1.0 knew. A recording without one of them would prove nothing about it.
 COMMANDS = {
     "Tick",
     "CommitSegment",
@@ -68,15 +68,15 @@ def test_there_is_a_recording_with_every_command_that_the_release_knew() -> None
     entries = [decode_entry(data) for data in read_entries(OLDEST)]
     found = {type(command).__name__ for entry in entries for request in entry.requests for command in request}
     assert found == COMMANDS
-    assert len({entry.author for entry in entries}) > 2, "several replicas in several lives"
+    assert len({entry.author for entry in entries}) > 2, "several replicas, and several instances of them"
 
 
 @recorded
-def test_todays_machine_makes_of_the_entries_what_the_release_made(folder: Path) -> None:
+def test_this_releases_machine_computes_the_same_state_from_the_entries(folder: Path) -> None:
     assert replay(read_entries(folder)) == read_summary(folder)
 
 
-def test_consumer_groups_of_level_3_are_assigned_what_the_release_before_assigned() -> None:
+def test_consumer_groups_of_level_3_get_the_assignments_of_the_release_before() -> None:
     state = new_state()
     checksums = []
     for sequence, requests in enumerate(read_entries(GROUPS), 1):
@@ -87,7 +87,7 @@ def test_consumer_groups_of_level_3_are_assigned_what_the_release_before_assigne
 
 
 def partitions_of_members(state: State) -> list[Any]:
-    """Who has which partitions and is to have which; a target's topics in the order in which they are kept."""
+    """Each member's partitions and target; a target's topics in the order in which they are kept."""
     return [
         [
             group_id,
@@ -106,9 +106,9 @@ def in_order(partitions: dict[TopicId, Any]) -> list[Any]:
 
 
 def the_same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Whether all that the state tells, but for the time and the sequence, is as expected."""
-    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
-    return all(told[key] == expected[key] for key in told.keys() - {"sequence", "clock_ms"})
+    """Whether the summaries of two states are equal, except for the time and the sequence."""
+    reported: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
+    return all(reported[key] == expected[key] for key in reported.keys() - {"sequence", "clock_ms"})
 
 
 def fill(empty: SequencerRig, folder: Path) -> None:
@@ -118,7 +118,7 @@ def fill(empty: SequencerRig, folder: Path) -> None:
 
 @recorded
 @in_virtual_time
-async def test_a_sequencer_replays_the_journal_to_the_same_hash_and_goes_on(folder: Path) -> None:
+async def test_a_sequencer_replays_the_journal_to_the_same_hash_and_continues(folder: Path) -> None:
     async with rig() as one:
         fill(one, folder)
         expected = read_summary(folder)
@@ -134,7 +134,7 @@ async def test_a_sequencer_replays_the_journal_to_the_same_hash_and_goes_on(fold
 
 
 async def commits_go_on(one: SequencerRig, expected: dict[str, Any]) -> None:
-    """An idempotent producer of the old release sends its last batch again and then the next."""
+    """An idempotent producer of the old release sends its last batch again, and then the next one."""
     topic = expected["topics"]["orders"]
     topic_id = TopicId(bytes.fromhex(topic["id"]))
     [partition] = topic["partitions"][:1]
@@ -153,7 +153,7 @@ async def commits_go_on(one: SequencerRig, expected: dict[str, Any]) -> None:
 
 
 @in_virtual_time
-async def test_two_replicas_go_on_with_the_old_journal_alike() -> None:
+async def test_two_replicas_continue_the_old_journal_with_equal_states() -> None:
     async with rig() as both:
         fill(both, OLDEST)
         started = [await both.start(name) for name in ("a", "b")]
@@ -166,7 +166,7 @@ async def test_two_replicas_go_on_with_the_old_journal_alike() -> None:
 
 
 def state_behind_the_snapshot() -> State:
-    """What the old snapshot holds, made by today's code from the journal and from the commands that came after it."""
+    """The state of the old snapshot, computed by this release from the journal and the later commands."""
     state = new_state()
     for sequence, data in enumerate(read_entries(OLDEST), 1):
         apply_entry(state, sequence, decode_entry(data).requests)
@@ -191,7 +191,7 @@ def test_a_snapshot_of_the_first_format_is_read() -> None:
     assert state.level == 0
 
 
-def test_who_begins_with_an_old_snapshot_has_the_same_bytes_as_who_read_the_whole_journal() -> None:
+def test_a_start_from_an_old_snapshot_gives_the_same_bytes_as_the_whole_journal() -> None:
     read = read_snapshot((OLD_SNAPSHOT / "snapshot").read_bytes()).state
     replayed = state_behind_the_snapshot()
     seen = read.sequence
@@ -202,11 +202,11 @@ def test_who_begins_with_an_old_snapshot_has_the_same_bytes_as_who_read_the_whol
         outcomes = [apply_entry(state, state.sequence + 1, entry) for state in (read, replayed)]
         assert outcomes[0] == outcomes[1]
         assert encode_state(read) == encode_state(replayed)
-    assert read.groups["assigned-by-hand"].offsets["orders"][0].offset == 2, "the last was late"
+    assert read.groups["assigned-by-hand"].offsets["orders"][0].offset == 2, "the last commit was late"
 
 
 def test_a_snapshot_of_the_second_format_holds_the_state_that_the_whole_journal_gives() -> None:
-    """Also once segments are forgotten, of which the old format knew nothing."""
+    """Even after segments were removed, which the old format did not know."""
     data = (SECOND_SNAPSHOT / "snapshot").read_bytes()
     assert int.from_bytes(data[8:10]) == 2 < FORMAT_VERSION
     read, replayed = read_snapshot(data).state, new_state()
@@ -223,11 +223,11 @@ def test_a_snapshot_of_the_second_format_holds_the_state_that_the_whole_journal_
         outcomes = [apply_entry(state, state.sequence + 1, [[command]]) for state in (read, replayed)]
         assert outcomes[0] == outcomes[1]
         assert encode_state(read) == encode_state(replayed)
-    assert 0 < len(read.segments) < len(known) / 10, "most were condemned"
+    assert 0 < len(read.segments) < len(known) / 10, "most segments were dead"
 
 
 def entry_of_a_newer_release() -> bytes:
-    """An entry as today's, with a command that today's code does not know."""
+    """An entry of this release with an unknown command."""
     packed = encode_entry(Entry("x.1", "x", 0, GENESIS_HASH, []))
     fields = msgspec.msgpack.decode(packed[5:])
     fields[-1] = [[[99, 1_700_000_000_000]]]
@@ -236,7 +236,7 @@ def entry_of_a_newer_release() -> bytes:
 
 
 @in_virtual_time
-async def test_a_command_of_a_newer_release_halts_a_replica_rather_than_being_left_out() -> None:
+async def test_a_command_of_a_newer_release_halts_a_replica_and_is_not_skipped() -> None:
     async with rig() as one:
         one.store.inject(entry_of_a_newer_release())
         with pytest.raises(ExceptionGroup) as caught:

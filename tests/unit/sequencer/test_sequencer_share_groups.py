@@ -1,4 +1,4 @@
-"""What sequencers tell of share groups."""
+"""Metrics of sequencers about share groups."""
 
 from penstock.contracts.commands import AlterShareOffsets, ShareOffset
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
@@ -8,7 +8,7 @@ from tests.unit.sequencer.sequencer_rig import rig
 
 
 @in_virtual_time
-async def test_metrics_tell_how_many_share_groups_there_are_and_what_is_in_flight() -> None:
+async def test_metrics_count_share_groups_and_records_in_flight() -> None:
     async with rig() as built:
         running = await built.start("a", SHARE_GROUPS_LEVEL)
         await until(lambda: built.level == SHARE_GROUPS_LEVEL)

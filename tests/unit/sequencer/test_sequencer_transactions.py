@@ -1,4 +1,4 @@
-"""What sequencers tell of transactions, and of the level from which on there are any."""
+"""Announcements and metrics of sequencers about transactions and levels."""
 
 from penstock.contracts.commands import (
     AddPartitionsToTxn,
@@ -17,7 +17,7 @@ from tests.unit.sequencer.sequencer_rig import rig
 
 
 @in_virtual_time
-async def test_announcements_tell_the_level_and_metrics_how_many_transactions_are_ongoing() -> None:
+async def test_announcements_have_the_level_and_metrics_count_ongoing_transactions() -> None:
     async with rig() as built:
         running = await built.start("a", TRANSACTIONS_LEVEL)
         await until(lambda: built.level == TRANSACTIONS_LEVEL)

@@ -1,4 +1,4 @@
-"""Archive objects read back as they were written, byte for byte, and no damage goes unnoticed."""
+"""Archive objects read back byte for byte, and every damage is found."""
 
 import functools
 import struct
@@ -22,12 +22,12 @@ SOME = Archive(8, bytes(range(16)), [b"first", b"", b"third " * 50])
 
 
 def sealed(framed: bytes) -> bytes:
-    """The bytes with a CRC that fits."""
+    """The bytes with a valid CRC."""
     return framed + struct.pack(">I", crc32c.crc32c(framed))
 
 
 @given(fragments)
-def test_what_is_archived_is_read_back_unchanged(fragment: Archive) -> None:
+def test_an_archive_object_reads_back_unchanged(fragment: Archive) -> None:
     again = decode_archive(encode_archive(fragment))
     assert again == fragment
     assert again.last == fragment.first + len(fragment.entries) - 1
@@ -42,7 +42,7 @@ def test_the_running_hash_after_any_entry_is_that_of_the_journal(fragment: Archi
 
 @settings(max_examples=30)
 @given(fragments, st.data())
-def test_any_changed_byte_is_noticed(fragment: Archive, data: st.DataObject) -> None:
+def test_any_changed_byte_is_found(fragment: Archive, data: st.DataObject) -> None:
     encoded = bytearray(encode_archive(fragment))
     place = data.draw(st.integers(0, len(encoded) - 1))
     encoded[place] ^= data.draw(st.integers(1, 255))
@@ -50,28 +50,28 @@ def test_any_changed_byte_is_noticed(fragment: Archive, data: st.DataObject) -> 
         decode_archive(bytes(encoded))
 
 
-def test_every_truncation_is_noticed() -> None:
+def test_every_truncation_is_found() -> None:
     encoded = encode_archive(SOME)
     for length in range(len(encoded)):
         with pytest.raises(Corrupt):
             decode_archive(encoded[:length])
 
 
-def test_an_object_of_a_later_version_is_refused_by_name() -> None:
+def test_an_object_of_a_later_version_is_rejected_with_its_version() -> None:
     framed = bytearray(encode_archive(SOME)[:-4])
     framed[8:10] = (2).to_bytes(2, "big")
     with pytest.raises(Corrupt, match="archive object of version 2, this release knows 1"):
         decode_archive(sealed(bytes(framed)))
 
 
-def test_an_object_whose_head_promises_other_entries_is_refused() -> None:
+def test_an_object_with_other_entries_than_its_header_is_rejected() -> None:
     framed = bytearray(encode_archive(SOME)[:-4])
     framed[18:26] = (99).to_bytes(8, "big")  # last
     with pytest.raises(Corrupt, match="of 3 entries, expected entries 8 to 99"):
         decode_archive(sealed(bytes(framed)))
 
 
-def test_no_more_memory_is_taken_than_the_head_allows() -> None:
+def test_unpacking_uses_no_more_memory_than_the_header_allows() -> None:
     framed = bytearray(encode_archive(SOME)[:-4])
     framed[42:50] = (2**40).to_bytes(8, "big")  # unpacked length
     with pytest.raises(Corrupt, match="1099511627776 bytes of entries, at most"):
@@ -84,13 +84,13 @@ def test_no_more_memory_is_taken_than_the_head_allows() -> None:
 @pytest.mark.parametrize(
     "unpacked", [b"\0\0\0", b"\0\0\0\5abc", b""], ids=["half a length", "half an entry", "nothing"]
 )
-def test_entries_that_do_not_fill_their_lengths_are_refused(unpacked: bytes) -> None:
+def test_entries_shorter_than_their_lengths_are_rejected(unpacked: bytes) -> None:
     framed = struct.pack(">8sHQQ16sQ", archive_format.MAGIC, 1, 1, 1, GENESIS_HASH, len(unpacked))
     packed = archive_format.zstandard.ZstdCompressor().compress(unpacked)
     with pytest.raises(Corrupt, match="archive object"):
         decode_archive(sealed(framed + packed))
 
 
-def test_entries_that_say_the_same_over_and_over_take_little_space() -> None:
+def test_repetitive_entries_are_compressed() -> None:
     fragment = Archive(1, GENESIS_HASH, [b"the same commit, again and again"] * 1000)
     assert len(encode_archive(fragment)) < 1000

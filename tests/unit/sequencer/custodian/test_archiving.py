@@ -1,4 +1,4 @@
-"""The custodian archives the journal without a gap, whoever dies and whatever fails, and goes on where it ended."""
+"""The custodian archives the journal without a gap, through deaths and failures, and continues at the archive's end."""
 
 import asyncio
 import functools
@@ -29,23 +29,23 @@ PREFIX = journal_archive_prefix("", CLUSTER)
 
 
 def archiving(**changes: Any) -> SequencerLimits:
-    """Limits of a sequencer whose custodian archives with these."""
+    """Limits of a sequencer whose custodian archives with these settings."""
     return SequencerLimits(custodian=CustodianLimits(archive=ArchiveLimits(**changes)))
 
 
 async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
-    """Return when the condition holds, in virtual time, where looking often costs more than waiting."""
+    """Return when the condition holds, in virtual time; with long waits, since each look costs real time."""
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.25)
 
 
 class ArchiveStore(MemoryStore):
-    """A store that fails puts to the archive as ordered: before the effect, or after it."""
+    """A store that fails puts to the archive, before the effect or after it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.failures: list[bool] = []  # whether the put has its effect all the same
+        self.failures: list[bool] = []  # whether the put has its effect in spite of the error
         self.puts = 0
         self.rejection: PenstockError | None = None  # of every put to the archive
 
@@ -77,7 +77,7 @@ class ArchiveStore(MemoryStore):
 
 
 async def work(built: SequencerRig, commits: int = 3) -> int:
-    """Something happens; the sequence of the last commit."""
+    """Commit segments; returns the sequence of the last commit."""
     for _ in range(commits):
         await built.client.command([built.commit("t")], deadline_s=60)
     return built.client.seen_sequence
@@ -97,7 +97,7 @@ async def check_archive(built: SequencerRig, store: ArchiveStore, first: int = 1
 
 
 @in_virtual_time
-async def test_what_happens_is_archived_within_seconds_and_noted() -> None:
+async def test_entries_are_archived_within_seconds_and_recorded() -> None:
     store = ArchiveStore()
     async with rig("a", "b", objects=store) as built:
         await until(lambda: built.level, 10)
@@ -119,7 +119,7 @@ async def test_an_idle_cluster_archives_once_a_minute() -> None:
 
 
 @in_virtual_time
-async def test_the_next_custodian_goes_on_where_the_archive_ends() -> None:
+async def test_the_next_custodian_continues_at_the_archives_end() -> None:
     store = ArchiveStore()
     async with rig("a", "b", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -138,7 +138,7 @@ async def test_the_next_custodian_goes_on_where_the_archive_ends() -> None:
 
 
 @in_virtual_time
-async def test_all_replicas_started_again_leave_no_gap() -> None:
+async def test_a_restart_of_all_replicas_leaves_no_gap() -> None:
     store = ArchiveStore()
     async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -153,7 +153,7 @@ async def test_all_replicas_started_again_leave_no_gap() -> None:
 
 @pytest.mark.parametrize("has_effect", [False, True], ids=["before", "after"])
 @in_virtual_time
-async def test_a_put_in_doubt_is_made_good(has_effect: bool) -> None:
+async def test_a_put_in_doubt_is_completed(has_effect: bool) -> None:
     store = ArchiveStore()
     async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -183,7 +183,7 @@ async def test_a_damaged_end_of_the_archive_is_archived_again() -> None:
 
 
 @in_virtual_time
-async def test_the_archive_of_another_journal_is_not_gone_on_with() -> None:
+async def test_archiving_does_not_continue_the_archive_of_another_journal() -> None:
     store = ArchiveStore()
     foreign = journal_archive_key("", CLUSTER, 1, 1)
     await store.put(foreign, [encode_archive(Archive(1, GENESIS_HASH, [b"of another journal"]))])
@@ -196,7 +196,7 @@ async def test_the_archive_of_another_journal_is_not_gone_on_with() -> None:
 
 
 @in_virtual_time
-async def test_much_at_once_goes_into_several_objects() -> None:
+async def test_many_entries_at_once_are_stored_in_several_objects() -> None:
     store = ArchiveStore()
     limits = archiving(entries_bytes_max=4_000, backlog_bytes_max=8_000)
     async with rig("a", objects=store, limits=limits) as built:
@@ -211,7 +211,7 @@ async def test_much_at_once_goes_into_several_objects() -> None:
 
 
 @in_virtual_time
-async def test_a_full_piece_of_nothing_but_housekeeping_is_archived_at_once() -> None:
+async def test_a_full_object_of_housekeeping_is_archived_at_once() -> None:
     store = ArchiveStore()
     limits = archiving(entries_bytes_max=2_000, backlog_bytes_max=4_000, idle_interval_s=1_000_000.0)
     async with rig("a", objects=store, limits=limits) as built:
@@ -220,7 +220,7 @@ async def test_a_full_piece_of_nothing_but_housekeeping_is_archived_at_once() ->
 
 
 @in_virtual_time
-async def test_a_store_that_refuses_the_archive_ends_nothing_and_is_tried_again() -> None:
+async def test_a_store_that_rejects_the_archive_stops_no_replica_and_is_retried() -> None:
     store = ArchiveStore()
     async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -238,7 +238,7 @@ async def test_a_store_that_refuses_the_archive_ends_nothing_and_is_tried_again(
 
 
 @in_virtual_time
-async def test_who_is_custodian_no_longer_is_not_to_blame_for_the_archive() -> None:
+async def test_a_former_custodian_is_not_degraded_by_the_archive() -> None:
     store = ArchiveStore()
     async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -250,7 +250,7 @@ async def test_who_is_custodian_no_longer_is_not_to_blame_for_the_archive() -> N
 
 
 class Occupied(ArchiveStore):
-    """Finds under the key of the first archive put what `make` makes of its bytes."""
+    """Has an object under the key of the first archive put: its bytes, changed by `make`."""
 
     def __init__(self, make: Callable[[bytes], bytes]) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ def foreign(data: bytes) -> bytes:
 
 
 @in_virtual_time
-async def test_a_damaged_object_in_a_pieces_place_is_replaced_before_it_counts_as_archived() -> None:
+async def test_a_damaged_object_under_a_fragments_key_is_replaced_before_it_counts_as_archived() -> None:
     store = Occupied(damaged)
     async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -285,7 +285,7 @@ async def test_a_damaged_object_in_a_pieces_place_is_replaced_before_it_counts_a
 
 
 @in_virtual_time
-async def test_an_object_of_another_journal_in_a_pieces_place_does_not_count_as_archived() -> None:
+async def test_an_object_of_another_journal_under_a_fragments_key_does_not_count_as_archived() -> None:
     store = Occupied(foreign)
     async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -298,7 +298,7 @@ async def test_an_object_of_another_journal_in_a_pieces_place_does_not_count_as_
 
 
 class Waking(MemoryJournal):
-    """One of three servers, which tells of an old end until it has caught up, at `knows_s`."""
+    """One of three servers, which reports an old end until it has caught up, at `knows_s`."""
 
     def __init__(self, store: MemoryJournalStore, knows_s: float) -> None:
         super().__init__(store)
@@ -311,7 +311,7 @@ class Waking(MemoryJournal):
 
 
 @in_virtual_time
-async def test_a_server_of_a_cluster_that_has_just_woken_is_given_time_to_know_its_journals_end() -> None:
+async def test_a_server_that_has_just_started_gets_time_to_learn_the_journals_end() -> None:
     store, journal = ArchiveStore(), MemoryJournalStore()
     for number in range(3):
         journal.append(str(number), b"x")
@@ -325,7 +325,7 @@ async def test_a_server_of_a_cluster_that_has_just_woken_is_given_time_to_know_i
 
 
 @in_virtual_time
-async def test_a_journal_that_ends_before_its_archive_is_not_taken_for_whole() -> None:
+async def test_a_journal_that_ends_before_its_archive_is_not_served() -> None:
     store = ArchiveStore()
     async with rig("a", objects=store) as built:
         await built.client.command([built.create_topic("t")], deadline_s=5)
@@ -339,7 +339,7 @@ async def test_a_journal_that_ends_before_its_archive_is_not_taken_for_whole() -
         built.store.last_sequence = store.end
 
 
-async def test_what_else_lies_in_the_archives_folder_is_passed_over() -> None:
+async def test_other_objects_under_the_archives_prefix_are_ignored() -> None:
     store = ArchiveStore()
     await store.put(f"{PREFIX}readme", [b"hello"])
     await store.put(journal_archive_key("", CLUSTER, 3, 9), [b"x"])

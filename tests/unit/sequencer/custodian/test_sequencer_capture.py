@@ -1,4 +1,4 @@
-"""A state captured by a child: as it was when the child was made, and the parent none the worse for it."""
+"""A child captures the state of the moment when it was made, and does not disturb its parent."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def oom_score() -> bytes:
 
 
 @pytest.mark.parametrize("way", [capture_inline, capture_forked])
-async def test_what_is_written_is_what_is_captured(way: fork_capture.Capture) -> None:
+async def test_a_capture_has_the_written_bytes(way: fork_capture.Capture) -> None:
     def write(out: IO[bytes]) -> None:
         out.write(bytes(4) + b"x" * LARGE)
         out.seek(0)
@@ -38,12 +38,12 @@ async def test_what_is_written_is_what_is_captured(way: fork_capture.Capture) ->
 
 @pytest.fixture
 def fifo(tmp_path: Path) -> Path:
-    """Opened at both ends or not at all."""
+    """A FIFO; opening it blocks until both ends are open."""
     os.mkfifo(tmp_path / "fifo")
     return tmp_path / "fifo"
 
 
-async def test_a_child_sees_the_state_of_the_moment_in_which_it_was_made_and_the_loop_goes_on(fifo: Path) -> None:
+async def test_a_child_sees_the_state_at_the_fork_and_the_loop_is_not_blocked(fifo: Path) -> None:
     state = ["before"]
 
     def write(out: IO[bytes]) -> None:
@@ -57,16 +57,16 @@ async def test_a_child_sees_the_state_of_the_moment_in_which_it_was_made_and_the
     assert bytes(await capturing) == b"before"
 
 
-async def test_a_child_that_fails_says_why() -> None:
+async def test_a_child_that_fails_reports_the_reason() -> None:
     def write(out: IO[bytes]) -> None:
         out.write(b"half of it")
-        raise ValueError("no more of it")
+        raise ValueError("cannot write more")
 
-    with pytest.raises(Unavailable, match=r"(?s)the child that captured the state ended with 1: .*no more of it"):
+    with pytest.raises(Unavailable, match=r"(?s)the child that captured the state ended with 1: .*cannot write more"):
         await capture_forked(write)
 
 
-async def test_a_child_that_is_killed_is_no_capture() -> None:
+async def test_a_killed_child_makes_no_capture() -> None:
     def write(out: IO[bytes]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -74,7 +74,7 @@ async def test_a_child_that_is_killed_is_no_capture() -> None:
         await capture_forked(write)
 
 
-async def test_a_capture_that_is_given_up_leaves_no_child_and_no_descriptor(fifo: Path) -> None:
+async def test_a_cancelled_capture_leaves_no_child_and_no_descriptor(fifo: Path) -> None:
     def write(out: IO[bytes]) -> None:
         fifo.write_text(str(os.getpid()))
         signal.pause()
@@ -91,7 +91,7 @@ async def test_a_capture_that_is_given_up_leaves_no_child_and_no_descriptor(fifo
     assert open_descriptors() == before
 
 
-async def test_a_child_holds_none_of_its_parents_connections() -> None:
+async def test_a_child_keeps_none_of_its_parents_connections_open() -> None:
     def write(out: IO[bytes]) -> None:
         out.write("\n".join(open_descriptors()).encode())
 
@@ -99,11 +99,11 @@ async def test_a_child_holds_none_of_its_parents_connections() -> None:
     held = set(bytes(await capture_forked(write)).decode().split())
     os.close(reading)
     os.close(writing)
-    # beside stdin, stdout and stderr: the memory, the way to the parent, and the folder that is being listed
+    # Besides stdin, stdout and stderr: the memory, the pipe to the parent, and the folder that is being listed.
     assert len(held - {"0", "1", "2"}) == 3
 
 
-async def test_where_memory_runs_out_the_child_goes_before_its_parent() -> None:
+async def test_the_kernel_kills_the_child_before_its_parent_when_memory_runs_out() -> None:
     def write(out: IO[bytes]) -> None:
         out.write(oom_score())
 
@@ -122,7 +122,7 @@ REJECTED = {
 
 def reject(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, number: int) -> None:
     def rejected(*_args: object, **_options: object) -> int:
-        raise OSError(number, "not today")
+        raise OSError(number, "rejected by the test")
 
     monkeypatch.setattr(owner, name, rejected)
 
@@ -132,31 +132,31 @@ def write_a_little(out: IO[bytes]) -> None:
 
 
 def children() -> set[str]:
-    """The processes that this one has begun, other tests' servers among them, and whose end it has not asked for."""
+    """The child processes of this one that are not reaped, including the servers of other tests."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
             if stat.read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
                 found.add(stat.parent.name)
     return found
 
 
 @pytest.mark.parametrize("name", REJECTED)
-async def test_what_the_kernel_refuses_is_tried_later_and_leaves_nothing(
+async def test_an_error_of_the_kernel_is_retried_later_and_leaves_nothing_behind(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, others = open_descriptors(), children()
     reject(monkeypatch, os, name, errno.EAGAIN)
-    with pytest.raises(Unavailable, match=f"cannot {REJECTED[name]}: not today"):
+    with pytest.raises(Unavailable, match=f"cannot {REJECTED[name]}: rejected by the test"):
         await capture_forked(write_a_little)
     assert open_descriptors() == before
     assert children() <= others
 
 
-async def test_memory_that_cannot_be_mapped_is_no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_memory_that_cannot_be_mapped_makes_no_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     before, others = open_descriptors(), children()
     reject(monkeypatch, mmap, "mmap", errno.ENOMEM)
-    with pytest.raises(Unavailable, match="cannot map memory: not today"):
+    with pytest.raises(Unavailable, match="cannot map memory: rejected by the test"):
         await capture_forked(write_a_little)
     assert open_descriptors() == before
     assert children() <= others
@@ -164,7 +164,7 @@ async def test_memory_that_cannot_be_mapped_is_no_capture(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
 @pytest.mark.parametrize("name", REJECTED)
-async def test_where_no_child_may_ever_be_made_the_parent_captures(
+async def test_the_parent_captures_if_the_system_never_allows_a_child(
     name: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others = children()
@@ -173,7 +173,7 @@ async def test_where_no_child_may_ever_be_made_the_parent_captures(
     assert children() <= others
 
 
-async def test_a_child_that_hangs_is_ended() -> None:
+async def test_a_child_that_hangs_is_killed() -> None:
     def write(out: IO[bytes]) -> None:
         signal.pause()
 

@@ -1,4 +1,4 @@
-"""One custodian at a time: it is found, keeps its lease, works, and stops when it lost custody or stood still."""
+"""One custodian at a time: it gets and keeps its lease, works, and stops when it loses custody or was stalled."""
 
 import asyncio
 from collections import Counter
@@ -23,17 +23,17 @@ BACK_OFF_S, FRUITLESS_S_MAX = CUSTODY_LIMITS.back_off_s, CUSTODY_LIMITS.fruitles
 
 
 class Work:
-    """What a custodian does: knows how often it was begun and whether it goes on."""
+    """A custodian's work, which counts its starts and knows whether it runs."""
 
     def __init__(self, running: Running) -> None:
-        self.begun = 0
+        self.starts = 0
         self.is_going_on = False
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.custody = running.sequencer.custody
         self.custody.add(self.run)
 
     async def run(self) -> None:
-        self.begun += 1
+        self.starts += 1
         self.is_going_on = True
         try:
             await asyncio.shield(self.failure)
@@ -59,7 +59,7 @@ class Keepers:
     def working(self) -> list[str]:
         return [name for name, each in self.work.items() if each.is_going_on]
 
-    async def until_somebody_works(self) -> str:
+    async def until_one_works(self) -> str:
         await until(lambda: self.working, 60)
         (name,) = self.working
         return name
@@ -81,103 +81,105 @@ async def keepers(*names: str, objects: MemoryStore | None = None) -> AsyncItera
 async def test_one_of_several_becomes_custodian_soon_and_stays_so() -> None:
     async with keepers("a", "b", "c") as three:
         async with asyncio.timeout(9):
-            custodian = await three.until_somebody_works()
+            custodian = await three.until_one_works()
         for _ in range(100):
             await asyncio.sleep(3)
             assert three.working == [custodian]
-        assert three.work[custodian].begun == 1
+        assert three.work[custodian].starts == 1
         assert three.rig.running[custodian].metric("custodian") == 1
 
 
 @in_virtual_time
-async def test_an_idle_cluster_journals_a_renewal_every_ten_seconds_and_its_ticks() -> None:
+async def test_an_idle_cluster_journals_only_ticks_and_a_renewal_every_ten_seconds() -> None:
     async with keepers("a", "b") as two:
-        await two.until_somebody_works()
+        await two.until_one_works()
         before, takes = two.rig.store.last_sequence, two.takes()
         await asyncio.sleep(600)
         renewed = two.takes() - takes
         kinds = Counter(type(entry.requests[0][0]) for entry in two.rig.entries()[before:])
         assert 45 <= renewed == kinds.pop(TakeCustody) <= 62
         assert kinds.pop(Tick) <= 620
-        assert kinds.pop(RecordArchived) <= 10  # which renew the lease, too
+        assert kinds.pop(RecordArchived) <= 10  # these renew the lease too
         assert not kinds
 
 
 @in_virtual_time
-async def test_a_dead_custodian_is_followed_by_another_when_its_lease_is_over() -> None:
+async def test_another_replica_follows_a_dead_custodian_at_the_end_of_its_lease() -> None:
     async with keepers("a", "b") as two:
-        first = await two.until_somebody_works()
+        first = await two.until_one_works()
         await two.kill(first)
         (second,) = two.work
         await asyncio.sleep(LEASE_S / 2 - 2)
         assert two.working == []
         async with asyncio.timeout(LEASE_S):
-            assert await two.until_somebody_works() == second
+            assert await two.until_one_works() == second
 
 
 @in_virtual_time
-async def test_a_replica_that_starts_again_follows_its_own_former_life() -> None:
+async def test_a_restarted_replica_follows_its_own_former_instance() -> None:
     async with keepers("a") as one:
-        await one.until_somebody_works()
+        await one.until_one_works()
         await one.kill("a")
         await one.start("a")
         async with asyncio.timeout(LEASE_S + 3):
-            await one.until_somebody_works()
+            await one.until_one_works()
 
 
 @in_virtual_time
-async def test_a_custodian_that_stood_still_is_none_any_more_before_it_does_anything() -> None:
+async def test_a_stalled_custodian_stops_before_it_does_anything_else() -> None:
     async with keepers("a", "b") as two:
-        first = await two.until_somebody_works()
+        first = await two.until_one_works()
         running, work = two.rig.running[first], two.work[first]
         assert work.custody.is_ours
         running.clock.skip(LEASE_S + 1)
         assert not work.custody.is_ours
         await until(lambda: not work.is_going_on)
-        await two.until_somebody_works()
+        await two.until_one_works()
 
 
 HOUR_MS = 3_600_000
 
 
 async def bring_the_clock_an_hour_ahead(some: Keepers) -> str:
-    """One replica's clock, and with its next command the machine's; who is custodian then, by a lease of that time."""
+    """Set one replica's clock ahead, and by its next command the machine's; returns the custodian with such a lease."""
     clock = next(iter(some.rig.running.values())).clock
     clock.ahead_ms = HOUR_MS
     proposer = next(iter(some.rig.running.values())).sequencer.proposer
     await proposer.propose([Tick(clock.now_ms())])
     await asyncio.sleep(LEASE_S)
-    return await some.until_somebody_works()
+    return await some.until_one_works()
 
 
 @in_virtual_time
-async def test_a_custodian_that_dies_with_its_clock_an_hour_ahead_is_followed_within_a_minute() -> None:
+async def test_another_replica_follows_within_a_minute_a_custodian_that_died_with_its_clock_an_hour_ahead() -> None:
     async with keepers("a", "b", "c") as three:
-        await three.until_somebody_works()
+        await three.until_one_works()
         await three.kill(await bring_the_clock_an_hour_ahead(three))
         async with asyncio.timeout(60):
-            await three.until_somebody_works()
+            await three.until_one_works()
 
 
 @in_virtual_time
-async def test_a_custodian_that_lives_keeps_custody_while_the_machines_clock_stands_still() -> None:
+async def test_a_live_custodian_keeps_custody_while_the_machines_clock_stands_still() -> None:
     async with keepers("a", "b", "c") as three:
-        await three.until_somebody_works()
+        await three.until_one_works()
         custodian = await bring_the_clock_an_hour_ahead(three)
-        begun = three.work[custodian].begun
+        starts = three.work[custodian].starts
         for _ in range(200):
             await asyncio.sleep(3)
             assert three.working == [custodian]
-        assert three.work[custodian].begun == begun
+        assert three.work[custodian].starts == starts
 
 
 @in_virtual_time
-async def test_while_the_machines_clock_stands_still_a_custodian_that_stood_still_is_none_either() -> None:
+async def test_a_stalled_custodian_stops_also_while_the_machines_clock_stands_still() -> None:
     async with keepers("a", "b") as two:
-        await two.until_somebody_works()
+        await two.until_one_works()
         await bring_the_clock_an_hour_ahead(two)
-        two.rig.running["a"].clock.ahead_ms = 0  # from now on all are right, and the machine's clock stands still
-        custodian = await two.until_somebody_works()
+        two.rig.running[
+            "a"
+        ].clock.ahead_ms = 0  # from now on all clocks are right, and the machine's clock stands still
+        custodian = await two.until_one_works()
         work = two.work[custodian]
         assert work.custody.is_ours
         two.rig.running[custodian].clock.skip(LEASE_S + 1)
@@ -185,9 +187,9 @@ async def test_while_the_machines_clock_stands_still_a_custodian_that_stood_stil
 
 
 @in_virtual_time
-async def test_a_custodian_that_is_stopped_hands_custody_over_at_once() -> None:
+async def test_a_custodian_that_drains_releases_custody_at_once() -> None:
     async with keepers("a", "b") as two:
-        first = await two.until_somebody_works()
+        first = await two.until_one_works()
         (second,) = two.work.keys() - {first}
         work = two.work[first]
         await two.rig.running[first].sequencer.drain()
@@ -200,32 +202,32 @@ async def test_a_custodian_that_is_stopped_hands_custody_over_at_once() -> None:
 
 
 @in_virtual_time
-async def test_a_stop_is_not_held_up_by_a_journal_that_takes_nothing() -> None:
+async def test_a_drain_does_not_wait_for_a_journal_that_accepts_nothing() -> None:
     async with keepers("a") as one:
-        await one.until_somebody_works()
+        await one.until_one_works()
         one.rig.store.set_available(False)
         async with asyncio.timeout(5):
             await one.rig.running["a"].sequencer.drain()
 
 
 @in_virtual_time
-async def test_without_a_journal_the_custodian_stops_with_its_lease_and_goes_on_after() -> None:
+async def test_without_a_journal_the_custodian_stops_with_its_lease_and_continues_later() -> None:
     async with keepers("a") as one:
-        await one.until_somebody_works()
+        await one.until_one_works()
         one.rig.store.set_available(False)
         async with asyncio.timeout(LEASE_S + 1):
             await until(lambda: not one.working, LEASE_S + 1)
         with pytest.raises(Unavailable):
             await one.work["a"].custody.record_archived(1)
         one.rig.store.set_available(True)
-        await one.until_somebody_works()
-        assert one.work["a"].begun == 2
+        await one.until_one_works()
+        assert one.work["a"].starts == 2
 
 
 @in_virtual_time
-async def test_only_the_custodian_can_note_how_far_it_has_come() -> None:
+async def test_only_the_custodian_can_record_the_archive() -> None:
     async with keepers("a", "b") as two:
-        custodian = await two.until_somebody_works()
+        custodian = await two.until_one_works()
         (other,) = two.work.keys() - {custodian}
         await until(lambda: two.rig.store.last_sequence >= 3)
         assert await two.work[custodian].custody.record_archived(2)
@@ -237,7 +239,7 @@ async def test_only_the_custodian_can_note_how_far_it_has_come() -> None:
 
 
 class CutOff(MemoryStore):
-    """Takes no object for the archive from the replica that `is_cut_off` says."""
+    """Rejects archive objects of the replicas in `is_cut_off`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,10 +252,10 @@ class CutOff(MemoryStore):
 
 
 @in_virtual_time
-async def test_a_custodian_that_archives_nothing_leaves_custody_to_another_replica() -> None:
+async def test_a_custodian_without_progress_lets_another_replica_take_custody() -> None:
     store = CutOff()
     async with keepers("a", "b", objects=store) as two:
-        first = await two.until_somebody_works()
+        first = await two.until_one_works()
         (second,) = two.work.keys() - {first}
         store.is_cut_off = lambda: two.working == [first]
         await two.rig.client.command([two.rig.create_topic("t")], deadline_s=5)
@@ -267,10 +269,10 @@ async def test_a_custodian_that_archives_nothing_leaves_custody_to_another_repli
 
 
 @in_virtual_time
-async def test_the_only_replica_tries_again_after_it_archived_nothing_for_long() -> None:
+async def test_the_only_replica_tries_again_after_a_long_time_without_progress() -> None:
     store = CutOff()
     async with keepers("a", objects=store) as one:
-        await one.until_somebody_works()
+        await one.until_one_works()
         store.is_cut_off = lambda: True
         await one.rig.client.command([one.rig.create_topic("t")], deadline_s=5)
         last = one.rig.client.seen_sequence
@@ -281,9 +283,9 @@ async def test_the_only_replica_tries_again_after_it_archived_nothing_for_long()
 
 
 @in_virtual_time
-async def test_work_that_fails_ends_the_replica() -> None:
+async def test_a_worker_that_fails_ends_the_replica() -> None:
     async with keepers("a") as one:
-        await one.until_somebody_works()
+        await one.until_one_works()
         one.work["a"].failure.set_exception(RuntimeError("a bug"))
         running = one.rig.running.pop("a")
         with pytest.raises(BaseExceptionGroup) as caught:
@@ -293,7 +295,7 @@ async def test_work_that_fails_ends_the_replica() -> None:
 
 
 @in_virtual_time
-async def test_without_a_store_nobody_becomes_custodian() -> None:
+async def test_without_a_store_no_replica_becomes_custodian() -> None:
     async with rig("a") as one:
         await asyncio.sleep(60)
         assert one.running["a"].sequencer.replica.state.custody.holder == ""

@@ -1,4 +1,4 @@
-"""A custodian may die at any moment of a snapshot and of what follows it: the next one loses nothing and goes on."""
+"""A custodian may die at any moment of a snapshot or a purge: the next one loses nothing and continues."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ MOMENTS_MIN = 20  # before and after each of ten steps
 
 
 class Crash:
-    """Holds whoever comes to the moment of that number, for good."""
+    """Blocks the task that reaches the moment with this number, for ever."""
 
     def __init__(self) -> None:
         self.moment = 0
         self._passed = 0
-        self.came = asyncio.Event()
+        self.reached = asyncio.Event()
 
     async def pass_by(self) -> None:
         self._passed += 1
         if self._passed == self.moment:
-            self.came.set()
+            self.reached.set()
             await asyncio.Event().wait()
 
 
 class CrashingStore(MemoryStore):
-    """Has a moment before and after every call that is about snapshots, and every deletion."""
+    """Has a moment before and after every call for snapshots, and before and after every deletion."""
 
     def __init__(self, crash: Crash) -> None:
         super().__init__()
@@ -53,14 +53,14 @@ class CrashingStore(MemoryStore):
         return await super().get_range(key, position, length)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        for key in keys:  # a deletion of many may have come to any of them
+        for key in keys:  # a deletion of many may stop after any of them
             await self._crash.pass_by()
             await super().delete([key])
         await self._crash.pass_by()
 
 
 class CrashingJournal(MemoryJournal):
-    """Has a moment before and after a purge, and before and after the note of a snapshot."""
+    """Has a moment before and after a purge, and before and after the entry that records a snapshot."""
 
     def __init__(self, store: MemoryJournalStore, crash: Crash) -> None:
         super().__init__(store)
@@ -82,7 +82,7 @@ class CrashingJournal(MemoryJournal):
 
 
 async def crashes_at(moment: int) -> bool:
-    """Whether there was such a moment in the life of a custodian that takes three snapshots."""
+    """Whether a custodian that takes three snapshots has a moment with this number."""
     crash = Crash()
     objects = CrashingStore(crash)
     async with stored_rig(objects=objects) as one:
@@ -90,12 +90,12 @@ async def crashes_at(moment: int) -> bool:
         await one.rig.start("a")
         crash.moment = moment
         living = asyncio.create_task(live(one))
-        came = asyncio.create_task(crash.came.wait())
-        await asyncio.wait({living, came}, return_when=asyncio.FIRST_COMPLETED)
+        reached = asyncio.create_task(crash.reached.wait())
+        await asyncio.wait({living, reached}, return_when=asyncio.FIRST_COMPLETED)
         living.cancel()
-        came.cancel()
-        await asyncio.gather(living, came, return_exceptions=True)
-        has_crashed = crash.came.is_set()
+        reached.cancel()
+        await asyncio.gather(living, reached, return_exceptions=True)
+        has_crashed = crash.reached.is_set()
         crash.moment = 0
         await one.rig.kill("a")
         await check_that_nothing_is_lost(one)
@@ -110,7 +110,7 @@ async def live(one: StoredRig, starts: str = "") -> None:
     await one.until_trimmed()
     for running in one.rig.running.values():
         one.check(running)
-    # What was stored and never noted lies above the older snapshot, and goes later.
+    # A snapshot that was stored and never recorded is newer than the older snapshot, and is deleted later.
     assert set(one.custody.snapshots) <= set(await list_snapshots(one.objects, CLUSTER))
 
 

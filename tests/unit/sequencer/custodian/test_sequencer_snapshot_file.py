@@ -1,4 +1,4 @@
-"""Snapshots as objects: what was written is read, and whatever was damaged is found."""
+"""Snapshots as objects: they read back unchanged, and every damage is found."""
 
 import io
 from pathlib import Path
@@ -45,30 +45,30 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
     assert encode_state(read.state) == encode_state(written.state)
 
 
-def test_its_head_tells_its_place() -> None:
+def test_its_head_has_its_place() -> None:
     data = encode_snapshot(snapshot())
     head = read_head(data[:HEAD_BYTES])
     assert (head.cluster, head.sequence, head.clock_ms, head.running_hash) == ("test", 3, 1_003, HASHES[-1])
     assert head.payload_length == len(data) - HEAD_BYTES
 
 
-def test_the_same_state_has_the_same_snapshot_to_the_byte_in_memory_and_in_a_file(tmp_path: Path) -> None:
+def test_the_same_state_has_the_same_bytes_in_memory_and_in_a_file(tmp_path: Path) -> None:
     with (tmp_path / "snapshot").open("w+b") as out:
         write_snapshot(out, snapshot())
     assert (tmp_path / "snapshot").read_bytes() == encode_snapshot(snapshot())
 
 
-def test_no_more_hashes_are_kept_than_the_newest() -> None:
+def test_only_the_newest_hashes_are_kept() -> None:
     many = [number.to_bytes(16, "big") for number in range(HASHES_MAX + 5)]
     read = read_snapshot(encode_snapshot(Snapshot("test", many, new_state())))
     assert read.hashes == many[5:]
 
 
-def test_a_cluster_name_of_the_largest_size_fits() -> None:
+def test_the_longest_cluster_name_fits() -> None:
     assert read_snapshot(encode_snapshot(snapshot(cluster="c" * 64))).cluster == "c" * 64
 
 
-def test_a_change_of_any_byte_and_a_cut_at_any_place_are_found() -> None:
+def test_any_changed_byte_and_every_truncation_are_found() -> None:
     data = encode_snapshot(snapshot())
     for place in range(len(data)):
         damaged = bytearray(data)
@@ -82,7 +82,7 @@ def test_a_change_of_any_byte_and_a_cut_at_any_place_are_found() -> None:
         read_snapshot(data + b"x")
 
 
-def test_a_version_to_come_is_told_from_damage() -> None:
+def test_a_later_version_is_not_reported_as_damage() -> None:
     data = bytearray(encode_snapshot(snapshot()))
     data[8:10] = (FORMAT_VERSION + 1).to_bytes(2, "big")
     data[12:16] = crc32c.crc32c(data[:12]).to_bytes(4, "big")
@@ -91,7 +91,7 @@ def test_a_version_to_come_is_told_from_damage() -> None:
 
 
 def with_head(data: bytes, **changes: int) -> bytes:
-    """The same snapshot with another head and right CRCs."""
+    """The same snapshot with another head and valid CRCs."""
     head = read_head(data)
     out = io.BytesIO(data)
     out.write(encode_head(msgspec.structs.replace(head, **changes)))
@@ -113,7 +113,7 @@ def test_a_head_that_does_not_fit_its_payload_is_found(changes: dict[str, int], 
         read_snapshot(with_head(encode_snapshot(snapshot()), **changes))
 
 
-def test_a_payload_is_checked_in_pieces_of_any_size() -> None:
+def test_a_payload_is_checked_in_fragments_of_any_size() -> None:
     data = encode_snapshot(snapshot())
     head = read_head(data)
     for size in (1, 7, len(data)):

@@ -1,4 +1,4 @@
-"""Snapshots in the life of replicas: taken by one, known to all, purged behind, begun with; and what breaks them."""
+"""Snapshots of replicas: taken by one, known to all, used for purges and starts; and the faults that break them."""
 
 import asyncio
 import functools
@@ -33,7 +33,7 @@ from tests.unit.sequencer.sequencer_stored_rig import ARCHIVE, OFTEN, StoredRig,
 
 
 @in_virtual_time
-async def test_one_replica_takes_a_snapshot_and_all_know_of_it() -> None:
+async def test_one_replica_takes_a_snapshot_and_all_know_it() -> None:
     async with stored_rig("a", "b", "c") as three:
         (first,) = await three.until_snapshots(1)
         await asyncio.sleep(1)
@@ -61,7 +61,7 @@ async def test_the_journal_is_purged_up_to_the_older_snapshot_and_no_further() -
 
 
 @in_virtual_time
-async def test_nothing_is_purged_that_is_not_archived() -> None:
+async def test_only_archived_entries_are_purged() -> None:
     class Unarchived(MemoryStore):
         async def put(self, key: str, body: Sequence[Any], *, if_match: str | None = None) -> str:
             if key.startswith(ARCHIVE):
@@ -75,7 +75,7 @@ async def test_nothing_is_purged_that_is_not_archived() -> None:
 
 
 @in_virtual_time
-async def test_what_a_snapshot_makes_needless_is_deleted_so_the_bucket_does_not_grow() -> None:
+async def test_data_that_a_snapshot_replaces_is_deleted_so_the_store_does_not_grow() -> None:
     async with stored_rig("a") as one:
         for _ in range(6):
             await one.until_snapshots(2)
@@ -84,12 +84,12 @@ async def test_what_a_snapshot_makes_needless_is_deleted_so_the_bucket_does_not_
             assert len(await one.keys(snapshots_prefix("", CLUSTER))) == 2
             spans = [key.removeprefix(ARCHIVE).split("-") for key in await one.keys(ARCHIVE)]
             assert all(int(last) >= one.custody.snapshots[0] for _, last in spans)
-            # What is archived goes on where the older snapshot ends, without a gap.
+            # The archive continues where the older snapshot ends, without a gap.
             assert min(int(first) for first, _ in spans) <= one.custody.snapshots[0] + 1
 
 
 @in_virtual_time
-async def test_without_many_entries_a_snapshot_comes_after_the_interval_if_anything_happened() -> None:
+async def test_with_few_entries_a_snapshot_comes_after_the_interval_if_there_is_work() -> None:
     async with stored_rig() as one:
         one.rig.snapshots = SnapshotSettings(entries=1_000_000, interval_ms=60_000)
         await one.rig.start("a")
@@ -99,14 +99,14 @@ async def test_without_many_entries_a_snapshot_comes_after_the_interval_if_anyth
         await asyncio.sleep(20)
         (first,) = one.custody.snapshots
         await asyncio.sleep(3_600)
-        assert one.custody.snapshots == [first]  # nothing but housekeeping came after it
+        assert one.custody.snapshots == [first]  # only housekeeping came after it
         await one.work(1)
         await asyncio.sleep(5)
         assert len(one.custody.snapshots) == 2
 
 
 @in_virtual_time
-async def test_where_segments_died_snapshots_come_until_both_tell_of_it() -> None:
+async def test_after_segments_died_snapshots_come_until_both_know_it() -> None:
     async with stored_rig() as one:
         one.rig.snapshots = SnapshotSettings(entries=1_000_000, interval_ms=60_000)
         await one.rig.start("a")
@@ -123,7 +123,7 @@ async def test_where_segments_died_snapshots_come_until_both_tell_of_it() -> Non
 
 
 @in_virtual_time
-async def test_an_idle_cluster_takes_one_when_enough_ticks_have_come() -> None:
+async def test_an_idle_cluster_takes_a_snapshot_after_enough_ticks() -> None:
     async with stored_rig("a") as one:
         await asyncio.sleep(100)
         assert len(one.custody.snapshots) == 2
@@ -131,7 +131,7 @@ async def test_an_idle_cluster_takes_one_when_enough_ticks_have_come() -> None:
 
 
 @in_virtual_time
-async def test_a_start_begins_with_the_newest_snapshot_and_applies_what_comes_after_it() -> None:
+async def test_a_start_loads_the_newest_snapshot_and_applies_the_entries_after_it() -> None:
     async with stored_rig("a") as one:
         _, newer = await one.until_snapshots(3)
         await one.until_trimmed()
@@ -146,7 +146,7 @@ async def test_a_start_begins_with_the_newest_snapshot_and_applies_what_comes_af
 
 
 @in_virtual_time
-async def test_replicas_that_began_with_different_snapshots_agree_to_the_byte_and_check_each_other() -> None:
+async def test_replicas_started_from_different_snapshots_have_equal_bytes_and_check_each_other() -> None:
     async with stored_rig("a") as two:
         await two.until_snapshots(1)
         await two.rig.start("b")
@@ -176,7 +176,7 @@ async def test_a_damaged_newest_snapshot_falls_back_to_the_one_before() -> None:
 
 
 @in_virtual_time
-async def test_without_a_good_snapshot_a_journal_that_is_whole_is_replayed() -> None:
+async def test_without_a_good_snapshot_a_complete_journal_is_replayed() -> None:
     async with stored_rig("a") as one:
         (only,) = await one.until_snapshots(1)
         await one.rig.kill("a")
@@ -185,7 +185,7 @@ async def test_without_a_good_snapshot_a_journal_that_is_whole_is_replayed() -> 
 
 
 @in_virtual_time
-async def test_a_snapshot_that_was_damaged_later_is_no_reason_to_purge_and_is_replaced() -> None:
+async def test_a_snapshot_damaged_later_allows_no_purge_and_is_replaced() -> None:
     async with stored_rig("a") as one:
         (first,) = await one.until_snapshots(1)
         await one.damage(first)
@@ -198,7 +198,7 @@ async def test_a_snapshot_that_was_damaged_later_is_no_reason_to_purge_and_is_re
 
 
 class Damaging(MemoryStore):
-    """Damages what it stores, as often as ordered."""
+    """Damages a number of stored objects."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class Damaging(MemoryStore):
 
 
 @in_virtual_time
-async def test_a_snapshot_that_reads_back_otherwise_does_not_count_and_does_not_stay() -> None:
+async def test_a_snapshot_that_reads_back_damaged_does_not_count_and_is_deleted() -> None:
     objects = Damaging(times=3)
     async with stored_rig("a", objects=objects) as one:
         await one.until_snapshots(2)
@@ -223,7 +223,7 @@ async def test_a_snapshot_that_reads_back_otherwise_does_not_count_and_does_not_
 
 
 class OtherFile(io.BytesIO):
-    """A file that is read as a snapshot of another state than was written to it."""
+    """A file that reads back as a snapshot of another state than the written one."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         snapshot = read_snapshot(super().read(size))
@@ -232,7 +232,7 @@ class OtherFile(io.BytesIO):
 
 
 class Capturing:
-    """Captures inline, while it is told to by way of such a file."""
+    """Captures inline, into such a file while ordered to."""
 
     is_other = True
 
@@ -243,7 +243,7 @@ class Capturing:
 
 
 @in_virtual_time
-async def test_a_snapshot_that_would_be_read_as_another_state_is_not_stored() -> None:
+async def test_a_snapshot_that_would_read_back_as_another_state_is_not_stored() -> None:
     capture = Capturing()
     async with stored_rig() as one:
         one.rig.capture = capture
@@ -258,7 +258,7 @@ async def test_a_snapshot_that_would_be_read_as_another_state_is_not_stored() ->
 
 
 class Denying(MemoryStore):
-    """Denies reading snapshots while told to."""
+    """Denies reading snapshots while ordered to."""
 
     is_denying = False
     denied = 0
@@ -271,7 +271,7 @@ class Denying(MemoryStore):
 
 
 @in_virtual_time
-async def test_a_store_that_denies_reading_is_no_sign_of_damage_and_nothing_is_deleted() -> None:
+async def test_denied_reads_are_no_proof_of_damage_and_nothing_is_deleted() -> None:
     objects = Denying()
     async with stored_rig("a", objects=objects) as one:
         (first,) = await one.until_snapshots(1)
@@ -280,7 +280,7 @@ async def test_a_store_that_denies_reading_is_no_sign_of_damage_and_nothing_is_d
         await until(lambda: objects.denied >= 3, 120)
         taken = await list_snapshots(objects, CLUSTER)
         assert taken[0] == first
-        assert len(taken) > 1, "what could not be read back stays"
+        assert len(taken) > 1, "a snapshot that cannot be read back stays"
         assert one.custody.snapshots == [first]
         objects.is_denying = False
         await until(lambda: len(one.custody.snapshots) == 2, 60)
@@ -289,7 +289,7 @@ async def test_a_store_that_denies_reading_is_no_sign_of_damage_and_nothing_is_d
 
 
 @in_virtual_time
-async def test_a_snapshot_that_lost_its_end_is_damaged() -> None:
+async def test_a_truncated_snapshot_is_damaged() -> None:
     async with stored_rig("a") as one:
         (first,) = await one.until_snapshots(1)
         key = snapshot_key("", CLUSTER, first)
@@ -302,30 +302,30 @@ async def test_a_snapshot_that_lost_its_end_is_damaged() -> None:
 
 
 class Doubtful(MemoryStore):
-    """Stores the first snapshot and then says otherwise."""
+    """Stores the first snapshot and then raises an error."""
 
-    def __init__(self, said: Exception) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__()
-        self.said: Exception | None = said
+        self.error: Exception | None = error
 
     async def put(self, key: str, body: Sequence[Any], *, if_match: str | None = None) -> str:
         etag = await super().put(key, body, if_match=if_match)
-        if self.said is not None and key.startswith(snapshots_prefix("", CLUSTER)):
-            said, self.said = self.said, None
-            raise said
+        if self.error is not None and key.startswith(snapshots_prefix("", CLUSTER)):
+            error, self.error = self.error, None
+            raise error
         return etag
 
 
 @in_virtual_time
-async def test_a_snapshot_that_is_there_already_is_verified_and_noted() -> None:
-    async with stored_rig("a", objects=Doubtful(AlreadyExists("by a custodian before"))) as one:
+async def test_a_snapshot_that_exists_already_is_verified_and_recorded() -> None:
+    async with stored_rig("a", objects=Doubtful(AlreadyExists("stored by an earlier custodian"))) as one:
         (first,) = await one.until_snapshots(1)
         assert await list_snapshots(one.objects, CLUSTER) == [first]
         assert one.rig.running["a"].metric("snapshot_failures_total") == 0
 
 
 class Measuring(MemoryStore):
-    """Knows the largest piece that it was ever given at once, and how many it was given at the same time."""
+    """Measures the largest put, and the number of puts at the same time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -334,7 +334,7 @@ class Measuring(MemoryStore):
     async def put(self, key: str, body: Sequence[Any], *, if_match: str | None = None) -> str:
         self.fragment_bytes_max = max(
             self.fragment_bytes_max, *map(len, body)
-        )  # its parts come here again, side by side
+        )  # parts of a multipart put arrive here too, side by side
         return await super().put(key, body, if_match=if_match)
 
     async def begin_parts(self, key: str, part_bytes: int) -> Any:
@@ -354,10 +354,10 @@ class Measuring(MemoryStore):
 
 
 @in_virtual_time
-async def test_a_large_snapshot_is_given_to_the_store_in_small_pieces_one_after_the_other() -> None:
-    """A client hashes what it is given in one turn of the event loop, and others wait."""
+async def test_a_large_snapshot_is_put_in_small_parts_one_by_one() -> None:
+    """A client hashes one put without a pause for the event loop, so other tasks wait."""
     store = Measuring()
-    with pytest.raises(Corrupt):  # noise is no snapshot, which is found when it is read back
+    with pytest.raises(Corrupt):  # random bytes are no snapshot, which is found when they are read back
         await put_snapshot(store, CLUSTER, 1, random.Random(1).randbytes(12 * 1024 * 1024))
     assert 0 < store.fragment_bytes_max <= 5 * 1024 * 1024
     assert store.in_work_max == 1
@@ -365,7 +365,7 @@ async def test_a_large_snapshot_is_given_to_the_store_in_small_pieces_one_after_
 
 
 @in_virtual_time
-async def test_a_snapshot_in_doubt_does_not_count_and_goes_with_the_older_ones() -> None:
+async def test_a_snapshot_in_doubt_does_not_count_and_is_deleted_with_the_older_ones() -> None:
     async with stored_rig("a", objects=Doubtful(Throttled("slow down"))) as one:
         (first,) = await one.until_snapshots(1)
         in_doubt, noted = await list_snapshots(one.objects, CLUSTER)
@@ -398,7 +398,7 @@ async def test_a_start_waits_for_a_store_that_does_not_answer() -> None:
 
 
 @in_virtual_time
-async def test_a_replica_that_was_away_while_the_journal_was_purged_says_so_and_starts_well_again() -> None:
+async def test_a_replica_that_was_away_during_a_purge_reports_that_and_can_start_again() -> None:
     async with stored_rig("a") as two:
         await two.until_snapshots(1)
         gate = asyncio.Event()
@@ -418,7 +418,7 @@ async def test_a_replica_that_was_away_while_the_journal_was_purged_says_so_and_
 
 
 @in_virtual_time
-async def test_an_entry_that_is_missing_after_a_pause_halts_when_it_was_not_purged() -> None:
+async def test_a_missing_entry_halts_when_it_was_not_purged() -> None:
     async with stored_rig("a") as two:
         await two.until_snapshots(1)
         gate = asyncio.Event()
@@ -469,8 +469,8 @@ async def test_a_journal_that_ends_before_its_snapshot_halts() -> None:
         )
 
 
-class Forgetful(MemoryJournal):
-    """One of three servers, which for a while does not know how far the journal reaches."""
+class BehindServer(MemoryJournal):
+    """One of three servers, which does not know the journal's end for a while."""
 
     def __init__(self, store: MemoryJournalStore, ends_at: int, until_s: float) -> None:
         super().__init__(store)
@@ -484,21 +484,21 @@ class Forgetful(MemoryJournal):
 
 
 @in_virtual_time
-async def test_a_server_of_a_cluster_that_knows_less_than_the_snapshot_is_given_time_but_not_for_ever() -> None:
+async def test_a_server_that_is_behind_the_snapshot_gets_time_but_not_for_ever() -> None:
     async with stored_rig("a") as one:
         (first,) = await one.until_snapshots(1)
         await one.rig.kill("a")
         now_s = asyncio.get_running_loop().time()
-        one.rig.make_journal = functools.partial(Forgetful, ends_at=first - 1, until_s=now_s + 5)
+        one.rig.make_journal = functools.partial(BehindServer, ends_at=first - 1, until_s=now_s + 5)
         again = await one.rig.start("b")
         one.check(again)
         await one.rig.kill("b")
-        one.rig.make_journal = functools.partial(Forgetful, ends_at=first - 1, until_s=now_s + 1_000)
+        one.rig.make_journal = functools.partial(BehindServer, ends_at=first - 1, until_s=now_s + 1_000)
         await expect_halt(one, f"halted at the snapshot of journal entry {first}: the journal ends with entry")
 
 
 @in_virtual_time
-async def test_a_journal_that_begins_after_its_snapshot_halts() -> None:
+async def test_a_journal_that_starts_after_its_snapshot_halts() -> None:
     async with stored_rig("a") as one:
         _, newer = await one.until_snapshots(2)
         await one.work(5)
@@ -512,7 +512,7 @@ async def test_a_journal_that_begins_after_its_snapshot_halts() -> None:
 
 
 class PurgedAtFirst(MemoryJournal):
-    """Has the journal purged of what a start counts on, between its questions and its first read."""
+    """Purges entries that a start needs, between its requests and its first read."""
 
     def __init__(self, store: MemoryJournalStore, purge: Callable[[], Awaitable[None]]) -> None:
         super().__init__(store)
@@ -527,7 +527,7 @@ class PurgedAtFirst(MemoryJournal):
 
 
 @pytest.mark.parametrize("snapshots_before", [0, 2])
-def test_a_start_that_a_purge_overtakes_begins_again_with_a_newer_snapshot(snapshots_before: int) -> None:
+def test_a_start_overtaken_by_a_purge_loads_a_newer_snapshot(snapshots_before: int) -> None:
     @in_virtual_time
     async def check() -> None:
         async with stored_rig("a") as one:
@@ -561,7 +561,7 @@ async def test_a_purged_journal_without_a_good_snapshot_halts() -> None:
 
 
 @in_virtual_time
-async def test_a_journal_whose_entries_are_others_than_those_in_the_snapshot_halts() -> None:
+async def test_a_journal_with_other_entries_than_the_snapshot_halts() -> None:
     async with stored_rig("a") as one:
         _, newer = await one.until_snapshots(2)
         await one.rig.kill("a")
@@ -575,7 +575,7 @@ async def test_an_entry_after_the_snapshot_that_builds_on_another_past_halts() -
     async with stored_rig("a") as one:
         _, newer = await one.until_snapshots(2)
         await one.rig.kill("a")
-        one.journal.purge(newer + 1)  # so nothing but the chain can tell
+        one.journal.purge(newer + 1)  # so only the chain can show it
         one.journal.replace(newer + 1, encode_entry(Entry("x.1", "x", newer, bytes(16), [[Tick(1)]])))
         await expect_halt(one, f"entry {newer + 1} by x builds on another past: hash 0{{32}} at entry {newer}")
 

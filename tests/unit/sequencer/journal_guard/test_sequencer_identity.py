@@ -1,4 +1,4 @@
-"""Which journal is ours: made once, found again, never replaced."""
+"""The cluster's journal is made once, found again, and never replaced."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ CLUSTER = "test"
 
 
 class Server:
-    """Has one journal, or makes it when asked to."""
+    """Has one journal, or makes it on request."""
 
     def __init__(self) -> None:
         self.streams = MemoryJournalStore()
@@ -38,7 +38,7 @@ class Server:
 
 
 class Rig:
-    """A server and a store, and sequencers that start."""
+    """A server, a store, and the start of sequencers on them."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.server = Server()
@@ -96,7 +96,7 @@ async def test_a_journal_with_entries_is_not_adopted_by_an_empty_store(rig: Rig)
         await rig.open()
 
 
-async def test_another_journal_of_the_same_name_is_not_ours(rig: Rig) -> None:
+async def test_another_journal_of_the_same_name_is_rejected(rig: Rig) -> None:
     await rig.open()
     rig.server.streams.make_again("2026-02-02T00:00:00Z")
     with pytest.raises(Halted, match="the stream there was made at 2026-02-02T00:00:00Z"):
@@ -111,7 +111,7 @@ async def test_a_marker_that_cannot_be_read_stops_the_start(rig: Rig) -> None:
 
 
 class LossyStore:
-    """Puts with an unknown outcome; `takes` says whether they have an effect."""
+    """Puts with an unknown outcome; `takes` is whether they have an effect."""
 
     def __init__(self, store: ObjectStore, takes: bool) -> None:
         self._store = store
@@ -132,7 +132,7 @@ async def test_a_marker_written_without_an_answer_counts(rig: Rig) -> None:
     assert (await rig.marker()).created == rig.server.streams.created
 
 
-async def test_without_a_marker_nobody_starts(rig: Rig) -> None:
+async def test_without_a_marker_no_sequencer_starts(rig: Rig) -> None:
     rig.store = LossyStore(rig.store, takes=False)  # type: ignore[assignment]
     with pytest.raises(Unavailable, match="does not take the object test/journal-identity"):
         await rig.open()

@@ -1,4 +1,4 @@
-"""A sequencer whose journal the store no longer names stops, and nothing less makes it stop."""
+"""A sequencer stops when the store names another journal, and for no lesser reason."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ KEY = marker_key(CLUSTER)
 
 
 class MutedStore(MemoryStore):
-    """A store that can be told not to answer."""
+    """A store that can be ordered not to answer."""
 
     is_muted = False
 
@@ -35,7 +35,7 @@ def identity(created: str) -> bytes:
 
 
 async def watched() -> tuple[MutedStore, "asyncio.Task[None]"]:
-    """A store with our marker, and the watch over it after its first look."""
+    """A store with this cluster's marker, and the watch over it after its first look."""
     store = MutedStore()
     await store.put(KEY, [identity(OURS)])
     watch = IdentityWatch(store=store, cluster=CLUSTER, journal=MemoryJournal(MemoryJournalStore(OURS)))
@@ -50,19 +50,19 @@ async def name_other(store: MutedStore) -> None:
 
 
 @in_virtual_time
-async def test_it_halts_soon_after_the_store_names_another_journal_and_says_how_to_go_back() -> None:
+async def test_it_halts_soon_after_the_store_names_another_journal_and_names_the_way_back() -> None:
     store, task = await watched()
     await asyncio.sleep(10 * MARKER_INTERVAL_S)
     assert not task.done()
     await name_other(store)
-    with pytest.raises(Halted, match="names the journal made at 2026-03-03") as told:
+    with pytest.raises(Halted, match="names the journal made at 2026-03-03") as halted:
         async with asyncio.timeout(30):
             await task
-    assert identity(OURS).decode() in str(told.value)
+    assert identity(OURS).decode() in str(halted.value)
 
 
 @in_virtual_time
-async def test_a_marker_that_is_gone_or_damaged_or_not_answered_for_halts_nobody_and_is_watched_on() -> None:
+async def test_a_missing_damaged_or_unreadable_marker_halts_no_sequencer_and_is_read_again() -> None:
     store, task = await watched()
     store.is_muted = True
     await asyncio.sleep(2 * MARKER_INTERVAL_S)

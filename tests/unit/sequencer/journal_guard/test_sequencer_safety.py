@@ -1,4 +1,4 @@
-"""A sequencer starts on a journal that is safe, on no other, and on any if it is told to bear that."""
+"""A sequencer starts only on a safe journal, or on any journal with `unsafe_journal`."""
 
 import asyncio
 
@@ -54,8 +54,8 @@ def test_servers_from_the_oldest_safe_version_on_are_safe(version: str) -> None:
     ids=["lazy", "no jetstream", "old", "ancient", "unheard of"],
 )
 def test_one_server_that_is_not_safe_is_named_with_its_fault(found: ServerReport, fault: str) -> None:
-    [told] = faults_of_servers(URLS, SOUND | {URLS[0]: found})
-    assert told.startswith(f"the nats-server at {URLS[0]} {fault}")
+    [text] = faults_of_servers(URLS, SOUND | {URLS[0]: found})
+    assert text.startswith(f"the nats-server at {URLS[0]} {fault}")
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_one_server_that_is_not_safe_is_named_with_its_fault(found: ServerReport
     ],
     ids=["one of three", "three names for one", "three of five, one down"],
 )
-def test_every_server_of_the_cluster_has_to_be_named(urls: list[str], reports: dict[str, ServerReport]) -> None:
-    [told] = faults_of_servers(urls, reports)
-    assert "nats_monitor_url reaches" in told
+def test_every_server_of_the_cluster_must_be_named(urls: list[str], reports: dict[str, ServerReport]) -> None:
+    [text] = faults_of_servers(urls, reports)
+    assert "nats_monitor_url reaches" in text
 
 
 class Rig:
-    """A safety with servers that answer what `reports` holds."""
+    """The safety check with servers that answer from `reports`."""
 
     def __init__(self, *, answer_deadline_s: float = 60.0, **settings: object) -> None:
         self.reports = dict(SOUND)
@@ -103,16 +103,16 @@ MONITORED = {"nats_monitor_url": ",".join(URLS), "journal_replicas": 3}
 LAZY = report("n2", sync=False)
 
 
-SHORT_S = 0.05  # to wait for servers that never answer; on a busy machine others might seem to be such
+SHORT_S = 0.05  # to wait for servers that never answer; on a busy machine good servers might exceed it too
 
 
-async def test_a_safe_journal_is_taken_without_a_word() -> None:
+async def test_a_safe_journal_is_accepted_without_a_warning() -> None:
     rig = Rig(**MONITORED)
     await rig.safety.check_servers()
     assert (rig.asked, rig.degraded) == (3, "")
 
 
-async def test_an_unsafe_server_is_refused_in_a_sentence_that_says_what_to_do() -> None:
+async def test_an_unsafe_server_is_rejected_with_its_remedy() -> None:
     rig = Rig(**MONITORED)
     rig.reports[URLS[1]] = LAZY
     with pytest.raises(
@@ -122,21 +122,21 @@ async def test_an_unsafe_server_is_refused_in_a_sentence_that_says_what_to_do() 
         await rig.safety.check_servers()
 
 
-async def test_a_journal_that_nobody_vouches_for_is_refused_with_the_settings_to_set() -> None:
+async def test_a_journal_of_unknown_safety_is_rejected_with_the_settings_to_set() -> None:
     with pytest.raises(
         Invalid, match=r"nothing shows that its servers sync \(set nats_monitor_url .* or journal_assurance to sync-a"
     ):
         await Rig().safety.check_servers()
 
 
-async def test_an_operators_word_is_enough_and_nobody_is_asked() -> None:
+async def test_the_operators_assurance_is_enough_and_no_server_is_asked() -> None:
     rig = Rig(journal_assurance="sync-always")
     await rig.safety.check_servers()
     await rig.safety.run()
     assert (rig.asked, rig.degraded) == (0, "")
 
 
-async def test_monitoring_counts_more_than_an_operators_word() -> None:
+async def test_monitoring_counts_more_than_the_operators_assurance() -> None:
     rig = Rig(**MONITORED, journal_assurance="sync-always")
     rig.reports[URLS[1]] = LAZY
     with pytest.raises(Invalid, match="http://n2:8222"):
@@ -159,7 +159,7 @@ async def test_servers_that_do_not_answer_are_unavailable_and_not_unsafe() -> No
     ],
     ids=["nobody asked", "unsafe", "nobody answers"],
 )
-async def test_who_may_be_unsafe_starts_and_is_degraded(
+async def test_with_unsafe_journal_a_sequencer_starts_and_is_degraded(
     settings: dict[str, object], reports: dict[str, ServerReport], reason: str
 ) -> None:
     rig = Rig(**settings, unsafe_journal=True, answer_deadline_s=60.0 if reports else SHORT_S)
@@ -168,7 +168,7 @@ async def test_who_may_be_unsafe_starts_and_is_degraded(
     assert reason in rig.degraded
 
 
-async def test_a_server_that_becomes_unsafe_degrades_until_it_is_mended() -> None:
+async def test_a_server_that_becomes_unsafe_degrades_until_it_is_corrected() -> None:
     rig = Rig(**MONITORED)
     await rig.safety.check_servers()
     looking = asyncio.create_task(rig.safety.run())
@@ -177,7 +177,7 @@ async def test_a_server_that_becomes_unsafe_degrades_until_it_is_mended() -> Non
     rig.reports.clear()
     asked = rig.asked
     await until(lambda: rig.asked > asked + 6)
-    assert "http://n2:8222 acknowledges" in rig.degraded, "who does not answer is not mended"
+    assert "http://n2:8222 acknowledges" in rig.degraded, "a server that does not answer keeps its fault"
     rig.reports.update(SOUND)
     await until(lambda: not rig.degraded)
     looking.cancel()
@@ -187,18 +187,18 @@ def one_copy() -> Journal:
     return MemoryJournal(MemoryJournalStore())
 
 
-async def test_fewer_copies_than_asked_for_are_refused() -> None:
+async def test_fewer_copies_than_the_setting_are_rejected() -> None:
     with pytest.raises(Invalid, match="it has 1 of the 3 copies that journal_replicas asks for"):
         await Rig(**MONITORED).safety.check_copies(one_copy())
 
 
-async def test_one_copy_is_safe_if_no_more_are_asked_for() -> None:
+async def test_one_copy_is_safe_if_the_setting_is_one() -> None:
     rig = Rig(journal_assurance="sync-always")
     await rig.safety.check_copies(one_copy())
     assert rig.degraded == ""
 
 
-async def test_too_few_copies_and_an_unsafe_server_are_both_told() -> None:
+async def test_too_few_copies_and_an_unsafe_server_are_both_reported() -> None:
     rig = Rig(**MONITORED, unsafe_journal=True)
     rig.reports[URLS[1]] = LAZY
     await rig.safety.check_servers()
@@ -208,7 +208,7 @@ async def test_too_few_copies_and_an_unsafe_server_are_both_told() -> None:
 
 
 class Journals:
-    """Whatever has journals: one with one copy, or none and no way to make one with more."""
+    """Has one journal with one copy, or none and no way to make one with more copies."""
 
     def __init__(self, *, is_empty: bool) -> None:
         self._is_empty = is_empty
@@ -232,7 +232,7 @@ async def test_a_journal_with_fewer_copies_is_opened_only_where_it_may_be_unsafe
     assert await open_three(Journals(is_empty=False), unsafe_journal=True) == 1
 
 
-async def test_a_journal_that_cannot_be_made_is_told_as_it_is() -> None:
+async def test_a_journal_that_cannot_be_made_keeps_the_servers_error() -> None:
     with pytest.raises(Invalid, match="not supported"):
         await open_three(Journals(is_empty=True), unsafe_journal=True)
 
@@ -242,6 +242,6 @@ async def test_a_journal_that_cannot_be_made_is_told_as_it_is() -> None:
     [{"journal_assurance": "yes"}, {"nats_monitor_url": "n1:8222"}, {"nats_monitor_url": "http://n1:8222,nats://n2"}],
     ids=str,
 )
-def test_settings_that_cannot_be_right_are_refused(settings: dict[str, str]) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, str]) -> None:
     with pytest.raises(Invalid, match=r"journal assurance must be|nats monitor url must be"):
         SequencerConfig(**settings)

@@ -1,4 +1,4 @@
-"""Segments whose commits are lost, and what a rebuild makes of them, for tests."""
+"""Helpers for tests: segments whose commits are lost, and their recovery by a rebuild."""
 
 from typing import Any
 
@@ -36,6 +36,6 @@ def partition(built: World, number: int = 0, name: str = "t") -> Partition:
 
 
 def commit_of(built: World, index: SegmentIndex) -> Any:
-    """What the machine answers when the flusher sends the segment's commit (again)."""
+    """The machine's answer when the flusher sends the segment's commit, perhaps again."""
     born_ms = segment_born_ms(index.segment_id)
     return built.do(CommitSegment(born_ms, index.segment_id, index.size_bytes, index.writer, "z1", index.runs))

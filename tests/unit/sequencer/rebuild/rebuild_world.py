@@ -1,4 +1,4 @@
-"""A cluster whose journal is archived and then lost, in memory: sequencers, segments in a store, and the new stream."""
+"""A cluster in memory whose journal is archived and then lost: sequencers, segments in a store, and the new stream."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,7 +37,7 @@ async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
 
 
 class FakeStreams:
-    """A NATS server that may have one stream; it can be told to break off at any of its steps."""
+    """A NATS server that may have one stream; it can be ordered to fail at any of its steps."""
 
     def __init__(self) -> None:
         self.held: MemoryJournalStore | None = None
@@ -60,13 +60,13 @@ class FakeStreams:
         return FoundStream(NEW, True, first_sequence, first_sequence - 1)
 
     async def journal(self) -> Journal:
-        assert self.held is not None, "the stream is asked for after it was made"
+        assert self.held is not None, "the stream was made before"
         self.steps.step()
         return MemoryJournal(self.held)
 
 
 class Steps:
-    """Counts what is done, and breaks off before one of it."""
+    """Counts steps, and fails before one of them."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -74,7 +74,7 @@ class Steps:
 
     def step(self) -> None:
         if self.done == self.break_before:
-            raise Unavailable("broken off")
+            raise Unavailable("interrupted")
         self.done += 1
 
 
@@ -110,11 +110,11 @@ class SteppedStore(MemoryStore):
         return other
 
     def contents(self) -> dict[str, object]:
-        """Key -> the object with its version."""
+        """The objects by key, each with its version."""
         return dict(self._objects.held)
 
     def fill(self, source: "SteppedStore") -> None:
-        """Hold what the other store holds."""
+        """Copy all objects of the other store."""
         self._objects.held.update(source.contents())
 
 
@@ -128,8 +128,8 @@ class Flusher:
         self._name = name
 
     async def store(self, *batches: BatchMeta, topic: str = TOPIC, ahead_ms: int = 0) -> CommitSegment:
-        """A stored segment and its commit, not sent yet; its flusher's clock may be ahead."""
-        await asyncio.sleep(0.002)  # another millisecond
+        """A stored segment and its commit, which is not sent yet; its flusher's clock may be ahead."""
+        await asyncio.sleep(0.002)  # to the next millisecond
         now_ms = self._rig.clock.now_ms() + ahead_ms
         segment_id = new_segment_id(now_ms, self._rig.entropy.take(10))
         placed = [(self._rig.topic_id(topic), 0, each, bytes(each.length)) for each in batches]
@@ -138,7 +138,7 @@ class Flusher:
         return CommitSegment(now_ms, segment_id, built.size_bytes, self._name, "z1", built.runs)
 
     async def produce(self, *batches: BatchMeta) -> None:
-        """An acknowledged segment."""
+        """Store and commit an acknowledged segment."""
         commit = await self.store(*batches)
         (outcome,) = await self._rig.client.command([commit], deadline_s=10)
         for batch, result in zip(batches, outcome.runs[0], strict=True):  # type: ignore[union-attr]
@@ -147,7 +147,7 @@ class Flusher:
 
 
 async def name_old_journal(store: SteppedStore) -> None:
-    """The marker as a sequencer's first start writes it."""
+    """Write the marker as a sequencer's first start does."""
     identity = JournalIdentity(f"penstock-journal-{CLUSTER}", OLD)
     await store.put(marker_key(CLUSTER), [msgspec.json.encode(identity)])
 
@@ -159,6 +159,6 @@ async def new_producer(rig: SequencerRig) -> int:
 
 
 async def commit_offset(rig: SequencerRig, offset: int) -> None:
-    """A group notes how far it has read."""
+    """Commit an offset of a group."""
     offsets = [OffsetToCommit(TOPIC, 0, offset, -1, "")]
     await rig.client.command([CommitOffsets(rig.clock.now_ms(), "g", -1, "", None, offsets)], deadline_s=10)

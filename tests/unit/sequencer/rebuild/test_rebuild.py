@@ -1,4 +1,4 @@
-"""A lost journal is made again from the bucket alone: exactly as far as it was archived, completely after that."""
+"""A lost journal is made again from the store alone: exactly up to the archive's end, completely after that."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ from tests.unit.sequencer.sequencer_rig import CLUSTER, rig
 
 
 class Lost:
-    """What was there when the journal was lost, and what was acknowledged."""
+    """The store when the journal was lost, and the acknowledged records."""
 
     def __init__(self) -> None:
         self.store = SteppedStore()
@@ -47,7 +47,7 @@ class Lost:
         self.last_sequence = 0
 
     async def happen(self) -> None:
-        """A life of a cluster: some of it archived, some of it only in segments."""
+        """Run a cluster: some of its entries are archived, some records are only in segments."""
         async with rig("a", objects=self.store) as built:
             await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
             self.producer = await new_producer(built)
@@ -99,7 +99,7 @@ async def marker(store: SteppedStore) -> JournalIdentity:
 
 
 async def check_is_good(store: SteppedStore, streams: FakeStreams, first: int) -> State:
-    """The new journal, its snapshots and the marker belong together; the state from which sequencers go on."""
+    """Check that the new journal, its snapshots and the marker agree; returns the state from which sequencers start."""
     assert streams.held is not None
     assert (streams.held.first_sequence, streams.held.last_sequence) == (first, first)
     entry = streams.held.entry(first)
@@ -115,7 +115,7 @@ async def check_is_good(store: SteppedStore, streams: FakeStreams, first: int) -
 
 
 @in_virtual_time
-async def test_every_acknowledged_record_is_at_its_offset_and_its_producer_can_go_on() -> None:
+async def test_every_acknowledged_record_is_at_its_offset_and_its_producer_can_continue() -> None:
     gone = await lost()
     streams = FakeStreams()
     report = (await rebuilt(gone.store, streams)).report
@@ -128,7 +128,7 @@ async def test_every_acknowledged_record_is_at_its_offset_and_its_producer_can_g
 
 
 @in_virtual_time
-async def test_groups_go_on_from_what_they_had_committed_when_the_journal_was_archived_last() -> None:
+async def test_groups_continue_at_the_offsets_of_the_archives_end() -> None:
     gone = await lost()
     report = (await rebuilt(gone.store)).report
     state = await state_at(gone.store, report.first_sequence)
@@ -136,7 +136,7 @@ async def test_groups_go_on_from_what_they_had_committed_when_the_journal_was_ar
 
 
 @in_virtual_time
-async def test_no_sequence_and_no_producer_id_is_given_out_twice() -> None:
+async def test_no_sequence_and_no_producer_id_is_used_twice() -> None:
     gone = await lost()
     report = (await rebuilt(gone.store)).report
     assert report.first_sequence > gone.last_sequence + 1_000_000
@@ -145,7 +145,7 @@ async def test_no_sequence_and_no_producer_id_is_given_out_twice() -> None:
 
 
 @in_virtual_time
-async def test_a_stored_segment_that_nobody_acknowledged_may_come_in() -> None:
+async def test_a_stored_segment_without_acknowledgement_may_be_recovered() -> None:
     gone = Lost()
     async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
@@ -156,7 +156,7 @@ async def test_a_stored_segment_that_nobody_acknowledged_may_come_in() -> None:
 
 
 @in_virtual_time
-async def test_a_segment_older_than_its_flushers_newest_archived_one_comes_in_and_is_told() -> None:
+async def test_a_segment_older_than_its_flushers_newest_archived_one_is_recovered_and_reported() -> None:
     gone = Lost()
     async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
@@ -171,7 +171,7 @@ async def test_a_segment_older_than_its_flushers_newest_archived_one_comes_in_an
 
 
 @in_virtual_time
-async def test_what_a_flusher_acknowledged_after_its_clock_stepped_back_is_not_lost() -> None:
+async def test_a_segment_acknowledged_after_its_flushers_clock_stepped_back_is_recovered() -> None:
     gone = Lost()
     async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
@@ -223,7 +223,7 @@ async def test_without_the_newest_archive_objects_the_footers_bring_the_records_
 
 
 @in_virtual_time
-async def test_a_gap_in_the_archive_ends_the_exact_part_and_is_told() -> None:
+async def test_a_gap_in_the_archive_ends_the_exact_part_and_is_reported() -> None:
     gone = Lost()
     async with rig("a", objects=gone.store) as built:
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
@@ -240,20 +240,20 @@ async def test_a_gap_in_the_archive_ends_the_exact_part_and_is_told() -> None:
 
 
 @in_virtual_time
-async def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
+async def test_a_dry_run_reports_the_same_and_changes_nothing() -> None:
     gone = await lost()
     held = gone.store.contents()
     streams = FakeStreams()
-    told = (await rebuilt(gone.store, streams, is_dry_run=True)).report
+    reported = (await rebuilt(gone.store, streams, is_dry_run=True)).report
     assert streams.held is None
     assert gone.store.contents() == held
     done = (await rebuilt(gone.store, streams)).report
     same = {"is_dry_run": False, "journal_created": NEW}
-    assert msgspec.structs.replace(told, **same) == done
+    assert msgspec.structs.replace(reported, **same) == done
 
 
 @in_virtual_time
-async def test_a_rebuild_cut_short_anywhere_is_completed_by_the_next_one() -> None:
+async def test_a_rebuild_interrupted_at_any_step_is_completed_by_the_next_one() -> None:
     gone = await lost()
     whole = gone.store.copy()
     streams = FakeStreams()
@@ -265,12 +265,12 @@ async def test_a_rebuild_cut_short_anywhere_is_completed_by_the_next_one() -> No
         store, streams = gone.store.copy(), FakeStreams()
         streams.steps = store.steps
         store.steps.break_before = break_before
-        with contextlib.suppress(Unavailable):  # after the last step there is nothing left to be cut short
+        with contextlib.suppress(Unavailable):  # after the last step there is none left to interrupt
             await rebuilt(store, streams)
             assert break_before == steps - 1
         store.steps.break_before = -1
         if (await marker(store)).created == NEW:
-            with pytest.raises(Invalid, match="exists. Nothing was changed"):
+            with pytest.raises(Invalid, match=r"exists\. Nothing was changed"):
                 await rebuilt(store, streams)
         else:
             await rebuilt(store, streams)
@@ -279,7 +279,7 @@ async def test_a_rebuild_cut_short_anywhere_is_completed_by_the_next_one() -> No
 
 
 @in_virtual_time
-async def test_the_journal_made_by_a_rebuild_can_be_lost_and_rebuilt_as_well() -> None:
+async def test_a_rebuilt_journal_can_be_lost_and_rebuilt_too() -> None:
     gone = await lost()
     first = (await rebuilt(gone.store)).report
     streams = FakeStreams()
@@ -291,7 +291,7 @@ async def test_the_journal_made_by_a_rebuild_can_be_lost_and_rebuilt_as_well() -
 
 
 @in_virtual_time
-async def test_a_damaged_snapshot_falls_back_on_the_one_before_and_the_archive() -> None:
+async def test_a_damaged_snapshot_falls_back_to_the_one_before_and_the_archive() -> None:
     gone = await lost()
     first = (await rebuilt(gone.store)).report.first_sequence
     gone.store.damage(gone.store.snapshots()[-1])
@@ -302,7 +302,7 @@ async def test_a_damaged_snapshot_falls_back_on_the_one_before_and_the_archive()
 
 
 @in_virtual_time
-async def test_a_journal_that_is_there_is_never_replaced() -> None:
+async def test_an_existing_journal_is_never_replaced() -> None:
     gone = await lost()
     streams = FakeStreams()
     streams.held = MemoryJournalStore(OLD)
@@ -322,7 +322,7 @@ async def test_at_the_wrong_server_nothing_is_made_while_the_cluster_archives() 
         await built.client.command([built.create_topic(TOPIC)], deadline_s=5)
         await until(lambda: store.archived())
         await name_old_journal(store)
-        for _ in range(3):  # also long after the last command
+        for _ in range(3):  # even long after the last command
             await asyncio.sleep(100)
             with pytest.raises(Invalid, match=r"grew \d+ s ago.* stop all sequencers. Wait"):
                 await rebuilt(store, streams, age_min_ms=ARCHIVE_AGE_MIN_MS)
@@ -334,7 +334,7 @@ async def test_at_the_wrong_server_nothing_is_made_while_the_cluster_archives() 
 
 
 @in_virtual_time
-async def test_a_rebuild_cut_short_after_it_archived_goes_on_at_once() -> None:
+async def test_a_rebuild_interrupted_after_archiving_can_continue_at_once() -> None:
     gone = await lost()
     streams = FakeStreams()
     await asyncio.sleep(ARCHIVE_AGE_MIN_MS / 1000)
@@ -346,7 +346,7 @@ async def test_a_rebuild_cut_short_after_it_archived_goes_on_at_once() -> None:
 
 
 @in_virtual_time
-async def test_a_rebuilt_journal_in_use_whose_marker_is_lost_is_left_alone_and_the_marker_is_told() -> None:
+async def test_a_used_rebuilt_journal_without_its_marker_stays_and_the_marker_is_reported() -> None:
     gone = await lost()
     streams = FakeStreams()
     await rebuilt(gone.store, streams)
@@ -354,13 +354,13 @@ async def test_a_rebuilt_journal_in_use_whose_marker_is_lost_is_left_alone_and_t
     await gone.store.delete([marker_key(CLUSTER), *gone.store.snapshots()[:1]])
     assert streams.held is not None
     streams.held.last_sequence += 1000
-    with pytest.raises(Invalid, match="was used since, up to entry") as told:
+    with pytest.raises(Invalid, match="was used since, up to entry") as reported:
         await rebuilt(gone.store, streams)
-    assert named.decode() in str(told.value)
+    assert named.decode() in str(reported.value)
 
 
 @in_virtual_time
-async def test_a_rebuild_that_cannot_go_on_because_the_store_is_further_says_so() -> None:
+async def test_a_rebuild_behind_the_stores_entries_fails_with_that_reason() -> None:
     gone = await lost()
     streams = FakeStreams()
     await rebuilt(gone.store, streams)

@@ -1,4 +1,4 @@
-"""Compacted segments hold what others held before them: a rebuild by footers neither reads nor repeats them."""
+"""Compacted segments hold the data of other segments: a rebuild by footers neither reads nor repeats them."""
 
 from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.codec import Buffer
@@ -21,7 +21,7 @@ from tests.unit.sequencer.sequencer_rig import CLUSTER, rig
 
 
 async def store_compacted(store: SteppedStore, topic_id: bytes, now_ms: int) -> str:
-    """What a job wrote of the first two offsets, as young as the segments whose commits are lost."""
+    """Store the first two offsets as a compacted segment, as young as the segments whose commits are lost."""
     segment_id = new_segment_id(now_ms, bytes(10))
     body: list[Buffer] = []
     writer = CompactedWriter(segment_id, level=1, created_ms=now_ms, sink=body.append)
@@ -54,4 +54,4 @@ async def test_a_compacted_segment_is_no_lost_commit() -> None:
     assert (report.recovered_records, report.repeated_batches, report.refused_batches) == (2, 0, {})
     assert report.young_segments == 2
     assert not report.damaged_segments
-    assert store.keys(compacted_key), "nobody has deleted it"
+    assert store.keys(compacted_key), "the object still exists"

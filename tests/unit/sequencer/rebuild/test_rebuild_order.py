@@ -1,4 +1,4 @@
-"""Lost commits find an order that every producer's sequences and every flusher's segments agree with."""
+"""Lost commits get an order that fits every producer's sequences and every flusher's segments."""
 
 from collections.abc import Callable
 
@@ -43,7 +43,7 @@ def test_a_producer_that_moved_to_a_flusher_whose_clock_is_behind_keeps_its_sequ
     assert names(order_of(segments)) == [("a", 500), ("b", 100)]
 
 
-def test_a_producer_that_moved_to_and_fro_keeps_its_sequences() -> None:
+def test_a_producer_that_changed_flushers_twice_keeps_its_sequences() -> None:
     segments = [
         segment("a", 500, batch(7, sequence=0)),
         segment("b", 100, batch(7, sequence=1)),
@@ -54,38 +54,38 @@ def test_a_producer_that_moved_to_and_fro_keeps_its_sequences() -> None:
     assert names(order_of(segments)) == [("a", 500), ("b", 100), ("b", 110), ("a", 510), ("b", 120)]
 
 
-def test_segments_of_one_flusher_and_millisecond_are_told_apart_by_their_sequences() -> None:
+def test_segments_of_one_flusher_and_millisecond_are_ordered_by_their_sequences() -> None:
     later, earlier = segment("a", 10, batch(7, sequence=1)), segment("a", 10, batch(7, sequence=0), chance=1)
     assert [each.index for each in order_of([later, earlier])] == [earlier, later]
 
 
-def test_a_newer_epoch_waits_for_what_is_left_of_the_older_one() -> None:
+def test_a_newer_epoch_waits_for_the_rest_of_the_older_one() -> None:
     segments = [segment("a", 10, batch(7, 1, 0)), segment("b", 20, batch(7, 0, 5)), segment("b", 30, batch(7, 0, 6))]
     assert names(order_of(segments, at(0, 5))) == [("b", 20), ("b", 30), ("a", 10)]
 
 
-def test_the_state_tells_how_far_a_producer_was_also_where_sequences_begin_again_at_nought() -> None:
+def test_the_state_has_each_producers_position_also_where_sequences_wrap_to_zero() -> None:
     segments = [segment("a", 10, batch(7, sequence=1)), segment("b", 20, batch(7, sequence=SEQUENCE_MAX, records=2))]
     assert names(order_of(segments, at(0, SEQUENCE_MAX))) == [("b", 20), ("a", 10)]
     assert all(not each.leaps for each in order_of(segments, at(0, SEQUENCE_MAX)))
 
 
-def test_a_batch_sent_again_waits_for_nobody() -> None:
+def test_a_batch_sent_again_waits_for_no_other() -> None:
     segments = [segment("a", 10, batch(7, sequence=3)), segment("b", 20, batch(7, sequence=9))]
     assert names(order_of(segments, at(0, 9))) == [("a", 10), ("b", 20)]
 
 
-def test_a_batch_whose_predecessor_is_nowhere_is_leapt_to() -> None:
+def test_a_batch_whose_predecessor_is_lost_gets_a_leap() -> None:
     placed = order_of([segment("a", 10, batch(7, sequence=4)), segment("a", 20, batch(7, sequence=5))], at(0, 2))
     assert [each.leaps for each in placed] == [[Leap(KEY, Place(0, 4))], []]
 
 
-def test_nothing_is_leapt_over_that_the_producer_sent_again_later() -> None:
+def test_a_batch_that_the_producer_sent_again_later_needs_no_leap() -> None:
     segments = [segment("a", 10, batch(7, sequence=4)), segment("a", 20, batch(7, sequence=3), batch(7, sequence=4))]
     assert [each.leaps for each in order_of(segments, at(0, 3))] == [[], []]
 
 
-def test_an_older_epoch_is_never_leapt_to() -> None:
+def test_an_older_epoch_never_gets_a_leap() -> None:
     assert [each.leaps for each in order_of([segment("a", 10, batch(7, 0, 50))], at(1, 2))] == [[]]
 
 
@@ -98,14 +98,14 @@ def test_two_segments_that_wait_for_each_other_do_not_wait_for_ever() -> None:
 
 
 @given(st.integers(0, SEQUENCE_MAX), st.integers(0, SEQUENCE_MAX // 2))
-def test_what_is_behind_stays_behind_where_sequences_wrap(due: int, distance: int) -> None:
+def test_a_batch_that_is_behind_stays_behind_where_sequences_wrap(due: int, distance: int) -> None:
     assert not is_behind((due + distance) & SEQUENCE_MAX, due)
     assert is_behind((due - 1 - distance) & SEQUENCE_MAX, due)
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[SegmentIndex]:
-    """Segments as flushers with clocks of their own committed them, in the order of the commits."""
+def commit_orders(draw: st.DrawFn) -> list[SegmentIndex]:
+    """Segments as flushers with separate clocks committed them, in the order of the commits."""
     clocks = {writer: draw(st.integers(0, 300)) for writer in ("a", "b", "c")}
     sequences: dict[tuple[int, int], int] = {}
     committed = []
@@ -127,9 +127,9 @@ def histories(draw: st.DrawFn) -> list[SegmentIndex]:
 
 
 @settings(max_examples=300)
-@given(histories(), st.randoms(use_true_random=False))
-def test_every_producers_sequences_and_every_flushers_order_are_kept(history: list[SegmentIndex], chance) -> None:  # type: ignore[no-untyped-def]
-    shuffled = list(history)
+@given(commit_orders(), st.randoms(use_true_random=False))
+def test_every_producers_sequences_and_every_flushers_order_are_kept(committed: list[SegmentIndex], chance) -> None:  # type: ignore[no-untyped-def]
+    shuffled = list(committed)
     chance.shuffle(shuffled)
     placed = order_of(shuffled)
     assert not any(each.leaps for each in placed)

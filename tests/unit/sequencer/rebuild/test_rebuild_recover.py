@@ -1,4 +1,4 @@
-"""Segments whose commits are lost come back: complete, once, and with all that their producers need to go on."""
+"""Segments whose commits are lost are recovered: complete, once, and with all state that their producers need."""
 
 import copy
 from typing import Any
@@ -25,7 +25,7 @@ def world(partitions: int = 1) -> World:
     return made
 
 
-def test_records_come_back_in_the_order_of_their_segments() -> None:
+def test_records_are_recovered_in_the_order_of_their_segments() -> None:
     built = world()
     report = recover(built, of("a", 20, batch(records=3)), of("a", 10, batch(records=2), batch()))
     extents = partition(built).extents
@@ -34,7 +34,7 @@ def test_records_come_back_in_the_order_of_their_segments() -> None:
     assert list(extents.positions) == [of("a", 0).runs[0].position] * 2
 
 
-def test_what_a_producer_sent_twice_comes_back_once() -> None:
+def test_a_batch_sent_twice_is_recovered_once() -> None:
     built = world()
     producer = built.producer()
     sent = [of("a", 10, batch(producer, sequence=0, records=5)), of("b", 20, batch(producer, sequence=0, records=5))]
@@ -43,7 +43,7 @@ def test_what_a_producer_sent_twice_comes_back_once() -> None:
     assert (report.recovered_batches, report.repeated_batches, report.refused_batches) == (2, 1, {})
 
 
-def test_what_was_repeated_so_long_ago_that_nobody_remembers_it_is_no_loss() -> None:
+def test_an_old_duplicate_that_the_state_no_longer_knows_is_no_loss() -> None:
     built = world()
     producer = built.producer()
     built.produce(*(batch(producer, sequence=each) for each in range(9)))
@@ -51,7 +51,7 @@ def test_what_was_repeated_so_long_ago_that_nobody_remembers_it_is_no_loss() -> 
     assert (report.repeated_batches, report.refused_batches) == (1, {})
 
 
-def test_a_producer_goes_on_after_the_rebuild_with_its_next_sequence() -> None:
+def test_a_producer_continues_after_the_rebuild_with_its_next_sequence() -> None:
     built = world()
     producer = built.producer()
     built.produce(batch(producer, sequence=0, records=5))
@@ -61,7 +61,7 @@ def test_a_producer_goes_on_after_the_rebuild_with_its_next_sequence() -> None:
     assert (again.rejection, again.base_offset, following.rejection, following.base_offset) == (0, 5, 0, 10)
 
 
-def test_a_flusher_that_asks_again_hears_what_became_of_its_segment() -> None:
+def test_a_flusher_that_commits_again_gets_the_result_of_its_segment() -> None:
     built = world()
     index = of("a", 10, batch(records=4))
     recover(built, index)
@@ -71,7 +71,7 @@ def test_a_flusher_that_asks_again_hears_what_became_of_its_segment() -> None:
     assert partition(built).high_watermark == 4
 
 
-def test_ids_of_producers_whose_allocation_is_lost_are_good_and_never_given_out_again() -> None:
+def test_producer_ids_whose_allocation_is_lost_are_valid_and_never_used_again() -> None:
     built = world()
     lost = built.state.next_producer_id + 40
     report = recover(built, of("a", 10, batch(lost, sequence=0)), of("a", 20, batch(lost, sequence=1)))
@@ -79,7 +79,7 @@ def test_ids_of_producers_whose_allocation_is_lost_are_good_and_never_given_out_
     assert built.producer() == lost + 1 + PRODUCER_IDS_SKIPPED == report.next_producer_id
 
 
-def test_a_made_up_producer_id_does_not_use_up_all_that_there_are() -> None:
+def test_an_invented_producer_id_does_not_use_up_all_ids() -> None:
     built = world()
     before = built.state.next_producer_id
     made_up = [batch(2**63 - 1, sequence=0), batch(2**63 - 2, sequence=7)]
@@ -95,14 +95,14 @@ def test_the_clock_does_not_go_beyond_now_for_a_segment_that_is_born_a_little_la
     assert built.state.clock_ms == BORN_MS + 1000
 
 
-def test_ids_are_skipped_also_if_nobody_has_used_them_yet() -> None:
+def test_ids_are_skipped_even_if_no_batch_has_them() -> None:
     built = world()
     before = built.state.next_producer_id
     recover(built)
     assert built.producer() == before + PRODUCER_IDS_SKIPPED
 
 
-def test_a_batch_without_its_predecessor_comes_back_and_its_producer_goes_on() -> None:
+def test_a_batch_without_its_predecessor_is_recovered_and_its_producer_continues() -> None:
     built = world()
     producer = built.producer()
     built.produce(batch(producer, sequence=0))
@@ -111,14 +111,14 @@ def test_a_batch_without_its_predecessor_comes_back_and_its_producer_goes_on() -
     assert [each.rejection for each in built.produce(batch(producer, sequence=9))] == [0]
 
 
-def test_a_producer_that_nobody_knows_comes_back_where_it_was() -> None:
+def test_an_unknown_producer_is_recovered_at_its_position() -> None:
     built = world()
     producer = built.producer()
     report = recover(built, of("a", 10, batch(producer, sequence=40)), of("a", 20, batch(producer, sequence=41)))
     assert (partition(built).high_watermark, report.leaps) == (2, 1)
 
 
-def test_a_batch_that_was_refused_and_sent_again_comes_back_where_it_was_sent_again() -> None:
+def test_a_batch_that_was_rejected_and_sent_again_is_recovered_where_it_was_sent_again() -> None:
     built = world()
     producer = built.producer()
     first, second = batch(producer, sequence=0), batch(producer, sequence=1)
@@ -127,7 +127,7 @@ def test_a_batch_that_was_refused_and_sent_again_comes_back_where_it_was_sent_ag
     assert (report.refused_batches, report.repeated_batches) == ({"out_of_order_sequence": 1}, 0)
 
 
-def test_an_older_epoch_is_refused_and_reported() -> None:
+def test_an_older_epoch_is_rejected_and_reported() -> None:
     built = world()
     producer = built.producer()
     built.produce(batch(producer, epoch=3, sequence=0))
@@ -135,7 +135,7 @@ def test_an_older_epoch_is_refused_and_reported() -> None:
     assert report.refused_batches == {Rejection.PRODUCER_FENCED.name.lower(): 1}
 
 
-def test_partitions_that_lost_entries_added_are_there_again() -> None:
+def test_partitions_that_lost_entries_added_are_made_again() -> None:
     built = world(partitions=2)
     runs: list[Run] = [(T1, 1, [batch()]), (T1, 4, [batch(records=2)])]
     report = recover(built, segment("a", 10, runs=runs))
@@ -161,7 +161,7 @@ def test_records_of_a_deleted_topic_stay_deleted() -> None:
     assert list(built.state.topics) == ["t"]
 
 
-def test_segments_of_a_long_time_come_back_whatever_their_age_in_the_end() -> None:
+def test_segments_are_recovered_even_if_the_lost_time_is_long() -> None:
     built = world()
     step_ms = DEFAULT_LIMITS.log.segment_commit_age_max_ms
     report = recover(built, *(of("a", step * step_ms, batch()) for step in range(5)))
@@ -178,7 +178,7 @@ def test_flushers_keep_the_zone_that_the_state_knows_them_by() -> None:
 
 @st.composite
 def journals(draw: st.DrawFn) -> tuple[int, list[SegmentIndex]]:
-    """Segments of two flushers as they were committed, and how many of the commits are in the archive."""
+    """Segments of two flushers in the order of their commits, and the number of commits in the archive."""
     sequences: dict[int, int] = {}
     clocks = {"a": 0, "b": draw(st.integers(0, 50))}
     indexes = []
@@ -196,7 +196,7 @@ def journals(draw: st.DrawFn) -> tuple[int, list[SegmentIndex]]:
 
 @settings(max_examples=100)
 @given(journals(), st.randoms(use_true_random=False))
-def test_after_any_loss_every_record_is_there_once_and_each_producers_in_order(
+def test_after_any_loss_every_record_exists_once_and_each_producers_in_order(
     journal: tuple[int, list[SegmentIndex]],
     chance: Any,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Transactions of which a journal lost some: none is ever committed by half, and nobody goes on as if nothing were."""
+"""Transactions of which a journal lost some entries: no half is ever committed, and every former producer is fenced."""
 
 import copy
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from tests.unit.sequencer.rebuild.rebuild_segments import BORN_MS, batch
 
 
 class Book(World):
-    """With transactions; what lies in the archive is what was done before a rebuild."""
+    """A world with transactions; the archive holds all that was done before a rebuild."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +51,8 @@ class Book(World):
         return [] if known is None else [each[1:] for each in map(msgspec.structs.astuple, known.aborted(0, 99, 99)[0])]
 
 
-def test_a_transaction_that_was_ongoing_comes_back_whole_and_is_aborted() -> None:
-    """Its end may be lost, or offsets that were to be committed with it."""
+def test_an_ongoing_transaction_is_recovered_completely_and_aborted() -> None:
+    """Its end may be lost, or offsets that should be committed with it."""
     book = Book()
     writer = book.init()
     book.write(writer)
@@ -62,18 +62,18 @@ def test_a_transaction_that_was_ongoing_comes_back_whole_and_is_aborted() -> Non
     assert (last_stable_offset(partition(book)), partition(book).high_watermark) == (4, 4)
 
 
-def test_a_transaction_of_which_the_archive_knows_nothing_is_aborted() -> None:
+def test_a_transaction_that_is_not_in_the_archive_is_aborted() -> None:
     book = Book()
     writer = book.init()
     book.write(writer)
     book.end(writer)
     report = recover(book, of("a", 10, book.of(writer, 1)))
     assert (report.recovered_batches, report.aborted_transactions) == (1, 1)
-    assert book.aborted == [(2, 3)], "what was committed before the archive ended stays committed"
+    assert book.aborted == [(2, 3)], "a transaction committed before the archive's end stays committed"
 
 
-def test_what_belongs_to_a_transaction_after_a_lost_end_is_refused() -> None:
-    """That raised the epoch; and nobody can commit what came after it."""
+def test_batches_of_a_transaction_after_its_lost_end_are_rejected() -> None:
+    """The lost end raised the epoch, so no client can have committed later batches."""
     book = Book()
     writer = book.init()
     book.write(writer)
@@ -82,7 +82,7 @@ def test_what_belongs_to_a_transaction_after_a_lost_end_is_refused() -> None:
     assert book.aborted == [(0, 1)]
 
 
-def test_no_producer_goes_on_with_an_epoch_that_may_have_been_given_out_twice() -> None:
+def test_no_producer_continues_with_an_epoch_that_may_be_used_twice() -> None:
     book = Book()
     idle, ongoing = book.init("idle"), book.init("ongoing")
     book.write(ongoing)
@@ -98,8 +98,8 @@ def test_no_producer_goes_on_with_an_epoch_that_may_have_been_given_out_twice() 
         assert not isinstance(book.end(again, name), Rejected)
 
 
-class History(Book):
-    """Transactions by chance, of which each segment has one batch; `fates` is what became of each by the book."""
+class RandomTransactions(Book):
+    """Random transactions, with one batch in each segment; `committed` has the committed segments."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -127,12 +127,12 @@ class History(Book):
         meta = batch(writer.producer_id, writer.producer_epoch, sequence)
         return msgspec.structs.replace(meta, attributes=TRANSACTIONAL, adds_partition=True)
 
-    def send(self, meta: BatchMeta, note: Callable[[bytes], None]) -> None:
+    def send(self, meta: BatchMeta, record: Callable[[bytes], None]) -> None:
         index = of(self.chance.choice("xyz"), len(self.sent) + 1, meta)
         (result,) = commit_of(self, index).runs[0]
         if not result.rejection and result.base_offset == partition(self).high_watermark - 1:
-            note(index.segment_id)
-        stored = msgspec.structs.replace(meta, adds_partition=False)  # as footers have it
+            record(index.segment_id)
+        stored = msgspec.structs.replace(meta, adds_partition=False)  # as in footers
         self.sent.append(of(index.writer, len(self.sent) + 1, stored))
 
     def end_some(self, name: str) -> None:
@@ -145,7 +145,7 @@ class History(Book):
 
 
 def visible(state: State, metas: dict[bytes, BatchMeta]) -> set[bytes]:
-    """The segments whose batch a reader of what is committed sees."""
+    """The segments whose batch a read_committed reader sees."""
     log = state.topics["t"].partitions[0]
     known = log.transactions
     aborted = Aborted(known.aborted(0, log.high_watermark, 10**6)[0] if known is not None else ())
@@ -163,18 +163,18 @@ def visible(state: State, metas: dict[bytes, BatchMeta]) -> set[bytes]:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_no_half_of_a_transaction_is_ever_committed_by_a_rebuild(seed: int) -> None:
-    """What was committed while it was archived, and nothing else that is transactional, wherever the archive ends."""
-    history = History(seed)
-    for _ in range(history.chance.randint(5, 40)):
-        history.step()
-    archived, known, count = copy.deepcopy(history.state), set(history.committed), len(history.sent)
-    for _ in range(history.chance.randint(0, 20)):
-        history.step()
-    metas = {index.segment_id: index.runs[0].batches[0] for index in history.sent}
-    assert visible(history.state, metas) <= history.committed
+    """Exactly the transactions that were committed in the archive are committed, wherever the archive ends."""
+    run = RandomTransactions(seed)
+    for _ in range(run.chance.randint(5, 40)):
+        run.step()
+    archived, known, count = copy.deepcopy(run.state), set(run.committed), len(run.sent)
+    for _ in range(run.chance.randint(0, 20)):
+        run.step()
+    metas = {index.segment_id: index.runs[0].batches[0] for index in run.sent}
+    assert visible(run.state, metas) <= run.committed
     plain = {each for each, meta in metas.items() if not meta.attributes & TRANSACTIONAL}
-    history.state = archived
-    report = recover(history, *history.sent[count:])
-    assert visible(history.state, metas) == known | plain
-    assert last_stable_offset(partition(history)) == partition(history).high_watermark
+    run.state = archived
+    report = recover(run, *run.sent[count:])
+    assert visible(run.state, metas) == known | plain
+    assert last_stable_offset(partition(run)) == partition(run).high_watermark
     assert not report.refused_segments

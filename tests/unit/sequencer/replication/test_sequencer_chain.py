@@ -1,4 +1,4 @@
-"""The running hash: any other past is found out, as far back as is remembered."""
+"""The running hash finds every other past, as far back as hashes are kept."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -22,13 +22,13 @@ def entry_on(chain: HashChain) -> Entry:
 
 
 @given(PASTS, st.data())
-def test_an_entry_built_on_any_part_of_our_past_is_accepted(past: list[bytes], data: st.DataObject) -> None:
+def test_an_entry_built_on_any_part_of_the_same_past_is_accepted(past: list[bytes], data: st.DataObject) -> None:
     part = data.draw(st.integers(0, len(past)))
     assert grown(past).check(entry_on(grown(past[:part])))
 
 
 @given(PASTS, st.data())
-def test_a_past_that_differs_anywhere_is_found_out(past: list[bytes], data: st.DataObject) -> None:
+def test_a_past_that_differs_anywhere_is_found(past: list[bytes], data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(past) - 1))
     other = [*past[:place], past[place] + b"!", *past[place + 1 :]]
     part = data.draw(st.integers(place + 1, len(past)))
@@ -37,12 +37,12 @@ def test_a_past_that_differs_anywhere_is_found_out(past: list[bytes], data: st.D
 
 
 @given(PASTS)
-def test_an_entry_cannot_build_on_what_comes_after_it(past: list[bytes]) -> None:
+def test_an_entry_cannot_build_on_later_entries(past: list[bytes]) -> None:
     with pytest.raises(Corrupt, match="did not exist yet"):
         grown(past[:-1]).check(entry_on(grown(past)))
 
 
-def test_only_so_many_hashes_are_remembered() -> None:
+def test_only_the_newest_hashes_are_kept() -> None:
     past = [bytes([number]) for number in range(10)]
     chain = grown(past, hashes_max=4)
     assert chain.check(entry_on(grown(past[:7])))
@@ -50,7 +50,9 @@ def test_only_so_many_hashes_are_remembered() -> None:
 
 
 @given(PASTS, PASTS, st.integers(1, 30))
-def test_a_chain_begun_at_a_snapshot_goes_on_as_the_whole_one(past: list[bytes], more: list[bytes], kept: int) -> None:
+def test_a_chain_started_at_a_snapshot_continues_as_the_complete_one(
+    past: list[bytes], more: list[bytes], kept: int
+) -> None:
     whole, restored = grown(past), HashChain()
     restored.restore(len(past), whole.newest_hashes(kept))
     assert restored.ends_with(past[-1])

@@ -17,12 +17,12 @@ from tests.testkit.waiting import until
 from tests.unit.sequencer.sequencer_rig import SequencerRig, rig
 
 LISTEN_S, RAISE_JITTER_S = LEVEL_LIMITS.listen_s, LEVEL_LIMITS.raise_jitter_s
-OLD = 0  # what a replica of 0.1.0 knows
+OLD = 0  # the level that a replica of 0.1.0 knows
 SOON_S = LISTEN_S + RAISE_JITTER_S + 1.0
 
 
-async def begin(built: SequencerRig) -> None:
-    """A journal that is not new: somebody of the earlier release has written an entry."""
+async def make_old(built: SequencerRig) -> None:
+    """Make the journal an old one: a replica of the earlier release has written an entry."""
     await built.start("first", OLD)
     await built.client.command([built.create_topic("t")], deadline_s=5)
     await built.kill("first")
@@ -34,7 +34,7 @@ def raises(built: SequencerRig) -> list[int]:
 
 
 @in_virtual_time
-async def test_a_new_cluster_reaches_the_newest_level_before_others_have_to_be_listened_for() -> None:
+async def test_a_new_cluster_reaches_the_newest_level_without_listening_to_others() -> None:
     async with rig("a", "b", "c") as three:
         assert three.level == 0
         async with asyncio.timeout(LISTEN_S - 1):
@@ -54,7 +54,7 @@ async def test_replicas_of_an_earlier_release_are_replaced_one_by_one_and_none_h
         await built.client.command([built.create_topic("t")], deadline_s=5)
         for name in ("a", "b", "c"):
             await asyncio.sleep(2 * LISTEN_S)
-            assert built.level == 0, "an old replica lives"
+            assert built.level == 0, "an old replica is alive"
             await built.kill(name)
             await built.start(name)
         async with asyncio.timeout(SOON_S):
@@ -65,9 +65,9 @@ async def test_replicas_of_an_earlier_release_are_replaced_one_by_one_and_none_h
 
 @pytest.mark.parametrize("new", [1, 2, 3])
 @in_virtual_time
-async def test_an_old_replica_that_has_nothing_to_say_is_noticed_all_the_same(new: int) -> None:
+async def test_an_old_replica_without_commands_of_its_own_is_found_too(new: int) -> None:
     async with rig() as built:
-        await begin(built)
+        await make_old(built)
         for number in range(new):
             await built.start(f"new-{number}")
         await built.start("old", OLD)
@@ -77,7 +77,7 @@ async def test_an_old_replica_that_has_nothing_to_say_is_noticed_all_the_same(ne
 
 
 @in_virtual_time
-async def test_before_the_level_nothing_is_journaled_that_an_old_replica_does_not_know() -> None:
+async def test_before_the_level_no_command_is_journaled_that_an_old_replica_does_not_know() -> None:
     async with rig(objects=MemoryStore()) as built:
         await built.start("old", OLD)
         new = await built.start("new")
@@ -91,7 +91,7 @@ async def test_before_the_level_nothing_is_journaled_that_an_old_replica_does_no
 
 
 @in_virtual_time
-async def test_an_old_replica_that_was_silent_halts_when_it_comes_back_and_says_what_to_do() -> None:
+async def test_an_old_replica_that_was_silent_halts_when_it_returns_and_names_the_remedy() -> None:
     async with rig("new") as built:
         await until(lambda: built.level == NEWEST_LEVEL, 10)
         with pytest.raises(ExceptionGroup) as caught:
@@ -102,7 +102,7 @@ async def test_an_old_replica_that_was_silent_halts_when_it_comes_back_and_says_
 
 
 @in_virtual_time
-async def test_a_level_that_this_code_does_not_know_halts_it() -> None:
+async def test_a_replica_halts_at_a_level_that_it_does_not_know() -> None:
     async with rig() as one:
         later = RaiseLevel(1_700_000_000_000, NEWEST_LEVEL + 1)
         one.store.inject(encode_entry(Entry("x.1", "x", 0, GENESIS_HASH, [[later]])))
@@ -112,19 +112,19 @@ async def test_a_level_that_this_code_does_not_know_halts_it() -> None:
 
 
 @in_virtual_time
-async def test_who_heard_nobody_for_a_while_listens_anew() -> None:
+async def test_a_replica_listens_anew_after_a_time_without_messages() -> None:
     async with rig() as built:
-        await begin(built)
+        await make_old(built)
         new = await built.start("new")
         await asyncio.sleep(LISTEN_S - 1)
-        new.clock.skip(60)  # it stood still: whoever spoke meanwhile was not heard
+        new.clock.skip(60)  # a stall: messages of other replicas were missed
         await asyncio.sleep(LISTEN_S - 1)
         assert built.level == 0
         await until(lambda: built.level == NEWEST_LEVEL, 10)
 
 
 @in_virtual_time
-async def test_nobody_else_on_the_bus_raises_the_level() -> None:
+async def test_no_other_process_on_the_bus_raises_the_level() -> None:
     async with rig("a") as one:
         (outcome,) = await one.client.command([RaiseLevel(one.clock.now_ms(), NEWEST_LEVEL + 1)], deadline_s=5)
         assert isinstance(outcome, Rejected)

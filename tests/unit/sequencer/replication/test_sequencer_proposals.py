@@ -1,4 +1,4 @@
-"""How commands get into the journal: in groups, whole, in order, within limits."""
+"""Commands get into the journal in groups, in order, within limits; a request is never split."""
 
 import asyncio
 
@@ -25,8 +25,8 @@ STALL_S = STALL_LIMITS.stall_s
 Answers = asyncio.Task[tuple[int, list[Outcome]]]
 
 
-class Desk:
-    """Proposals over a journal whose gate the test opens; `settle` plays the tail."""
+class ProposerRig:
+    """Proposals over a journal whose gate the test opens; `settle` acts as the tail."""
 
     def __init__(self, limits: ProposerLimits = PROPOSER_LIMITS) -> None:
         self.store = MemoryJournalStore()
@@ -49,13 +49,13 @@ class Desk:
         self.seen = 0
 
     async def propose(self, *commands: Command) -> Answers:
-        """A request that has arrived and is not answered yet."""
+        """A request that is not answered yet."""
         task = asyncio.create_task(self.proposer.propose(commands))
         await asyncio.sleep(0)
         return task
 
     async def tail(self) -> list[Entry]:
-        """Let the journal work, apply what is in it, and return it."""
+        """Let the journal work, apply its entries, and return them."""
         self.journal.gate.set()
         while self.seen < self.store.last_sequence or self.proposer.in_flight_count or self.proposer.waiting_count:
             await asyncio.sleep(0.001)
@@ -85,54 +85,54 @@ def numbers(requests: list[list[Command]]) -> list[int]:
 
 
 @in_virtual_time
-async def test_requests_that_wait_while_appends_are_under_way_share_one_entry_in_the_order_they_came() -> None:
-    desk = Desk()
-    answers = [await desk.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX)]
+async def test_requests_that_wait_during_appends_share_one_entry_in_the_order_of_arrival() -> None:
+    rig = ProposerRig()
+    answers = [await rig.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX)]
     await asyncio.sleep(0.01)
-    answers += [await desk.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX, 100)]
-    entries = await desk.tail()
+    answers += [await rig.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX, 100)]
+    entries = await rig.tail()
     assert numbers(entries[-1].requests) == list(range(APPENDS_IN_FLIGHT_MAX, 100))
     assert len(entries) == APPENDS_IN_FLIGHT_MAX + 1
     assert [(await answer)[0] for answer in answers] == [1, 2, 3, 4] + [5] * 96
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
 async def test_no_more_appends_are_under_way_than_allowed() -> None:
-    desk = Desk()
+    rig = ProposerRig()
     for number in range(20):
-        await desk.propose(command(number))
+        await rig.propose(command(number))
         await asyncio.sleep(0.01)
-    assert desk.proposer.in_flight_count == APPENDS_IN_FLIGHT_MAX
-    await desk.tail()
-    await desk.close()
+    assert rig.proposer.in_flight_count == APPENDS_IN_FLIGHT_MAX
+    await rig.tail()
+    await rig.close()
 
 
 @in_virtual_time
-async def test_an_entry_takes_requests_up_to_its_size_and_never_a_part_of_one() -> None:
-    desk = Desk()
+async def test_an_entry_takes_whole_requests_up_to_its_size() -> None:
+    rig = ProposerRig()
     for number in range(APPENDS_IN_FLIGHT_MAX):
-        await desk.propose(command(number))
+        await rig.propose(command(number))
     await asyncio.sleep(0.01)
     third = ENTRY_BYTES_WANTED // 3
     for number in range(10, 15):
-        await desk.propose(command(number, third), command(number, third))
-    await desk.propose(command(20, 2 * ENTRY_BYTES_WANTED))
-    await desk.propose(command(21))
-    entries = (await desk.tail())[APPENDS_IN_FLIGHT_MAX:]
+        await rig.propose(command(number, third), command(number, third))
+    await rig.propose(command(20, 2 * ENTRY_BYTES_WANTED))
+    await rig.propose(command(21))
+    entries = (await rig.tail())[APPENDS_IN_FLIGHT_MAX:]
     assert [numbers(entry.requests) for entry in entries] == [[n, n] for n in range(10, 15)] + [[20], [21]]
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
-async def test_an_entry_takes_so_many_commands_however_many_a_request_has() -> None:
-    desk = Desk(ProposerLimits(entry_commands_max=4))
+async def test_an_entry_has_a_limit_of_commands_but_takes_one_larger_request() -> None:
+    rig = ProposerRig(ProposerLimits(entry_commands_max=4))
     for number in range(APPENDS_IN_FLIGHT_MAX):
-        await desk.propose(command(number))
+        await rig.propose(command(number))
     await asyncio.sleep(0.01)
     for numbered in ([10, 11, 12], [13], [14, 15], [16, 17, 18], [20, 21, 22, 23, 24, 25], [30]):
-        await desk.propose(*map(command, numbered))
-    entries = (await desk.tail())[APPENDS_IN_FLIGHT_MAX:]
+        await rig.propose(*map(command, numbered))
+    entries = (await rig.tail())[APPENDS_IN_FLIGHT_MAX:]
     assert [numbers(entry.requests) for entry in entries] == [
         [10, 11, 12, 13],
         [14, 15],
@@ -140,125 +140,125 @@ async def test_an_entry_takes_so_many_commands_however_many_a_request_has() -> N
         [20, 21, 22, 23, 24, 25],
         [30],
     ]
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
-async def test_what_fits_into_no_entry_is_refused_before_it_is_proposed() -> None:
-    desk = Desk()
+async def test_a_request_that_fits_no_entry_is_rejected_before_it_is_proposed() -> None:
+    rig = ProposerRig()
     with pytest.raises(Invalid, match="are over the"):
-        await desk.proposer.propose([command(1, ENTRY_BYTES_MAX)])
-    assert not desk.proposer.waiting_count
-    await desk.close()
+        await rig.proposer.propose([command(1, ENTRY_BYTES_MAX)])
+    assert not rig.proposer.waiting_count
+    await rig.close()
 
 
 @in_virtual_time
-async def test_too_many_waiting_requests_are_refused_and_nothing_of_them_is_proposed() -> None:
-    desk = Desk(ProposerLimits(proposals_max=10))
-    answers = [await desk.propose(command(number)) for number in range(10)]
+async def test_too_many_waiting_requests_are_rejected_and_not_proposed() -> None:
+    rig = ProposerRig(ProposerLimits(proposals_max=10))
+    answers = [await rig.propose(command(number)) for number in range(10)]
     with pytest.raises(Undelivered, match="overloaded: 10 requests"):
-        await desk.proposer.propose([command(11)])
-    entries = await desk.tail()
+        await rig.proposer.propose([command(11)])
+    entries = await rig.tail()
     await asyncio.gather(*answers)
     assert sorted(number for entry in entries for number in numbers(entry.requests)) == list(range(10))
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
-async def test_too_many_waiting_bytes_are_refused() -> None:
-    desk = Desk(ProposerLimits(proposal_bytes_max=1_000))
-    first = await desk.propose(command(1, 800))
+async def test_too_many_waiting_bytes_are_rejected() -> None:
+    rig = ProposerRig(ProposerLimits(proposal_bytes_max=1_000))
+    first = await rig.propose(command(1, 800))
     with pytest.raises(Undelivered, match=r"overloaded: 1 requests of 8\d\d bytes"):
-        await desk.proposer.propose([command(2, 800)])
-    await desk.tail()
+        await rig.proposer.propose([command(2, 800)])
+    await rig.tail()
     await first
-    later = await desk.propose(command(3, 800))
-    await desk.tail()
+    later = await rig.propose(command(3, 800))
+    await rig.tail()
     assert (await later)[1] == [Done()]
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
-async def test_an_entry_not_seen_in_time_is_given_up_as_unknown_and_makes_room() -> None:
-    desk = Desk()
-    lost = [await desk.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX)]
+async def test_an_entry_that_does_not_return_in_time_has_an_unknown_outcome_and_frees_its_place() -> None:
+    rig = ProposerRig()
+    lost = [await rig.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX)]
     with pytest.raises(Unavailable, match=r"entry me\.1 did not return within 10 s"):
         await lost[0]
     results = await asyncio.gather(*lost, return_exceptions=True)
     assert [type(result) for result in results] == [Unavailable] * APPENDS_IN_FLIGHT_MAX
-    later = await desk.propose(command(9))
-    await desk.tail()
+    later = await rig.propose(command(9))
+    await rig.tail()
     assert (await later)[1] == [Done()]
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
 async def test_a_request_that_waited_too_long_never_enters_the_journal() -> None:
-    desk = Desk()
+    rig = ProposerRig()
     held = []
     for number in range(APPENDS_IN_FLIGHT_MAX):
-        held.append(await desk.propose(command(number)))
+        held.append(await rig.propose(command(number)))
         await asyncio.sleep(0.01)
-    waiting = await desk.propose(command(99))
+    waiting = await rig.propose(command(99))
     results = await asyncio.gather(*held, waiting, return_exceptions=True)
     assert isinstance(results[-1], Undelivered)
     assert "did not accept it within 2 s" in str(results[-1])
-    entries = await desk.tail()
+    entries = await rig.tail()
     assert all(99 not in numbers(entry.requests) for entry in entries)
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
-async def test_a_request_that_nobody_waits_for_any_more_does_not_enter_the_journal() -> None:
-    desk = Desk()
+async def test_a_cancelled_request_does_not_enter_the_journal() -> None:
+    rig = ProposerRig()
     for number in range(APPENDS_IN_FLIGHT_MAX):
-        await desk.propose(command(number))
+        await rig.propose(command(number))
         await asyncio.sleep(0.01)
-    waiting = await desk.propose(command(99))
+    waiting = await rig.propose(command(99))
     waiting.cancel()
-    entries = await desk.tail()
+    entries = await rig.tail()
     assert [numbers(entry.requests) for entry in entries] == [[n] for n in range(APPENDS_IN_FLIGHT_MAX)]
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
 async def test_entries_carry_unique_ids_and_their_authors_place_in_the_chain() -> None:
-    desk = Desk()
+    rig = ProposerRig()
     for number in range(3):
-        await desk.propose(command(number))
-        await desk.tail()
-    assert [entry.entry_id for entry in desk.entries()] == ["me.1", "me.2", "me.3"]
-    assert {(entry.author, entry.author_sequence, entry.author_hash) for entry in desk.entries()} == {
+        await rig.propose(command(number))
+        await rig.tail()
+    assert [entry.entry_id for entry in rig.entries()] == ["me.1", "me.2", "me.3"]
+    assert {(entry.author, entry.author_sequence, entry.author_hash) for entry in rig.entries()} == {
         ("me", 0, bytes(16))
     }
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
-async def test_times_ahead_of_our_clock_are_set_back_to_it() -> None:
-    desk = Desk()
+async def test_times_ahead_of_the_replicas_clock_are_set_back_to_it() -> None:
+    rig = ProposerRig()
     now_ms = VirtualClock().now_ms()
-    await desk.propose(Tick(now_ms + 10_000), Tick(now_ms - 10_000))
-    ((ahead, behind),) = (await desk.tail())[0].requests
+    await rig.propose(Tick(now_ms + 10_000), Tick(now_ms - 10_000))
+    ((ahead, behind),) = (await rig.tail())[0].requests
     assert (ahead.now_ms, behind.now_ms) == (now_ms, now_ms - 10_000)
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
 async def test_an_entry_seen_in_the_tail_is_not_sent_again() -> None:
-    desk = Desk()
-    desk.store.fail_next_append(with_effect=True)
-    desk.store.fail_next_append(with_effect=False, times=1_000)
-    answer = await desk.propose(command(1))
-    await desk.tail()
+    rig = ProposerRig()
+    rig.store.fail_next_append(with_effect=True)
+    rig.store.fail_next_append(with_effect=False, times=1_000)
+    answer = await rig.propose(command(1))
+    await rig.tail()
     assert (await answer)[0] == 1
     await asyncio.sleep(5)
-    assert desk.registry.get_sample_value("penstock_sequencer_append_retries_total") == 1
-    await desk.close()
+    assert rig.registry.get_sample_value("penstock_sequencer_append_retries_total") == 1
+    await rig.close()
 
 
 class StuckJournal(MemoryJournal):
-    """Looks healthy and takes nothing."""
+    """Looks healthy and accepts nothing."""
 
     async def append(self, entry_id: str, data: bytes) -> int:
         raise JournalStuck(f"{entry_id} of {len(data)} bytes was not answered")
@@ -283,31 +283,31 @@ async def test_a_stuck_journal_ends_the_run() -> None:
 
 
 @in_virtual_time
-async def test_what_waited_for_a_place_while_the_process_stood_still_is_not_journaled() -> None:
-    desk = Desk()
-    full = [await desk.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX)]
+async def test_commands_that_waited_during_a_stall_are_not_journaled() -> None:
+    rig = ProposerRig()
+    full = [await rig.propose(command(number)) for number in range(APPENDS_IN_FLIGHT_MAX)]
     await asyncio.sleep(0.01)
-    waiting = await desk.propose(command(99))
-    desk.clock.skip(2 * STALL_S)
-    fresh = await desk.propose(command(100))
-    entries = await desk.tail()
+    waiting = await rig.propose(command(99))
+    rig.clock.skip(2 * STALL_S)
+    fresh = await rig.propose(command(100))
+    entries = await rig.tail()
     assert [numbers(entry.requests) for entry in entries] == [[0], [1], [2], [3], [100]]
     assert (await fresh)[0] == 5
     with pytest.raises(Undelivered, match="was stalled"):
         await waiting
     await asyncio.gather(*full)
-    await desk.close()
+    await rig.close()
 
 
 @in_virtual_time
-async def test_an_append_in_doubt_is_not_sent_again_after_the_process_stood_still() -> None:
-    desk = Desk()
-    desk.store.fail_next_append(with_effect=False)
-    answer = await desk.propose(command(1))
-    desk.journal.gate.set()
+async def test_an_append_in_doubt_is_not_sent_again_after_a_stall() -> None:
+    rig = ProposerRig()
+    rig.store.fail_next_append(with_effect=False)
+    answer = await rig.propose(command(1))
+    rig.journal.gate.set()
     await asyncio.sleep(0.01)
-    desk.clock.skip(2 * STALL_S)
+    rig.clock.skip(2 * STALL_S)
     with pytest.raises(Unavailable, match="was stalled"):
         await answer
-    assert await desk.tail() == []
-    await desk.close()
+    assert await rig.tail() == []
+    await rig.close()

@@ -1,4 +1,4 @@
-"""How far the journal reaches: one question for many, and never an answer from before it was asked for."""
+"""The read index: one request serves many callers, and no answer is older than its call."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
 
 
 class SlowJournal(MemoryJournal):
-    """Says how far it reaches a second after it looked."""
+    """Reports its last sequence a second after it read it."""
 
     def __init__(self, store: MemoryJournalStore) -> None:
         super().__init__(store)
@@ -31,7 +31,7 @@ class SlowJournal(MemoryJournal):
 
 
 @in_virtual_time
-async def test_who_comes_while_an_answer_is_on_its_way_waits_for_the_next_and_shares_it() -> None:
+async def test_a_caller_that_comes_during_a_request_shares_the_next_one() -> None:
     store = MemoryJournalStore()
     journal = SlowJournal(store)
     index = ReadIndex(journal)
@@ -45,7 +45,7 @@ async def test_who_comes_while_an_answer_is_on_its_way_waits_for_the_next_and_sh
 
 
 @in_virtual_time
-async def test_if_who_asked_gives_up_the_next_in_line_asks() -> None:
+async def test_if_the_asking_caller_gives_up_the_next_caller_asks() -> None:
     store = MemoryJournalStore()
     index = ReadIndex(SlowJournal(store))
     tasks = [asyncio.create_task(index.ask(10)) for _ in range(3)]
@@ -56,7 +56,7 @@ async def test_if_who_asked_gives_up_the_next_in_line_asks() -> None:
 
 
 @in_virtual_time
-async def test_a_journal_that_is_silent_is_not_waited_for_beyond_the_time() -> None:
+async def test_a_silent_journal_is_given_up_at_the_timeout() -> None:
     class Silent(MemoryJournal):
         async def last_sequence(self) -> int:
             await asyncio.Event().wait()
@@ -72,7 +72,7 @@ async def test_a_journal_that_is_silent_is_not_waited_for_beyond_the_time() -> N
 
 
 @in_virtual_time
-async def test_a_lost_journal_says_nothing_here_because_the_replica_halts_by_itself() -> None:
+async def test_a_lost_journal_is_unavailable_here_because_the_replica_halts_by_itself() -> None:
     store = MemoryJournalStore()
     journal = MemoryJournal(store)
     store.lose()
@@ -92,7 +92,7 @@ class LaggingJournal(MemoryJournal):
 
 
 async def two_of_which_one_lags(one: SequencerRig) -> tuple[SequencerClient, asyncio.Event]:
-    """A client of the replica that lags, and what ends that; the other one has entries that it does not know of."""
+    """A client of the replica that lags, and a gate that ends the lag; the other replica has newer entries."""
     LaggingJournal.gate = asyncio.Event()
     LaggingJournal.gate.set()
     one.make_journal = LaggingJournal
@@ -105,19 +105,19 @@ async def two_of_which_one_lags(one: SequencerRig) -> tuple[SequencerClient, asy
 
 
 async def write_through(one: SequencerRig, name: str, command: CreateTopic) -> None:
-    """As another gateway did whose replica was this one."""
+    """Send the command through this replica, as another gateway would."""
     proposer = one.running[name].sequencer.proposer
     await proposer.propose([command])
     await proposer.propose([one.commit("t", 3)])
 
 
 async def ask_the_lagging_one(one: SequencerRig) -> None:
-    """Leave only the lagging replica to answer."""
+    """Stop the other replica, so that only the lagging one answers."""
     await one.running["ahead"].sequencer.drain()
 
 
 @in_virtual_time
-async def test_the_end_of_a_log_is_not_told_as_it_was_before_another_gateway_told_of_more() -> None:
+async def test_the_reported_end_of_a_log_never_goes_back_behind_another_gateways() -> None:
     async with rig() as one:
         client, gate = await two_of_which_one_lags(one)
         await ask_the_lagging_one(one)
@@ -128,13 +128,13 @@ async def test_the_end_of_a_log_is_not_told_as_it_was_before_another_gateway_tol
         await asyncio.sleep(3)
         assert not asking.done()
         gate.set()
-        one.store.set_available(True)  # its tail looks again
+        one.store.set_available(True)  # the tail reads again
         found = await asking
         assert [each.offset for each in found.partitions] == [3]
 
 
 @in_virtual_time
-async def test_what_asks_for_the_present_fails_in_time_while_the_journal_is_silent_and_all_else_is_answered() -> None:
+async def test_fresh_queries_fail_in_time_while_the_journal_is_silent_and_others_are_answered() -> None:
     async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         one.store.set_available(False)

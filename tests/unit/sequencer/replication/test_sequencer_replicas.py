@@ -1,4 +1,4 @@
-"""Sequencers on one journal: the same state everywhere, every command answered once applied, whatever dies."""
+"""Sequencers on one journal: equal states, and every command is answered once it is applied, in spite of failures."""
 
 import asyncio
 
@@ -44,16 +44,16 @@ async def test_two_replicas_both_answer_and_end_in_the_same_state() -> None:
 
 
 @in_virtual_time
-async def test_replicas_tell_the_same_check_of_the_chain_and_another_after_every_entry() -> None:
+async def test_replicas_report_the_same_chain_check_and_another_after_every_entry() -> None:
     async with rig("a", "b") as both:
         checks: list[float] = []
         for _ in range(3):
             await both.client.command([Tick(both.clock.now_ms())], deadline_s=5)
             for running in both.running.values():
                 await running.sequencer.replica.until_applied(both.store.last_sequence, 5)
-            told = {running.metric("chain_check") for running in both.running.values()}
-            assert len(told) == 1
-            checks += told
+            announced = {running.metric("chain_check") for running in both.running.values()}
+            assert len(announced) == 1
+            checks += announced
         assert len(set(checks)) == 3
 
 
@@ -70,7 +70,7 @@ async def test_every_entry_is_announced_once_and_by_its_author_in_the_order_of_t
 
 
 @in_virtual_time
-async def test_what_an_earlier_life_wrote_is_replayed_and_not_announced_again() -> None:
+async def test_entries_of_a_former_instance_are_replayed_and_not_announced_again() -> None:
     async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         await one.client.command([one.commit("t")], deadline_s=5)
@@ -95,7 +95,7 @@ async def test_an_append_whose_acknowledgement_is_lost_is_one_entry_and_answered
 
 
 @in_virtual_time
-async def test_an_append_that_failed_is_sent_again_until_it_is_there() -> None:
+async def test_an_append_that_failed_is_sent_again_until_it_is_stored() -> None:
     async with rig("a") as one:
         one.store.fail_next_append(with_effect=False, times=5)
         (outcome,) = await one.client.command([one.create_topic("t")], deadline_s=5)
@@ -142,7 +142,7 @@ async def test_killing_one_of_two_replicas_stalls_a_commit_for_less_than_two_sec
 
 
 @in_virtual_time
-async def test_without_a_journal_a_command_ends_as_unknown_and_the_replica_goes_on() -> None:
+async def test_without_a_journal_a_command_has_an_unknown_outcome_and_the_replica_continues() -> None:
     async with rig("a") as one:
         one.store.set_available(False)
         with pytest.raises(Unavailable, match="no sequencer answered within 15 s"):
@@ -174,9 +174,7 @@ async def test_a_damaged_entry_halts_with_a_sentence_that_names_it() -> None:
         damaged = bytearray(one.store.entry(1) or b"")
         damaged[-1] ^= 1
         one.store.inject(bytes(damaged))
-        await expect_halt(
-            one, r"after journal entry 1: entry 2: journal entry with crc .*Restore the journal's stream"
-        )
+        await expect_halt(one, r"after journal entry 1: entry 2: journal entry with crc .*Restore the journal's stream")
 
 
 @in_virtual_time
@@ -250,7 +248,7 @@ async def test_a_long_journal_is_replayed_before_anything_is_answered() -> None:
 
 
 @in_virtual_time
-async def test_a_query_waits_for_the_sequence_that_its_asker_has_seen() -> None:
+async def test_a_query_waits_for_the_sequence_that_its_sender_has_seen() -> None:
     async with rig("a") as one:
         query = MetadataQuery(2, None)
         asked = asyncio.create_task(one.client.query("metadata", query, MetadataView, deadline_s=0.9))
@@ -272,7 +270,7 @@ async def test_a_query_for_a_sequence_that_does_not_come_fails() -> None:
 
 
 @in_virtual_time
-async def test_a_client_sees_at_the_other_replica_what_the_first_one_told_it() -> None:
+async def test_a_client_sees_at_the_other_replica_the_effects_of_the_first_ones_answer() -> None:
     async with rig("a", "b") as both:
         for number in range(10):
             await both.client.command([both.create_topic(f"t{number}")], deadline_s=5)
@@ -281,7 +279,7 @@ async def test_a_client_sees_at_the_other_replica_what_the_first_one_told_it() -
 
 
 @in_virtual_time
-async def test_a_plan_leads_to_what_was_committed() -> None:
+async def test_a_plan_lists_the_committed_extents() -> None:
     async with rig("a") as one:
         await one.client.command([one.create_topic("t"), one.commit("t", 4)], deadline_s=5)
         wanted = PlanPartition(one.topic_id("t"), 0, 2, 1_000)
@@ -301,7 +299,7 @@ async def test_a_sender_with_a_fast_clock_does_not_move_the_machine_into_the_fut
 
 
 @in_virtual_time
-async def test_a_refusal_of_the_machine_is_an_outcome() -> None:
+async def test_a_rejection_of_the_machine_is_an_outcome() -> None:
     async with rig("a") as one:
         commands = [one.create_topic("bad name"), one.create_topic("good")]
         rejected, created = await one.client.command(commands, deadline_s=5)
@@ -321,7 +319,7 @@ async def test_a_tick_comes_about_every_second_from_one_of_the_replicas() -> Non
 
 
 @in_virtual_time
-async def test_time_goes_on_at_half_speed_after_a_clock_that_was_ahead_until_the_others_have_caught_up() -> None:
+async def test_time_advances_at_half_speed_after_a_clock_that_was_ahead_until_the_others_have_caught_up() -> None:
     async with rig("a") as one:
         clock, replica = one.running["a"].clock, one.running["a"].sequencer.replica
         clock.ahead_ms = 60_000

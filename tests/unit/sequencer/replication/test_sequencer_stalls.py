@@ -1,4 +1,4 @@
-"""A replica that stood still does nothing that its senders have given up and the world has passed over."""
+"""A replica that was stalled executes nothing that its senders gave up since."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ STALL_S = STALL_LIMITS.stall_s
 
 
 class SlowBus(MemoryBus):
-    """What waits in the socket comes in before the echo, and that when the test says so."""
+    """Messages that wait in the socket arrive before the echo; the test sends the echo."""
 
     def __init__(self) -> None:
         super().__init__(MemoryHub(), "me")
@@ -31,7 +31,7 @@ class SlowBus(MemoryBus):
             raise error
 
 
-class Desk:
+class StallRig:
     """The stalls of a process that the test stops."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Desk:
     def count(self) -> float | None:
         return self.registry.get_sample_value("penstock_sequencer_stalls_total")
 
-    async def stand_still(self, duration_s: float) -> None:
+    async def stall(self, duration_s: float) -> None:
         self.clock.freeze()
         await asyncio.sleep(duration_s)
         self.clock.thaw()
@@ -56,8 +56,8 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk() -> AsyncIterator[Desk]:
-    built = Desk()
+async def stall_rig() -> AsyncIterator[StallRig]:
+    built = StallRig()
     task = asyncio.create_task(built.stalls.run())
     await asyncio.sleep(10)
     yield built
@@ -67,27 +67,27 @@ async def desk() -> AsyncIterator[Desk]:
 
 @in_virtual_time
 async def test_without_a_stall_a_ticket_stays_good() -> None:
-    async with desk() as one:
+    async with stall_rig() as one:
         ticket = one.stalls.ticket_in()
-        await one.stand_still(0.7 * STALL_S)
+        await one.stall(0.7 * STALL_S)
         await asyncio.sleep(3_600)
         assert one.stalls.is_good(ticket)
         assert one.count == 0
 
 
 @in_virtual_time
-async def test_whoever_looks_first_finds_the_stall_and_what_came_before_it_is_void() -> None:
-    async with desk() as one:
+async def test_the_first_reading_finds_the_stall_and_earlier_tickets_are_void() -> None:
+    async with stall_rig() as one:
         ticket = one.stalls.ticket_in()
-        await one.stand_still(2 * STALL_S)
+        await one.stall(2 * STALL_S)
         assert not one.stalls.is_good(ticket)
         assert one.count == 1
 
 
 @in_virtual_time
-async def test_what_comes_in_before_the_echo_is_void_and_what_is_our_own_is_not() -> None:
-    async with desk() as one:
-        await one.stand_still(60)
+async def test_commands_before_the_echo_are_void_and_the_process_own_ones_are_not() -> None:
+    async with stall_rig() as one:
+        await one.stall(60)
         own = one.stalls.ticket()
         for _ in range(100):
             assert one.stalls.ticket_in() == VOID
@@ -100,8 +100,8 @@ async def test_what_comes_in_before_the_echo_is_void_and_what_is_our_own_is_not(
 
 @in_virtual_time
 async def test_without_an_echo_another_is_asked_for() -> None:
-    async with desk() as one:
-        await one.stand_still(60)
+    async with stall_rig() as one:
+        await one.stall(60)
         one.bus.echoes.put_nowait(Unavailable("the connection broke"))
         await asyncio.sleep(5)
         assert one.stalls.ticket_in() == VOID
@@ -111,10 +111,10 @@ async def test_without_an_echo_another_is_asked_for() -> None:
 
 @in_virtual_time
 async def test_the_echo_of_one_stall_does_not_settle_the_next() -> None:
-    async with desk() as one:
-        await one.stand_still(60)
+    async with stall_rig() as one:
+        await one.stall(60)
         await asyncio.sleep(1)
-        await one.stand_still(60)
+        await one.stall(60)
         one.bus.echoes.put_nowait(None)
         await asyncio.sleep(5)
         assert one.stalls.ticket_in() == VOID
@@ -124,7 +124,7 @@ async def test_the_echo_of_one_stall_does_not_settle_the_next() -> None:
 
 
 class Stopped:
-    """A replica that takes nothing from its socket, and for which no time passes."""
+    """A replica that reads nothing from its socket, and for which no time passes."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -133,10 +133,10 @@ class Stopped:
 
     @property
     def commands(self) -> int:
-        """How many requests with commands it has found since it was stopped."""
-        return self._running.gate.came.count(subjects.sequencer_command(CLUSTER))
+        """How many requests with commands it has read since it was stopped."""
+        return self._running.gate.arrived.count(subjects.sequencer_command(CLUSTER))
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._running.clock.thaw()
         self._running.gate.open_gate()
 
@@ -154,7 +154,7 @@ async def test_a_replica_that_was_stopped_does_not_move_offsets_back() -> None:
             await both.client.command([committing(both, 100)], deadline_s=30)
         await both.running["b"].sequencer.proposer.propose([committing(both, 200)])
         await asyncio.sleep(60)
-        stopped.go_on()
+        stopped.resume()
         await asyncio.sleep(5)
         for running in both.running.values():
             assert running.sequencer.replica.state.groups["g"].offsets["t"][0].offset == 200
@@ -172,7 +172,7 @@ async def test_a_replica_that_was_stopped_serves_again() -> None:
         stopped = Stopped(one.running["a"])
         asked = asyncio.create_task(one.client.command([one.create_topic("t")], deadline_s=90))
         await asyncio.sleep(60)
-        stopped.go_on()
+        stopped.resume()
         started_s = one.clock.monotonic_s()
         await asked
         assert one.clock.monotonic_s() - started_s < 1

@@ -1,4 +1,4 @@
-"""Waiters by name: woken by their name, and forgotten when they go."""
+"""Waiting tasks by name: woken by their name, and removed when they are cancelled."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ async def waiter(waiting: WaitQueue, name: str) -> "asyncio.Task[None]":
     return task
 
 
-async def test_a_name_wakes_all_who_wait_for_it_and_nobody_else() -> None:
+async def test_a_name_wakes_all_its_waiting_tasks_and_no_others() -> None:
     waiting = WaitQueue()
     mine = [await waiter(waiting, "a") for _ in range(3)]
     other = await waiter(waiting, "b")
@@ -22,7 +22,7 @@ async def test_a_name_wakes_all_who_wait_for_it_and_nobody_else() -> None:
     await other
 
 
-async def test_who_gives_up_leaves_nothing_behind() -> None:
+async def test_a_cancelled_task_leaves_nothing_behind() -> None:
     waiting = WaitQueue()
     tasks = [await waiter(waiting, "a") for _ in range(3)]
     tasks[1].cancel()

@@ -1,4 +1,4 @@
-"""What a sequencer answers to whatever comes: contained, bounded, in the shape that was asked for."""
+"""A sequencer's answers to any request: failures are contained, work is limited, and the shape fits the request."""
 
 import asyncio
 import functools
@@ -50,7 +50,7 @@ def test_every_query_of_the_contracts_is_answered() -> None:
     "garbage", [b"", b"\x01", b"\x63nonsense", b"\x01\xc1", codec.encode(MetadataQuery(0, []))[:-1]]
 )
 @pytest.mark.parametrize("name", [request_server.COMMAND, *QUERY_HANDLERS])
-def test_what_cannot_be_understood_gets_a_failure_and_the_next_request_an_answer(name: str, garbage: bytes) -> None:
+def test_an_unreadable_request_gets_a_failure_and_the_next_request_an_answer(name: str, garbage: bytes) -> None:
     @in_virtual_time
     async def check() -> None:
         async with rig("a") as one:
@@ -65,7 +65,7 @@ def test_what_cannot_be_understood_gets_a_failure_and_the_next_request_an_answer
 
 
 @in_virtual_time
-async def test_a_bug_that_one_request_meets_is_contained() -> None:
+async def test_a_bug_fails_only_its_request() -> None:
     def broken(_state: State, _query: MetadataQuery) -> MetadataView:
         raise ZeroDivisionError("a bug")
 
@@ -89,7 +89,7 @@ async def test_a_request_without_commands_is_answered_without_an_entry() -> None
 
 
 @in_virtual_time
-async def test_which_stream_is_the_journal_is_told_in_the_words_of_the_marker() -> None:
+async def test_the_journals_stream_is_reported_as_the_marker_names_it() -> None:
     async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         view = await one.client.query("journal", JournalQuery(0), JournalView)
@@ -98,7 +98,7 @@ async def test_which_stream_is_the_journal_is_told_in_the_words_of_the_marker() 
 
 
 @in_virtual_time
-async def test_no_stream_is_named_that_is_not_seen_to_be_there() -> None:
+async def test_no_stream_is_reported_that_the_server_does_not_have() -> None:
     async with rig("a") as one:
         one.store.set_available(False)
         answer = await raw(one, subjects.sequencer_query(CLUSTER, "journal"), codec.encode(JournalQuery(0)))
@@ -108,7 +108,7 @@ async def test_no_stream_is_named_that_is_not_seen_to_be_there() -> None:
 
 
 class NarrowJournal(MemoryJournal):
-    """Takes only small entries."""
+    """Accepts only small entries."""
 
     @property
     def entry_bytes_max(self) -> int:
@@ -116,7 +116,7 @@ class NarrowJournal(MemoryJournal):
 
 
 @in_virtual_time
-async def test_commands_that_fit_into_no_entry_are_refused_for_good() -> None:
+async def test_commands_that_fit_no_entry_are_rejected_for_good() -> None:
     async with rig() as one:
         one.make_journal = NarrowJournal
         await one.start("a")
@@ -134,7 +134,7 @@ async def test_commands_that_fit_into_no_entry_are_refused_for_good() -> None:
 @pytest.mark.parametrize(
     "own", [TakeCustody(1, "x"), RecordArchived(1, "x", 1), RecordSnapshot(1, "x", 1), ReleaseCustody(1, "x")]
 )
-def test_what_only_replicas_propose_is_refused_on_the_bus_with_all_that_came_with_it(own: Command) -> None:
+def test_internal_commands_on_the_bus_are_rejected_with_their_whole_request(own: Command) -> None:
     @in_virtual_time
     async def check() -> None:
         async with rig("a") as one:
@@ -147,7 +147,7 @@ def test_what_only_replicas_propose_is_refused_on_the_bus_with_all_that_came_wit
 
 
 @in_virtual_time
-async def test_an_answer_that_fits_no_message_becomes_a_failure_that_says_so() -> None:
+async def test_an_answer_that_fits_no_message_becomes_a_failure_with_that_reason() -> None:
     async with rig("a") as one:
         await one.client.command([one.create_topic(f"topic-{number}") for number in range(100)], deadline_s=5)
         one.hub.message_bytes_max = 1_000
@@ -172,7 +172,7 @@ async def test_an_entry_whose_announcement_fits_no_message_is_not_announced_so_t
 
 
 @in_virtual_time
-async def test_more_requests_than_allowed_are_refused_at_once_and_served_later() -> None:
+async def test_more_requests_than_allowed_are_rejected_at_once_and_served_later() -> None:
     limits = SequencerLimits(serving=ServingLimits(requests=RequestLimits(requests_max=5)))
     async with rig("a", limits=limits) as one:
         one.store.set_available(False)
@@ -189,7 +189,7 @@ async def test_more_requests_than_allowed_are_refused_at_once_and_served_later()
 
 
 @in_virtual_time
-async def test_a_drained_replica_has_answered_all_it_took_and_takes_no_more() -> None:
+async def test_a_drained_replica_has_answered_all_accepted_requests_and_accepts_no_more() -> None:
     async with rig("a") as one:
         one.store.set_available(False)
         commands = [[one.create_topic(f"t{number}")] for number in range(9)]
@@ -206,7 +206,7 @@ async def test_a_drained_replica_has_answered_all_it_took_and_takes_no_more() ->
 
 
 @in_virtual_time
-async def test_a_commit_is_told_the_machines_time_which_does_not_go_back_with_the_wall_clock() -> None:
+async def test_a_commits_answer_has_the_machines_clock_which_does_not_go_back_with_the_wall_clock() -> None:
     async with rig("a") as one:
         await one.client.command([one.create_topic("t")], deadline_s=5)
         clock_ms = one.running["a"].sequencer.replica.state.clock_ms
@@ -218,7 +218,7 @@ async def test_a_commit_is_told_the_machines_time_which_does_not_go_back_with_th
 
 
 @in_virtual_time
-async def test_a_request_that_comes_while_the_sequencer_ends_is_left_to_others() -> None:
+async def test_a_request_that_comes_while_the_sequencer_ends_is_left_to_other_sequencers() -> None:
     async with rig("a") as one:
         ending = one.running["a"]
         await ending.end()

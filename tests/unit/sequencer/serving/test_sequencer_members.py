@@ -1,4 +1,4 @@
-"""Who is silent: only who was not heard from by anybody for the whole of its session time-out."""
+"""A member is silent only if no replica heard it for its whole session timeout."""
 
 from penstock.contracts.messages import HeardMember
 from penstock_sequencer.serving.member_liveness import LIVENESS_LIMITS, LivenessLimits, MemberLiveness
@@ -18,13 +18,13 @@ def looked_at(
     return members
 
 
-def test_a_member_seen_for_the_first_time_has_its_whole_time_left() -> None:
+def test_a_member_seen_for_the_first_time_has_its_whole_timeout_left() -> None:
     members = looked_at(watched())
     assert not members.silent([watched()], 109.9)
     assert members.silent([watched()], 110.0) == [("g", "m", 1)]
 
 
-def test_a_heartbeat_here_or_elsewhere_gives_time() -> None:
+def test_a_heartbeat_at_any_replica_restarts_the_timeout() -> None:
     members = looked_at(watched(), watched(member_id="n"))
     members.record_heartbeat("g", "m", 105.0)
     members.record_heard_elsewhere([HeardMember("g", "n")], 106.0)
@@ -32,33 +32,33 @@ def test_a_heartbeat_here_or_elsewhere_gives_time() -> None:
     assert members.silent([watched(), watched(member_id="n")], 115.0) == [("g", "m", 1)]
 
 
-def test_activity_in_the_journal_gives_time() -> None:
+def test_activity_in_the_journal_restarts_the_timeout() -> None:
     members = looked_at(watched(active_sequence=1))
     assert not members.silent([watched(active_sequence=2)], 109.0)
     assert not members.silent([watched(active_sequence=2)], 118.9)
     assert members.silent([watched(active_sequence=2)], 119.0) == [("g", "m", 2)]
 
 
-def test_a_waiting_member_is_never_silent_and_has_its_whole_time_afterwards() -> None:
+def test_a_waiting_member_is_never_silent_and_has_its_whole_timeout_afterwards() -> None:
     members = looked_at(watched(waiting=True))
     assert not members.silent([watched(waiting=True)], 200.0)
     assert not members.silent([watched()], 209.9)
     assert members.silent([watched()], 210.0) == [("g", "m", 1)]
 
 
-def test_after_a_time_in_which_we_may_have_missed_heartbeats_everybody_has_its_whole_time() -> None:
+def test_after_possibly_missed_heartbeats_every_member_has_its_whole_timeout() -> None:
     members = looked_at(watched())
     members.restart()
     assert not members.silent([watched()], 150.0)
     assert members.silent([watched()], 160.0) == [("g", "m", 1)]
 
 
-def test_a_member_stays_silent_until_it_is_gone() -> None:
+def test_a_silent_member_stays_silent_until_it_is_removed() -> None:
     members = looked_at(watched())
     assert members.silent([watched()], 111.0) == members.silent([watched()], 112.0) == [("g", "m", 1)]
 
 
-def test_whom_we_heard_is_told_once() -> None:
+def test_a_heard_member_is_shared_once() -> None:
     members = MemberLiveness()
     members.record_heartbeat("g", "m", 1.0)
     members.record_heartbeat("g", "m", 2.0)
@@ -67,13 +67,13 @@ def test_whom_we_heard_is_told_once() -> None:
     assert members.take_fresh() == []
 
 
-def test_what_others_heard_is_not_told_on() -> None:
+def test_members_heard_by_other_replicas_are_not_shared_again() -> None:
     members = MemberLiveness()
     members.record_heard_elsewhere([HeardMember("g", "m")], 1.0)
     assert members.take_fresh() == []
 
 
-def test_heartbeats_of_whoever_do_not_fill_the_memory() -> None:
+def test_heartbeats_of_unknown_members_do_not_fill_the_memory() -> None:
     members = looked_at(watched(), limits=LivenessLimits(tracked_members_max=3))
     for number in range(10):
         members.record_heartbeat("g", f"stranger-{number}", 105.0)

@@ -1,4 +1,4 @@
-"""What the journal let go of stays gone: a rebuild brings no forgotten segment back, and no deleted topic."""
+"""A rebuild restores no removed segment and no deleted topic."""
 
 from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.commands import (
@@ -71,8 +71,8 @@ async def rebuilt(store: SteppedStore) -> Rebuild:
 
 
 @in_virtual_time
-async def test_an_object_whose_segment_was_forgotten_does_not_come_back() -> None:
-    """Not even one that is still there, or there again, as a deletion undone in the store."""
+async def test_an_object_of_a_removed_segment_is_not_recovered() -> None:
+    """Not even if the object still exists, or exists again after a deletion was undone in the store."""
     store = SteppedStore()
     async with rig("a", objects=store) as built:
         await a_cluster_with_three_segments(built, store)
@@ -94,14 +94,14 @@ async def test_an_object_whose_segment_was_forgotten_does_not_come_back() -> Non
 
 
 @in_virtual_time
-async def test_what_came_for_a_topic_that_can_come_back_makes_no_topic_beside_it() -> None:
+async def test_late_batches_for_a_recoverable_topic_make_no_second_topic() -> None:
     store = SteppedStore()
     async with rig("a", objects=store) as built:
         flusher = await a_cluster_with_three_segments(built, store)
         topic_id = built.topic_id(TOPIC)
         window = ConfigChange("penstock.undelete.window.ms", ConfigOperation.SET, "86400000")
         assert isinstance(await command(built, AlterConfigs(built.clock.now_ms(), TOPIC, [window])), Done)
-        await flusher.store(batch(NO_PRODUCER))  # whose commit comes too late
+        await flusher.store(batch(NO_PRODUCER))  # its commit comes too late
         assert await command(built, DeleteTopic(built.clock.now_ms(), TOPIC, bytes(16))) == Done()
         await all_is_archived(built, store)
         await name_old_journal(store)
@@ -114,14 +114,14 @@ async def test_what_came_for_a_topic_that_can_come_back_makes_no_topic_beside_it
 
 
 def deletable(state: State) -> list[SegmentId]:
-    """What janitors may delete by now, but for the grace."""
+    """The segments that janitors may delete now, apart from the grace."""
     table = state.segments
     secured = secured_sequence(state)
     return [table.id(slot) for slot in table.dead if table.dead_sequences[slot] <= secured]
 
 
 async def check_nothing_is_missing(store: SteppedStore, gone: list[SegmentId]) -> None:
-    """As much is lost as can be borne: the journal, all of its archive, and the newest of two snapshots."""
+    """Check the largest loss that a rebuild survives: the journal, all its archive, and the newer of two snapshots."""
     left = store.copy()
     await left.delete([segment_key("", CLUSTER, 0, segment_id) for segment_id in gone])
     await left.delete(left.archived())
@@ -144,7 +144,7 @@ async def test_no_journal_made_without_the_archive_needs_what_janitors_may_have_
         await a_cluster_with_three_segments(built, store)
         state = built.running["a"].sequencer.replica.state
         await until(lambda: len(state.custody.snapshots) == 1, 90)
-        await command(built, LeaseJob(built.clock.now_ms(), "some news", "compactor-1", known(state)[:1], 60_000))
+        await command(built, LeaseJob(built.clock.now_ms(), "a job", "compactor-1", known(state)[:1], 60_000))
         await until(lambda: len(state.custody.snapshots) == 2, 90)
         log = LogOffset(built.topic_id(TOPIC), 0, 2)
         assert isinstance(await command(built, DeleteRecords(built.clock.now_ms(), [log])), LogsTrimmed)
