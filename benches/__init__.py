@@ -1,1 +1,4 @@
-"""Numbers with a budget: `make bench` measures them on this machine, in one run."""
+"""Benches: figures with budgets, measured on this machine by `make bench`.
+
+Each bench is a function that yields `Result`s. Start with `__main__.py`, which lists them all.
+"""

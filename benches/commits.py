@@ -1,4 +1,7 @@
-"""How long a commit takes at the sequencer: append to JetStream, own tail, apply, answer; one at a time."""
+"""The time of one commit at the sequencer, and the rate of many commits at once.
+
+A commit is an append to JetStream, the sequencer's own tail, the apply, and the answer.
+"""
 
 import asyncio
 import json
@@ -21,13 +24,13 @@ COMMITS = 1_000
 PARTITIONS = 16
 TOPIC_ID = b"t" * 16
 REPLICAS = (1, 3)
-IN_FLIGHT = 64  # commits of as many flushers
+IN_FLIGHT = 64  # commits, each of its own flusher
 BATCHES_PER_PARTITION = 8
 COMMITS_AT_ONCE = 10_000
 
 
 def throughput() -> Iterator[Result]:
-    """Many commits at once through one replica and through three: every one of them applies all."""
+    """Many commits at once, through one replica and through three; each replica applies all of them."""
     for replicas in REPLICAS:
         with scratch_cluster("--sequencers", str(replicas)) as cluster:
             seconds, times_ms = asyncio.run(_many_commits(_nats_url(cluster)))
@@ -83,7 +86,7 @@ def latency() -> Iterator[Result]:
 def _nats_url(cluster: Cluster) -> str:
     config = (cluster.data / "nats" / "nats-server.conf").read_text()
     found = re.search(r"^listen: (.*)$", config, re.MULTILINE)
-    assert found is not None, "the nats-server's settings name no address"
+    assert found is not None, "the settings of the nats-server have no address"
     return f"nats://{json.loads(found[1])}"
 
 

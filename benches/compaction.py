@@ -1,4 +1,4 @@
-"""What compaction costs the state machine: its largest command, and the answers to what compactors ask."""
+"""The cost of compaction for the state machine: its largest command, and its largest answers to compactors."""
 
 import time
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ def machine() -> Iterator[Result]:
     for number in range(SEGMENTS):
         apply_entry(state, state.sequence + 1, [[commit_of(number, PARTITIONS, 1, -1)]], announce=False)
     rows = list(range(SEGMENTS))
-    told = best_s(lambda: queries.segment_extents(state, SegmentExtentsQuery(0, rows)))
-    yield Result("compaction", "5,000 extents of 5 segments told", told * 1000, "ms", 20)
+    seconds = best_s(lambda: queries.segment_extents(state, SegmentExtentsQuery(0, rows)))
+    yield Result("compaction", "answer with 5,000 extents of 5 segments", seconds * 1000, "ms", 20)
     listed = best_s(lambda: queries.segments(state, SegmentsQuery(0, 0, [], SEGMENTS)))
     yield Result("compaction", "1,000 segments listed", listed * 1000, "ms", 20)
     logs = best_s(lambda: queries.logs(state, LogsQuery(0, [TOPIC_ID])))
-    yield Result("compaction", "1,000 logs of 1,000 extents each told", logs * 1000, "ms", 20)
+    yield Result("compaction", "answer with 1,000 logs of 1,000 extents each", logs * 1000, "ms", 20)
     for name, firsts in (
         ("oldest", [INPUTS * job for job in range(JOBS)]),
         ("newest", [SEGMENTS - INPUTS * (job + 1) for job in range(JOBS)]),
@@ -41,12 +41,12 @@ def machine() -> Iterator[Result]:
 
 
 def _replace_s(state: State, first: int) -> float:
-    """Seconds to replace what the segments from the first one on hold."""
+    """Seconds to replace the extents of the segments from `first` on."""
     command = _replacement(first)
     started_s = time.perf_counter()
     ((outcome,),), _ = apply_entry(state, state.sequence + 1, [[command]])
     seconds = time.perf_counter() - started_s
-    assert isinstance(outcome, PerItem) and not any(outcome.rejections), "a run was refused"
+    assert isinstance(outcome, PerItem) and not any(outcome.rejections), "a run was rejected"
     return seconds
 
 

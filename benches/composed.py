@@ -1,4 +1,4 @@
-"""The compose project from nothing: how long images and start take, their sizes, and a load from the host."""
+"""The compose project, built from nothing: the times of build and start, the image sizes, and a load from the host."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def from_nothing(mib: int) -> Iterator[Result]:
         size = int(docker("image", "inspect", "--format", "{{.Size}}", f"penstock/{service}"))
         yield Result(BENCH, f"image of the {service}", size / 1e6, "MB", IMAGE_MB_MAX)
     with running_project("penstock-bench") as project:
-        yield Result(BENCH, "start, until all are healthy", project.started_s, "s")
+        yield Result(BENCH, "start, until all containers are healthy", project.started_s, "s")
         create_topic(project.kafka, TOPIC, PARTITIONS)
         arguments = ("--mib", str(mib), "--partitions", str(PARTITIONS))
         for kind, settings in (("produce", (*TUNED, *TUNED_MESSAGES)), ("consume", ())):
@@ -34,12 +34,16 @@ def from_nothing(mib: int) -> Iterator[Result]:
         for container in project.containers():
             text = docker("stats", "--no-stream", "--format", "{{.MemUsage}}", container.id)
             yield Result(
-                BENCH, f"memory of {container.service} after it", _mib(text), "MiB", container.memory_bytes_max / MIB
+                BENCH,
+                f"memory of {container.service} after the load",
+                _mib(text),
+                "MiB",
+                container.memory_bytes_max / MIB,
             )
 
 
 def _mib(text: str) -> float:
-    """`123.4MiB / 1GiB` as docker prints it."""
+    """The MiB of a text like `123.4MiB / 1GiB`, which docker prints."""
     found = re.match(r"([0-9.]+)([KMG])iB", text)
     assert found, text
     return float(found[1]) * {"K": 1 / 1024, "M": 1, "G": 1024}[found[2]]

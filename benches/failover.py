@@ -1,4 +1,4 @@
-"""How long clients wait when a process is killed: the longest pause between acknowledgements around each kill."""
+"""The time that clients wait when a process is killed: the longest pause between acknowledgements after each kill."""
 
 import itertools
 import threading
@@ -12,13 +12,13 @@ from benches.whole import create_topic, scratch_cluster
 from tests.testkit.clusters.cluster import Cluster, wait_until
 
 TOPIC = "failover"
-PAUSE_S = 0.002  # between records: far below what is measured
+PAUSE_S = 0.002  # between records: far below the measured pauses
 SETTLE_RECORDS = 500
 VICTIMS = ("sequencer-1", "sequencer-2", "flusher-1", "gateway-1", "cacher-1", "nats-server")
 
 
 class Pulse:
-    """A producer that sends steadily and remembers when it was acknowledged."""
+    """A producer that sends at a steady rate, and records the times of its acknowledgements."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged_s: list[float] = []
@@ -43,18 +43,18 @@ class Pulse:
         self.acknowledged_s.append(time.perf_counter())
 
     def wait_for_more(self) -> None:
-        """Until it runs steadily again."""
+        """Return when the producer runs steadily again."""
         goal = len(self.acknowledged_s) + SETTLE_RECORDS
-        wait_until(lambda: len(self.acknowledged_s) >= goal, 120, "the load to go on")
+        wait_until(lambda: len(self.acknowledged_s) >= goal, 120, "more acknowledgements")
 
     def longest_pause_s(self, since_s: float) -> float:
-        """The longest time without an acknowledgement since then."""
+        """The longest time without an acknowledgement since `since_s`."""
         times = [since_s, *(moment for moment in self.acknowledged_s if moment > since_s)]
         return max(later - earlier for earlier, later in itertools.pairwise(times))
 
 
 def pauses() -> Iterator[Result]:
-    """Kill one process after the other, with two sequencers and one of everything else."""
+    """Kill one process after the other, in a cluster of two sequencers and one of each other service."""
     with scratch_cluster("--sequencers", "2", "--flush-ms", "20") as cluster:
         create_topic(cluster, TOPIC, 1)
         pulse = Pulse(cluster.kafka)
@@ -67,7 +67,7 @@ def pauses() -> Iterator[Result]:
 
 def _pause(cluster: Cluster, pulse: Pulse, victim: str) -> Result:
     pulse.wait_for_more()
-    wait_until(cluster.is_ready, 60, "everything to be ready")
+    wait_until(cluster.is_ready, 60, "all services to be ready")
     killed_s = time.perf_counter()
     cluster.kill(victim)
     pulse.wait_for_more()

@@ -1,6 +1,6 @@
-"""What a record waits for in a flusher, in virtual time: the real one over a store that takes as long as it is told.
+"""The waiting time of a record in a flusher, in virtual time: a real flusher over a store with given waits.
 
-So the figures are the design's own, whatever the machine is busy with.
+So the figures do not depend on the load of this machine.
 """
 
 import asyncio
@@ -32,19 +32,19 @@ BATCH_BYTES = 1_024
 COMMIT_S = 0.002  # DESIGN's budget for the median
 ANSWER_TIMEOUT_S = 60.0
 STALL_S = 2.0
-Store = tuple[tuple[float, float], float]  # the median and the 99th percentile of its PUTs in ms, and how many stall
+Store = tuple[tuple[float, float], float]  # median and 99th percentile of its PUTs in ms, and the share that stalls
 STORES: dict[str, Store] = {
     "a store of 5 ms": ((5, 5.1), 0.0),
     "a store like S3": ((60, 250), 0.0),
-    "one that stalls in 200": ((60, 250), 0.005),
+    "a store with one stall in 200": ((60, 250), 0.005),
 }
 BUDGETS_MS = {("a store like S3", 250): (250, 500), ("a store like S3", 50): (150, 350)}  # of the whole path
-PACES_S = (0.05, 0.005)
+INTERVALS_S = (0.05, 0.005)
 HEDGE_SHARES = (0.0, 0.05)
 
 
 class SlowStore(MemoryStore):
-    """Takes its time for each put."""
+    """A store in memory whose puts wait."""
 
     def __init__(self, waits: Waits, stall_share: float) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class SlowStore(MemoryStore):
 
 
 async def _commit(inbound: Inbound) -> None:
-    """A sequencer that takes whatever comes."""
+    """A sequencer that accepts every commit."""
     await asyncio.sleep(COMMIT_S)
     outcomes: list[Outcome] = []
     for command in decode(inbound.data, CommandRequest).commands:
@@ -70,8 +70,10 @@ async def _commit(inbound: Inbound) -> None:
     await inbound.respond(encode(CommandReply(1, outcomes)))
 
 
-async def _run(store_as: Store, flush_ms: int, pace_s: float, share: float, records: int) -> tuple[list[float], float]:
-    """The waits of all records from their arrival to their answer, in ms, and the PUTs per second."""
+async def _run(
+    store_as: Store, flush_ms: int, interval_s: float, share: float, records: int
+) -> tuple[list[float], float]:
+    """The times of all records from arrival to answer, in ms, and the PUTs per second."""
     hub = MemoryHub()
     writes_ms, stall_share = store_as
     store, clock = SlowStore(Waits(*writes_ms, seed=2), stall_share), VirtualClock()
@@ -108,7 +110,7 @@ async def _run(store_as: Store, flush_ms: int, pace_s: float, share: float, reco
     async with asyncio.TaskGroup() as sending:
         for number in range(records):
             sending.create_task(send(number))
-            await asyncio.sleep(pace_s * dice.uniform(0.9, 1.1))
+            await asyncio.sleep(interval_s * dice.uniform(0.9, 1.1))
     elapsed_s = clock.monotonic_s() - began_s
     working.cancel()
     await asyncio.wait([working])
@@ -116,14 +118,14 @@ async def _run(store_as: Store, flush_ms: int, pace_s: float, share: float, reco
 
 
 def waits(records: int) -> Iterator[Result]:
-    """Arrival to answer for stores and flush intervals, without and with hedges; the rest of the path comes on top."""
+    """Arrival to answer for stores and flush intervals, with and without hedges; without the rest of the path."""
     for (store, store_as), flush_ms in itertools.product(STORES.items(), (250, 50)):
-        for pace_s, share in itertools.product(PACES_S, HEDGE_SHARES):
+        for interval_s, share in itertools.product(INTERVALS_S, HEDGE_SHARES):
             with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-                times, puts = runner.run(_run(store_as, flush_ms, pace_s, share, records))
+                times, puts = runner.run(_run(store_as, flush_ms, interval_s, share, records))
             times.sort()
             p50, p99 = BUDGETS_MS.get((store, flush_ms), (None, None))
-            name = f"{store}, flush {flush_ms} ms, a record each {pace_s * 1000:.0f} ms, {share:.0%} hedges"
+            name = f"{store}, flush {flush_ms} ms, a record each {interval_s * 1000:.0f} ms, {share:.0%} hedges"
             yield Result("flush-times", f"{name}, p50", statistics.median(times), "ms", p50)
             yield Result("flush-times", f"{name}, p99", times[int(len(times) * 0.99) - 1], "ms", p99)
             yield Result("flush-times", f"{name}: PUTs", puts, "per s")

@@ -1,4 +1,4 @@
-"""What a gateway needs of memory when many clients ask for far too much, and do not take what they get."""
+"""The memory of a gateway while many clients ask for too much, and do not read their answers."""
 
 import contextlib
 import socket
@@ -16,12 +16,12 @@ from tests.testkit.clusters.cluster import Cluster
 CONNECTIONS, ASKED_BYTES, PARTITIONS, MIB = 200, 50_000_000, 16, 64
 FETCH, VERSION = 1, 12
 SECONDS = 15.0
-# Answers that wait for clients, as many again that are being put together and their parts, and what NATS has under way.
+# Answers that wait for clients, the same again for answers in work with their parts, and messages in NATS.
 BUDGET_MIB = 128 + 2 * 128 + 64
 
 
 def memory() -> Iterator[Result]:
-    """The most that a gateway takes beyond what it had, while all of them ask at once."""
+    """The largest growth of a gateway's memory while all clients ask at once."""
     with scratch_cluster() as cluster, contextlib.ExitStack() as clients:
         create_topic(cluster, "greedy", PARTITIONS)
         load(cluster.kafka, "produce", "greedy", "--mib", str(MIB), "--partitions", str(PARTITIONS))
@@ -31,10 +31,10 @@ def memory() -> Iterator[Result]:
             client = clients.enter_context(socket.create_connection((host, int(port))))
             client.sendall(_frame())
         time.sleep(SECONDS)
-        name = f"{CONNECTIONS} connections that ask for {ASKED_BYTES / 1e6:g} MB each and take nothing"
+        name = f"{CONNECTIONS} connections that ask for {ASKED_BYTES / 1e6:g} MB each and read nothing"
         yield Result("reading", f"{name}: gateway memory", _most_mib(cluster) - before, "MiB", BUDGET_MIB)
         unsent = cluster.metric("penstock_gateway_unsent_bytes") / 2**20
-        yield Result("reading", f"{name}: answers that wait for them", unsent, "MiB")
+        yield Result("reading", f"{name}: unsent answers", unsent, "MiB")
 
 
 def _frame() -> bytes:
@@ -49,6 +49,6 @@ def _frame() -> bytes:
 
 
 def _most_mib(cluster: Cluster) -> float:
-    """The most memory that the gateway has had so far."""
+    """The peak memory of the gateway so far."""
     status = Path(f"/proc/{cluster.processes()['gateway-1']['pid']}/status").read_text()
     return float(status.split("VmHWM:")[1].split()[0]) / 1024

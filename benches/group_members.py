@@ -1,8 +1,8 @@
-"""Members of consumer groups that do nothing but belong: a connection each, cheap enough for hundreds in one process.
+"""Group members that only heartbeat: one connection each, and cheap enough for hundreds in one process.
 
-They heartbeat as stock clients do, each at its own time, and learn of rebalances by their heartbeats only. Each tells
-`Roll` what it has, and that knows when the group's assignment is whole. The leader of a classic group assigns
-partitions in the order of member ids, one to each and round again.
+They heartbeat as stock clients do, each at its own time, and learn of rebalances by their heartbeats only. Each member
+reports its partitions to `Roll`, which checks whether the group's assignment is complete. The leader of a classic group
+assigns partitions round robin in the order of member ids.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequest
 from penstock.kafkawire.error_codes import ErrorCode
 
 JOIN, HEARTBEAT, SYNC, CONSUMER_HEARTBEAT = 11, 12, 14, 68
-SESSION_TIMEOUT_MS = 45_000  # stock clients'
+SESSION_TIMEOUT_MS = 45_000  # the default of stock clients
 REBALANCE_TIMEOUT_MS = 300_000
 HEARTBEAT_S = 3.0
-RETRY_S = 0.1  # stock clients' retry.backoff.ms
+RETRY_S = 0.1  # the default retry.backoff.ms of stock clients
 RESPONSE_HEAD_BYTES = {True: 5, False: 4}  # correlation id, and no tagged fields
 
 
@@ -39,7 +39,7 @@ class Connection:
         self._writer = writer
 
     async def ask(self, key: int, version: int, request: msgspec.Struct) -> Any:
-        """The answer."""
+        """Send one request, and return the answer."""
         flexible = is_flexible(API_TABLE[key], version)
         head = struct.pack(">hhih", key, version, 0, -1) + (b"\0" if flexible else b"")
         frame = head + encode_request(key, version, request)
@@ -49,36 +49,37 @@ class Connection:
         return decode_response(key, version, body)
 
     def close(self) -> None:
-        """Send and hear no more."""
+        """Close the connection."""
         self._writer.close()
 
 
 class Roll:
-    """What each member has, of which generation; `whole` when all have what belongs to one, and nothing is left."""
+    """The partitions and the generation of each member, and the time when the assignment became complete."""
 
     def __init__(self, partitions: int) -> None:
-        self.members = 0  # that are to be there
-        self.whole_s = 0.0  # when the assignment became whole last
+        self.members = 0  # the expected number
+        self.complete_s = 0.0  # when the assignment last became complete
         self._partitions = partitions
         self._held: dict[int, tuple[int, list[int]]] = {}
-        self._news = asyncio.Event()
+        self._completed = asyncio.Event()
 
-    def note(self, member: int, generation: int, partitions: list[int]) -> None:
-        """The member has these partitions now."""
+    def record(self, member: int, generation: int, partitions: list[int]) -> None:
+        """Record that the member has these partitions now."""
         self._held[member] = (generation, partitions)
-        if self.is_whole:
-            self.whole_s = time.perf_counter()
-            self._news.set()
+        if self.is_complete:
+            self.complete_s = time.perf_counter()
+            self._completed.set()
 
-    def lose(self, member: int) -> None:
-        """The member has to ask anew."""
+    def remove(self, member: int) -> None:
+        """Remove a member that must join again."""
         self._held.pop(member, None)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all members are of one generation, and have every partition once, nobody many more than others.
+    def is_complete(self) -> bool:
+        """Whether all members have the same generation and every partition has one member, in even numbers.
 
-        Who comes first has all for a moment, with the others at the same epoch and with nothing.
+        For a moment the first member has all partitions, and the others none at the same epoch. The last condition
+        excludes this assignment.
         """
         held = [partition for _, partitions in self._held.values() for partition in partitions]
         one = len({generation for generation, _ in self._held.values()}) == 1
@@ -87,19 +88,19 @@ class Roll:
             return False
         return one and len(self._held) == self.members and sorted(held) == list(range(self._partitions))
 
-    async def until_whole(self, timeout_s: float) -> None:
-        """Wait for it."""
+    async def until_complete(self, timeout_s: float) -> None:
+        """Wait until the assignment is complete."""
         async with asyncio.timeout(timeout_s):
-            while not self.is_whole:
-                self._news.clear()
-                await self._news.wait()
+            while not self.is_complete:
+                self._completed.clear()
+                await self._completed.wait()
 
 
 class ClassicMember:
-    """A member by the classic protocol."""
+    """A member with the classic protocol."""
 
     def __init__(self, number: int, roll: Roll, topic: str, partitions: int, heartbeat_s: float) -> None:
-        self.joined_s = 0.0  # when it first asked to be let in
+        self.joined_s = 0.0  # when it sent its first join
         self._number = number
         self._roll = roll
         self._partitions = partitions
@@ -109,24 +110,24 @@ class ClassicMember:
         self._subscription = struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
 
     async def run(self, host: str, port: int, group_id: str) -> None:
-        """Belong to the group until cancelled."""
+        """Be a member of the group until cancelled."""
         connection = Connection(*await asyncio.open_connection(host, port))
         try:
             self.joined_s = time.perf_counter()
             while True:
                 generation = await self._join(connection, group_id)
                 while generation is not None:
-                    # Clients are not in step with one another.
+                    # Clients do not heartbeat at the same time.
                     await asyncio.sleep(self._heartbeat_s * (0.5 + (self._number % 10) / 10))
                     request = HeartbeatRequest(group_id, generation, self._member_id)
                     if (await connection.ask(HEARTBEAT, 4, request)).error_code:
-                        self._roll.lose(self._number)
+                        self._roll.remove(self._number)
                         break
         finally:
             connection.close()
 
     async def _join(self, connection: Connection, group_id: str) -> int | None:
-        """The generation that it is part of; None if it has to join anew."""
+        """The generation that the member joined; None if it must join again."""
         protocols = [JoinGroupRequestProtocol("range", self._subscription)]
         times = (SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
         joined: JoinGroupResponse
@@ -147,11 +148,11 @@ class ClassicMember:
         if synced.error_code:
             return None
         assigned = msgspec.msgpack.decode(bytes(synced.assignment), type=list[int])
-        self._roll.note(self._number, joined.generation_id, assigned)
+        self._roll.record(self._number, joined.generation_id, assigned)
         return joined.generation_id
 
     def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """The leader's; what is in them only members read, so it is not Kafka's."""
+        """The assignments that the leader sends. Only members decode them, so the format is not Kafka's."""
         ids = sorted(member.member_id for member in joined.members)
         return [
             SyncGroupRequestAssignment(
@@ -162,7 +163,7 @@ class ClassicMember:
 
 
 class ConsumerMember:
-    """A member by the protocol of KIP-848."""
+    """A member with the protocol of KIP-848."""
 
     def __init__(self, number: int, roll: Roll, topic: str, member_id: str) -> None:
         self.joined_s = 0.0
@@ -174,22 +175,22 @@ class ConsumerMember:
         self._owned: list[TopicPartitions] = []
 
     async def run(self, host: str, port: int, group_id: str) -> None:
-        """Belong to the group until cancelled."""
+        """Be a member of the group until cancelled."""
         connection = Connection(*await asyncio.open_connection(host, port))
         try:
             self.joined_s = time.perf_counter()
-            is_news = True
+            has_changed = True
             while True:
-                answer = await connection.ask(CONSUMER_HEARTBEAT, 1, self._request(group_id, is_news))
-                is_news = self._take(answer)
+                answer = await connection.ask(CONSUMER_HEARTBEAT, 1, self._request(group_id, has_changed))
+                has_changed = self._take(answer)
                 if answer.error_code:
                     await asyncio.sleep(RETRY_S)
-                elif not is_news:
+                elif not has_changed:
                     await asyncio.sleep(answer.heartbeat_interval_ms / 1000)
         finally:
             connection.close()
 
-    def _request(self, group_id: str, is_news: bool) -> ConsumerGroupHeartbeatRequest:
+    def _request(self, group_id: str, has_changed: bool) -> ConsumerGroupHeartbeatRequest:
         request = ConsumerGroupHeartbeatRequest(group_id, self._member_id, self._epoch)
         if self._epoch == 0:
             return msgspec.structs.replace(
@@ -198,17 +199,17 @@ class ConsumerMember:
                 subscribed_topic_names=[self._topic],
                 topic_partitions=[],
             )
-        return msgspec.structs.replace(request, topic_partitions=self._owned) if is_news else request
+        return msgspec.structs.replace(request, topic_partitions=self._owned) if has_changed else request
 
     def _take(self, answer: ConsumerGroupHeartbeatResponse) -> bool:
-        """Whether there is something to report at once: what it has now."""
+        """Take in an answer; return whether the member must report new partitions at once."""
         if answer.error_code:
             lost = answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
             self._epoch, self._owned = (0, []) if lost else (self._epoch, self._owned)
             return self._epoch == 0
         self._epoch = answer.member_epoch
-        is_news = answer.assignment is not None and answer.assignment.topic_partitions != self._owned
+        has_changed = answer.assignment is not None and answer.assignment.topic_partitions != self._owned
         if answer.assignment is not None:
             self._owned = answer.assignment.topic_partitions
-        self._roll.note(self._number, self._epoch, [each for topic in self._owned for each in topic.partitions])
-        return is_news
+        self._roll.record(self._number, self._epoch, [each for topic in self._owned for each in topic.partitions])
+        return has_changed

@@ -1,4 +1,4 @@
-"""How long a large group takes from its last member's coming until everybody has what is assigned to it."""
+"""The time of a large group from its last join until all members have their assignment."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ MakeMember = Callable[[int, Roll], ClassicMember | ConsumerMember]
 
 
 def rebalances() -> Iterator[Result]:
-    """Both protocols, all members at once and one more; with the heartbeats of stock clients."""
+    """Both group protocols, with stock heartbeats: all members join at once, or one more member joins."""
     with scratch_cluster() as cluster:
         create_topic(cluster, "grouped", PARTITIONS)
 
@@ -42,7 +42,7 @@ def _measured(cluster: Cluster, protocol: str, make: MakeMember) -> Iterator[Res
 
 
 async def _group(cluster: Cluster, group_id: str, make: MakeMember, late: int) -> tuple[float, float]:
-    """Seconds from the last member's coming until the assignment was whole; CPU in ms since the late ones came."""
+    """Seconds from the last join until the assignment is complete; CPU in ms since the first of the late joins."""
     host, port = _address(cluster)
     roll = Roll(PARTITIONS)
     members = [make(number, roll) for number in range(MEMBERS)]
@@ -51,23 +51,23 @@ async def _group(cluster: Cluster, group_id: str, make: MakeMember, late: int) -
         if late < MEMBERS:
             tasks += [asyncio.create_task(member.run(host, port, group_id)) for member in members[:-late]]
             roll.members = MEMBERS - late
-            await _until_whole(roll, tasks)
+            await _until_complete(roll, tasks)
             await asyncio.sleep(QUIET_S)
         before_ms = _cpu_ms(cluster)
         roll.members = MEMBERS
         tasks += [asyncio.create_task(member.run(host, port, group_id)) for member in members[-late:]]
-        await _until_whole(roll, tasks)
-        return roll.whole_s - max(member.joined_s for member in members), _cpu_ms(cluster) - before_ms
+        await _until_complete(roll, tasks)
+        return roll.complete_s - max(member.joined_s for member in members), _cpu_ms(cluster) - before_ms
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_whole(roll: Roll, tasks: list["asyncio.Task[None]"]) -> None:
-    """Wait for the assignment; a member that fails fails all."""
-    whole = asyncio.create_task(roll.until_whole(TIMEOUT_S))
-    done, _ = await asyncio.wait([whole, *tasks], return_when=asyncio.FIRST_COMPLETED)
+async def _until_complete(roll: Roll, tasks: list["asyncio.Task[None]"]) -> None:
+    """Wait for a complete assignment; raise the error of a member that fails."""
+    complete = asyncio.create_task(roll.until_complete(TIMEOUT_S))
+    done, _ = await asyncio.wait([complete, *tasks], return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
 

@@ -1,4 +1,4 @@
-"""What janitors ask of the store, counted in virtual time with their default settings over the real state machine."""
+"""The store requests of a janitor with default settings, counted in virtual time over the real state machine."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ from tests.unit.janitor.janitor_world import Running, World, world
 
 TOPIC = "expiring"
 RETENTION_S = 600
-WARM_S = 1_800.0  # until as much goes as comes: retention, grace, and what is between two looks
+WARM_S = 1_800.0  # until deletions match writes: after retention, the grace and the interval of the janitor
 MEASURED_S = 1_800.0
 DAY_S = 86_400.0
 GIB = 2**30
@@ -23,13 +23,13 @@ OBJECTS = 5_000
 
 
 def costs() -> Iterator[Result]:
-    """Requests for what expires, and for a day's sweep."""
+    """The requests for expired data, and for the sweep of one day."""
     configure_logs("bench", "bench", "error", "auto")
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         full = runner.run(_requests_per_gib(FULL_BYTES, FULL_PER_S))
         yield Result("janitor", "DELETEs and GETs at 100 MB/s", full, "per GiB expired", REQUESTS_PER_GIB)
         small = runner.run(_requests_per_gib(SMALL_BYTES, SMALL_PER_S))
-        yield Result("janitor", "DELETEs and GETs at 1 MB/s, where as much takes 4,096 PUTs", small, "per GiB expired")
+        yield Result("janitor", "DELETEs and GETs at 1 MB/s, where a GiB takes 4,096 PUTs", small, "per GiB expired")
         day = runner.run(_requests_of_a_day())
         listed = sum(day[verb] for verb in LISTED)
         yield Result("janitor", f"LISTs for {OBJECTS:,} objects that stay", listed, "per day", 1_010)
@@ -37,7 +37,7 @@ def costs() -> Iterator[Result]:
 
 
 async def _requests_per_gib(segment_bytes: int, per_s: int) -> float:
-    """Of one janitor, the sweep's listings aside: they go by the day."""
+    """The requests of one janitor per GiB, without the listings of the sweep, which do not depend on the load."""
     async with world() as built:
         built.create_topic(TOPIC, retention_ms=str(RETENTION_S * 1000))
         janitor = built.start()
@@ -70,6 +70,6 @@ async def _flush(built: World, per_s: int) -> None:
 
 
 def store_requests(janitor: Running) -> Counter[str]:
-    """What it has asked of the store so far, by verb."""
+    """The store requests of the janitor so far, by verb."""
     verbs = ("get", "delete", "unfinished", "abort_unfinished", *LISTED)
     return Counter({verb: janitor.fate.calls[verb] for verb in verbs})

@@ -56,10 +56,10 @@ class Log(msgspec.Struct):
 
 
 def main() -> int:
-    """Both ways of doing it, and whether they gave what a plain table of keys gives."""
+    """Measure both ways, and compare their results with a plain table of keys."""
     parser = argparse.ArgumentParser(prog="benches.keys")
     parser.add_argument("--records", type=int, default=10_000_000, help="(%(default)s)")
-    parser.add_argument("--keys", type=int, default=1_000_000, help="distinct ones (%(default)s)")
+    parser.add_argument("--keys", type=int, default=1_000_000, help="distinct keys (%(default)s)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = list(measure(Path(folder), arguments.records, arguments.keys))
@@ -69,11 +69,11 @@ def main() -> int:
 
 
 def measure(folder: Path, records: int, keys: int) -> Iterator[Result]:
-    """A log in a folder, compacted in both ways."""
+    """Make a log in a folder, and compact it in both ways."""
     log = make_log(folder, records, keys)
     print(f"{records} records of {keys} keys, {log.size_bytes / MIB:.0f} MiB", file=sys.stderr, flush=True)
     session = open_session("bench", "local[2]")
-    session.range(10).count()  # the first job takes a second more
+    session.range(10).count()  # the first job takes 1 s longer
     whole = KeyJob(TOPIC, 0, [KeyOutput([KeyRun(TOPIC, 0, 0, log.inputs)])], SystemClock().now_ms())
     limits = KeyJobLimits(held_by_a_task=UNBOUNDED)
     yield from _compacted("by one task", _compaction(session, log, limits), whole, log)
@@ -81,7 +81,7 @@ def measure(folder: Path, records: int, keys: int) -> Iterator[Result]:
     parts = [log.inputs[start : start + count] for start in range(0, len(log.inputs), count)]
     cut = KeyJob(TOPIC, 0, [KeyOutput([KeyRun(TOPIC, 0, 0, part)]) for part in parts], SystemClock().now_ms())
     yield from _compacted("by a shuffle", _compaction(session, log, KeyJobLimits()), cut, log)
-    yield Result("keys", "heap that Spark's JVM has taken", heap_bytes(session) / MIB, "MiB")
+    yield Result("keys", "heap of Spark's JVM", heap_bytes(session) / MIB, "MiB")
     session.stop()
 
 
@@ -110,7 +110,7 @@ def _compacted(how: str, compaction: KeyCompaction, job: KeyJob, log: Log) -> It
 
 
 def _differing(log: Log, report: Report, commands: list[ReplaceExtents]) -> int:
-    """How many keys do not have the last record, and only that."""
+    """How many keys have anything else than exactly their last record."""
     assert not report.failures, report.failures
     found = np.full(len(log.latest), -1, np.int64)
     seen = 0
@@ -161,7 +161,7 @@ def make_log(folder: Path, records: int, keys: int) -> Log:
 
 
 def _template() -> tuple[Any, Any]:
-    """A batch to fill in, and where the digits of its keys are."""
+    """A batch to fill in, and the places of the digits of its keys."""
     several = [Record(number, number, b"0" * KEY_DIGITS, VALUE) for number in range(BATCH_RECORDS)]
     data = build_batch(several)
     header = read_batch_header(data)

@@ -1,4 +1,4 @@
-"""Kafka load from a process of its own: `python -m benches.load produce|consume|latency ...` prints one JSON object."""
+"""Kafka load in its own process: `python -m benches.load produce|consume|latency ...` prints one JSON object."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ POLL_S = 1.0
 
 
 def produce(arguments: argparse.Namespace) -> dict[str, float]:
-    """Produce MiB of records of a given size, round robin over partitions; librdkafka settings as given."""
+    """Produce so many MiB of records, round robin over partitions, with the given librdkafka settings."""
     producer = Producer({"bootstrap.servers": arguments.bootstrap, **_settings(arguments)})
     producer.list_topics(arguments.topic, timeout=30)
     value = bytes(arguments.record_bytes)
@@ -26,7 +26,7 @@ def produce(arguments: argparse.Namespace) -> dict[str, float]:
     for call in range(calls):
         left = RECORDS_PER_CALL
         while left:
-            # dicts of their own each time: the client marks those that it did not take, and never takes them again
+            # new dicts each time: the client marks the dicts that it rejects, and then never accepts them
             left -= producer.produce_batch(
                 arguments.topic, [{"value": value} for _ in range(left)], partition=call % arguments.partitions
             )
@@ -42,7 +42,7 @@ def produce(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def consume(arguments: argparse.Namespace) -> dict[str, float]:
-    """Read a topic from its beginning to its present end."""
+    """Read a topic from its start to its present end."""
     consumer = Consumer(
         {
             "bootstrap.servers": arguments.bootstrap,
@@ -71,7 +71,7 @@ def consume(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def latency(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Send records one at a time at a steady rate; per record, send to acknowledgement and send to receipt, in ms."""
+    """Send records one by one at a steady rate; for each, the ms until its acknowledgement and until its receipt."""
     producer = Producer({"bootstrap.servers": arguments.bootstrap, "linger.ms": 0, **_settings(arguments)})
     consumer = Consumer({"bootstrap.servers": arguments.bootstrap, "group.id": "latency", "fetch.wait.max.ms": 500})
     end = consumer.get_watermark_offsets(TopicPartition(arguments.topic, 0), timeout=30)[1]
@@ -120,8 +120,10 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--mib", type=int, default=512)
-    parser.add_argument("--calls", type=int, default=0, help=f"in place of --mib: {RECORDS_PER_CALL} records each")
-    parser.add_argument("--mib-per-second", type=float, default=0, help="no faster than that; 0: as fast as can be")
+    parser.add_argument(
+        "--calls", type=int, default=0, help=f"instead of --mib: calls of {RECORDS_PER_CALL} records each"
+    )
+    parser.add_argument("--mib-per-second", type=float, default=0, help="limit of the rate; 0: no limit")
     parser.add_argument("--record-bytes", type=int, default=1024)
     parser.add_argument("--records", type=int, default=200)
     parser.add_argument("--interval-ms", type=float, default=50)

@@ -1,4 +1,7 @@
-"""`.venv-spark/bin/python -m benches.merging`: what merging costs, what Spark adds, what it saves readers."""
+"""The cost of merging segments, the overhead of Spark, and the gain for readers.
+
+Run it with `.venv-spark/bin/python -m benches.merging`.
+"""
 
 import argparse
 import contextlib
@@ -43,7 +46,7 @@ LARGE, SMALL = 256 * 1024, 4 * 1024  # bytes of a batch
 def main() -> int:
     """Print a table, and write it as JSON."""
     parser = argparse.ArgumentParser(prog="benches.merging")
-    parser.add_argument("--mib", type=int, default=1024, help="of one task's inputs (%(default)s)")
+    parser.add_argument("--mib", type=int, default=1024, help="MiB of one task's inputs (%(default)s)")
     parser.add_argument("--task", metavar="FILE", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.task:
@@ -55,7 +58,7 @@ def main() -> int:
 
 
 def tasks(mib: int) -> Iterator[Result]:
-    """The task alone in a process of its own, then two of them on Spark."""
+    """One task alone in its own process, then two tasks on Spark."""
     with tempfile.TemporaryDirectory() as folder:
         place = StorePlace(f"file://{folder}/objects", CLUSTER)
         for batch_bytes in (LARGE, SMALL):
@@ -78,7 +81,7 @@ def _on_spark(place: StorePlace, task: MergeTask) -> Iterator[Result]:
     session = open_session("benches", "local[2]")
     try:
         run = partial(merge, place, clock=SystemClock(), entropy=SystemEntropy())
-        session.sparkContext.parallelize(range(2), 2).map(str).collect()  # workers are there
+        session.sparkContext.parallelize(range(2), 2).map(str).collect()  # start the workers
         began_s = time.monotonic()
         found = session.sparkContext.parallelize([task, task], 2).map(run).collect()
         seconds = time.monotonic() - began_s
@@ -94,7 +97,7 @@ def _on_spark(place: StorePlace, task: MergeTask) -> Iterator[Result]:
 
 
 def make_task(place: StorePlace, size_bytes: int, batch_bytes: int) -> MergeTask:
-    """Flushed segments in the store, with batches of 32 partitions, and the task that merges them all."""
+    """Store flushed segments with batches of 32 partitions, and return the task that merges them."""
     data = build_batch([Record(value=os.urandom(batch_bytes - 100))])
     header = read_batch_header(data)
     meta = BatchMeta(len(data), 1, header.max_timestamp, -1, -1, -1, 0)
@@ -118,7 +121,7 @@ def make_task(place: StorePlace, size_bytes: int, batch_bytes: int) -> MergeTask
 
 
 def _alone(place: StorePlace, task: MergeTask, folder: Path) -> Merged:
-    """The task in a fresh process, so that its memory is its own."""
+    """Run the task in a new process, to measure its memory alone."""
     path = folder / "task"
     path.write_bytes(msgspec.msgpack.encode((place, task)))
     answer = subprocess.run(
@@ -143,7 +146,7 @@ def _clear(place: StorePlace) -> None:
 
 
 def replay() -> Iterator[Result]:
-    """What one of 1,000 partitions costs a reader from the start, after 16 GiB in full segments of all of them."""
+    """The cost of a read of one partition of 1,000 from its start, after 16 GiB in full segments."""
     sizes = dict.fromkeys([(TOPIC, number) for number in range(PARTITIONS)], SEGMENT_BYTES // PARTITIONS)
     for name, kinds in (("before level 1", None), ("after level 1", (Kind.FLUSHED,)), ("after level 2", ())):
         model = CompactionModel(PlanLimits(), NOW_MS)

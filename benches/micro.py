@@ -1,4 +1,4 @@
-"""Parts alone, in this process: codec, CRC, segment layout, the state machine."""
+"""Single parts in this process: codec, CRC, segment layout, the state machine."""
 
 import os
 import time
@@ -24,7 +24,7 @@ PRODUCE, FETCH, METADATA = 0, 1, 3
 
 
 def best_s(work: Callable[[], object], calls: int = 1) -> float:
-    """Seconds per call in the best of a few rounds."""
+    """Seconds per call, in the best of several rounds."""
     rounds = []
     for _ in range(REPEATS):
         started_s = time.perf_counter()
@@ -35,7 +35,7 @@ def best_s(work: Callable[[], object], calls: int = 1) -> float:
 
 
 def codec() -> Iterator[Result]:
-    """Messages as the hot path meets them."""
+    """Decode and encode the messages of the hot path."""
     batch = records.build_batch([records.Record(i, NOW_MS, None, bytes(1000), []) for i in range(10)])
     partitions = [produce.PartitionProduceData(index=i, records=batch) for i in range(100)]
     topic = produce.TopicProduceData(name="topic", partition_data=partitions)
@@ -58,7 +58,7 @@ def codec() -> Iterator[Result]:
 
 
 def segment() -> Iterator[Result]:
-    """Laying out a full buffer."""
+    """Lay out a full buffer."""
     for count in (512, 8192):
         data = bytes(8 * 2**20 // count)
         meta = BatchMeta(len(data), 10, NOW_MS, -1, -1, -1, 0)
@@ -71,7 +71,7 @@ def segment() -> Iterator[Result]:
 
 
 def machine() -> Iterator[Result]:
-    """Applying commits: per batch, and restored from a log of a million extents."""
+    """Apply commits: the time per batch, and the replay of a million extents."""
     for name, producer_id in (("plain", -1), ("idempotent", 1)):
         commits = [commit_of(number, 100, 10, producer_id) for number in range(20)]
         state = state_with_topic(100)
@@ -85,7 +85,7 @@ def machine() -> Iterator[Result]:
 
 
 def _replay_s(count: int, extents: int) -> float:
-    """Seconds to decode and apply one entry that adds so many extents, over many."""
+    """Seconds to decode and apply one entry with `extents` extents, the average over `count` entries."""
     entries = [_entry(number, extents) for number in range(count)]
     state = state_with_topic(extents)
     started_s = time.perf_counter()
@@ -103,7 +103,7 @@ def state_with_topic(partitions: int) -> State:
 
 
 def commit_of(number: int, partitions: int, batches: int, producer_id: int) -> CommitSegment:
-    """A segment with so many batches of 10 records and 1,000 bytes for each of so many partitions."""
+    """A commit of `batches` batches for each of `partitions` partitions; a batch has 10 records and 1,000 bytes."""
 
     def meta(batch: int) -> BatchMeta:
         sequence = (number * batches + batch) * 10 if producer_id > 0 else -1

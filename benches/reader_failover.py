@@ -1,24 +1,24 @@
-"""How long readers are held up when a cacher is killed or stands still: by counting slow fetches before and after."""
+"""The delay of readers when a cacher is killed or paused: the number of slow fetches before and after the fault."""
 
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
 from benches.load import RECORDS_PER_CALL
-from benches.reading import read_by, told_by
+from benches.reading import read_by, results_of
 from benches.report import Result
 from benches.whole import create_topic, load, scratch_cluster
 from tests.testkit.clusters.cluster import Cluster
 
 PARTITIONS, READERS, MIB, RECORD_BYTES = 16, 8, 64, 4_096
 BEFORE_S, RECOVERED_S, AFTER_S = 5.0, 5.0, 10.0
-SLOWER = 3  # than nearly all fetches before it: that is slow
-SLOW_S_MIN = 0.25  # less may be the machine
+SLOWER = 3  # a slow fetch takes so many times the usual time of fetches before the fault
+SLOW_S_MIN = 0.25  # a shorter delay may come from the machine
 VICTIM = "cacher-1"
 
 
 def recovery() -> Iterator[Result]:
-    """A cacher of two is killed, then one is paused, while readers go over the same records again and again."""
+    """Kill one of two cachers, then pause one, while readers repeat reads of the same records."""
     with scratch_cluster("--cachers", "2") as cluster:
         create_topic(cluster, "read", PARTITIONS)
         arguments = ("--mib", str(MIB), "--record-bytes", str(RECORD_BYTES), "--partitions", str(PARTITIONS))
@@ -28,7 +28,7 @@ def recovery() -> Iterator[Result]:
 
 
 def _recovery(cluster: Cluster, what: str) -> Iterator[Result]:
-    # Whole calls, or they would wait for what is not there.
+    # Whole calls only: otherwise readers would wait for records that do not exist.
     records = MIB * 2**20 // RECORD_BYTES // RECORDS_PER_CALL // PARTITIONS * RECORDS_PER_CALL
     seconds = BEFORE_S + RECOVERED_S + AFTER_S
     with (
@@ -42,7 +42,7 @@ def _recovery(cluster: Cluster, what: str) -> Iterator[Result]:
         else:
             cluster.pause(VICTIM)
             healing.callback(cluster.resume, VICTIM)
-        times = told_by(readers)["times"]
+        times = results_of(readers)["times"]
     before = sorted(took_s for began_s, took_s in times if began_s + took_s < failed_s)
     usual_s = _p99(before)
     slow_s = max(SLOWER * usual_s, SLOW_S_MIN)
@@ -53,8 +53,10 @@ def _recovery(cluster: Cluster, what: str) -> Iterator[Result]:
     slow = sum(took_s > slow_s for took_s in at_once)
     yield Result("reading", f"{name}: slow fetches in 5 s", slow, "", details=figures)
     yield Result("reading", f"{name}: longest", max(at_once), "s")
-    yield Result("reading", f"{name}: slow fetches begun 5 s later", sum(took_s > slow_s for took_s in later), "", 0)
-    yield Result("reading", f"{name}: p99 5 s later, to before", _p99(later) / usual_s, "x")
+    yield Result(
+        "reading", f"{name}: slow fetches that begin 5 s later", sum(took_s > slow_s for took_s in later), "", 0
+    )
+    yield Result("reading", f"{name}: p99 5 s later, relative to before", _p99(later) / usual_s, "x")
 
 
 def _p99(times: Sequence[float]) -> float:

@@ -1,7 +1,7 @@
-"""Many Kafka consumers in one process that do nothing with what they get: `python -m benches.readers ...` prints JSON.
+"""Many Kafka consumers in one process that discard their records: `python -m benches.readers ...` prints JSON.
 
-Each is a connection of its own that fetches its partitions from offset 0 on until it has every record. They cost little
-enough for a hundred of them on one machine; what a client's own work costs is not what is measured here.
+Each consumer has its own connection, and fetches its partitions from offset 0 on until it has every record. A hundred
+of them are cheap enough for one machine. So the cost of clients is not part of the figures.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, i
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 FETCH, VERSION = 1, 12
-MAX_WAIT_MS = 500  # clients' default
+MAX_WAIT_MS = 500  # the default of clients
 PARTITION_BYTES_MAX = 2**20
 READ_UNAVAILABLE = 6  # NOT_LEADER_OR_FOLLOWER
 STARTED = "reading"
-_BATCH = struct.Struct(">qi11xi")  # base offset, length behind it; last offset delta
+_BATCH = struct.Struct(">qi11xi")  # base offset, length of the rest, last offset delta
 
 
 class Reader:
@@ -37,10 +37,10 @@ class Reader:
         self.received_bytes = 0
         self.requests = 0
         self.unavailable = 0
-        self.times: list[tuple[float, float]] = []  # when each began, and how long it took, in seconds
+        self.times: list[tuple[float, float]] = []  # start and duration of each fetch, in seconds
 
     async def read(self, host: str, port: int) -> None:
-        """Fetch until everything is there, or again and again."""
+        """Fetch until all records are read, once or repeatedly."""
         reader, writer = await asyncio.open_connection(host, port, limit=2**26)
         try:
             while not self._has_all():
@@ -80,7 +80,7 @@ class Reader:
     def _take(self, answer: FetchResponse) -> None:
         for topic in answer.responses:
             for partition in topic.partitions:
-                if partition.error_code == READ_UNAVAILABLE:  # stock clients try that again without a word, too
+                if partition.error_code == READ_UNAVAILABLE:  # stock clients retry this silently
                     self.unavailable += 1
                     continue
                 assert partition.error_code == 0, f"partition {partition.partition_index}: {partition.error_code}"
@@ -100,7 +100,7 @@ def _batches(records: bytes | memoryview) -> Iterator[tuple[int, int]]:
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, float | list[tuple[float, float]]]:
-    """Start all consumers, say so, and wait for the last one, or for `--seconds`."""
+    """Start all consumers, print STARTED, and wait for the last one, or for `--seconds`."""
     host, _, port = arguments.bootstrap.rpartition(":")
     readers = [
         Reader(arguments.topic, share, arguments.records, arguments.max_wait_ms, is_endless=arguments.endless)
@@ -125,23 +125,25 @@ async def run(arguments: argparse.Namespace) -> dict[str, float | list[tuple[flo
 
 
 def _shares(consumers: int, partitions: int) -> list[list[int]]:
-    """Every partition for one consumer, as in a group; with fewer partitions than consumers, each for several."""
+    """The partitions of each consumer, as in a group; with fewer partitions than consumers, several share one."""
     if consumers > partitions:
         return [[number % partitions] for number in range(consumers)]
     return [list(range(number, partitions, consumers)) for number in range(consumers)]
 
 
 def main() -> None:
-    """Read and print what was read."""
+    """Read, and print the figures."""
     parser = argparse.ArgumentParser(prog="benches.readers")
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int, required=True)
     parser.add_argument("--consumers", type=int, required=True)
-    parser.add_argument("--records", type=int, required=True, help="of each partition")
-    parser.add_argument("--seconds", type=float, default=0, help="end after so long")
+    parser.add_argument("--records", type=int, required=True, help="records of each partition")
+    parser.add_argument("--seconds", type=float, default=0, help="end after this time")
     parser.add_argument("--max-wait-ms", type=int, default=MAX_WAIT_MS)
-    parser.add_argument("--endless", action="store_true", help="begin again until the end, and tell how long each took")
+    parser.add_argument(
+        "--endless", action="store_true", help="repeat the reads until the end, and report each duration"
+    )
     json.dump(asyncio.run(run(parser.parse_args())), sys.stdout)
 
 

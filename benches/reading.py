@@ -1,4 +1,4 @@
-"""The read path: store requests per GiB whoever reads, latency over slow stores, replays beside the tail, idlers."""
+"""The read path: store requests per GiB, latency over slow stores, catch-up reads beside the tail, idle consumers."""
 
 import contextlib
 import json
@@ -27,35 +27,35 @@ from tests.testkit.servers.seaweed import running_seaweed
 TIMEOUT_S = 900.0
 RECORD_BYTES_MAX = 16_384
 CONSUMERS, PARTITIONS = (1, 10, 100), (1, 100, 1_000)
-FAN_OUT_MIB = 12_800  # delivered in all to each zone: so many consumers of one partition read less of it
+FAN_OUT_MIB = 12_800  # delivered to each zone in total: with many consumers of one partition, each reads less
 NEAR_BUDGET, FAR_BUDGET = 5, 260  # GETs per GiB
 FAR_BUDGET_FOR_EACH = 1.02  # GETs per segment
 IDLERS = 1_000
-# Where a record's time goes, from its arrival at a flusher to a waiting consumer's answer: histograms by their labels.
+# The stages of a record, from its arrival at a flusher to the answer of a waiting consumer: histograms by labels.
 STAGES = {
     "first byte to flush": ("penstock_flusher_wait_seconds", "flush"),
     "flush to upload": ("penstock_flusher_wait_seconds", "upload"),
     "upload": ("penstock_flusher_put_seconds", ""),
-    "stored to its turn": ("penstock_flusher_wait_seconds", "turn"),
+    "stored to commit": ("penstock_flusher_wait_seconds", "turn"),
     "commit": ("penstock_flusher_commit_seconds", ""),
-    "segment's birth to announcement": ("penstock_gateway_announced_seconds", ""),
+    "creation of the segment to announcement": ("penstock_gateway_announced_seconds", ""),
     "announcement to answer": ("penstock_gateway_tail_answer_seconds", ""),
 }
 
 
 LIKE_S3 = ((20, 100), (60, 250))  # p50 and p99 of reads and of writes, in ms
-HISTORY_PARTITIONS = 16
-REPLAYED_RECORDS = 1_000  # the p99 of a few hundred is the luck of two or three
-# Segments that are closed early because all is quiet cost as much as others, and hold less: up to eight a second by
-# default on stores that charge for PUTs, and many more on `file://`. Here it is requests for bytes that are counted.
+OLD_PARTITIONS = 16
+LATENCY_RECORDS = 1_000  # with a few hundred, the p99 depends on two or three records
+# A quiet flush costs as many requests as another flush, and has fewer bytes. By default there are up to eight per
+# second on stores that charge for PUTs, and many more on `file://`. This bench counts requests per byte.
 SPARING = {"PENSTOCK_QUIET_PUTS_PER_SECOND": "0.2"}
 
 
-# Segments are full where so much is written in an interval, as the budgets mean it; and those who tail are not behind:
-# this machine, which also runs the consumers, has to keep up.
+# At this rate segments are full, as the budgets assume. Tailing consumers are not behind: this machine runs them too,
+# and must keep up.
 FLUSH_MS = "4000"
 FOLLOWED_MIB_PER_SECOND = 8
-DELIVERED_MIB_PER_SECOND = 240  # to each zone, where many read the same
+DELIVERED_MIB_PER_SECOND = 240  # to each zone, with many consumers of the same records
 
 
 def requests(mib: int) -> Iterator[Result]:
@@ -70,7 +70,7 @@ def requests(mib: int) -> Iterator[Result]:
 
 @contextlib.contextmanager
 def _paid_cluster(store: str) -> Iterator[tuple[Cluster, str]]:
-    """A cluster that is sparing with requests, and its store's address."""
+    """A cluster with few quiet flushes, and the address of its store."""
     with contextlib.ExitStack() as stack:
         if store == "file":
             cluster = stack.enter_context(scratch_cluster("--flush-ms", FLUSH_MS, **SPARING))
@@ -96,16 +96,16 @@ def _tail(store: str, cluster: Cluster, far: FarZone, consumers: int, partitions
         arguments = ("--calls", str(records * partitions // RECORDS_PER_CALL), "--record-bytes", str(record_bytes))
         arguments += ("--mib-per-second", str(rate))
         load(cluster.kafka, "produce", topic, *arguments, "--partitions", str(partitions), settings=_SENDING)
-        unavailable = sum(told_by(readers)["unavailable"] for readers in all_readers)
+        unavailable = sum(results_of(readers)["unavailable"] for readers in all_readers)
     used = spent(before, account(cluster))
     written_gib = records * partitions * record_bytes / 2**30
     name = f"tailing, {store}: {consumers} consumers, {partitions} partitions"
     for zone, words, budget in (("near", "writer's zone", NEAR_BUDGET), ("far", "other zone", FAR_BUDGET)):
         figure = used[zone]["GETs"] / written_gib
-        details = {"MiB": written_gib * 1024, **used["all"], **used[zone], "reads tried again": unavailable}
+        details = {"MiB": written_gib * 1024, **used["all"], **used[zone], "repeated reads": unavailable}
         yield Result("reading", f"{name}, {words}", figure, "GETs/GiB", budget, details=details)
-    # With segments that are not full, because little is written in a flush interval, there are more GETs for a GiB.
-    # What gateways read themselves, because a cacher is slow, is little of a GiB, but much of a short run.
+    # If little is written in a flush interval, segments are not full, and there are more GETs per GiB. Gateways read
+    # a few bytes themselves because a cacher is slow: this is little of a GiB, but much of a short run.
     for_each = used["far"]["by cachers"] / max(used["all"]["PUTs"], 1)
     yield Result("reading", f"{name}, other zone, by cachers", for_each, "GETs/segment", FAR_BUDGET_FOR_EACH)
 
@@ -118,11 +118,11 @@ def latency(records: int) -> Iterator[Result]:
         for flush_ms in (250, 50):
             with slow_cluster(reads, writes, "--flush-ms", str(flush_ms)) as cluster:
                 create_topic(cluster, "latency", 1)
-                load(cluster.kafka, "latency", "latency", "--records", "20")  # everything was used once
+                load(cluster.kafka, "latency", "latency", "--records", "20")  # a first use of all parts
                 before = cluster.metrics()
                 answer = load(cluster.kafka, "latency", "latency", "--records", str(records))
                 stages = _stages_ms(before, cluster.metrics())
-            times = sorted(answer["received_ms"])  # type: ignore[arg-type]  # a list of them
+            times = sorted(answer["received_ms"])  # type: ignore[arg-type]  # a list
             p50, p99 = budgets.get((store, flush_ms), (None, None))
             name = f"{store}, flush {flush_ms} ms, send to received"
             yield Result("reading", f"{name}, p50", statistics.median(times), "ms", p50)
@@ -132,7 +132,7 @@ def latency(records: int) -> Iterator[Result]:
 
 
 def _stages_ms(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """The mean time that each stage took meanwhile."""
+    """The mean time of each stage between two readings of the metrics."""
     stages = {}
     for stage, (name, waited_for) in STAGES.items():
         labels = {"for": waited_for} if waited_for else {}
@@ -145,7 +145,7 @@ def _stages_ms(before: dict[str, float], after: dict[str, float]) -> dict[str, f
 
 
 def replays(mib: int) -> Iterator[Result]:
-    """The tail's latency while ten consumers replay history, against that without them; and how fast one catches up."""
+    """The latency of tailing reads with and without ten catch-up consumers, and the speed of catch-up consumers."""
     with slow_cluster(*LIKE_S3) as cluster:
         yield from _beside_replays(cluster, "a store like S3", mib)
     with scratch_cluster() as cluster:
@@ -155,59 +155,59 @@ def replays(mib: int) -> Iterator[Result]:
 
 
 def _beside_replays(cluster: Cluster, store: str, mib: int) -> Iterator[Result]:
-    create_topic(cluster, "history", HISTORY_PARTITIONS)
-    load(cluster.kafka, "produce", "history", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
+    create_topic(cluster, "old", OLD_PARTITIONS)
+    load(cluster.kafka, "produce", "old", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
     create_topic(cluster, "latency", 1)
-    load(cluster.kafka, "latency", "latency", "--records", "20")  # everything was used once
+    load(cluster.kafka, "latency", "latency", "--records", "20")  # a first use of all parts
     alone = _p99(cluster)
     time.sleep(RECENT_MS / 1000)  # all of it is cold now
     with contextlib.ExitStack() as replaying:
-        for _ in range(10):  # elsewhere they have machines of their own
-            readers = read_by(
-                cluster.kafka, "history", HISTORY_PARTITIONS, 1, _records_each(mib), "--endless", is_idle=True
-            )
+        for _ in range(10):  # idle priority: in production they have their own machines
+            readers = read_by(cluster.kafka, "old", OLD_PARTITIONS, 1, _records_each(mib), "--endless", is_idle=True)
             replaying.enter_context(readers)
         beside = _p99(cluster)
     yield Result("reading", f"{store}: tail p99 alone", alone, "ms")
-    yield Result("reading", f"{store}: tail p99 beside ten replays", beside, "ms")
-    yield Result("reading", f"{store}: tail p99 beside ten replays, to alone", beside / alone, "x", 1.2)
+    yield Result("reading", f"{store}: tail p99 beside ten catch-up consumers", beside, "ms")
+    yield Result(
+        "reading", f"{store}: tail p99 beside ten catch-up consumers, relative to alone", beside / alone, "x", 1.2
+    )
 
 
 def _records_each(mib: int) -> int:
-    """How many `load` writes to each partition of the history, a call to each in turn."""
-    return mib * 1024 // RECORDS_PER_CALL // HISTORY_PARTITIONS * RECORDS_PER_CALL
+    """How many records `load` writes to each partition, one call to each in turn."""
+    return mib * 1024 // RECORDS_PER_CALL // OLD_PARTITIONS * RECORDS_PER_CALL
 
 
 def _catch_up(cluster: Cluster, records_each: int) -> Iterator[Result]:
     for consumers in (1, 4):
         before = cluster.cpu_seconds()
-        with read_by(cluster.kafka, "history", HISTORY_PARTITIONS, consumers, records_each) as readers:
-            told = told_by(readers)
+        with read_by(cluster.kafka, "old", OLD_PARTITIONS, consumers, records_each) as readers:
+            results = results_of(readers)
         used_s = sum(
             seconds - before.get(name, 0.0)
             for name, seconds in cluster.cpu_seconds().items()
             if name.startswith(("gateway", "cacher"))
         )
-        rate = told["mib"] * 2**20 / 1e6 / told["seconds"]
+        rate = results["mib"] * 2**20 / 1e6 / results["seconds"]
         yield Result("reading", f"catch-up, {consumers} consumers", rate, "MB/s", more_is_better=True)
-        cost = used_s * 1000 / told["mib"]
+        cost = used_s * 1000 / results["mib"]
         yield Result("reading", f"catch-up, {consumers} consumers, gateway and cacher CPU", cost, "ms/MiB", 3)
 
 
 def idlers(seconds: int = 60) -> Iterator[Result]:
-    """What a thousand consumers cost that wait for records which do not come, with polls of two lengths."""
+    """The cost of a thousand consumers that wait for records in vain, with polls of two lengths."""
     for max_wait_ms, budget in ((30_000, 5), (MAX_WAIT_MS, None)):
         with scratch_cluster() as cluster:
             create_topic(cluster, "quiet", 100)
             memory_before = _gateway_memory(cluster)
             arguments = ("--seconds", str(seconds + 10), "--max-wait-ms", str(max_wait_ms))
             with read_by(cluster.kafka, "quiet", 100, IDLERS, 1, *arguments) as readers:
-                time.sleep(5)  # until all are connected and wait
+                time.sleep(5)  # until all consumers are connected and wait
                 before, began_s = cluster.cpu_seconds()["gateway-1"], time.perf_counter()
                 time.sleep(seconds)
                 share = (cluster.cpu_seconds()["gateway-1"] - before) / (time.perf_counter() - began_s) * 100
                 grown = _gateway_memory(cluster) - memory_before
-                told_by(readers)
+                results_of(readers)
         name = f"{IDLERS} idle consumers, polls of {max_wait_ms / 1000:g} s"
         yield Result("reading", f"{name}: gateway CPU", share, "% of a core", budget)
         yield Result("reading", f"{name}: gateway memory for each", grown / IDLERS / 1024, "KiB")
@@ -215,7 +215,7 @@ def idlers(seconds: int = 60) -> Iterator[Result]:
 
 @contextlib.contextmanager
 def slow_cluster(reads: Sequence[float], writes: Sequence[float], *arguments: str) -> Iterator[Cluster]:
-    """A cluster on a real S3 server behind one that waits before it answers."""
+    """A cluster on a real S3 server, behind a proxy that waits before it answers."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
         (Path(folder) / "s3").mkdir()
         with running_seaweed(Path(folder) / "s3") as server:
@@ -239,7 +239,7 @@ _SENDING = ("linger.ms=20", "batch.size=262144", "queue.buffering.max.kbytes=262
 def read_by(
     kafka: str, topic: str, partitions: int, consumers: int, records: int, *arguments: str, is_idle: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Consumers that read already when this returns, and are gone afterwards; idle ones leave the CPU to the rest."""
+    """Consumers that read at the start of the block, and end with it; with `is_idle` they run at idle priority."""
     command = [
         *(("tests/testkit/idly",) if is_idle else ()),
         sys.executable,
@@ -262,16 +262,16 @@ def read_by(
         process.wait()
 
 
-def told_by(readers: subprocess.Popen[str]) -> dict[str, Any]:
-    """What they print when they are through."""
+def results_of(readers: subprocess.Popen[str]) -> dict[str, Any]:
+    """The figures that the readers print at their end."""
     assert readers.stdout is not None
-    told: dict[str, Any] = json.loads(readers.stdout.read())
+    results: dict[str, Any] = json.loads(readers.stdout.read())
     assert readers.wait(TIMEOUT_S) == 0
-    return told
+    return results
 
 
 def _p99(cluster: Cluster) -> float:
-    times = sorted(load(cluster.kafka, "latency", "latency", "--records", str(REPLAYED_RECORDS))["received_ms"])  # type: ignore[arg-type]
+    times = sorted(load(cluster.kafka, "latency", "latency", "--records", str(LATENCY_RECORDS))["received_ms"])  # type: ignore[arg-type]
     return float(times[int(len(times) * 0.99) - 1])
 
 

@@ -1,4 +1,4 @@
-"""What a bench found: a table for people, JSON for machines."""
+"""The results of benches: as a table, and as JSON."""
 
 import json
 import os
@@ -12,7 +12,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One figure; `budget` None where DESIGN names none."""
+    """One figure; `budget` is None without a budget in DESIGN."""
 
     bench: str
     name: str
@@ -22,10 +22,10 @@ class Result(msgspec.Struct, frozen=True):
     more_is_better: bool = False
     details: dict[str, float] = {}
 
-    # A bench's verdict belongs to its data: it is shown in both outputs.
+    # A property of the data, because both outputs have it.
     @property
-    def verdict(self) -> str:
-        """ "ok", "missed", or nothing without a budget."""
+    def outcome(self) -> str:
+        """ "ok", "missed", or "" without a budget."""
         if self.budget is None:
             return ""
         kept = self.value >= self.budget if self.more_is_better else self.value <= self.budget
@@ -33,14 +33,14 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results as aligned columns."""
-    rows = [("bench", "what", "measured", "budget", "", "")]
+    """The results in aligned columns."""
+    rows = [("bench", "figure", "measured", "budget", "", "")]
     for result in results:
         sign = ">=" if result.more_is_better else "<="
         budget = "" if result.budget is None else f"{sign} {_number(result.budget)} {result.unit}"
         details = ", ".join(f"{name} {_number(value)}" for name, value in result.details.items())
         rows.append(
-            (result.bench, result.name, f"{_number(result.value)} {result.unit}", budget, result.verdict, details)
+            (result.bench, result.name, f"{_number(result.value)} {result.unit}", budget, result.outcome, details)
         )
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -48,11 +48,11 @@ def table(results: Sequence[Result]) -> str:
 
 
 def save(results: Sequence[Result], name: str) -> Path:
-    """Write the results as JSON and return the file."""
+    """Write the results as JSON, and return the file."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
-    rows = [msgspec.to_builtins(result) | {"verdict": result.verdict} for result in results]
+    rows = [msgspec.to_builtins(result) | {"outcome": result.outcome} for result in results]
     path.write_text(json.dumps({"machine": machine, "results": rows}, indent=2) + "\n")
     return path
 

@@ -1,6 +1,6 @@
-"""What it costs the state machine that data goes: the slowest command while a large topic expires or is deleted.
+"""The cost of removed data for the state machine: the slowest command while a large topic expires or is deleted.
 
-It is CPU time that is measured: of a thousand commands the slowest by the clock is the one that others ran beside.
+The bench measures CPU time: by wall time, the slowest of a thousand commands is one that other processes interrupted.
 """
 
 import gc
@@ -42,30 +42,30 @@ from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 
-OLD, BUSY = b"o" * 16, b"b" * 16  # the topic that goes, and the one that is written all the while
+OLD, BUSY = b"o" * 16, b"b" * 16  # the topic whose data is removed, and the topic with new writes
 BUSY_PARTITIONS = 100
 RETENTION_MS = 60_000
 WINDOW_MS = 1_000  # of a deleted topic
-SLOWEST_MS = 100  # for a commit that waits for the command before it; the command itself is held to that
+SLOWEST_MS = 100  # the budget of a commit behind a slow command, and so also of that command
 LARGE_TOPIC = 10_000  # partitions
-EXTENTS_EACH = 100  # of its partitions
+EXTENTS_EACH = 100  # in each partition of the large topic
 
 
 class Costs(msgspec.Struct):
-    """Of the commands of one measurement."""
+    """The costs of the commands of one measurement."""
 
     commands: int = 0
     slowest_s: float = 0.0
     slowest_commit_s: float = 0.0
-    extents_max: int = 0  # dropped by one command
+    extents_max: int = 0  # removed by one command
     seconds: float = 0.0
 
 
 class Measured:
-    """A machine whose commands are timed and whose dropped extents are counted."""
+    """A state machine whose commands are timed and whose removed extents are counted."""
 
     def __init__(self, partitions: int, commits: int, runs_per_partition: int) -> None:
-        """A topic with as many extents in each partition as there are commits, times the runs in each of them."""
+        """Make a topic with `commits` times `runs_per_partition` extents in each partition."""
         LargeStatePolicy().start()
         self.state: State = new_state()
         self.segments = 0
@@ -79,7 +79,7 @@ class Measured:
         gc.freeze()
 
     def commit(self, topic_id: TopicId, partitions: int, runs_per_partition: int = 1) -> CommitSegment:
-        """A segment with an extent for each run."""
+        """A commit of one segment, with an extent for each run."""
         self.segments += 1
         meta = BatchMeta(1000, 10, NOW_MS, -1, -1, -1, 0)
         count = partitions * runs_per_partition
@@ -88,7 +88,7 @@ class Measured:
         return CommitSegment(NOW_MS, segment_id, 64 + count * 1000, "flusher-1", "z1", runs)
 
     def until_done(self, next_command: Callable[[Outcome | None], Command | None]) -> Costs:
-        """Time commands until there is no next one, each with a commit behind it."""
+        """Time commands until there is no next one; a commit follows each of them."""
         costs, outcome = Costs(), None
         while (command := next_command(outcome)) is not None:
             before = self.state.extent_count
@@ -116,13 +116,13 @@ class Measured:
 
 
 def machine() -> Iterator[Result]:
-    """In states of 1,000,000 extents, with commits going on."""
+    """In states of 1,000,000 extents, with commits between the commands."""
     for name, partitions, commits, runs in (("one log", 1, 1_000, 1_000), ("1,000 logs", 1_000, 1_000, 1)):
         yield from _results(f"1,000,000 extents of {name} expire", _expiry(Measured(partitions, commits, runs)))
     yield from _results("1,000,000 extents of one log are deleted", _deletion_of_records(Measured(1, 1_000, 1_000)))
     world = Measured(LARGE_TOPIC, EXTENTS_EACH, 1)
-    seconds = min(_question_s(world) for _ in range(5))
-    yield Result("retention", "a topic of 10,000 partitions asked what is overdue", seconds * 1000, "ms", 20)
+    seconds = min(_query_s(world) for _ in range(5))
+    yield Result("retention", "query for the overdue extents of 10,000 partitions", seconds * 1000, "ms", 20)
     name = "a topic of 10,000 partitions, 100 extents each,"
     yield from _results(f"{name} is deleted", _deletion_of_topic(world, window_ms=0))
     yield from _results(
@@ -130,11 +130,11 @@ def machine() -> Iterator[Result]:
     )
 
 
-def _question_s(world: Measured) -> float:
+def _query_s(world: Measured) -> float:
     started_s = time.thread_time()
     view = queries.retention(world.state, RetentionQuery(0, NOW_MS))
     seconds = time.thread_time() - started_s
-    assert not view.logs, "something is overdue already"
+    assert not view.logs, "an extent is overdue already"
     return seconds
 
 
@@ -178,5 +178,5 @@ def _results(name: str, costs: Costs) -> Iterator[Result]:
     yield Result("retention", f"{name}: slowest command", costs.slowest_s * 1000, "ms", SLOWEST_MS)
     yield Result("retention", "  slowest commit meanwhile", costs.slowest_commit_s * 1000, "ms", SLOWEST_MS)
     limit = DEFAULT_LIMITS.log.extents_dropped_per_command_max
-    yield Result("retention", "  most extents dropped by one command", costs.extents_max, "extents", limit)
+    yield Result("retention", "  most extents removed by one command", costs.extents_max, "extents", limit)
     yield Result("retention", f"  all {costs.commands} commands together", costs.seconds, "s")

@@ -1,7 +1,7 @@
-"""An S3 endpoint that answers as slowly as S3: `python -m benches.slow_store --behind URL --port N` until it is killed.
+"""An S3 endpoint that is as slow as S3: `python -m benches.slow_store --behind URL --port N` until it is killed.
 
-It hands requests on to a fast server as they are (so signatures hold), after a wait drawn from a log-normal
-distribution with the median and 99th percentile given for reads and for writes.
+It forwards requests unchanged to a fast server, so that signatures stay valid. Before that it waits: the times have a
+log-normal distribution, with the given median and 99th percentile of reads and of writes.
 """
 
 import argparse
@@ -25,12 +25,12 @@ class Waits:
         self._sigma = math.log(p99_ms / p50_ms) / Z99
 
     def draw_s(self) -> float:
-        """One wait."""
+        """A random wait."""
         return self._random.lognormvariate(self._mu, self._sigma)
 
 
 class SlowStore:
-    """Hands requests on, late."""
+    """Forwards requests after a wait."""
 
     def __init__(self, behind: str, reads: Waits, writes: Waits) -> None:
         self._behind = behind
@@ -38,7 +38,7 @@ class SlowStore:
         self._writes = writes
 
     async def handle(self, request: web.Request) -> web.Response:
-        """Answer one request as the server behind does."""
+        """Answer one request as the fast server does."""
         waits = self._reads if request.method in ("GET", "HEAD") else self._writes
         body = await request.read()
         await asyncio.sleep(waits.draw_s())
@@ -53,7 +53,7 @@ class SlowStore:
             return web.Response(status=answer.status, headers=kept, body=None if request.method == "HEAD" else content)
 
     async def run(self, port: int) -> None:
-        """Serve for ever."""
+        """Serve until cancelled."""
         connector = TCPConnector(limit=0)
         async with ClientSession(connector=connector, auto_decompress=False, timeout=ClientTimeout()) as self._session:
             application = web.Application(client_max_size=BODY_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""What a snapshot of a large state costs: its memory, the pause that taking it makes, and how long a restart takes."""
+"""The cost of a snapshot of a large state: its memory, the pause while it is taken, and the time of a restart."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ Value = TypeVar("Value")
 
 
 class Past:
-    """A journal that is made up, and the state that it leads to."""
+    """A generated journal, and its state."""
 
     def __init__(self) -> None:
         self.chain = HashChain()
@@ -61,7 +61,7 @@ class Past:
         self._random = Random(1)
 
     def next_entry(self, commands: list[Command]) -> bytes:
-        """The next entry's bytes, applied."""
+        """Apply the commands, and return the bytes of their entry."""
         sequence = self.chain.sequence + 1
         data = encode_entry(Entry(f"b.{sequence}", "b", self.chain.sequence, self.chain.hash, [commands]))
         self.chain.advance(data)
@@ -69,11 +69,11 @@ class Past:
         return data
 
     def topic(self) -> bytes:
-        """The entry that makes the one topic."""
+        """The entry that creates the topic."""
         return self.next_entry([CreateTopic(self._now_ms, "topic", TOPIC_ID, PARTITIONS, {})])
 
     def commit(self, partitions: int) -> bytes:
-        """An entry with a segment that has one batch for each of so many partitions."""
+        """An entry that commits a segment with one batch for each of `partitions` partitions."""
         random = self._random
         runs, position = [], 64
         for partition in sorted(random.sample(range(PARTITIONS), partitions)):
@@ -85,12 +85,12 @@ class Past:
         return self.next_entry([CommitSegment(self._now_ms, segment_id, position + 500, "flusher-1", "z1", runs)])
 
     def snapshot(self) -> Snapshot:
-        """The state as it is now."""
+        """A snapshot of the present state."""
         return Snapshot(CLUSTER, self.chain.newest_hashes(1_024), self.state)
 
 
 def costs() -> Iterator[Result]:
-    """A million extents: in memory, as an object, while a snapshot is taken, and at a restart with a suffix."""
+    """A million extents: in memory, as an object, while a snapshot is taken, and at a restart with later entries."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         (Path(folder) / "nats").mkdir()
         with running_nats_server(Path(folder) / "nats") as server:
@@ -104,7 +104,7 @@ def costs() -> Iterator[Result]:
             alone_ms, pause_ms, seconds = _in_fresh_process(_pause, path)
             yield Result("snapshot", "longest pause of an idle event loop, best of 5", alone_ms, "ms")
             yield Result("snapshot", "the same while a snapshot is taken, stored and verified", pause_ms, "ms", 50)
-            yield Result("snapshot", "taken, stored and verified within", seconds, "s")
+            yield Result("snapshot", "time to take, store and verify a snapshot", seconds, "s")
             restart_s, cpu_s = asyncio.run(_restart(Path(folder), server))
             name = "restart: 1,000,000 extents from a snapshot, then 50,000 entries"
             yield Result("snapshot", name, restart_s, "s", 8)
@@ -112,13 +112,13 @@ def costs() -> Iterator[Result]:
 
 
 def _in_fresh_process(measure: Callable[[Path], Value], path: Path) -> Value:
-    """What is measured without the memory of the bench itself."""
+    """The result of a measurement in a new process, without the memory of the bench itself."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(measure, path).result()
 
 
 async def _prepare(folder: Path, server: NatsServer) -> bytes:
-    """A journal with the snapshot's entries and the suffix; the snapshot."""
+    """Make a journal with the snapshot's entries and the later ones, and return the snapshot."""
     connection = await connect_nats(server.url, name="bench")
     store = await open_store(f"file://{folder}/objects")
     journal = await open_own_journal(connection, store, CLUSTER, 1)
@@ -150,7 +150,7 @@ def _resident_mb() -> float:
 
 
 def _memory(path: Path) -> tuple[float, float]:
-    """Megabytes of a state after it was read from a snapshot, and the seconds of that."""
+    """Megabytes of a state that was read from a snapshot, and the seconds of the read."""
     data = path.read_bytes()
     gc.collect()
     before_mb = _resident_mb()
@@ -182,18 +182,18 @@ async def _pause_of(snapshot: Snapshot, folder: Path) -> tuple[float, float, flo
 
 
 async def _take(store: ObjectStore, snapshot: Snapshot, number: int) -> None:
-    """As the custodian does it; each time under another key."""
+    """Take and store a snapshot as the custodian does, under a new key."""
     data = await capture_forked(lambda out: write_proven(out, snapshot))
     cluster, sequence = f"{CLUSTER}-{number}", snapshot.state.sequence
     key = snapshot_key(NO_PREFIX, cluster, sequence)
     async with streamed_put(store, key, part_bytes=PART_BYTES_MIN, parts_in_flight_max=1) as put:
         await put.write(data)
-    with contextlib.suppress(Corrupt):  # it is of another cluster, which is found last
+    with contextlib.suppress(Corrupt):  # the last check fails, because the snapshot is of another cluster
         await check_stored_snapshot(store, cluster, sequence)
 
 
 async def _longest_pause_ms(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
-    """Milliseconds of the event loop's longest turn during the work, and the seconds that it took."""
+    """Milliseconds of the longest iteration of the event loop during the work, and the seconds of the work."""
     longest_s = 0.0
 
     async def watch() -> None:
@@ -214,7 +214,7 @@ async def _longest_pause_ms(work: Callable[[], Awaitable[None]]) -> tuple[float,
 
 
 async def _restart(folder: Path, server: NatsServer) -> tuple[float, float]:
-    """Seconds from a sequencer's start until it serves, and its CPU time until then; the best of a few."""
+    """Seconds from a sequencer's start until it serves, and its CPU time until then; the best of several."""
     processes = Processes(folder, server)
     found = []
     try:

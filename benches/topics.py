@@ -1,6 +1,6 @@
-"""What reading a topic as a table takes: `.venv-spark/bin/python -m benches.topics [--mib N]`.
+"""The speed of topics as tables: `.venv-spark/bin/python -m benches.topics [--mib N]`.
 
-Records of 1 KiB, produced uncompressed and with zstd; read by a task alone, into Spark, and into Parquet files.
+Records of 1 KiB, uncompressed and with zstd, are read by a task alone, into Spark, and into Parquet files.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.testkit.clusters.cluster import Cluster, running
 
 VALUE_BYTES = 1024
 PARTITIONS = 8
-ROWS_BUDGET = 150_000  # a second, of 1 KiB, on two cores
+ROWS_BUDGET = 150_000  # per second, of 1 KiB, on two cores
 WORDS = [random.Random(word).randbytes(12).hex() for word in range(400)]
 
 
@@ -57,7 +57,7 @@ def _measured(mib: int) -> Iterator[Result]:
 
 
 def _records(count: int) -> Iterator[dict[str, Any]]:
-    """Text that compresses about as logs do."""
+    """Records of text that compresses about as well as logs."""
     chance = random.Random(1)
     bodies = [" ".join(chance.choices(WORDS, k=60)).encode()[:VALUE_BYTES] for _ in range(2000)]
     for number in range(count):
@@ -76,7 +76,7 @@ def _in_a_task(cluster: Cluster, topic: str, count: int) -> Iterator[Result]:
 
 def _in_spark(session: Any, cluster: Cluster, topic: str, count: int) -> Iterator[Result]:
     rows = session.read.format("penstock").options(**options_of(cluster, topics=topic)).load()
-    rows.where("offset = 0").count()  # Python workers are there
+    rows.where("offset = 0").count()  # start the Python workers
     lengths = rows.selectExpr(
         "count(1) as n", "sum(length(value))", "sum(offset)", "max(timestamp)", "sum(length(key))"
     )

@@ -1,4 +1,4 @@
-"""How many transactions there can be, and how long their ends take; with a client of our own that waits for nothing."""
+"""The rate of transactions and the time of their ends, with an own client that adds no waits."""
 
 import asyncio
 import struct
@@ -23,18 +23,18 @@ PRODUCE_VERSION, INIT_VERSION, END_VERSION = 12, 5, 5
 TOPIC = "transactions"
 PRODUCERS = 64
 MANY_PARTITIONS = 1_000
-ALONE = 200  # transactions one after the other
-TOGETHER = 4_000  # over all producers
+ALONE = 200  # transactions of one producer, one after the other
+TOGETHER = 4_000  # transactions of all producers
 VALUE = bytes(100)
 FLUSH_MS = 5
 TIMEOUT_MS = 60_000
-# An end is one commit in the journal, which DESIGN gives 2 ms and, at p99, 10 ms; and a gateway's work and two hops.
+# An EndTxn is one commit in the journal, the gateway's work, and two hops. DESIGN: 2 ms per commit, 10 ms at p99.
 END_P50_MS, END_P99_MS = 3.0, 12.0
-TRANSACTIONS_PER_S = 500.0  # two entries and a flush each, shared by those who come at the same time
+TRANSACTIONS_PER_S = 500.0  # each takes two entries and a flush, which concurrent transactions share
 
 
 class _Connection:
-    """One client's connection, a request at a time."""
+    """One client's connection, one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -46,8 +46,8 @@ class _Connection:
         return cls(*await asyncio.open_connection(host, int(port)))
 
     async def ask(self, api_key: int, version: int, request: msgspec.Struct) -> Any:
-        """The answer to a request of a flexible version."""
-        assert is_flexible(API_TABLE[api_key], version), "the header ends with tags"
+        """Send a request of a flexible version, and return the answer."""
+        assert is_flexible(API_TABLE[api_key], version), "the header must end with tagged fields"
         frame = struct.pack(">hhih", api_key, version, 1, -1) + b"\0" + encode_request(api_key, version, request)
         self._writer.write(struct.pack(">i", len(frame)) + frame)
         (length,) = struct.unpack(">i", await self._reader.readexactly(4))
@@ -58,7 +58,7 @@ class _Connection:
 
 
 class _Producer:
-    """A transactional producer of transaction version 2, and how long its transactions' ends took."""
+    """A transactional producer of transaction version 2, and the times of its EndTxn requests."""
 
     def __init__(self, connection: _Connection, name: str, partitions: list[int]) -> None:
         self._connection = connection
@@ -73,7 +73,7 @@ class _Producer:
         self._identity = (answer.producer_id, answer.producer_epoch)
 
     async def transact(self) -> None:
-        """One record in each of its partitions, and the end."""
+        """Write one record to each partition, and end the transaction."""
         producer_id, epoch = self._identity
         now_ms = time.time_ns() // 1_000_000
         batch = build_batch(
@@ -97,19 +97,19 @@ class _Producer:
 
 
 def transactions() -> Iterator[Result]:
-    """One producer alone, many with a partition each, and one with many partitions."""
+    """One producer alone, many producers with one partition each, and one producer with many partitions."""
     with scratch_cluster("--flush-ms", str(FLUSH_MS)) as cluster:
         wait_for_transactions(cluster)
         _create_topic(cluster.kafka)
         seconds, times_ms = _measured(cluster.kafka, [[0]], ALONE)
         yield Result("transactions", "EndTxn of a partition, alone, p50", _at(times_ms, 0.5), "ms", END_P50_MS)
         yield Result("transactions", "EndTxn of a partition, alone, p99", _at(times_ms, 0.99), "ms", END_P99_MS)
-        yield Result("transactions", "a producer alone, a record and its end", ALONE / seconds, "/s")
+        yield Result("transactions", "one producer, a record and its EndTxn", ALONE / seconds, "/s")
         cpu_s = sum(cluster.cpu_seconds().values())
         seconds, times_ms = _measured(cluster.kafka, [[number] for number in range(PRODUCERS)], TOGETHER)
         cpu_s = sum(cluster.cpu_seconds().values()) - cpu_s
         rate = TOGETHER / seconds
-        among = f"{PRODUCERS} producers, a partition each"
+        among = f"{PRODUCERS} producers, one partition each"
         yield Result("transactions", among, rate, "/s", TRANSACTIONS_PER_S, more_is_better=True)
         yield Result("transactions", f"EndTxn, {among}, p50", _at(times_ms, 0.5), "ms")
         yield Result("transactions", f"EndTxn, {among}, p99", _at(times_ms, 0.99), "ms")
@@ -119,13 +119,13 @@ def transactions() -> Iterator[Result]:
 
 
 def _create_topic(address: str) -> None:
-    """By a client that is gone when the cluster is."""
-    admin = AdminClient({"bootstrap.servers": address})  # kept until the answer: its end breaks off what was asked
+    """Create the topic, with a client that ends before the cluster."""
+    admin = AdminClient({"bootstrap.servers": address})  # kept until the answer: its end cancels its requests
     admin.create_topics([NewTopic(TOPIC, MANY_PARTITIONS)])[TOPIC].result(60)
 
 
 def _measured(address: str, partitions: list[list[int]], count: int) -> tuple[float, list[float]]:
-    """Seconds for so many transactions, over producers with these partitions, and what each end took."""
+    """Seconds for `count` transactions of producers with these partitions, and the ms of each EndTxn."""
 
     async def measure() -> tuple[float, list[float]]:
         connections = [await _Connection.open(address) for _ in partitions]
@@ -148,7 +148,7 @@ def _measured(address: str, partitions: list[list[int]], count: int) -> tuple[fl
 
 
 async def _share(count: int, workers: list[Callable[[], Awaitable[None]]]) -> None:
-    """Let the workers do so many pieces of work, each one after the other."""
+    """Run `count` calls in total; each worker runs its calls one after the other."""
     left = iter(range(count))
 
     async def work(act: Callable[[], Awaitable[None]]) -> None:

@@ -19,15 +19,15 @@ from tests.testkit.clusters.cluster import Cluster, running
 LOAD_TIMEOUT_S = 600.0
 TUNED = ("batch.size=1000000", "linger.ms=100", "queue.buffering.max.kbytes=524288", "acks=all")
 TUNED_MESSAGES = ("queue.buffering.max.messages=1000000", "batch.num.messages=100000", "message.max.bytes=1000000000")
-# librdkafka 2.16 counts messages where it means requests: an idempotent producer whose batches hold five records or
-# more has one request in flight per partition, whatever it was told. With one record in each batch it has five.
+# librdkafka 2.16 counts messages instead of requests. An idempotent producer with five or more records per batch
+# has one request in flight per partition, for every setting. With one record in each batch it has five.
 FIVE_IN_FLIGHT = ("batch.size=16384", "max.in.flight.requests.per.connection=5")
 STOCK_IDEMPOTENT = ("enable.idempotence=true", *FIVE_IN_FLIGHT)
 ONE_RECORD_BATCHES = ("--record-bytes", "16000", "--partitions", "1")
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What one load cost: MiB moved, seconds, CPU seconds by process, PUTs and GETs."""
+    """The cost of one load: MiB moved, seconds, CPU seconds by process, PUTs and GETs."""
 
     mib: float
     seconds: float
@@ -41,13 +41,13 @@ class Run(msgspec.Struct, frozen=True):
         return self.mib * 2**20 / 1e6 / self.seconds
 
     def ms_per_mib(self, *names: str) -> float:
-        """CPU of the processes whose names begin so, ms per MiB."""
+        """CPU of the processes whose names begin with one of these, in ms per MiB."""
         used = sum(seconds for name, seconds in self.cpu_s.items() if name.startswith(names))
         return used * 1000 / self.mib
 
 
 def load(bootstrap: str, kind: str, topic: str, *arguments: str, settings: Sequence[str] = ()) -> dict[str, float]:
-    """Run `benches.load` in a process of its own and return what it printed."""
+    """Run `benches.load` in its own process, and return its figures."""
     flags = [flag for setting in settings for flag in ("--set", setting)]
     command = [sys.executable, "-m", "benches.load", kind, "--bootstrap", bootstrap, "--topic", topic]
     done = subprocess.run([*command, *arguments, *flags], capture_output=True, text=True, timeout=LOAD_TIMEOUT_S)
@@ -57,7 +57,7 @@ def load(bootstrap: str, kind: str, topic: str, *arguments: str, settings: Seque
 
 
 def measured(cluster: Cluster, kind: str, topic: str, *arguments: str, settings: Sequence[str] = ()) -> Run:
-    """A load and what it cost the cluster."""
+    """Run a load, and measure its cost for the cluster."""
     cpu, puts, gets = cluster.cpu_seconds(), requests(cluster, "put"), requests(cluster, "get")
     answer = load(cluster.kafka, kind, topic, *arguments, settings=settings)
     used = {name: seconds - cpu.get(name, 0.0) for name, seconds in cluster.cpu_seconds().items()}
@@ -77,17 +77,17 @@ def requests(cluster: Cluster, verb: str) -> float:
 
 
 def create_topic(cluster: Cluster, topic: str, partitions: int) -> None:
-    """A topic that exists when this returns."""
+    """Create a topic; it exists when this returns."""
     admin = AdminClient({"bootstrap.servers": cluster.kafka})
     admin.create_topics([NewTopic(topic, partitions)])[topic].result(30)
 
 
 def throughput(mib: int) -> Iterator[Result]:
-    """Tuned, default and stock idempotent producers, then catching up."""
+    """Tuned, default and stock idempotent producers, then catch-up reads."""
     with scratch_cluster() as cluster:
         create_topic(cluster, "warm", 16)
-        # Enough for the processes to have touched the memory they will use: on a virtual machine that costs more than
-        # the work itself.
+        # A first load, so that the processes have touched their memory: on a virtual machine that costs more than the
+        # work itself.
         load(cluster.kafka, "produce", "warm", "--mib", "1024", settings=(*TUNED, *TUNED_MESSAGES))
         create_topic(cluster, "tuned", 16)
         tuned = measured(cluster, "produce", "tuned", "--mib", str(mib), settings=(*TUNED, *TUNED_MESSAGES))
@@ -96,7 +96,7 @@ def throughput(mib: int) -> Iterator[Result]:
         yield Result("consume", "catch-up, 16 partitions", caught_up.mb_per_s, "MB/s", more_is_better=True)
         yield Result("consume", "gateway CPU", caught_up.ms_per_mib("gateway"), "ms/MiB")
         yield Result("consume", "gateway and cacher CPU", caught_up.ms_per_mib("gateway", "cacher"), "ms/MiB")
-        yield Result("consume", "GETs, catching up", caught_up.gets / (caught_up.mib / 1024), "per GiB")
+        yield Result("consume", "GETs of catch-up reads", caught_up.gets / (caught_up.mib / 1024), "per GiB")
         create_topic(cluster, "default", 16)
         yield from _produced("default settings", measured(cluster, "produce", "default", "--mib", str(mib // 4)), None)
         create_topic(cluster, "stock", 1)
@@ -115,7 +115,7 @@ def throughput(mib: int) -> Iterator[Result]:
 
 
 def _small_requests(cluster: Cluster) -> Result:
-    """What one request with one record of 100 bytes costs the gateway."""
+    """The cost of one request with one record of 100 bytes for the gateway."""
     create_topic(cluster, "small", 1)
     arguments = ("--mib", "4", "--record-bytes", "100", "--partitions", "1")
     run = measured(cluster, "produce", "small", *arguments, settings=("batch.num.messages=1", "linger.ms=0"))
@@ -125,11 +125,13 @@ def _small_requests(cluster: Cluster) -> Result:
 
 
 def timer_alone() -> Iterator[Result]:
-    """The stock producer without the quiet flush, for the ratio."""
+    """The stock idempotent producer without the quiet flush, for comparison."""
     with scratch_cluster(PENSTOCK_QUIET_PUTS_PER_SECOND="0.001") as cluster:
         create_topic(cluster, "stock", 1)
         run = measured(cluster, "produce", "stock", "--mib", "8", *ONE_RECORD_BATCHES, settings=STOCK_IDEMPOTENT)
-        yield Result("produce", "the idempotent one with the timer alone", run.mb_per_s, "MB/s", more_is_better=True)
+        yield Result(
+            "produce", "the idempotent producer without quiet flush", run.mb_per_s, "MB/s", more_is_better=True
+        )
 
 
 def latency(records: int) -> Iterator[Result]:
@@ -159,7 +161,7 @@ def _produced(name: str, run: Run, budget_mb_per_s: float | None) -> Iterator[Re
 
 @contextlib.contextmanager
 def scratch_cluster(*arguments: str, **environment: str) -> Iterator[Cluster]:
-    """A cluster on a folder that goes away; `environment` is added to its processes'."""
+    """A cluster in a temporary folder; `environment` is added to the environment of its processes."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
         previous = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)

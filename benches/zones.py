@@ -1,4 +1,4 @@
-"""What the readers of a zone cost: requests to the store, and where their bytes came from, by the metrics there."""
+"""The cost of the readers of a zone, from its metrics: requests to the store, and the sources of the bytes."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ TIMEOUT_S = 300.0
 
 
 class FarZone:
-    """A gateway and a cacher in another zone than the cluster's, which has no flusher."""
+    """A gateway and a cacher in a second zone, which has no flusher."""
 
     def __init__(self, cluster: Cluster, store_url: str) -> None:
         kafka_port, *self._http_ports = free_ports(3)
@@ -39,7 +39,7 @@ class FarZone:
         wait_until(self._is_ready, TIMEOUT_S, "the far zone to be ready")
 
     def close(self) -> None:
-        """End both."""
+        """Stop both processes."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -54,7 +54,7 @@ class FarZone:
 
 @contextlib.contextmanager
 def far_zone(cluster: Cluster, store_url: str) -> Iterator[FarZone]:
-    """A second zone for as long as it is needed."""
+    """A second zone until the end of the block."""
     far = FarZone(cluster, store_url)
     try:
         yield far
@@ -63,7 +63,7 @@ def far_zone(cluster: Cluster, store_url: str) -> Iterator[FarZone]:
 
 
 def account(cluster: Cluster) -> dict[str, dict[str, float]]:
-    """What was counted so far, by zone, with "all" for both."""
+    """The counters so far, by zone, with "all" for both zones."""
     found = cluster.metrics()
     return {
         "all": {"PUTs": total(found, "penstock_store_requests_total", verb="put", service="flusher")},
@@ -72,7 +72,7 @@ def account(cluster: Cluster) -> dict[str, dict[str, float]]:
 
 
 def spent(before: dict[str, dict[str, float]], after: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """What was counted between two accounts."""
+    """The differences between two accounts."""
     return {
         zone: {name: value - before[zone][name] for name, value in figures.items()} for zone, figures in after.items()
     }

@@ -33,7 +33,7 @@ def _machine(results: dict[str, Any] | None) -> list[str]:
 
 def _budgets(results: dict[str, Any] | None) -> list[str]:
     rows = [
-        [each["bench"], each["name"], f"{_number(each['value'])} {each['unit']}", _budget(each), each["verdict"]]
+        [each["bench"], each["name"], f"{_number(each['value'])} {each['unit']}", _budget(each), each["outcome"]]
         for each in (results or {"results": []})["results"]
     ]
     return table(["bench", "figure", "measured", "budget", "result"], rows)
