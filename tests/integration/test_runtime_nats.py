@@ -440,7 +440,7 @@ async def test_a_server_with_a_tiny_max_payload_is_rejected_in_one_sentence(tmp_
         text = server.config_path.read_text()
         server.config_path.write_text(re.sub(r"max_payload: \d+", "max_payload: 16384", text))
         server.start()
-        sentence = "lets messages of 16384 bytes pass, and 65536 are needed: set its max_payload"
+        sentence = "allows messages of 16384 bytes, but 65536 are needed: set its max_payload"
         with pytest.raises(Invalid, match=sentence):
             await connect_nats(server.url, name="test")
         async with asyncio.timeout(TIMEOUT_S):
