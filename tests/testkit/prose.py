@@ -55,8 +55,9 @@ _LOOSE = [
 ]
 
 _CODE_SPAN = re.compile(r"``[^`]*``|`[^`]*`")
+_MENTION = re.compile(r"(?<![*\w])\*[^*\s]+\*(?![*\w])")  # a word in italics stands for itself
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_SENTENCE_END = re.compile(r"(?<=[.!?:])[\"')\]]*\s+|\n\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?:])[\"')\]*]*\s+|\n\n+")
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|approx|No)\.", re.IGNORECASE)
 _PRAGMA = re.compile(r"^#!|^#:|noqa|type: ignore|pragma:|fmt: (on|off)|made: ")
 _LIST_ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s+")
@@ -93,14 +94,17 @@ def texts_of(path: str, source: str) -> Iterator[Text]:
     if path.endswith(".md"):
         yield from _markdown_texts(path, source)
     elif path.endswith(".py"):
-        yield from _docstrings(path, source)
         yield from _comments(path, source)
-        yield from _messages(path, source)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from _docstring(path, node)
+            elif isinstance(node, ast.Assert | ast.Call):
+                yield from _message(path, node)
 
 
 def sentences(text: Text) -> list[str]:
     """The sentences of a text; a code span counts as one word."""
-    plain = _LINK.sub(r"\1", _CODE_SPAN.sub("CODE", text.words))
+    plain = _LINK.sub(r"\1", _MENTION.sub("WORD", _CODE_SPAN.sub("CODE", text.words)))
     plain = _ABBREVIATION.sub(lambda found: found[0].replace(".", ""), plain)
     return [each.strip() for each in _SENTENCE_END.split(plain) if each and re.search(r"\w", each)]
 
@@ -173,13 +177,10 @@ def _markdown_texts(path: str, source: str) -> Iterator[Text]:
             block.append(_LIST_ITEM.sub("", bare))
 
 
-def _docstrings(path: str, source: str) -> Iterator[Text]:
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        docstring = ast.get_docstring(node)
-        if docstring:
-            yield from _paragraphs(path, node.body[0].lineno, docstring)
+def _docstring(path: str, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Text]:
+    docstring = ast.get_docstring(node)
+    if docstring:
+        yield from _paragraphs(path, node.body[0].lineno, docstring)
 
 
 def _paragraphs(path: str, line: int, docstring: str) -> Iterator[Text]:
@@ -213,16 +214,16 @@ def _comments(path: str, source: str) -> Iterator[Text]:
         yield Text(path, began, Place.COMMENT, " ".join(block))
 
 
-def _messages(path: str, source: str) -> Iterator[Text]:
-    """Texts of errors, assertions, prints and help: literals with a space in calls, raises and asserts."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Assert) and node.msg is not None:
+def _message(path: str, node: ast.Assert | ast.Call) -> Iterator[Text]:
+    """Texts of errors, assertions, log events, prints and help: literals in calls, raises and asserts."""
+    if isinstance(node, ast.Assert):
+        if node.msg is not None:
             yield from _literal(path, node.msg)
-        elif isinstance(node, ast.Call) and _logs(node.func) and node.args:
-            yield from _event(path, node.args[0])
-        elif isinstance(node, ast.Call) and _speaks(node.func):
-            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
-                yield from _literal(path, argument)
+    elif _logs(node.func) and node.args:
+        yield from _event(path, node.args[0])
+    elif _speaks(node.func):
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            yield from _literal(path, argument)
 
 
 def _speaks(function: ast.expr) -> bool:
@@ -233,7 +234,7 @@ def _speaks(function: ast.expr) -> bool:
 
 
 def _logs(function: ast.expr) -> bool:
-    return isinstance(function, ast.Attribute) and ast.unparse(function.value) in {"log", "self._log"}
+    return isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "log"
 
 
 def _event(path: str, node: ast.expr) -> Iterator[Text]:
