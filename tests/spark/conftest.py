@@ -1,4 +1,4 @@
-"""One Spark session for all tests of a run: starting one takes seconds."""
+"""One Spark session for all tests of a run, because a start takes seconds."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +12,11 @@ LONGEST = ("test_spark_tables.py", "test_spark_compaction.py", "test_spark_key_e
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests that take minutes first, the longest before: they mostly wait, and the others run beside them."""
-    items.sort(key=_turn)
+    """Run the tests that take minutes first, the longest of them before: they mostly wait, beside the other tests."""
+    items.sort(key=_order)
 
 
-def _turn(item: pytest.Item) -> int:
+def _order(item: pytest.Item) -> int:
     if "tests/spark/" not in item.nodeid or item.get_closest_marker("slow") is None:
         return len(LONGEST) + 1
     return LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST)
@@ -24,7 +24,7 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def sessions_start_quickly(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Also those of commands and queries that tests start: Spark reads there what nobody has set otherwise."""
+    """Spark defaults for quick starts, also for the sessions of commands and queries that tests start."""
     folder = tmp_path_factory.mktemp("spark-conf")
     (folder / "spark-defaults.conf").write_text(f"spark.driver.defaultJavaOptions {JAVA_OPTIONS}\n")
     with pytest.MonkeyPatch.context() as environment:

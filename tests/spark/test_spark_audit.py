@@ -1,4 +1,4 @@
-"""`penstock audit` on a running cluster: clean when it is, and one finding for each thing that is spoilt."""
+"""`penstock audit` on a running cluster: no findings for a sound cluster, and one finding for each damage."""
 
 import json
 import subprocess
@@ -46,7 +46,7 @@ def report_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def segments(cluster: Cluster) -> list[Path]:
-    """The largest first: in these byte 300 belongs to a batch, however the client cut its batches."""
+    """The segment files, the largest first: in these, byte 300 belongs to a batch, with any cut of the batches."""
     paths = (cluster.data / "objects" / "default" / "segments").glob("*/*")
     return sorted(paths, key=lambda path: (-path.stat().st_size, path))
 
@@ -58,17 +58,17 @@ def test_an_untouched_cluster_is_clean_and_every_record_was_read(cluster: Cluste
     assert "clean: every object is explained" in found.stdout
 
 
-def test_everything_that_is_spoilt_is_found_and_nothing_else(cluster: Cluster) -> None:
+def test_every_damage_is_found_and_nothing_else(cluster: Cluster) -> None:
     damaged, missing, *_ = segments(cluster)
-    whole, lost = damaged.read_bytes(), missing.read_bytes()
+    original, lost = damaged.read_bytes(), missing.read_bytes()
     stranger = cluster.data / "objects" / "default" / "stranger"
     try:
-        damaged.write_bytes(whole[:300] + bytes([whole[300] ^ 1]) + whole[301:])
+        damaged.write_bytes(original[:300] + bytes([original[300] ^ 1]) + original[301:])
         missing.unlink()
         stranger.write_bytes(b"?")
         report = report_of(cluster)
     finally:
-        damaged.write_bytes(whole)
+        damaged.write_bytes(original)
         missing.write_bytes(lost)
         stranger.unlink()
     found = sorted((each["kind"], each["subject"].partition(" ")[0].rpartition("/")[2]) for each in report["findings"])
@@ -79,7 +79,7 @@ def test_everything_that_is_spoilt_is_found_and_nothing_else(cluster: Cluster) -
     ]
 
 
-def test_without_a_cluster_it_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_without_a_cluster_the_error_is_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli", "audit", "--data", str(tmp_path)]
     found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=AUDIT_TIMEOUT_S)
     assert found.returncode == 1

@@ -1,4 +1,4 @@
-"""Topics whose segments were compacted, read as tables: the same rows, and of large runs only what is wanted."""
+"""Compacted topics as tables: the same rows, and only the wanted parts of large runs are read."""
 
 import asyncio
 from collections.abc import Iterator
@@ -63,14 +63,14 @@ def records(first: int, count: int) -> Iterator[dict]:
 
 
 async def compact(cluster: Cluster, topic: str = TOPIC) -> list[str]:
-    """All extents of a topic become one segment of level 2; the keys of those that held them."""
+    """Compact all extents of a topic into one segment of level 2; return the keys of the old segments."""
     config = read_source_config(options_of(cluster, topics=topic), environ={})
     store = await open_store(config.address.store_url)
     async with opened_catalog(config.address) as catalog:
         topics = await catalog.topics(TopicChoice((topic,), ()))
         bounds = await catalog.bounds(topics)
         topic_id = topics[topic].topic_id
-        wanted = [Wanted(topic, topic_id, number, 0, held.end, []) for (_, number), held in sorted(bounds.items())]
+        wanted = [Wanted(topic, topic_id, number, 0, log.end, []) for (_, number), log in sorted(bounds.items())]
         filled = await catalog.extents(wanted)
     made = await written(store, topic_id, [each.extents for each in filled])
     connection = await connect_nats(cluster.nats_url, name="test")
@@ -102,7 +102,7 @@ async def written(store, topic_id: TopicId, extents: list[list[Extent]]) -> Comp
 
 
 async def accepted(sequencers: SequencerClient, command: ReplaceExtents) -> bool:
-    """A young cluster refuses until all its sequencers have said that they know the command."""
+    """Send the command until it is accepted; a new cluster rejects it until all its sequencers know the command."""
     for _ in range(REJECTIONS_MAX):
         [outcome] = await sequencers.command([command], deadline_s=DEADLINE_S)
         if isinstance(outcome, PerItem):
@@ -117,13 +117,13 @@ def expected(cluster: Cluster) -> list[dict]:
     return rows
 
 
-def test_rows_are_those_of_a_kafka_client_with_the_gaps_that_compaction_left(cluster: Cluster) -> None:
+def test_rows_equal_those_of_a_kafka_client_with_gaps_from_compaction(cluster: Cluster) -> None:
     rows = expected(cluster)
     assert rows == in_order(consume(cluster, TOPIC, PARTITIONS, len(rows)))
     assert len({row["offset"] for row in rows if row["partition"] == 0}) < RECORDS // 2 + 250
 
 
-def test_a_large_run_is_shared_by_tasks(cluster: Cluster) -> None:
+def test_a_large_run_is_split_among_tasks(cluster: Cluster) -> None:
     reader = reader_of(cluster, topics=TOPIC, maxBytesPerSplit=str(2 * MIB))
     splits = [each.split for each in reader.partitions()]
     assert len(splits) >= 8
@@ -132,7 +132,7 @@ def test_a_large_run_is_shared_by_tasks(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1, 777, 3000, 5999, 6100])
-def test_of_a_large_run_only_what_holds_the_wanted_offsets_is_read(cluster: Cluster, first: int) -> None:
+def test_only_the_wanted_part_of_a_large_run_is_read(cluster: Cluster, first: int) -> None:
     bounds = [f'{{"{TOPIC}": {{"0": {offset}, "1": {offset}}}}}' for offset in (first, first + 100)]
     reader = reader_of(cluster, topics=TOPIC, startingOffsets=bounds[0], endingOffsets=bounds[1])
     wanted = [row for row in expected(cluster) if first <= row["offset"] < first + 100]
@@ -152,14 +152,14 @@ async def test_a_byte_limit_cuts_a_large_run_between_micro_batches(cluster: Clus
     async with opened_planner(config) as planner:
         topics = await planner.topics()
         bounds = await planner.bounds(topics)
-        start = {key: held.start for key, held in bounds.items()}
+        start = {key: log.start for key, log in bounds.items()}
         limited = await planner.limited(
-            planner.wanted(topics, bounds, start, {key: held.end for key, held in bounds.items()}), MIB
+            planner.wanted(topics, bounds, start, {key: log.end for key, log in bounds.items()}), MIB
         )
     assert all(100 < offset < 1000 for offset in limited.values())
 
 
-def test_a_task_that_comes_after_its_segments_were_compacted_and_deleted_reads_all_the_same(cluster: Cluster) -> None:
+def test_a_task_reads_its_records_after_its_segments_were_compacted_and_deleted(cluster: Cluster) -> None:
     create_topics(cluster, moved=PARTITIONS)
     for step in range(5):
         produce(cluster, "moved", records(100 * step, 100), **{"batch.size": 20_000})

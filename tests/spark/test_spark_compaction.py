@@ -1,4 +1,4 @@
-"""Compaction by real processes on real Spark: readers from the start see every record once, whoever is killed."""
+"""Compaction by real processes on real Spark: catch-up readers see every record once while processes are killed."""
 
 import random
 import subprocess
@@ -26,20 +26,20 @@ MERGED_S = 300.0
 
 
 class Load:
-    """Numbers produced to every partition, each its own row from 0 on, and readers from the start."""
+    """Produces increasing numbers to every partition, and reads all of them from the start."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._kafka = cluster.kafka
         self.acknowledged = dict.fromkeys(PLACES, 0)
-        self.replays = 0
+        self.full_reads = 0
         self.errors: list[str] = []
         self._next = dict.fromkeys(PLACES, 0)
         self._stop = threading.Event()
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Produce and replay while the block lasts."""
-        threads = [threading.Thread(target=self._produce), threading.Thread(target=self._replay_on)]
+        """Produce and read for the length of a block."""
+        threads = [threading.Thread(target=self._produce), threading.Thread(target=self._read_repeatedly)]
         for thread in threads:
             thread.start()
         try:
@@ -50,14 +50,14 @@ class Load:
                 thread.join()
 
     def stop(self) -> None:
-        """Produce no more."""
+        """Stop producing."""
         self._stop.set()
 
-    def replay(self) -> None:
-        """Read every partition from its start to what was acknowledged by now: every number once, at its offset."""
+    def read_all(self) -> None:
+        """Read every partition from its start to the last acknowledged number: every number once, at its offset."""
         wanted = dict(self.acknowledged)
         found = dict.fromkeys(PLACES, 0)
-        consumer = Consumer({"bootstrap.servers": self._kafka, "group.id": "replay", "enable.auto.commit": False})
+        consumer = Consumer({"bootstrap.servers": self._kafka, "group.id": "catch-up", "enable.auto.commit": False})
         consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in PLACES])
         try:
             idle = 0
@@ -67,19 +67,19 @@ class Load:
                 for message in messages:
                     assert message.error() is None, message.error()
                     place = (message.topic(), message.partition())
-                    said = (message.offset(), int(message.value()))
-                    assert said == (found[place], found[place]), f"{place}: {said} instead of {found[place]}"
+                    record = (message.offset(), int(message.value()))
+                    assert record == (found[place], found[place]), f"{place}: {record} instead of {found[place]}"
                     found[place] += 1
         finally:
             consumer.close()
         missing = {place: wanted[place] - found[place] for place in PLACES if found[place] < wanted[place]}
         assert not missing, f"records are missing: {missing}"
-        self.replays += 1
+        self.full_reads += 1
 
     def _produce(self) -> None:
         producer = Producer({"bootstrap.servers": self._kafka, "enable.idempotence": True, "linger.ms": 1})
 
-        def note(error: object, message: object) -> None:
+        def count(error: object, message: object) -> None:
             assert error is None, error
             place = (message.topic(), message.partition())  # type: ignore[attr-defined]
             self.acknowledged[place] += 1
@@ -87,15 +87,15 @@ class Load:
         while not self._stop.wait(0.05):
             for place in PLACES:
                 for _ in range(5):
-                    producer.produce(place[0], str(self._next[place]), partition=place[1], on_delivery=note)
+                    producer.produce(place[0], str(self._next[place]), partition=place[1], on_delivery=count)
                     self._next[place] += 1
             producer.poll(0)
         producer.flush(60)
 
-    def _replay_on(self) -> None:
+    def _read_repeatedly(self) -> None:
         while not self._stop.is_set():
             try:
-                self.replay()
+                self.read_all()
             except AssertionError as error:
                 self.errors.append(str(error))
                 return
@@ -110,7 +110,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield started
 
 
-def test_readers_from_the_start_miss_nothing_while_compactors_are_killed(cluster: Cluster) -> None:
+def test_catch_up_readers_miss_nothing_while_compactors_are_killed(cluster: Cluster) -> None:
     seed = 5
     chance = random.Random(seed)
     load = Load(cluster)
@@ -129,13 +129,13 @@ def test_readers_from_the_start_miss_nothing_while_compactors_are_killed(cluster
             last.until("jobs_total", kind="mixed", result="done")
             load.stop()
             wait_until(lambda: last.metric("waiting_segments", level="0") <= 1, MERGED_S, "all to be merged", POLL_S)
-            load.replay()
+            load.read_all()
             assert last.stop() == 0
     assert not load.errors, load.errors
-    assert load.replays > 1
+    assert load.full_reads > 1
     audit = [sys.executable, "-m", "penstock.cli", "audit", "--data", str(cluster.data), "--master", "local[2]"]
-    told = subprocess.run(audit, capture_output=True, text=True, timeout=300)
-    assert told.returncode == 0, told.stdout + told.stderr
+    result = subprocess.run(audit, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_a_compactor_works_on_a_spark_cluster(cluster: Cluster, tmp_path: Path) -> None:
@@ -158,6 +158,6 @@ def test_a_compactor_works_on_a_spark_cluster(cluster: Cluster, tmp_path: Path) 
             wait_until(
                 lambda: compactor.metric("waiting_segments", level="0") <= 1, MERGED_S, "all to be merged", POLL_S
             )
-            load.replay()
+            load.read_all()
             assert compactor.stop() == 0
     assert not load.errors, load.errors

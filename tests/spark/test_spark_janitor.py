@@ -1,4 +1,4 @@
-"""What compaction leaves goes as well: with everything deleted, merged segments are gone like those as flushed."""
+"""The janitor also deletes merged segments: after the deletion of all topics, no segment of any level is left."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def levels(bucket: Bucket) -> set[int]:
     return {parse_segment_key(key)[0] for key in bucket.segments()}
 
 
-def test_when_all_topics_are_gone_nothing_is_left_of_what_was_merged(
+def test_after_the_deletion_of_all_topics_no_merged_segment_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_eager(monkeypatch)
@@ -29,15 +29,18 @@ def test_when_all_topics_are_gone_nothing_is_left_of_what_was_merged(
         with TopicsLife(cluster.kafka) as life:
             life.create()
             life.produce(2 * ROUNDS)
-            # Before anything is merged: of one extent with all records none is too much.
+            # Before the first merge, because retention removes whole extents, and a merge makes one of them.
             life.until_expired()
             with CompactorProcess(cluster, "compactor-of-tests"):
                 wait_until(
-                    lambda: 0 not in levels(bucket), WAIT_S, "all that is kept to be merged, and the rest to go", 0.2
+                    lambda: 0 not in levels(bucket),
+                    WAIT_S,
+                    "all kept segments to be merged, and the others to be deleted",
+                    0.2,
                 )
                 assert life.watermarks(WHOLE) == [(0, 2 * ROUNDS)] * 2
                 life.delete_records()
                 life.delete_topics()
                 until_empty(cluster, bucket, life, lambda: old_leftovers(cluster, bucket))
-                # Also what is stored now, such as a snapshot, is unfinished for a moment.
+                # An upload in progress, for example of a snapshot, also counts for a moment.
                 wait_until(lambda: not bucket.unfinished(), WAIT_S, "no upload to be left", 0.2)

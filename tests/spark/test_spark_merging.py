@@ -1,4 +1,4 @@
-"""Merging jobs on a real Spark session: tasks run in workers, failures stay theirs, and a job can be given up."""
+"""Merge jobs on a real Spark session: tasks run in workers, failures affect one task, and a job can be cancelled."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from tests.unit.compactor.compactor_world import World, while_running
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def everything(world: World) -> Choice:
     return Choice(Kind.MIXED, world.segments())
 
 
-async def test_each_output_is_a_task_of_its_own_and_what_fails_in_one_leaves_the_others_whole(world: World) -> None:
+async def test_each_output_has_its_own_task_and_a_failure_affects_only_one(world: World) -> None:
     good, bad = world.create_topic(1), world.create_topic(2)
     for _ in range(3):
         world.flush((good, 0, ["a", "b"]))
@@ -45,22 +45,22 @@ async def test_each_output_is_a_task_of_its_own_and_what_fails_in_one_leaves_the
     assert world.read(good, 0) == [(0, "a"), (1, "b"), (2, "a"), (3, "b"), (4, "a"), (5, "b")]
 
 
-async def test_a_compactor_merges_all_that_is_written(world: World) -> None:
+async def test_a_compactor_merges_all_segments(world: World) -> None:
     topics = [world.create_topic(number, partitions=2) for number in (1, 2, 3)]
     compactor = world.compactor()
 
     async def work() -> None:
         for _ in range(3):
-            await until(lambda: 0 not in world.levels(), PATIENCE_S)
+            await until(lambda: 0 not in world.levels(), TIMEOUT_S)
             for number in range(3):
                 world.flush(*((topic_id, part, [f"{number}"] * 9) for topic_id in topics for part in (0, 1)))
-        await until(lambda: world.levels() == [2, 2, 2], PATIENCE_S)
+        await until(lambda: world.levels() == [2, 2, 2], TIMEOUT_S)
 
     await while_running([compactor], work)
     world.check_all_readable()
 
 
-async def test_a_job_that_is_given_up_is_cancelled_in_spark_too(world: World) -> None:
+async def test_a_cancelled_job_is_also_cancelled_in_spark(world: World) -> None:
     runner: SparkRunner = world.runner()
 
     def sleep(seconds: int) -> None:
@@ -69,14 +69,14 @@ async def test_a_job_that_is_given_up_is_cancelled_in_spark_too(world: World) ->
         time.sleep(seconds)
 
     working = asyncio.create_task(
-        runner.run("given-up", lambda session: session.sparkContext.parallelize([600], 1).map(sleep).collect())
+        runner.run("cancelled", lambda session: session.sparkContext.parallelize([600], 1).map(sleep).collect())
     )
     tracker = world.spark.sparkContext.statusTracker()
-    await until(lambda: tracker.getActiveJobsIds(), PATIENCE_S)
+    await until(lambda: tracker.getActiveJobsIds(), TIMEOUT_S)
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
-    await until(lambda: not tracker.getActiveJobsIds(), PATIENCE_S)
+    await until(lambda: not tracker.getActiveJobsIds(), TIMEOUT_S)
 
 
 async def test_a_worker_that_is_killed_fails_its_job_and_no_other(world: World) -> None:
@@ -90,8 +90,8 @@ async def test_a_worker_that_is_killed_fails_its_job_and_no_other(world: World) 
     assert await runner.run("lives", lambda session: session.sparkContext.parallelize([1], 1).collect()) == [1]
 
 
-def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
-    """The process says its JVM's id and is killed."""
+def test_the_jvm_ends_with_its_process_although_that_is_killed(tmp_path: Path) -> None:
+    """The process prints its JVM's id and is killed."""
     program = (
         "import sys\n"
         "from penstock.spark.session import jvm_pid, open_session\n"
@@ -106,4 +106,4 @@ def test_the_jvm_ends_with_its_process_however_that_ends(tmp_path: Path) -> None
         jvm = int(process.stdout.readline())
         assert is_running(jvm)
         process.kill()
-    wait_until(lambda: not is_running(jvm), PATIENCE_S, "the JVM to end")
+    wait_until(lambda: not is_running(jvm), TIMEOUT_S, "the JVM to end")

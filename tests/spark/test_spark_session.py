@@ -1,4 +1,4 @@
-"""The Spark session that everything here shares."""
+"""The Spark session that all tests here share."""
 
 import sys
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-def test_a_task_runs_in_the_interpreter_of_its_driver(spark: Any) -> None:
+def test_a_task_runs_with_the_python_of_its_driver(spark: Any) -> None:
     def interpreter(_number: int) -> str:
         return sys.executable
 

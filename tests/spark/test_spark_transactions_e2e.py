@@ -1,4 +1,4 @@
-"""Transactions as users have them: stock producers, a compactor on real Spark, tables that have what is committed."""
+"""Transactions end to end: stock producers, a compactor on real Spark, tables with the committed records."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -41,52 +41,52 @@ Row = tuple[int, bytes, bytes]  # offset, key, value
 
 
 class Written(msgspec.Struct):
-    """A record that was acknowledged, and its transaction."""
+    """An acknowledged record and the state of its transaction."""
 
     row: Row
     transaction: dict[str, str]
 
 
-class Book:
-    """Producers, and what they wrote and decided."""
+class Transactions:
+    """Producers, their records, and the ends of their transactions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._kafka = cluster.kafka
         self.written: dict[str, list[Written]] = {PLAIN: [], LATEST: []}
         self.producers = {name: self._producer(name) for name in (COMMITTED, ABORTED, OPEN)}
-        self.fates: dict[str, dict[str, str]] = {}
+        self.states: dict[str, dict[str, str]] = {}
 
     def begin(self, name: str) -> None:
         self.producers[name].begin_transaction()
-        self.fates[name] = {"is": OPEN}
+        self.states[name] = {"is": OPEN}
 
     def write(self, name: str, *keys: bytes) -> None:
-        """To both topics, and flushed, so that it is a segment of its own."""
-        producer, fate = self.producers[name], self.fates[name]
+        """Write to both topics and flush, so that the records have their own segment."""
+        producer, state = self.producers[name], self.states[name]
 
-        def note(error: object, message: Message) -> None:
+        def record(error: object, message: Message) -> None:
             assert error is None, error
             row = (message.offset(), message.key(), message.value())
-            self.written[message.topic()].append(Written(row, fate))
+            self.written[message.topic()].append(Written(row, state))
 
         for topic in self.written:
             for key in keys:
-                producer.produce(topic, b"%s %d" % (name.encode(), len(self.written[topic])), key, on_delivery=note)
+                producer.produce(topic, b"%s %d" % (name.encode(), len(self.written[topic])), key, on_delivery=record)
         assert producer.flush(DEADLINE_S) == 0
 
-    def end(self, name: str, fate: str) -> None:
-        end = self.producers[name].commit_transaction if fate == COMMITTED else self.producers[name].abort_transaction
+    def end(self, name: str, state: str) -> None:
+        end = self.producers[name].commit_transaction if state == COMMITTED else self.producers[name].abort_transaction
         end(DEADLINE_S)
-        self.fates[name]["is"] = fate
+        self.states[name]["is"] = state
 
     def expected(self, topic: str) -> list[Row]:
-        """What is committed before the first record that is not decided."""
+        """The committed records before the first record of an open transaction."""
         written = sorted(self.written[topic], key=lambda each: each.row)
         stable = next((each.row[0] for each in written if each.transaction["is"] == OPEN), written[-1].row[0] + 1)
         return [each.row for each in written if each.row[0] < stable and each.transaction["is"] == COMMITTED]
 
     def latest(self) -> list[Row]:
-        """Of each key the last one of these in the compacted topic."""
+        """The last of these records for each key of the compacted topic."""
         return sorted({row[1]: row for row in self.expected(LATEST)}.values())
 
     def _producer(self, name: str) -> Producer:
@@ -111,7 +111,7 @@ def table(cluster: Cluster, topic: str, **options: str) -> list[Row]:
 
 
 def consumed(cluster: Cluster, topic: str, last: Row) -> list[Row]:
-    """The topic's records, up to one of them, by a stock client that reads what is committed."""
+    """The topic's records up to `last`, read by a stock client that reads committed records."""
     settings = {"group.id": "reader", "enable.auto.commit": False, "isolation.level": "read_committed"}
     consumer = Consumer({"bootstrap.servers": cluster.kafka, **settings})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -131,7 +131,7 @@ def consumed(cluster: Cluster, topic: str, last: Row) -> list[Row]:
 
 
 async def audit(cluster: Cluster) -> Report:
-    """Of everything there is, without another JVM."""
+    """An audit of the whole cluster, without another JVM."""
     address = read_source_config(options_of(cluster, topics=PLAIN)).address
 
     def read(checks: Sequence[SegmentCheck]) -> Checked:
@@ -146,7 +146,7 @@ async def audit(cluster: Cluster) -> Report:
 
 
 class Stream:
-    """A streaming query as far as the source has to do with it."""
+    """The part of a streaming query that the source implements."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         options = options_of(cluster, topics=topic, startingOffsets="earliest")
@@ -156,52 +156,62 @@ class Stream:
         self._at: dict[str, Any] = self._reader.initialOffset()
 
     def batch(self) -> list[Row]:
-        """What one micro-batch reads."""
+        """The records of the next micro-batch."""
         start, self._at = self._at, self._reader.latestOffset(self._at, ReadAllAvailable())
         parts = self._reader.partitions(start, self._at)
         found = [row for part in parts for batch in self._reader.read(part) for row in batch.to_pylist()]
         return [(row["offset"], row["key"], row["value"]) for row in found]
 
 
-def test_tables_and_clients_have_what_is_committed_before_and_after_compaction(cluster: Cluster, spark: Any) -> None:
-    book = Book(cluster)
+def test_tables_and_clients_have_the_committed_records_before_and_after_compaction(
+    cluster: Cluster, spark: Any
+) -> None:
+    transactions = Transactions(cluster)
     for number in range(ROUNDS):
-        book.begin(COMMITTED)
-        book.begin(ABORTED)
-        book.write(ABORTED, b"a", b"b")
-        book.write(COMMITTED, b"a", b"key-%d" % number)
-        book.end(ABORTED, ABORTED)
-        book.end(COMMITTED, COMMITTED)
-    book.begin(OPEN)
-    book.write(OPEN, b"a", b"c")
-    book.begin(COMMITTED)
-    book.write(COMMITTED, b"a", b"behind what is open")
-    book.end(COMMITTED, COMMITTED)
+        transactions.begin(COMMITTED)
+        transactions.begin(ABORTED)
+        transactions.write(ABORTED, b"a", b"b")
+        transactions.write(COMMITTED, b"a", b"key-%d" % number)
+        transactions.end(ABORTED, ABORTED)
+        transactions.end(COMMITTED, COMMITTED)
+    transactions.begin(OPEN)
+    transactions.write(OPEN, b"a", b"c")
+    transactions.begin(COMMITTED)
+    transactions.write(COMMITTED, b"a", b"after the open one")
+    transactions.end(COMMITTED, COMMITTED)
     stream = Stream(cluster, PLAIN)
     for topic in (PLAIN, LATEST):
-        expected = book.expected(topic)
+        expected = transactions.expected(topic)
         assert len(expected) == 2 * ROUNDS
         assert table(cluster, topic) == expected == consumed(cluster, topic, expected[-1])
-        assert table(cluster, topic, isolation="read_uncommitted") == sorted(each.row for each in book.written[topic])
+        assert table(cluster, topic, isolation="read_uncommitted") == sorted(
+            each.row for each in transactions.written[topic]
+        )
     streamed = stream.batch()
-    assert streamed == book.expected(PLAIN)
+    assert streamed == transactions.expected(PLAIN)
 
     with CompactorProcess(cluster, "compactor", **EAGER_KEYS) as compactor:
         compactor.until("jobs_total", kind="flushed", result="done")
-        wait_until(lambda: table(cluster, LATEST) == book.latest(), DEADLINE_S, "each key's last record", poll_s=1)
-        assert table(cluster, PLAIN) == book.expected(PLAIN)
-        assert stream.batch() == [], "the open transaction holds it back"
-        book.end(OPEN, COMMITTED)
-        wait_until(lambda: table(cluster, LATEST) == book.latest(), DEADLINE_S, "the last of all", poll_s=1)
+        wait_until(
+            lambda: table(cluster, LATEST) == transactions.latest(), DEADLINE_S, "each key's last record", poll_s=1
+        )
+        assert table(cluster, PLAIN) == transactions.expected(PLAIN)
+        assert stream.batch() == [], "the open transaction delays it"
+        transactions.end(OPEN, COMMITTED)
+        wait_until(lambda: table(cluster, LATEST) == transactions.latest(), DEADLINE_S, "the last of all", poll_s=1)
         assert compactor.stop() == 0
 
     streamed += stream.batch()
-    assert streamed == book.expected(PLAIN)
-    assert table(cluster, PLAIN) == book.expected(PLAIN) == consumed(cluster, PLAIN, book.expected(PLAIN)[-1])
-    # A gateway may believe for two minutes in what compaction has replaced.
-    read = consumed(cluster, LATEST, book.latest()[-1])
-    assert set(book.latest()) <= set(read) <= set(book.expected(LATEST))
+    assert streamed == transactions.expected(PLAIN)
+    assert (
+        table(cluster, PLAIN)
+        == transactions.expected(PLAIN)
+        == consumed(cluster, PLAIN, transactions.expected(PLAIN)[-1])
+    )
+    # For two minutes, a gateway may still use extents that compaction has replaced.
+    read = consumed(cluster, LATEST, transactions.latest()[-1])
+    assert set(transactions.latest()) <= set(read) <= set(transactions.expected(LATEST))
     assert read == sorted(set(read))
     loaded = spark.read.format("penstock").options(**options_of(cluster, topics=PLAIN)).load()
-    assert sorted(map(tuple, loaded.select("offset", "key", "value").collect())) == book.expected(PLAIN)
+    assert sorted(map(tuple, loaded.select("offset", "key", "value").collect())) == transactions.expected(PLAIN)
     assert asyncio.run(audit(cluster)).findings == []

@@ -1,4 +1,4 @@
-"""`penstock up` with its compactor, as a user gets it."""
+"""`penstock up` with its compactor, end to end."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.testkit.clusters.compactors import EAGER, POLL_S, SPARK_CONF, START_S
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-def test_it_serves_clients_before_its_compactor_begins_and_leaves_nothing_behind(
+def test_it_serves_clients_before_its_compactor_starts_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for flag, value in {**EAGER, "spark-conf": SPARK_CONF, "spark-master": "local[1]"}.items():
@@ -30,10 +30,8 @@ def test_it_serves_clients_before_its_compactor_begins_and_leaves_nothing_behind
         )
         pids = [each["pid"] for each in cluster.processes().values()]
         cluster.kill("compactor-1")
-        wait_until(
-            lambda: cluster.processes()["compactor-1"]["restarts"] == 1, START_S, "it to be started again", POLL_S
-        )
+        wait_until(lambda: cluster.processes()["compactor-1"]["restarts"] == 1, START_S, "it to be restarted", POLL_S)
         pids += [each["pid"] for each in cluster.processes().values() if each["pid"]]
-        wait_until(cluster.is_ready, START_S, "the console to say so", POLL_S)
+        wait_until(cluster.is_ready, START_S, "the console to report ready", POLL_S)
         assert cluster.stop() == 0
         assert not any(map(is_running, pids))

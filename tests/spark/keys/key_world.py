@@ -1,4 +1,4 @@
-"""A topic that is compacted by key, small: segments in a folder, the real state machine over them, and jobs."""
+"""A small topic for key compaction: segments in a folder, the real state machine, and jobs."""
 
 import random
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ Kept = tuple[int, Record]  # the offset, and the record
 
 
 class SetClock:
-    """A wall clock that stands where the test puts it."""
+    """A wall clock that the test sets."""
 
     def __init__(self) -> None:
         self.wall_ms = 1_700_000_000_000
@@ -52,7 +52,7 @@ class SetClock:
 
 
 class InlineRdd:
-    """Tasks that run right here, one after the other."""
+    """Tasks that run in this process, one after the other."""
 
     def __init__(self, items: Sequence[Any]) -> None:
         self._items = items
@@ -65,7 +65,7 @@ class InlineRdd:
 
 
 class InlineSpark:
-    """As much of a Spark session as jobs on whole partitions need."""
+    """The part of a Spark session that jobs on whole partitions need."""
 
     @property
     def sparkContext(self) -> "InlineSpark":
@@ -77,7 +77,7 @@ class InlineSpark:
 
 
 class KeyWorld:
-    """One compacted topic, and another one whose batches lie in the same segments."""
+    """One compacted topic, and another topic with batches in the same segments."""
 
     def __init__(self, folder: Path, *, partitions: int = 1, clock: Any = None, **configs: str) -> None:
         self.clock = clock or SystemClock()
@@ -96,7 +96,7 @@ class KeyWorld:
         self.machine.now_ms = self.clock.now_ms()
 
     def flush(self, *batches_in: tuple[int, Sequence[Record]], **options: Any) -> None:
-        """One level-0 segment of batches of (partition, records), among batches of the other topic."""
+        """Store one level-0 segment with batches of (partition, records), among batches of the other topic."""
         self.flush_built([(partition, build_batch(records, **options)) for partition, records in batches_in])
         for partition, records in batches_in:
             appended = self.appended[partition]
@@ -104,7 +104,7 @@ class KeyWorld:
             appended += [(base_offset + each.offset_delta, each) for each in records]
 
     def flush_built(self, built_batches: Sequence[tuple[int, bytes]]) -> None:
-        """The same of batches as they are, which the model does not follow."""
+        """The same for built batches, which the model does not track."""
         self.set_time()
         now_ms = self.machine.now_ms
         self.segments += 1
@@ -119,7 +119,7 @@ class KeyWorld:
         self.machine.do(CommitSegment(now_ms, segment_id, built.size_bytes, "f1", "z1", built.runs))
 
     def jobs(self, limits: KeyLimits = AT_ONCE) -> list[KeyJob]:
-        """What the planner says now."""
+        """The jobs that the planner finds now."""
         self.set_time()
         configs = {TOPIC: compaction_configs(self.configs)}
         return key_plans(self.logs(), configs, self.extents(), self.machine.now_ms, limits)
@@ -128,7 +128,7 @@ class KeyWorld:
         return segment_queries.logs(self.machine.state, LogsQuery(0, [TOPIC])).logs
 
     def extents(self) -> dict[PartitionId, list[KeyExtent]]:
-        """All that the queries tell."""
+        """All extents in the answers of the queries."""
         found: dict[PartitionId, list[KeyExtent]] = {}
         state = self.machine.state
         for segment in segment_queries.segments(state, SegmentsQuery(0, 0, [], 100_000)).segments:
@@ -154,7 +154,7 @@ class KeyWorld:
         return KeyCompaction(session or InlineSpark(), self.place, clock or self.clock, SystemEntropy(), limits=limits)
 
     def commit(self, command: ReplaceExtents) -> bool:
-        """To the state machine; whether every run was accepted."""
+        """Send the command to the state machine; return whether it accepted every run."""
         self.set_time()
         outcome = self.machine.do(msgspec.structs.replace(command, now_ms=self.machine.now_ms))
         return all(rejection == Rejection.NONE for rejection in outcome.rejections)
@@ -166,7 +166,7 @@ class KeyWorld:
         commit: Commit | None = None,
         job_limits: KeyJobLimits = JOB_LIMITS,
     ) -> list[Report]:
-        """Run every job that there is, on a plan made anew for each."""
+        """Run every present job, with a new plan for each."""
         reports = []
         for number, job in enumerate(self.jobs(limits)):
             compaction = self.compaction(session, job_limits)
@@ -180,7 +180,7 @@ class KeyWorld:
         return [extent(self.machine.state, log, row, {}) for row in range(columns.head, columns.end)]
 
     def batches(self, partition: int = 0) -> list[bytes]:
-        """Every live batch with its real offset, having checked that no offset is out of place."""
+        """Every live batch with its real offset; checks that no offset is wrong."""
         found, next_offset = [], 0
         for each in self.live(partition):
             key = segment_key("", CLUSTER, each.segment.level, each.segment.segment_id)
@@ -208,19 +208,19 @@ class KeyWorld:
         return kept
 
     def expected(self, partition: int = 0, up_to: int | None = None) -> list[Kept]:
-        """What a dictionary says: of every key the last record below `up_to`, and everything from there on."""
+        """The records that a dictionary gives: the last of every key below `up_to`, and all records from there on."""
         appended = self.appended[partition]
         end = len(appended) if up_to is None else up_to
         latest = {record.key: offset for offset, record in appended if offset < end and record.key is not None}
-        stays = set(latest.values())
-        return [(offset, _plain(record)) for offset, record in appended if offset >= end or offset in stays]
+        kept = set(latest.values())
+        return [(offset, _plain(record)) for offset, record in appended if offset >= end or offset in kept]
 
     def horizons(self, partition: int = 0) -> list[int]:
         return [delete_horizon_ms(read_batch_header(batch)) for batch in self.batches(partition)]
 
 
 def random_records(chance: random.Random, keys: int, count: int, *, tombstones: float = 0.2) -> list[Record]:
-    """Records of one batch."""
+    """Random records for one batch."""
     return [
         Record(
             offset_delta=number,
@@ -234,7 +234,7 @@ def random_records(chance: random.Random, keys: int, count: int, *, tombstones: 
 
 
 def _plain(record: Record) -> Record:
-    """The record wherever in a batch it stood."""
+    """The record without its place in the batch."""
     return Record(0, record.timestamp, record.key, record.value, record.headers)
 
 

@@ -1,4 +1,4 @@
-"""Keys and last records read in columns are those that a walk through the records finds."""
+"""Keys and last records from columns are the same as from a walk through the records."""
 
 import random
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ UNBOUNDED = Bounds(2**40, 2**40)
 optional_bytes = st.none() | st.binary(max_size=200)
 records = st.builds(
     Record,
-    offset_delta=st.integers(1, 500),  # from the record before
+    offset_delta=st.integers(1, 500),  # from the previous record
     timestamp=st.integers(-(2**60), 2**60),
     key=optional_bytes,
     value=optional_bytes,
@@ -57,7 +57,7 @@ def plain(batch: PlacedBatch) -> bytes:
 
 @settings(deadline=None, max_examples=150)
 @given(batches_in_a_row)
-def test_records_in_columns_are_those_of_a_walk(several: list[PlacedBatch]) -> None:
+def test_records_in_columns_equal_those_of_a_walk(several: list[PlacedBatch]) -> None:
     if not several:
         assert read_records([], []) == []
         return
@@ -85,12 +85,12 @@ def test_records_in_columns_are_those_of_a_walk(several: list[PlacedBatch]) -> N
     position=st.integers(0, 200),
     several=st.lists(records, min_size=1, max_size=4),
 )
-def test_damaged_records_are_refused_alike(data: bytes, position: int, several: list[Record]) -> None:
+def test_damaged_records_are_rejected_in_both_ways(data: bytes, position: int, several: list[Record]) -> None:
     batch = placed([msgspec.structs.replace(each, headers=()) for each in several], 0)
-    spoiled = bytearray(plain(batch))
-    position %= len(spoiled)
-    spoiled[position : position + len(data)] = data
-    assert rejects(Records, [batch], [bytes(spoiled)]) == rejects(scan_records, bytes(spoiled), batch.header)
+    damaged = bytearray(plain(batch))
+    position %= len(damaged)
+    damaged[position : position + len(data)] = data
+    assert rejects(Records, [batch], [bytes(damaged)]) == rejects(scan_records, bytes(damaged), batch.header)
 
 
 def rejects(read: object, *arguments: object) -> bool:
@@ -101,7 +101,7 @@ def rejects(read: object, *arguments: object) -> bool:
     return False
 
 
-def test_one_batch_that_cannot_be_read_does_not_spoil_the_others() -> None:
+def test_one_batch_that_cannot_be_read_does_not_affect_the_others() -> None:
     good = placed([Record(1, 5, b"a", b"x")], 0)
     bad = placed([Record(1, 5, b"a", b"x"), Record(0, 5, b"b", b"x")], 1)
     first, second, third = read_records([good, bad, good], [plain(good), plain(bad), plain(good)])
@@ -137,7 +137,7 @@ def test_the_last_record_of_each_key_is_found(bounds: Bounds) -> None:
     assert latest_of(RUN, batches, bounds).offsets().tolist() == sorted(dictionary(batches).values())
 
 
-def test_more_keys_than_a_task_may_hold_end_it() -> None:
+def test_more_keys_than_a_task_may_hold_raise_an_error() -> None:
     batches = row_of_batches(random.Random(1), keys=100)
     keys = len(dictionary(batches))
     assert len(latest_of(RUN, batches, Bounds(keys, 2**40)).offsets()) == keys
@@ -159,7 +159,7 @@ def test_parts_within_the_bounds_have_every_last_record() -> None:
 
 
 @given(st.sets(st.integers(0, 1_000)), st.lists(st.integers(0, 300), max_size=20), st.integers(1, 50))
-def test_survivors_are_given_up_to_each_offset(offsets: set[int], steps: list[int], chunk: int) -> None:
+def test_survivors_are_returned_up_to_each_offset(offsets: set[int], steps: list[int], chunk: int) -> None:
     ascending = sorted(offsets)
 
     def fragments() -> Iterator[object]:

@@ -1,4 +1,4 @@
-"""Key compaction: of every key the last record stays, as a dictionary has it, and every offset stays where it is."""
+"""Key compaction keeps the last record of every key, as a dictionary does, and no record changes its offset."""
 
 import random
 import struct
@@ -38,7 +38,7 @@ def offsets(world: KeyWorld) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_of_every_key_the_last_record_stays(tmp_path: Path, seed: int) -> None:
+def test_the_last_record_of_every_key_is_kept(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     world = KeyWorld(tmp_path, partitions=3, **ALWAYS)
     for _ in range(3):
@@ -51,7 +51,7 @@ def test_of_every_key_the_last_record_stays(tmp_path: Path, seed: int) -> None:
     assert world.jobs() == []
 
 
-def test_a_batch_that_stays_whole_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_batch_that_loses_no_record_is_unchanged(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path, **ALWAYS)
     producer = {"producer_id": world.machine.producer(), "producer_epoch": 0, "base_sequence": 0}
     world.flush((0, keyed(b"a", b"b")), codec=1, **producer)
@@ -61,7 +61,7 @@ def test_a_batch_that_stays_whole_stays_as_it_is(tmp_path: Path) -> None:
     assert after[:12] + after[16:] == before[:12] + before[16:]
 
 
-def test_where_the_last_batch_loses_all_its_records_the_offsets_still_reach_its_end(tmp_path: Path) -> None:
+def test_a_last_batch_without_records_still_holds_its_last_offset(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path, **ALWAYS)
     world.flush((0, keyed(b"a", b"b")), (0, keyed(None, None)))
     world.compact()
@@ -83,7 +83,7 @@ def test_a_log_of_records_without_a_key_becomes_one_empty_batch(tmp_path: Path) 
     assert world.live()[0].last_offset == 2
 
 
-def test_a_tombstone_stays_for_its_retention_and_then_goes(tmp_path: Path) -> None:
+def test_a_tombstone_is_kept_for_its_retention_and_then_removed(tmp_path: Path) -> None:
     clock = SetClock()
     world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"delete.retention.ms": str(HOUR_MS)})
     world.flush((0, keyed(b"a", b"b")))
@@ -103,28 +103,28 @@ def test_a_tombstone_stays_for_its_retention_and_then_goes(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("minutes_off", [-10, 10])
-def test_when_a_tombstone_goes_is_up_to_the_state_machines_clock(tmp_path: Path, minutes_off: int) -> None:
-    """The clock of whoever does the job may be off: else it would be done again and again, or too early."""
+def test_the_uptime_clock_decides_when_a_tombstone_is_removed(tmp_path: Path, minutes_off: int) -> None:
+    """The compactor's clock may be wrong. If it counted, the job would run again and again, or too early."""
     clock, own_clock = SetClock(), SetClock()
     world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"delete.retention.ms": "60000"})
     world.flush((0, keyed(b"a", b"b")), (0, keyed(b"a", value=None)))
 
-    def looks() -> int:
+    def compact() -> int:
         jobs = world.jobs()
         own_clock.wall_ms = clock.wall_ms + minutes_off * 60_000
         for job in jobs:
             world.compaction(clock=own_clock).run("job", job, world.commit)
         return len(jobs)
 
-    assert [looks(), looks()] == [1, 0]
+    assert [compact(), compact()] == [1, 0]
     clock.wall_ms += 59_999
-    assert looks() == 0 and offsets(world) == [1, 2]
+    assert compact() == 0 and offsets(world) == [1, 2]
     clock.wall_ms += 1
-    assert [looks(), looks()] == [1, 0] and offsets(world) == [1]
+    assert [compact(), compact()] == [1, 0] and offsets(world) == [1]
 
 
-def test_what_one_task_has_done_is_committed_before_all_tasks_look_after_what_one_could_not(tmp_path: Path) -> None:
-    """That may take long, and nobody takes an output that waited for a quarter of an hour."""
+def test_outputs_of_single_tasks_are_committed_before_a_shuffle_begins(tmp_path: Path) -> None:
+    """The shuffle may take long, and sequencers reject an output that is older than a quarter of an hour."""
     world = KeyWorld(tmp_path, partitions=2, **ALWAYS)
     world.flush((0, keyed(*(b"%d" % number for number in range(50)))), (1, keyed(b"a", b"a")))
     [job] = world.jobs(msgspec.structs.replace(AT_ONCE, extents_max=1))
@@ -148,7 +148,7 @@ def test_what_one_task_has_done_is_committed_before_all_tasks_look_after_what_on
     assert steps == ["commit 1", "shuffle"]
 
 
-def test_cleaning_again_does_not_put_a_tombstones_end_off(tmp_path: Path) -> None:
+def test_another_cleaning_does_not_delay_the_removal_of_a_tombstone(tmp_path: Path) -> None:
     clock = SetClock()
     world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"delete.retention.ms": str(HOUR_MS)})
     world.flush((0, keyed(b"a", b"b", value=None)))
@@ -163,14 +163,14 @@ def test_cleaning_again_does_not_put_a_tombstones_end_off(tmp_path: Path) -> Non
 
 
 def with_attributes(batch: bytes, attributes: int) -> bytes:
-    """The batch with other attributes, and a CRC to match."""
+    """The batch with other attributes and a matching CRC."""
     data = bytearray(batch)
     struct.pack_into(">h", data, CRC_START, attributes)
     struct.pack_into(">I", data, CRC_START - 4, crc32c.crc32c(memoryview(data)[CRC_START:]))
     return bytes(data)
 
 
-def test_what_cannot_be_taken_apart_stays(tmp_path: Path) -> None:
+def test_batches_that_cannot_be_parsed_are_kept(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path, **ALWAYS)
     good = build_batch(keyed(b"a", b"b"))
     not_compressed = with_attributes(good, 1)
@@ -209,7 +209,7 @@ def test_a_damaged_batch_ends_the_job_and_changes_nothing(tmp_path: Path, codec:
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == objects
 
 
-def test_what_comes_while_a_job_runs_is_for_the_next_one(tmp_path: Path) -> None:
+def test_records_that_arrive_during_a_job_are_for_the_next_job(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path, **ALWAYS)
     world.flush((0, keyed(b"a", b"a")))
 
@@ -223,7 +223,7 @@ def test_what_comes_while_a_job_runs_is_for_the_next_one(tmp_path: Path) -> None
     assert offsets(world) == [2]
 
 
-def test_a_job_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
+def test_a_late_job_changes_nothing(tmp_path: Path) -> None:
     world = KeyWorld(tmp_path, **ALWAYS)
     world.flush((0, keyed(b"a", b"a", b"b")))
     (job,) = world.jobs()
@@ -233,7 +233,7 @@ def test_a_job_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
     assert offsets(world) == [1, 2]
 
 
-def test_records_within_the_least_lag_are_left_alone(tmp_path: Path) -> None:
+def test_records_within_the_minimum_lag_are_not_compacted(tmp_path: Path) -> None:
     clock = SetClock()
     world = KeyWorld(tmp_path, clock=clock, **ALWAYS, **{"min.compaction.lag.ms": str(HOUR_MS)})
     for timestamp in (clock.wall_ms - HOUR_MS, clock.wall_ms - HOUR_MS + 1):

@@ -1,4 +1,4 @@
-"""A compacted topic as users have it: real processes, a stock client, compactors that are killed."""
+"""A compacted topic end to end: real processes, a stock client, compactors that are killed."""
 
 import random
 import subprocess
@@ -40,13 +40,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         topic = NewTopic(TOPIC, PARTITIONS, config=CONFIGS)
         admin.create_topics([topic])[TOPIC].result()
         resource = ConfigResource(ResourceType.TOPIC, TOPIC)
-        told = admin.describe_configs([resource])[resource].result()
-        assert {name: told[name].value for name in CONFIGS} == CONFIGS
+        described = admin.describe_configs([resource])[resource].result()
+        assert {name: described[name].value for name in CONFIGS} == CONFIGS
         yield started
 
 
 class Writer:
-    """Keeps what was acknowledged, by partition and in order."""
+    """Writes records, and keeps the acknowledged ones by partition and in order."""
 
     def __init__(self, kafka: str) -> None:
         self._kafka = kafka
@@ -55,7 +55,7 @@ class Writer:
         self._written = 0
 
     def write(self, count: int) -> None:
-        """Records of a few keys, some of them tombstones, in each codec."""
+        """Write records of a few keys, some of them tombstones, with each codec."""
         for codec in CODECS:
             producer = Producer(
                 {"bootstrap.servers": self._kafka, "enable.idempotence": True, "compression.type": codec}
@@ -65,23 +65,23 @@ class Writer:
                 value = None if self._chance.random() < 0.1 else b"value %d" % self._written
                 key = b"key-%d" % self._chance.randrange(KEYS)
                 producer.produce(
-                    TOPIC, value, key, partition=self._chance.randrange(PARTITIONS), on_delivery=self._note
+                    TOPIC, value, key, partition=self._chance.randrange(PARTITIONS), on_delivery=self._record
                 )
             assert producer.flush(120) == 0
 
-    def _note(self, error: object, message: object) -> None:
+    def _record(self, error: object, message: object) -> None:
         assert error is None, error
         of_partition = self.acknowledged[message.partition()]  # type: ignore[attr-defined]
         of_partition.append((message.offset(), message.key(), message.value()))  # type: ignore[attr-defined]
 
     def latest(self, partition: int) -> Records:
-        """What a dictionary says is left, in the order of offsets."""
+        """The last record of every key, in the order of offsets."""
         latest = {key: (offset, key, value) for offset, key, value in self.acknowledged[partition]}
         return sorted(latest.values())
 
 
 def check(writer: Writer, found: dict[int, Records]) -> None:
-    """Every key's last record is there at its offset; what else is there was written so, and nothing comes twice."""
+    """Check that every key's last record is at its offset, and that all records were written, and read once."""
     for partition in range(PARTITIONS):
         read = found[partition]
         assert [offset for offset, _, _ in read] == sorted({offset for offset, _, _ in read})
@@ -97,7 +97,7 @@ def is_compacted(cluster: Cluster, writer: Writer) -> bool:
 
 @contextmanager
 def compacting(cluster: Cluster, name: str) -> Iterator[CompactorProcess]:
-    """A compactor that is gone afterwards."""
+    """A compactor that runs for the length of a block."""
     compactor = CompactorProcess(cluster, name, **EAGER_KEYS)
     try:
         yield compactor
@@ -106,7 +106,7 @@ def compacting(cluster: Cluster, name: str) -> Iterator[CompactorProcess]:
 
 
 def until_in_a_job(compactor: CompactorProcess, writer: Writer) -> None:
-    """Return while it compacts by key; where a job was over before anybody looked, there is to be another."""
+    """Return during a job of key compaction; after each ended job, write records for another one."""
     ended = 0.0
 
     def is_in_a_job() -> bool:
@@ -119,7 +119,7 @@ def until_in_a_job(compactor: CompactorProcess, writer: Writer) -> None:
     wait_until(is_in_a_job, START_S, "a job on keys", POLL_S)
 
 
-def test_of_every_key_the_last_record_is_left_whoever_is_killed(cluster: Cluster) -> None:
+def test_the_last_record_of_every_key_is_left_although_a_compactor_is_killed(cluster: Cluster) -> None:
     writer = Writer(cluster.kafka)
     writer.write(500)
     with compacting(cluster, "compactor-1") as killed:
@@ -133,11 +133,11 @@ def test_of_every_key_the_last_record_is_left_whoever_is_killed(cluster: Cluster
         last.until("jobs_total", kind="keys", result="done")
         assert last.stop() == 0
     audit = [sys.executable, "-m", "penstock.cli", "audit", "--data", str(cluster.data), "--master", "local[2]"]
-    told = subprocess.run(audit, capture_output=True, text=True, timeout=300)
-    assert told.returncode == 0, told.stdout + told.stderr
+    result = subprocess.run(audit, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_a_record_without_a_key_is_refused_in_a_stock_clients_words(cluster: Cluster) -> None:
+def test_a_record_without_a_key_is_an_invalid_record_for_a_stock_client(cluster: Cluster) -> None:
     errors: list[object] = []
     producer = Producer({"bootstrap.servers": cluster.kafka, "linger.ms": 50})
     for key in (b"a", None):

@@ -1,4 +1,4 @@
-"""The compactor finds and does key compaction by itself, beside merging, and the sequencers keep account of it."""
+"""The compactor finds and runs key compaction itself, beside merging, and the sequencers record it."""
 
 import os
 import threading
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import penstock_compactor.keys.job  # noqa: F401  what a job imports first takes seconds, which no test should have to wait for
+import penstock_compactor.keys.job  # noqa: F401  a first import takes seconds, and must not count in a test's waits
 from penstock.contracts.commands import CommitSegment, RaiseLevel
 from penstock.contracts.ids import TopicId, new_segment_id
 from penstock.contracts.levels import NEWEST_LEVEL
@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> World:
 
 
 def flush(world: World, topic_id: TopicId, *keys: str, partition: int = 0) -> bytes:
-    """One segment with a batch of these keys; its id."""
+    """Store one segment with a batch of these keys; returns its id."""
     now_ms = world.machine.clock.now_ms()
     segment_id = new_segment_id(now_ms, os.urandom(10))
     data = build_batch([Record(number, now_ms, key.encode(), key.encode()) for number, key in enumerate(keys)])
@@ -54,7 +54,7 @@ def log(world: World, topic_id: TopicId) -> LogView:
     return segment_queries.logs(world.machine.state, LogsQuery(0, [topic_id])).logs[0]
 
 
-async def test_what_was_merged_is_compacted_by_key(world: World) -> None:
+async def test_merged_segments_are_compacted_by_key(world: World) -> None:
     world.key_limits = KeyLimits(dirty_bytes_min=0)
     topic_id = world.create_topic(1, **COMPACTED)
     plain_id = world.create_topic(2)
@@ -86,7 +86,7 @@ async def test_two_compactors_share_key_compaction(world: World) -> None:
     assert world.metric("runs_total", result="none") >= 6
 
 
-async def test_topics_that_are_compacted_keep_to_what_comes_later(world: World) -> None:
+async def test_key_compaction_continues_with_later_records(world: World) -> None:
     topic_id = world.create_topic(1, **COMPACTED)
 
     async def work() -> None:
@@ -99,19 +99,19 @@ async def test_topics_that_are_compacted_keep_to_what_comes_later(world: World) 
     assert log(world, topic_id).delete_horizon_ms == -1
 
 
-async def test_a_damaged_log_is_told_and_leaves_the_others_alone(world: World) -> None:
+async def test_a_damaged_log_is_reported_and_the_others_are_compacted(world: World) -> None:
     damaged, good = (world.create_topic(number, **COMPACTED) for number in (1, 2))
     world.damage(flush(world, damaged, "a", "a"))
     flush(world, good, "a", "a")
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         return log(world, good).cleaned_offset == 2 and world.metric("task_failures_total", kind="Corrupt") > 0
 
-    await while_running([world.compactor()], lambda: until(is_told))
+    await while_running([world.compactor()], lambda: until(is_reported))
     assert log(world, damaged).cleaned_offset == 0
 
 
-async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_is_tried_again_later(world: World) -> None:
+async def test_a_job_that_exceeds_its_deadline_ends_and_is_retried_later(world: World) -> None:
     topic_id = world.create_topic(1, **COMPACTED)
     flush(world, topic_id, "a", "a")
     is_cancelled = threading.Event()
@@ -129,7 +129,7 @@ async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_is_tried_agai
     assert not world.machine.state.leases
 
 
-async def test_where_more_waits_nobody_waits_for_the_next_look(world: World) -> None:
+async def test_while_more_jobs_wait_there_is_no_pause(world: World) -> None:
     world.key_interval_s = 3_600
     topics = [world.create_topic(number, **COMPACTED) for number in range(1, 4)]
     for topic_id in topics:

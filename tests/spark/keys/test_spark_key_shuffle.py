@@ -1,4 +1,4 @@
-"""Key compaction of partitions whose keys no task can hold: Spark brings them together, and the answer is the same."""
+"""Key compaction of partitions with more keys than a task can hold: with a shuffle, and with the same result."""
 
 import random
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_a_large_partition_is_compacted_output_by_output(spark: Any, tmp_path: P
     assert world.jobs(IN_PARTS) == []
 
 
-def test_outputs_that_lose_all_their_records_are_written_all_the_same(spark: Any, tmp_path: Path) -> None:
+def test_outputs_without_records_are_still_written(spark: Any, tmp_path: Path) -> None:
     world = KeyWorld(tmp_path, **ALWAYS)
     for _ in range(3):
         world.flush((0, keyed(b"a", b"b", value=bytes(9_000))))
@@ -52,7 +52,7 @@ def test_outputs_that_lose_all_their_records_are_written_all_the_same(spark: Any
     assert [each.last_offset for each in world.live()] == [1, 3, 5]
 
 
-def test_what_one_task_cannot_hold_is_done_by_all(spark: Any, tmp_path: Path) -> None:
+def test_a_partition_too_large_for_one_task_is_shuffled(spark: Any, tmp_path: Path) -> None:
     chance = random.Random(5)
     world = KeyWorld(tmp_path, partitions=2, **ALWAYS)
     world.flush(*[(number % 2, random_records(chance, 100, 40)) for number in range(10)])
@@ -62,8 +62,8 @@ def test_what_one_task_cannot_hold_is_done_by_all(spark: Any, tmp_path: Path) ->
         assert world.read(number) == world.expected(number)
 
 
-def test_after_an_output_that_was_refused_none_follows(spark: Any, tmp_path: Path) -> None:
-    """Else what a tombstone in a later one has deleted would come back."""
+def test_after_a_rejected_output_no_other_is_committed(spark: Any, tmp_path: Path) -> None:
+    """Otherwise records would come back that a tombstone in a later output has deleted."""
     world = KeyWorld(tmp_path, **ALWAYS, **{"delete.retention.ms": "0"})
     for _ in range(2):
         world.flush((0, keyed(b"a", b"b", value=bytes(9_000))))

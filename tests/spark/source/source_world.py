@@ -1,4 +1,4 @@
-"""A whole Penstock with topics in it, and the same records as a Kafka client reads them."""
+"""Helpers for tests of the source: topics in a running cluster, and their records from a Kafka client."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,17 +39,17 @@ TYPES = {
 
 
 def schema_of(*names: str) -> StructType:
-    """As Spark would hand it to the source."""
+    """A schema as Spark passes it to the source."""
     return StructType([StructField(name, TYPES[name]) for name in names or COLUMNS])
 
 
 def options_of(cluster: Cluster, **options: str) -> dict[str, str]:
-    """What the source must be told of a cluster."""
+    """The options of the source that name a cluster."""
     return {"nats": cluster.nats_url, "store": f"file://{cluster.data / 'objects'}", **options}
 
 
 def reader_of(cluster: Cluster, filters: Iterable[Any] = (), **options: str) -> PenstockReader:
-    """A reader as Spark makes it, without a Spark."""
+    """A reader as Spark creates it, but without Spark."""
     kind = PushdownSource if filters else PenstockSource
     source = kind(options_of(cluster, **options))
     names = [part.split()[0] for part in source.schema().split(", ") if part[0] not in "<>"]
@@ -60,17 +60,17 @@ def reader_of(cluster: Cluster, filters: Iterable[Any] = (), **options: str) -> 
 
 
 def rows_of(reader: PenstockReader) -> list[dict[str, Any]]:
-    """Every row of every task."""
+    """All rows of all tasks."""
     return [row for partition in reader.partitions() for batch in reader.read(partition) for row in batch.to_pylist()]
 
 
 def stretches_of(reader: PenstockReader) -> list[Stretch]:
-    """What is read from the store, one GET each."""
+    """The stretches that are read from the store, each by one GET."""
     return [stretch for partition in reader.partitions() for stretch in partition.split.stretches]
 
 
 def create_topics(cluster: Cluster, **partitions: int) -> None:
-    """Topics with so many partitions."""
+    """Create topics with these numbers of partitions."""
     admin = AdminClient({"bootstrap.servers": cluster.kafka})
     made = admin.create_topics([NewTopic(name, count) for name, count in partitions.items()])
     for each in made.values():
@@ -78,7 +78,7 @@ def create_topics(cluster: Cluster, **partitions: int) -> None:
 
 
 def produce(cluster: Cluster, topic: str, records: Iterable[Mapping[str, Any]], **settings: Any) -> int:
-    """All of them, acknowledged; the last one's number of bytes does not matter."""
+    """Produce all records, wait for their acknowledgements, and return their number."""
     failures: list[object] = []
     producer = Producer({"bootstrap.servers": cluster.kafka, **settings})
     count = 0
@@ -96,7 +96,7 @@ def produce(cluster: Cluster, topic: str, records: Iterable[Mapping[str, Any]], 
 
 
 def consume(cluster: Cluster, topic: str, partitions: int, wanted: int) -> list[dict[str, Any]]:
-    """The topic from its beginning, by a stock client, as rows of the source."""
+    """The topic from its beginning, read by a stock client, as rows of the source."""
     consumer = Consumer({"bootstrap.servers": cluster.kafka, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     rows: list[dict[str, Any]] = []
@@ -132,5 +132,5 @@ def _row(message: Any) -> dict[str, Any]:
 
 
 def in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sorted by place."""
+    """The rows sorted by topic, partition and offset."""
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))

@@ -10,12 +10,12 @@ from penstock.spark.session import open_session
 
 
 def main() -> None:
-    """Run until killed, or until all that is there has been read."""
+    """Run until killed, or until all present records are read."""
     nats, store, folder, until = sys.argv[1:]
     session = open_session("stream", "local[2]", {"spark.sql.shuffle.partitions": "2"})
     register(session)
     options = {"nats": nats, "store": store, "topics": "events", "startingOffsets": "earliest"}
-    limit = "20000" if until == "now" else "1000"  # to be killed among many micro-batches, and to end soon
+    limit = "20000" if until == "now" else "1000"  # small, to be killed among many micro-batches; large, to end soon
     rows = session.readStream.format("penstock").options(**options, maxOffsetsPerTrigger=limit).load()
 
     def deliver(batch: Any, batch_id: int) -> None:
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def write(sink: Path, rows: list[Any], batch_id: int) -> None:
-    """One transaction per micro-batch; one that was delivered before changes nothing."""
+    """Write a micro-batch in one transaction; a repeated micro-batch changes nothing."""
     with sqlite3.connect(sink, timeout=60) as database:
         if database.execute("insert or ignore into batches values (?)", (batch_id,)).rowcount:
             values = [(row.partition, row.offset, row.value.decode()) for row in rows]

@@ -1,4 +1,4 @@
-"""Record batches become Arrow columns: the same that a Kafka client reads, whatever bytes there are."""
+"""Record batches become Arrow columns with the records that a Kafka client reads, for any bytes."""
 
 import struct
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 blobs = st.none() | st.binary(max_size=300)
-# What Python's own datetime can show.
+# The range of Python's datetime.
 times = st.integers(-60_000_000_000_000, 250_000_000_000_000)
 headers = st.lists(st.tuples(st.text(max_size=9), blobs), max_size=4).map(tuple)
 records = st.lists(st.tuples(times, blobs, blobs, headers), min_size=1, max_size=30)
@@ -26,7 +26,7 @@ batches = st.lists(st.tuples(records, st.integers(0, 4)), min_size=1, max_size=6
 
 
 def built(many: list[tuple[list[tuple], int]]) -> list[tuple[int, bytes]]:
-    """Batches one behind the other, with their first offsets."""
+    """Consecutive batches with their first offsets."""
     found, offset = [], 0
     for rows, codec in many:
         found.append((offset, build_batch([Record(i, *row) for i, row in enumerate(rows)], codec=codec)))
@@ -34,18 +34,18 @@ def built(many: list[tuple[list[tuple], int]]) -> list[tuple[int, bytes]]:
     return found
 
 
-def read(many: list[tuple[int, bytes]], first: int, behind: int, **options: object) -> list[dict]:
+def read(many: list[tuple[int, bytes]], first: int, end: int, **options: object) -> list[dict]:
     columns = Columns(**options)
     rows: list[dict] = []
     for offset, batch in many:
-        columns.add(batch, topic="t", partition=3, base_offset=offset, from_offset=first, to_offset=behind)
+        columns.add(batch, topic="t", partition=3, base_offset=offset, from_offset=first, to_offset=end)
         if columns.is_full and (full := columns.take()) is not None:
             rows += full.to_pylist()
     last = columns.take()
     return rows + (last.to_pylist() if last is not None else [])
 
 
-def expected(many: list[tuple[int, bytes]], first: int, behind: int) -> list[dict]:
+def expected(many: list[tuple[int, bytes]], first: int, end: int) -> list[dict]:
     return [
         {
             "topic": "t",
@@ -59,18 +59,18 @@ def expected(many: list[tuple[int, bytes]], first: int, behind: int) -> list[dic
         }
         for base, batch in many
         for record in decode_records(batch)
-        if first <= base + record.offset_delta < behind
+        if first <= base + record.offset_delta < end
     ]
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(batches, st.integers(0, 60), st.integers(0, 100), st.sampled_from([1, 500, 4_000_000]))
-def test_columns_are_what_the_records_are(many: list, first: int, count: int, group_bytes: int) -> None:
+def test_columns_equal_the_records(many: list, first: int, count: int, group_bytes: int) -> None:
     placed = built(many)
     assert read(placed, first, first + count, group_bytes=group_bytes) == expected(placed, first, first + count)
 
 
-def test_the_schema_is_of_the_columns_that_were_asked_for() -> None:
+def test_the_schema_has_the_requested_columns() -> None:
     columns = Columns(("offset", "value"))
     columns.add(
         build_batch([Record(0, 5, b"k", b"v")]), topic="t", partition=0, base_offset=8, from_offset=0, to_offset=9
@@ -89,7 +89,7 @@ def test_a_brokers_time_counts_for_all_records_of_its_batch() -> None:
     assert [(row["timestamp_type"], row["timestamp"]) for row in rows] == [(1, EPOCH + timedelta(seconds=2))] * 2
 
 
-def test_times_that_no_spark_timestamp_can_hold_are_held_at_its_ends() -> None:
+def test_times_beyond_the_range_of_spark_timestamps_are_clipped() -> None:
     columns = Columns(("timestamp",))
     batch = build_batch([Record(0, 2**63 - 1), Record(1, 0)])
     columns.add(batch, topic="t", partition=0, base_offset=0, from_offset=0, to_offset=9)
@@ -97,7 +97,7 @@ def test_times_that_no_spark_timestamp_can_hold_are_held_at_its_ends() -> None:
     assert microseconds == [(2**63 - 1) // 1000 * 1000, 0]
 
 
-def test_what_other_clients_write_is_read() -> None:
+def test_batches_of_another_client_are_read() -> None:
     builder = kafka_records.DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1_000_000)
     for number in range(200):
         builder.append(number, 1_700_000_000_000 + number, b"key" * number or None, b"v" * number, [("h", b"x")])
@@ -108,7 +108,7 @@ def test_what_other_clients_write_is_read() -> None:
     assert rows[-1]["headers"] == [{"key": "h", "value": b"x"}]
 
 
-def test_header_keys_that_are_no_text_are_shown_as_well_as_they_can_be() -> None:
+def test_header_keys_that_are_no_text_get_replacement_characters() -> None:
     batch = build_batch([Record(0, 0, b"", b"", (("ab", b"1"), ("cd", None)))])
     damaged = bytearray(batch.replace(b"ab", b"a\xff"))
     damaged[17:21] = crc32c.crc32c(damaged[21:]).to_bytes(4, "big")
@@ -120,13 +120,13 @@ def test_transaction_markers_and_empty_batches_have_no_rows() -> None:
     marker = build_batch(
         [Record(0, 0, b"\0\0\0\1", b"")], control=True, producer_id=1, producer_epoch=0, transactional=True
     )
-    whole = build_batch([Record(0, 0, b"k", b"v")], last_offset_delta=4)
+    normal = build_batch([Record(0, 0, b"k", b"v")], last_offset_delta=4)
     head = struct.pack(">hiqqqhii", 0, 4, 0, -1, -1, -1, -1, 0)
     empty = struct.pack(">qiibI", 0, 49, 0, 2, crc32c.crc32c(head)) + head
-    assert [row["offset"] for row in read([(0, marker), (1, whole), (6, empty)], 0, 99)] == [1]
+    assert [row["offset"] for row in read([(0, marker), (1, normal), (6, empty)], 0, 99)] == [1]
 
 
-def test_a_batch_with_a_wrong_crc_is_told_with_its_place() -> None:
+def test_a_batch_with_a_wrong_crc_is_reported_with_its_place() -> None:
     damaged = bytearray(build_batch([Record(0, 0, b"k", b"value")]))
     damaged[-3] ^= 1
     with pytest.raises(Corrupt, match=r"t \[3\] 12: a batch with a wrong crc"):
@@ -136,8 +136,8 @@ def test_a_batch_with_a_wrong_crc_is_told_with_its_place() -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=400)
 @given(records, st.data())
 @example([(0, b"k", b"v" * 40, ())], None)
-def test_bytes_that_lie_are_found_out_or_read_as_a_client_reads_them(rows: list, data: st.DataObject | None) -> None:
-    """A batch with a right CRC may hold anything: no service looked into it."""
+def test_damaged_bytes_are_detected_or_read_as_a_client_reads_them(rows: list, data: st.DataObject | None) -> None:
+    """A batch with a correct CRC may contain any bytes, because no service parses its records."""
     batch = bytearray(build_batch([Record(i, *row) for i, row in enumerate(rows)]))
     for _ in range(3 if data is None else data.draw(st.integers(1, 3))):
         place = len(batch) - 2 if data is None else data.draw(st.integers(61, len(batch) - 1))
@@ -152,13 +152,13 @@ def test_bytes_that_lie_are_found_out_or_read_as_a_client_reads_them(rows: list,
     try:
         plain = decode_records(bytes(batch))
     except DecodeError:
-        return  # a text that is none, or a length that is cut off: shown as well as it can be
+        return  # invalid text or a truncated length, which the columns show as well as possible
     kept = [record for record in plain if abs(record.offset_delta) < 2**62]
     assert [(row["key"], row["value"]) for row in taken.to_pylist()] == [(each.key, each.value) for each in kept]
 
 
 @pytest.mark.parametrize("count", [-1, 1, 3, 1000])
-def test_records_that_do_not_fill_their_batch_are_none(count: int) -> None:
+def test_records_that_do_not_fill_their_batch_are_rejected(count: int) -> None:
     two = build_batch([Record(0, 0, b"k", b"v"), Record(1, 0, b"k", b"v")])[61:]
     assert record_starts(two, 2) == [0, len(two) // 2]
     with pytest.raises(DecodeError):

@@ -1,4 +1,4 @@
-"""Exports: every record once, whatever dies when; the same counts and checksums in engines that are not ours."""
+"""Exports contain every record once, also after failures; other query engines read the same checksums."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """A topic of the test's own, with 3,000 records."""
+    """A topic for one test, with 3,000 records."""
     name = request.node.name.replace("[", ".").replace("]", "").replace("_", "-")[-100:]
     create_topics(cluster, **{name: PARTITIONS})
     produce_more(cluster, name, 0)
@@ -59,8 +59,8 @@ def produce_more(cluster: Cluster, topic: str, round_number: int) -> None:
     produce(cluster, topic, records, **{"compression.type": "zstd"})
 
 
-def here(task: FileTask, splits: Sequence[Split], say: Callable[[str], None]) -> list[ExportedFile]:
-    """Runs tasks in this process, each twice, as Spark may."""
+def run_here(task: FileTask, splits: Sequence[Split], report: Callable[[str], None]) -> list[ExportedFile]:
+    """Run the tasks in this process, each twice, as Spark may."""
     for split in splits:
         task(split)
     return [task(split) for split in splits]
@@ -71,7 +71,9 @@ def request_of(cluster: Cluster, topic: str, folder: Path, kind: str, **more: ob
     return ExportRequest(address, topic, folder, kind, **more)
 
 
-def export(cluster: Cluster, topic: str, folder: Path, kind: str, run: Callable = here, **more: object) -> ExportReport:
+def export(
+    cluster: Cluster, topic: str, folder: Path, kind: str, run: Callable = run_here, **more: object
+) -> ExportReport:
     return export_topic(request_of(cluster, topic, folder, kind, **more), run, lambda line: None)
 
 
@@ -87,7 +89,7 @@ def consumed(cluster: Cluster, topic: str, wanted: int) -> set[tuple]:
 
 
 def in_duckdb(folder: Path, kind: str, topic: str) -> set[tuple]:
-    """As DuckDB reads it: the Parquet files of a folder, or those that the Iceberg table names."""
+    """The records as DuckDB reads them: from all Parquet files of a folder, or from the files of the Iceberg table."""
     files = [str(folder / "*" / "*.parquet")]
     if kind == "iceberg":
         files = [task.file.file_path.removeprefix("file://") for task in table_of(folder, topic).scan().plan_files()]
@@ -103,7 +105,7 @@ def table_of(folder: Path, topic: str):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_export_brings_what_is_new_and_other_engines_read_the_same(
+def test_each_export_adds_the_new_records_and_other_engines_read_the_same(
     cluster: Cluster, topic: str, tmp_path: Path, kind: str
 ) -> None:
     report = export(cluster, topic, tmp_path, kind)
@@ -124,13 +126,11 @@ def test_each_export_brings_what_is_new_and_other_engines_read_the_same(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_export_that_dies_anywhere_is_as_if_it_had_not_been(
-    cluster: Cluster, topic: str, tmp_path: Path, kind: str
-) -> None:
+def test_an_interrupted_export_leaves_no_trace(cluster: Cluster, topic: str, tmp_path: Path, kind: str) -> None:
     class Killed(BaseException):
-        """What nobody catches."""
+        """An exception that no code catches."""
 
-    def dies_before_its_last_file(task: FileTask, splits: Sequence[Split], say: object) -> list[ExportedFile]:
+    def dies_before_its_last_file(task: FileTask, splits: Sequence[Split], report: object) -> list[ExportedFile]:
         task(splits[0])
         raise Killed
 
@@ -146,13 +146,13 @@ def test_an_export_that_dies_anywhere_is_as_if_it_had_not_been(
 def test_two_exports_to_one_folder_exclude_each_other(cluster: Cluster, topic: str, tmp_path: Path, kind: str) -> None:
     rejections: list[str] = []
 
-    def meanwhile(task: FileTask, splits: Sequence[Split], say: Callable[[str], None]) -> list[ExportedFile]:
+    def export_again(task: FileTask, splits: Sequence[Split], report: Callable[[str], None]) -> list[ExportedFile]:
         with pytest.raises(Conflict, match=r"another export to .* is running") as rejected:
             export(cluster, topic, tmp_path, kind)
         rejections.append(str(rejected.value))
-        return here(task, splits, say)
+        return run_here(task, splits, report)
 
-    assert export(cluster, topic, tmp_path, kind, meanwhile).rows == 3000
+    assert export(cluster, topic, tmp_path, kind, export_again).rows == 3000
     assert len(rejections) == 1
 
 
@@ -180,7 +180,7 @@ JSON_SCHEMA = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_json_values_become_columns_and_bad_ones_stay_whole(cluster: Cluster, tmp_path: Path, kind: str) -> None:
+def test_json_values_become_columns_and_malformed_ones_are_kept(cluster: Cluster, tmp_path: Path, kind: str) -> None:
     topic = f"json-{kind}"
     create_topics(cluster, **{topic: 1})
     values = [
@@ -242,7 +242,7 @@ def test_avro_values_become_columns(cluster: Cluster, tmp_path: Path, head: byte
     assert [row["_malformed"] for row in table[100:]] == values[100:]
 
 
-def test_an_export_with_other_columns_than_the_table_is_refused(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+def test_an_export_with_other_columns_than_the_table_is_rejected(cluster: Cluster, topic: str, tmp_path: Path) -> None:
     export(cluster, topic, tmp_path, "iceberg")
     produce_more(cluster, topic, 1)
     with pytest.raises(Invalid, match="has other columns than this export"):
@@ -254,7 +254,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_the_command_exports_on_spark_and_says_what_it_did(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+def test_the_command_exports_on_spark_and_reports_the_result(cluster: Cluster, topic: str, tmp_path: Path) -> None:
     where = ["--to", str(tmp_path / "out"), "--format", "parquet", "--data", str(cluster.data), "--master", "local[2]"]
     done = command("--topic", topic, *where)
     assert done.returncode == 0, done.stderr
@@ -270,10 +270,10 @@ def test_the_command_exports_on_spark_and_says_what_it_did(cluster: Cluster, top
     assert command("--topic", topic, "--to", "x").returncode == 2
 
 
-def test_a_schema_that_no_columns_can_hold_is_refused_by_the_command(tmp_path: Path) -> None:
+def test_the_command_rejects_a_schema_that_no_column_can_hold(tmp_path: Path) -> None:
     path = tmp_path / "schema.json"
     path.write_text('{"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}')
     where = ["--to", str(tmp_path / "out"), "--format", "parquet", "--nats-url", "nats://x", "--store", "file:///x"]
     done = command("--topic", "t", *where, "--value-schema", str(path))
     assert done.returncode == 1
-    assert done.stderr == f"penstock: {path}: 'a' must have one type (or one and null), not ['string', 'integer']\n"
+    assert done.stderr == f"penstock: {path}: 'a' must have one type (or one and null): ['string', 'integer']\n"

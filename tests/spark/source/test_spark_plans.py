@@ -1,4 +1,4 @@
-"""Plans of a read while compaction changes what is planned, and where producers lie about times."""
+"""Plans of a read while compaction changes the segments, and with wrong times from producers."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ TOPIC_ID = bytes([1]) * 16
 
 
 class Machine:
-    """A state machine that is asked as sequencers are; `between` is done after the first answer."""
+    """A state machine that answers queries as a sequencer; the commands `between` run after the first answer."""
 
     def __init__(self) -> None:
         self.state = new_state()
@@ -46,7 +46,7 @@ class Machine:
         return answer
 
 
-async def test_an_extent_that_a_compaction_puts_across_two_pages_of_a_plan_is_read_once() -> None:
+async def test_an_extent_merged_across_two_answers_of_a_plan_is_read_once() -> None:
     machine = Machine()
     machine.do(CreateTopic(NOW_MS, "t", TOPIC_ID, 1, {}))
     count = DEFAULT_LIMITS.answers.plan_extents_max + 10
@@ -69,7 +69,7 @@ async def test_an_extent_that_a_compaction_puts_across_two_pages_of_a_plan_is_re
 
 
 class LyingCatalog(Catalog):
-    """Whose one extent says that it goes up to a time that none of its records has."""
+    """A catalog with one extent whose largest timestamp is later than all its records."""
 
     def __init__(self, extent: Extent) -> None:
         self._extent = extent
@@ -78,12 +78,12 @@ class LyingCatalog(Catalog):
         return [OffsetFound(Rejection.NONE, -1, self._extent, 1) for _ in wanted]
 
 
-async def test_a_time_that_no_record_bears_out_makes_a_reader_begin_early_and_end_late() -> None:
+async def test_a_wrong_time_in_a_header_makes_a_read_begin_early_and_end_late() -> None:
     data = build_batch([Record(0, 1000), Record(1, 1001)])
     segment = SegmentRef(TOPIC_ID, 0, 1000, "", "")
     store = MemoryStore("lies", now_ms=lambda: 0)
     await store.put(segment_key("", "default", 0, TOPIC_ID), [data])
-    # The header is taken at its word for which extent to look into; here it says nothing above 1001.
+    # The header of the batch selects the extent; here its largest timestamp is 1001.
     planner = Planner(
         read_source_config({"topics": "t", "nats": "nats://x", "store": "memory://lies"}, environ={}),
         LyingCatalog(Extent(10, 11, segment, 0, len(data), 9999)),

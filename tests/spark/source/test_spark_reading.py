@@ -1,4 +1,4 @@
-"""What a task reads of a split: every wanted record once and in order, of flushed and compacted segments."""
+"""A task reads every wanted record of its split once and in order, from flushed and compacted segments."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ Row = tuple[int, int]  # partition, offset
 
 
 class Bucket:
-    """Segments that were built for a test, as a task streams them; counts the GETs."""
+    """Segments built for a test, streamed as for a task; records the GETs."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -36,7 +36,7 @@ class Bucket:
         self.fragment_bytes = 1000
 
     def add(self, level: int, runs: Sequence[tuple[int, list[list[int]]]]) -> None:
-        """A segment: per partition its batches, each with the record counts before gaps (as key compaction leaves)."""
+        """Add a segment: for each partition its batches, each with offset deltas with gaps, as after key compaction."""
         ref = SegmentRef((len(self.objects) + 1).to_bytes(16, "big"), level, 0, "", "")
         data = bytearray(HEAD)
         for partition, batches in runs:
@@ -45,7 +45,7 @@ class Bucket:
             places = []
             for deltas in batches:
                 kept = deltas if level else list(range(len(deltas)))
-                base = offset if level else 4711  # a producer writes what it likes
+                base = offset if level else 4711  # a producer may write any base offset
                 places.append(Place(offset, len(data)))
                 data += build_batch([Record(delta, 1000 + offset + delta, b"k") for delta in kept], base_offset=base)
                 self.rows += [(partition, offset + delta) for delta in kept]
@@ -56,11 +56,11 @@ class Bucket:
         self.objects[segment_key("", "c", level, ref.segment_id)] = bytes(data)
 
     def end(self, partition: int) -> int:
-        """Behind the partition's last offset."""
+        """The offset after the partition's last one."""
         return self.extents[partition][-1].last_offset + 1 if self.extents[partition] else 0
 
     def stream(self, ranges: Sequence[Range]) -> Iterator[memoryview]:
-        """The ranges' bytes in pieces."""
+        """The bytes of the ranges in fragments."""
         for key, position, length in ranges:
             self.ranges.append((key, position, length))
             if key not in self.objects:
@@ -69,10 +69,10 @@ class Bucket:
             for start in range(0, length, self.fragment_bytes):
                 yield data[start : start + self.fragment_bytes]
 
-    def wanted(self, first: int, behind: int) -> list[Wanted]:
+    def wanted(self, first: int, end: int) -> list[Wanted]:
         """These offsets of every partition."""
         return [
-            Wanted("t", TOPIC_ID, partition, first, min(behind, self.end(partition)), extents)
+            Wanted("t", TOPIC_ID, partition, first, min(end, self.end(partition)), extents)
             for partition, extents in sorted(self.extents.items())
         ]
 
@@ -107,7 +107,7 @@ def test_every_wanted_record_is_read_once_and_in_order(
         assert [row for row in read if row[0] == partition] == sorted(row for row in expected if row[0] == partition)
 
 
-def test_batches_before_a_time_are_not_taken_apart() -> None:
+def test_batches_before_a_time_are_skipped() -> None:
     bucket = Bucket()
     bucket.add(0, [(0, [[0]] * 50)])
     [split] = plan_splits(bucket.wanted(0, 50), "c", 10**9, timestamp_min_ms=1030)
@@ -116,7 +116,7 @@ def test_batches_before_a_time_are_not_taken_apart() -> None:
     ]
 
 
-def test_what_was_replaced_and_deleted_meanwhile_is_planned_anew_from_where_reading_is() -> None:
+def test_after_a_compaction_the_rest_of_a_split_is_planned_again() -> None:
     old, new = Bucket(), Bucket()
     for _ in range(6):
         old.add(0, [(0, [[0]] * 10), (1, [[0]] * 10)])
@@ -145,7 +145,7 @@ def test_what_was_replaced_and_deleted_meanwhile_is_planned_anew_from_where_read
     assert len(plans) == 1
 
 
-def test_what_is_gone_also_from_a_new_plan_is_an_error() -> None:
+def test_segments_missing_in_the_new_plan_too_are_an_error() -> None:
     bucket = Bucket()
     bucket.add(0, [(0, [[0]])])
     [split] = plan_splits(bucket.wanted(0, 1), "c", 10**9)
@@ -156,7 +156,7 @@ def test_what_is_gone_also_from_a_new_plan_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("damage", ["length", "end", "missing"])
-def test_bytes_that_are_not_the_extents_are_found_out(damage: str) -> None:
+def test_bytes_that_do_not_match_the_extent_are_detected(damage: str) -> None:
     bucket = Bucket()
     bucket.add(0, [(0, [[0, 1], [0, 1]])])
     [extent] = bucket.extents[0]

@@ -1,4 +1,4 @@
-"""Topics read as tables: the same rows that Kafka clients read, from as little of the store as there need be."""
+"""Topics as tables: the same rows that Kafka clients read, with few bytes read from the store."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """With `mixed`, of every codec and kind of record, and `even`, whose partitions share segments."""
+    """A cluster with `mixed`, which has every codec and kind of record, and `even`, whose partitions share segments."""
     with running(tmp_path_factory.mktemp("source") / "data", "--compactors", "0", "--flush-ms", "50") as cluster:
         create_topics(cluster, mixed=3, even=4, silent=2)
         for codec in CODECS:
@@ -59,7 +59,7 @@ def even_records(step: int) -> Iterator[dict]:
         yield {"value": b"%d %d" % (step, number), "partition": number % 4, "timestamp": START_MS + 1000 * step}
 
 
-def test_rows_are_those_of_a_kafka_client_whatever_codec_and_kind_of_record(cluster: Cluster) -> None:
+def test_rows_equal_those_of_a_kafka_client_for_all_codecs_and_kinds_of_records(cluster: Cluster) -> None:
     read = rows_of(reader_of(cluster, topics="mixed"))
     assert in_order(read) == in_order(consume(cluster, "mixed", 3, 300 * len(CODECS) + 50))
     for partition in range(3):
@@ -79,7 +79,7 @@ def test_only_wanted_columns_are_made(cluster: Cluster) -> None:
     assert rows[0].keys() == {"offset", "value"}
 
 
-def test_offsets_bound_what_is_read(cluster: Cluster) -> None:
+def test_offsets_limit_a_read(cluster: Cluster) -> None:
     options = {
         "startingOffsets": '{"even": {"0": 395, "1": -1, "2": 7}}',
         "endingOffsets": '{"even": {"2": 9, "3": 1}}',
@@ -93,7 +93,7 @@ def test_offsets_bound_what_is_read(cluster: Cluster) -> None:
     ]
 
 
-def test_times_bound_what_is_read_to_the_record(cluster: Cluster) -> None:
+def test_times_limit_a_read_to_the_record(cluster: Cluster) -> None:
     options = {"startingTimestamp": str(START_MS + 4500), "endingTimestamp": str(START_MS + 7000)}
     rows = rows_of(reader_of(cluster, topics="even", **options))
     assert {row["value"].split()[0] for row in rows} == {b"5", b"6"}
@@ -101,9 +101,9 @@ def test_times_bound_what_is_read_to_the_record(cluster: Cluster) -> None:
     assert rows_of(reader_of(cluster, topics="even", startingTimestamp=str(START_MS + 40_000))) == []
 
 
-def test_offsets_that_are_not_there_are_an_error_or_left_out(cluster: Cluster) -> None:
+def test_missing_offsets_are_an_error_or_left_out(cluster: Cluster) -> None:
     beyond = {"topics": "even", "endingOffsets": '{"even": {"0": 500}}'}
-    with pytest.raises(Conflict, match=r"even \[0\] has the offsets 0 to 399, wanted are 0 to 499; with the option"):
+    with pytest.raises(Conflict, match=r"even \[0\] has the offsets 0 to 399, but the read needs 0 to 499; the option"):
         reader_of(cluster, **beyond).partitions()
     assert len(rows_of(reader_of(cluster, failOnDataLoss="false", **beyond))) == 1600
 
@@ -116,12 +116,12 @@ def test_a_topic_that_does_not_exist_is_named(cluster: Cluster) -> None:
 def test_all_partitions_of_a_flushed_segment_are_one_get(cluster: Cluster) -> None:
     everything = stretches_of(reader_of(cluster, topics="even"))
     assert len({stretch.key for stretch in everything}) == len(everything) >= 40
-    # How many partitions come in one segment depends on the moment: each comes in a request of its own.
+    # The number of partitions in one segment varies, because each partition has its own produce request.
     assert any(len({run.partition for run in stretch.runs}) > 1 for stretch in everything)
 
 
 def test_predicates_on_partition_offset_and_time_save_gets(cluster: Cluster) -> None:
-    """Each is asked for without and with the predicate; what is read must shrink as the predicate says."""
+    """The read with each predicate has the same rows as without it, and reads fewer bytes."""
     everything = stretches_of(reader_of(cluster, topics="even,mixed"))
     noon = datetime.fromtimestamp((START_MS + 35_000) / 1000, UTC)
     cases = {
@@ -146,7 +146,7 @@ def test_predicates_on_partition_offset_and_time_save_gets(cluster: Cluster) -> 
     assert stretches_of(reader_of(cluster, [EqualTo(("topic",), "other")], topics="even")) == []
 
 
-def test_a_split_is_as_large_as_was_asked_or_one_run(cluster: Cluster) -> None:
+def test_a_split_has_the_requested_size_or_one_run(cluster: Cluster) -> None:
     produce(cluster, "silent", ({"value": b"x" * 100_000, "partition": 0} for _ in range(100)))
     splits = [each.split for each in reader_of(cluster, topics="silent", maxBytesPerSplit=str(2**21)).partitions()]
     assert len(splits) > 1
@@ -170,14 +170,14 @@ def places(reader, start: dict, end: dict) -> list[tuple]:
 
 
 @pytest.mark.parametrize("limit", [{"maxBytesPerTrigger": "3000"}, {"maxOffsetsPerTrigger": "130"}, {}])
-def test_a_stream_brings_every_record_once_in_micro_batches_within_their_limit(cluster: Cluster, limit: dict) -> None:
+def test_a_stream_reads_every_record_once_in_micro_batches_within_their_limit(cluster: Cluster, limit: dict) -> None:
     reader = stream_of(cluster, topics="even", startingOffsets="earliest", **limit)
     start = reader.initialOffset()
     seen: list[tuple] = []
     count = 0
     while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
         batch = places(reader, start, end)
-        assert batch == places(reader, start, end), "a micro-batch that is done again is the same"
+        assert batch == places(reader, start, end), "a repeated micro-batch is the same"
         assert len(batch) <= int(limit.get("maxOffsetsPerTrigger", 10**9))
         seen += batch
         start = end
@@ -186,12 +186,12 @@ def test_a_stream_brings_every_record_once_in_micro_batches_within_their_limit(c
     assert count >= 10 if limit else count == 1
 
 
-def test_new_topics_and_partitions_come_into_a_stream_from_their_first_record(cluster: Cluster) -> None:
+def test_a_stream_reads_new_topics_and_partitions_from_their_first_record(cluster: Cluster) -> None:
     create_topics(cluster, stream_a=1)
     produce(cluster, "stream_a", [{"value": b"old"}])
     reader = stream_of(cluster, topics="stream_.*")
     start = reader.initialOffset()
-    assert start == {"stream_a": {"0": 1}}, "a stream begins with what is new"
+    assert start == {"stream_a": {"0": 1}}, "a stream begins with new records"
     create_topics(cluster, stream_b=2)
     produce(cluster, "stream_b", [{"value": b"new", "partition": 1}])
     produce(cluster, "stream_a", [{"value": b"new"}])
@@ -199,7 +199,7 @@ def test_new_topics_and_partitions_come_into_a_stream_from_their_first_record(cl
     assert places(reader, start, end) == [("stream_a", 0, 1), ("stream_b", 1, 0)]
 
 
-def test_a_query_for_what_is_available_now_ends_there(cluster: Cluster) -> None:
+def test_a_query_with_available_now_ends_at_the_present_offsets(cluster: Cluster) -> None:
     create_topics(cluster, now=1)
     produce(cluster, "now", [{"value": b"1"}, {"value": b"2"}, {"value": b"3"}])
     reader = stream_of(cluster, topics="now", startingOffsets="earliest", maxOffsetsPerTrigger="2")
@@ -213,11 +213,11 @@ def test_a_query_for_what_is_available_now_ends_there(cluster: Cluster) -> None:
     assert ends == [2, 3]
 
 
-def test_a_topic_that_was_made_again_is_no_end_of_a_stream_unnoticed(cluster: Cluster) -> None:
+def test_a_stream_detects_a_topic_that_was_created_again(cluster: Cluster) -> None:
     create_topics(cluster, again=1)
     produce(cluster, "again", [{"value": b"new"}])
     reader = stream_of(cluster, topics="again")
-    with pytest.raises(Conflict, match="ends at offset 1, before 50: it was deleted and made again"):
+    with pytest.raises(Conflict, match="ends at offset 1, before 50: it was deleted and created again"):
         reader.latestOffset({"again": {"0": 50}}, reader.getDefaultReadLimit())
     lenient = stream_of(cluster, topics="again", failOnDataLoss="false")
     assert lenient.latestOffset({"again": {"0": 50}}, lenient.getDefaultReadLimit()) == {"again": {"0": 1}}

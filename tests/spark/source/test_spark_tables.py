@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def session(spark: Any) -> Any:
-    """A session that knows the source as PySpark finds it, and then as `register` gives it."""
+    """A session with the source that PySpark discovers itself; a test later registers it again."""
     return spark
 
 
@@ -45,7 +45,7 @@ def table(session: Any, cluster: Cluster, **options: str) -> Any:
     return session.read.format("penstock").options(**options_of(cluster, **options)).load()
 
 
-def test_the_package_catalogue_has_the_rows_that_a_kafka_client_reads(session: Any, cluster: Cluster) -> None:
+def test_the_rows_of_the_package_catalogue_equal_those_of_a_kafka_client(session: Any, cluster: Cluster) -> None:
     create_topics(cluster, packages=PARTITIONS)
     stanzas = debian.package_catalogue()
     half = len(stanzas) // 2
@@ -74,8 +74,8 @@ def test_the_package_catalogue_has_the_rows_that_a_kafka_client_reads(session: A
     assert set(read["topic"]) == {"packages"}
 
 
-def test_a_table_is_good_for_any_number_of_queries(session: Any, cluster: Cluster) -> None:
-    """Not with pushdown, in Spark 4.3: there a table is loaded anew for each."""
+def test_a_loaded_table_works_for_any_number_of_queries(session: Any, cluster: Cluster) -> None:
+    """With pushdown, in Spark 4.3, each query needs its own load of the table."""
     create_topics(cluster, numbers=2)
     for step in range(5):
         produce(cluster, "numbers", ({"value": b"%d" % step, "partition": number % 2} for number in range(100)))
@@ -104,8 +104,8 @@ def test_a_table_is_good_for_any_number_of_queries(session: Any, cluster: Cluste
 
 
 @pytest.mark.timeout(3600)
-def test_a_streaming_query_killed_again_and_again_delivers_every_record_once(cluster: Cluster, tmp_path: Path) -> None:
-    """The query is a process of its own with its JVM, killed at any moment; its sink takes each batch id once."""
+def test_a_repeatedly_killed_streaming_query_delivers_every_record_once(cluster: Cluster, tmp_path: Path) -> None:
+    """The query is a process with its own JVM, killed at any moment; its sink accepts each batch id once."""
     create_topics(cluster, events=4)
     sink = tmp_path / "sink.sqlite"
     execute(sink, "create table batches (id integer primary key)")
@@ -116,7 +116,7 @@ def test_a_streaming_query_killed_again_and_again_delivers_every_record_once(clu
     produced = kills = 0
     for _ in range(STARTS_MAX):
         produced += produce_some(cluster, produced)
-        kills += killed_underway(cluster, tmp_path, delivered(sink) + chance.randrange(1, ROUND_RECORDS))
+        kills += killed_in_progress(cluster, tmp_path, delivered(sink) + chance.randrange(1, ROUND_RECORDS))
         if kills == KILLS:
             break
     assert kills == KILLS, (tmp_path / "query.log").read_text()[-3000:]
@@ -128,19 +128,19 @@ def test_a_streaming_query_killed_again_and_again_delivers_every_record_once(clu
     assert sorted(execute(sink, "select partition, place, value from records")) == sorted(expected)
 
 
-def killed_underway(cluster: Cluster, folder: Path, enough: int) -> bool:
-    """Kill the query when it has delivered so much; False if it ended by itself, as Spark does on a busy machine."""
+def killed_in_progress(cluster: Cluster, folder: Path, enough: int) -> bool:
+    """Kill the query after `enough` records; False if it ended before, as Spark does on a busy machine."""
     with query(cluster, folder, "always") as process:
         wait_until(
             lambda: process.poll() is not None or delivered(folder / "sink.sqlite") >= enough,
             PROGRESS_TIMEOUT_S,
-            "the query to get on",
+            "the query to advance",
         )
         return process.poll() is None
 
 
 def ended_well(cluster: Cluster, folder: Path) -> bool:
-    """Let the query read what there is."""
+    """Let the query read all present records; return whether it succeeded."""
     with query(cluster, folder, "now") as process:
         return process.wait(PROGRESS_TIMEOUT_S) == 0
 
@@ -162,7 +162,7 @@ def execute(sink: Path, statement: str) -> list[tuple]:
 
 @contextlib.contextmanager
 def query(cluster: Cluster, folder: Path, until: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with the streaming query, killed in the end with its JVM."""
+    """A process with the streaming query; it and its JVM are killed at the end of the block."""
     options = options_of(cluster)
     argv = [
         sys.executable,

@@ -1,6 +1,6 @@
-"""Transactions in tables and in key compaction: what is committed is there once, and what was aborted never.
+"""Transactions in tables and in key compaction: committed records appear once, and aborted records never.
 
-Merging and key compaction are done in between, on the state machine itself and without a Spark session.
+Merges and key compaction run in between, on the state machine itself and without a Spark session.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ Row = tuple[int, bytes | None, bytes | None]  # offset, key, value
 
 
 class World(TransactionWorld):
-    """Whose key compaction runs right here."""
+    """A world whose key compaction runs in this process."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -55,7 +55,7 @@ class World(TransactionWorld):
 
 
 class Source:
-    """The source without a session: plans of the state machine, bytes of the folder."""
+    """The source without a session: plans from the state machine, bytes from the folder."""
 
     def __init__(self, world: World, **options: str) -> None:
         self._world = world
@@ -93,31 +93,31 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def three_fates(world: World, log: Log) -> None:
-    """One transaction of each fate, the open one last; and records of nobody's."""
+def three_transactions(world: World, log: Log) -> None:
+    """Write a committed, an aborted and an open transaction, and records without a transaction."""
     committing, aborting, waiting = (world.begin(name) for name in ("c", "a", "w"))
     world.write((log, None, PAIRS), (log, committing, [(b"a", b"committed")]))
     world.write((log, aborting, [(b"b", b"aborted")]), (log, committing, [(b"c", b"committed")]))
     world.end(aborting, committed=False)
     world.end(committing, committed=True)
-    world.write((log, waiting, [(b"a", b"open")]), (log, None, [(b"b", b"behind it")]))
+    world.write((log, waiting, [(b"a", b"open")]), (log, None, [(b"b", b"after it")]))
 
 
-async def test_a_table_has_what_is_committed_before_the_first_open_transaction(world: World) -> None:
+async def test_a_table_has_the_committed_records_before_the_first_open_transaction(world: World) -> None:
     log = world.create_topic(1), 0
-    three_fates(world, log)
+    three_transactions(world, log)
     source = Source(world)
     committed = [(0, b"a", b"1"), (1, b"b", b"2"), (2, b"a", b"committed"), (4, b"c", b"committed")]
     assert await source.rows(log) == committed == rows(world.expected(log))
-    everything = [*committed[:3], (3, b"b", b"aborted"), committed[3], (7, b"a", b"open"), (8, b"b", b"behind it")]
+    everything = [*committed[:3], (3, b"b", b"aborted"), committed[3], (7, b"a", b"open"), (8, b"b", b"after it")]
     assert await source.rows(log, isolation="read_uncommitted") == everything
     await world.merge(0)
     assert await source.rows(log) == committed
     left = [*committed, *everything[-2:]]
-    assert await source.rows(log, isolation="read_uncommitted") == left, "what is not decided stays"
+    assert await source.rows(log, isolation="read_uncommitted") == left, "open transactions stay"
 
 
-async def test_what_was_aborted_is_gone_for_everybody_once_it_was_merged(world: World) -> None:
+async def test_aborted_records_are_removed_by_a_merge(world: World) -> None:
     log = world.create_topic(1), 0
     aborting = world.begin("a")
     world.write((log, None, PAIRS), (log, aborting, PAIRS))
@@ -129,7 +129,7 @@ async def test_what_was_aborted_is_gone_for_everybody_once_it_was_merged(world: 
 
 
 async def test_a_time_leads_to_a_record_and_to_no_marker(world: World) -> None:
-    """Markers are as new as the clock, records here are not."""
+    """Markers have the time of the clock, but the records here are older."""
     log = world.create_topic(1), 0
     writer = world.begin("w")
     for _ in range(2):
@@ -142,7 +142,7 @@ async def test_a_time_leads_to_a_record_and_to_no_marker(world: World) -> None:
     assert await Source(world).rows(log, startingTimestamp=str(newest_ms + 1)) == []
 
 
-async def test_so_many_aborted_transactions_that_a_plan_does_not_hold_them_are_all_known(world: World) -> None:
+async def test_more_aborted_transactions_than_fit_in_one_plan_are_all_known(world: World) -> None:
     world.machine.state.limits = Limits(answers=AnswerLimits(plan_aborted_max=5))
     log, other = ((topic_id := world.create_topic(1, partitions=2)), 0), (topic_id, 1)
     producers = [world.begin(f"p{number}") for number in range(4)]
@@ -156,12 +156,14 @@ async def test_so_many_aborted_transactions_that_a_plan_does_not_hold_them_are_a
     for each in (log, other):
         assert await Source(world).rows(each) == rows(world.expected(each))
     await world.merge(0)
-    assert await Source(world).rows(log) == rows(world.expected(log)), "a compactor knows how far it knows them"
+    assert await Source(world).rows(log) == rows(world.expected(log)), (
+        "a compactor knows the end of its known aborted transactions"
+    )
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-async def test_a_task_that_finds_its_segments_gone_is_told_anew_what_was_aborted(world: World, isolation: str) -> None:
-    """It had been written before, and was aborted behind what the task was to read: so it may not be left out."""
+async def test_a_new_plan_for_a_task_has_the_aborted_transactions_again(world: World, isolation: str) -> None:
+    """The transaction was aborted after the end of the split, so a read of uncommitted records still has it."""
 
     @contextlib.asynccontextmanager
     async def opened_catalog(_address: object) -> AsyncIterator[Catalog]:
@@ -189,7 +191,7 @@ async def test_a_task_that_finds_its_segments_gone_is_told_anew_what_was_aborted
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_tables_are_what_the_book_says_whatever_was_merged(tmp_path: Path, seed: int) -> None:
+async def test_tables_equal_the_model_after_any_merges(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     world = World(tmp_path)
     topic_id = world.create_topic(1, partitions=2)
@@ -212,9 +214,9 @@ async def test_tables_are_what_the_book_says_whatever_was_merged(tmp_path: Path,
             ]
 
 
-async def test_key_compaction_counts_what_is_committed_and_stops_at_what_is_open(world: World) -> None:
+async def test_key_compaction_counts_committed_records_and_stops_at_open_transactions(world: World) -> None:
     log = world.create_topic(1, **COMPACTED), 0
-    three_fates(world, log)
+    three_transactions(world, log)
     (ended,) = await world.compact_by_key()
     assert ended.is_complete
     left = [(1, b"b", b"2"), (2, b"a", b"committed"), (4, b"c", b"committed")]
@@ -222,16 +224,16 @@ async def test_key_compaction_counts_what_is_committed_and_stops_at_what_is_open
     (view,) = queries.logs(world.machine.state, LogsQuery(0, [log[0]])).logs
     assert (view.cleaned_offset, view.last_stable_offset) == (7, 7)
     headers = [read_batch_header(batch) for batch in world.batches_of(log)[0]]
-    assert not any(is_control(header) for header in headers), "nobody needs them"
+    assert not any(is_control(header) for header in headers), "no reader needs them"
     assert world.machine.state.aborted_count == 0
     assert await Source(world).rows(log, isolation="read_uncommitted") == [
         *left,
         (7, b"a", b"open"),
-        (8, b"b", b"behind it"),
+        (8, b"b", b"after it"),
     ]
 
 
-async def test_an_open_transaction_holds_key_compaction_back_until_it_ends(world: World) -> None:
+async def test_an_open_transaction_delays_key_compaction_until_it_ends(world: World) -> None:
     log = world.create_topic(1, **COMPACTED), 0
     waiting = world.begin("w")
     world.write((log, waiting, [(b"a", b"1")]))
@@ -243,7 +245,7 @@ async def test_an_open_transaction_holds_key_compaction_back_until_it_ends(world
     assert await Source(world).rows(log) == [(2, b"a", b"3")]
 
 
-async def test_an_aborted_tombstone_deletes_nothing_and_one_behind_it_does(world: World) -> None:
+async def test_an_aborted_tombstone_deletes_nothing_but_a_later_one_does(world: World) -> None:
     log = world.create_topic(1, **COMPACTED, **{"delete.retention.ms": "0"}), 0
     aborting = world.begin("a")
     world.write((log, None, [(b"a", b"1"), (b"b", b"1")]), (log, aborting, [(b"a", None)]))
@@ -271,8 +273,8 @@ async def test_markers_alone_are_no_reason_to_compact(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_of_each_key_the_last_committed_record_stays(tmp_path: Path, seed: int) -> None:
-    """By a dictionary, with merges in between, and every reader of what is committed finds it in any state."""
+async def test_the_last_committed_record_of_each_key_is_kept(tmp_path: Path, seed: int) -> None:
+    """Compared with a dictionary, with merges in between; readers of committed records agree in every state."""
     chance = random.Random(seed)
     world = World(tmp_path)
     topic_id = world.create_topic(1, partitions=2, **COMPACTED)

@@ -1,4 +1,4 @@
-"""Schemas of values as columns: what they hold, and what they refuse."""
+"""Schemas of values as columns: supported types, rejected schemas, and malformed values."""
 
 import json
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_json_types_become_arrow_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "schema", "said"),
+    ("kind", "schema", "error_text"),
     [
         ("json", [], "the root is no schema"),
         ("json", {"type": "string"}, "root must be an object"),
@@ -104,8 +104,8 @@ def test_json_types_become_arrow_types() -> None:
         ("avro", record({"type": "bytes", "logicalType": "decimal", "precision": 99}), "a decimal of 99 digits"),
     ],
 )
-def test_what_no_column_can_hold_is_named(kind: str, schema: Any, said: str) -> None:
-    with pytest.raises(Invalid, match=said):
+def test_a_type_that_no_column_can_hold_is_named(kind: str, schema: Any, error_text: str) -> None:
+    with pytest.raises(Invalid, match=error_text):
         value_type(ValueSchema(kind, json.dumps(schema)))
 
 
@@ -113,13 +113,13 @@ def test_a_file_that_is_no_schema_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.avsc").write_text("{")
     with pytest.raises(Invalid, match=r"a\.avsc: not JSON"):
         read_value_schema(tmp_path / "a.avsc")
-    with pytest.raises(Invalid, match=r"a value schema is a \.json file"):
+    with pytest.raises(Invalid, match=r"a value schema must be a \.json file"):
         read_value_schema(tmp_path / "a.proto")
     with pytest.raises(Invalid, match="cannot read the value schema"):
         read_value_schema(tmp_path / "b.json")
 
 
-def test_columns_that_others_have_get_another_name() -> None:
+def test_fields_with_the_name_of_another_column_get_a_prefix() -> None:
     assert column_names(["id", "Key", "value_key", "_malformed", "offset"], ["key", "offset"]) == [
         "id",
         "value_Key",
@@ -129,7 +129,7 @@ def test_columns_that_others_have_get_another_name() -> None:
     ]
 
 
-def test_texts_and_numbers_that_are_not_their_types_are_kept_whole() -> None:
+def test_values_of_a_wrong_type_are_malformed() -> None:
     schema = {
         "type": "object",
         "properties": {"n": {"type": "integer"}, "t": {"type": "string", "format": "date-time"}},
@@ -174,7 +174,7 @@ def test_no_bytes_stop_an_export(values: list[bytes]) -> None:
         assert all(bad in (None, value) for bad, value in zip(malformed.to_pylist(), values, strict=True))
 
 
-def test_what_a_decoder_takes_and_a_column_does_not_is_malformed_alone() -> None:
+def test_a_decoded_value_that_a_column_cannot_hold_is_malformed() -> None:
     decimals = ValueSchema("avro", json.dumps(record({"type": "bytes", "logicalType": "decimal", "precision": 3})))
     values = [b"\x02\x05", b"\x08\x7f\xff\xff\xff", b"\x02\x07"]
     [numbers], malformed = Values(decimals).columns(pa.array(values))

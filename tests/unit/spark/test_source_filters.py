@@ -1,4 +1,4 @@
-"""Predicates narrow what is read, and never below what they keep."""
+"""Predicates narrow the read records, but never leave out a record that they keep."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ from penstock.spark.source.filters import Scope, scope_of
 
 
 class Filter:
-    """As PySpark has them: of each kind a class, with a column's path and a value."""
+    """A filter as in PySpark: one class per kind, with a column's path and a value."""
 
     def __init__(self, column: str, value: object) -> None:
         self.attribute = tuple(column.split("."))
@@ -37,7 +37,7 @@ class In(Filter): ...
 class StringStartsWith(Filter): ...
 
 
-def test_topics_and_partitions_are_those_that_all_predicates_allow() -> None:
+def test_the_scope_has_topics_and_partitions_that_all_predicates_allow() -> None:
     scope = scope_of([In("topic", ["a", "b"]), EqualTo("topic", "b"), In("partition", [1, 2, None])])
     assert scope == Scope(topics=frozenset({"b"}), partitions=frozenset({1, 2}))
     assert scope.has_topic("b")
@@ -53,7 +53,7 @@ def test_offsets_are_bounded_from_both_sides() -> None:
     assert scope_of([In("offset", [7, 3])]) == Scope(offset_min=3, offset_end=8)
 
 
-def test_only_how_new_records_are_can_be_used_of_time() -> None:
+def test_only_lower_bounds_of_time_narrow_the_scope() -> None:
     noon = datetime(2026, 11, 21, 12, tzinfo=UTC)
     scope = scope_of([GreaterThanOrEqual("timestamp", noon), LessThan("timestamp", noon)])
     assert scope.timestamp_min_ms is not None
@@ -61,6 +61,6 @@ def test_only_how_new_records_are_can_be_used_of_time() -> None:
     assert scope_of([LessThan("timestamp", noon)]) == Scope()
 
 
-def test_what_cannot_be_used_leaves_everything() -> None:
+def test_other_predicates_do_not_narrow_the_scope() -> None:
     unused = [StringStartsWith("topic", "a"), EqualTo("key", b"k"), EqualTo("headers.key", "x"), EqualTo("topic", None)]
     assert scope_of(unused) == Scope()

@@ -1,4 +1,4 @@
-"""From extents to the shares of tasks: all that is wanted and little else, in order, in few GETs."""
+"""The splits of tasks, from extents: all wanted offsets and few others, in order, in few GETs."""
 
 from collections import defaultdict
 
@@ -16,8 +16,8 @@ def segment(number: int, level: int = 0) -> SegmentRef:
     return SegmentRef((number + 1).to_bytes(16, "big"), level, 100 * MIB, "", "")
 
 
-def wanted(partition: int, first: int, behind: int, extents: list[Extent]) -> Wanted:
-    return Wanted("t", TOPIC_ID, partition, first, behind, extents)
+def wanted(partition: int, first: int, end: int, extents: list[Extent]) -> Wanted:
+    return Wanted("t", TOPIC_ID, partition, first, end, extents)
 
 
 def runs_of(splits: list[Split]) -> list[Run]:
@@ -34,7 +34,7 @@ def test_neighbouring_partitions_of_a_segment_are_one_get() -> None:
     assert split.size_bytes == 3 * 16 * 50
 
 
-def test_what_lies_apart_in_a_segment_is_read_apart() -> None:
+def test_distant_runs_of_a_segment_are_separate_gets() -> None:
     two = [wanted(p, 0, 10, [Extent(0, 9, segment(0), 1000 * p, 50, 0)]) for p in range(2)]
     [split] = plan_splits(two, "c", 64 * MIB)
     assert [(stretch.position, stretch.length) for stretch in split.stretches] == [(0, 50), (1000, 50)]
@@ -50,7 +50,7 @@ def test_extents_without_wanted_offsets_or_too_old_are_not_read() -> None:
     ]
 
 
-def test_splits_are_about_as_large_as_was_asked() -> None:
+def test_splits_are_about_as_large_as_requested() -> None:
     extents = [Extent(10 * s, 10 * s + 9, segment(s), 0, 5 * MIB, 0) for s in range(40)]
     splits = plan_splits([wanted(0, 0, 400, extents)], "c", 16 * MIB)
     assert [split.size_bytes for split in splits] == [15 * MIB] * 13 + [5 * MIB]
@@ -70,7 +70,7 @@ def test_a_large_compacted_run_is_cut_at_its_places() -> None:
     assert all(run.has_offsets for run in runs)
 
 
-def test_only_maps_that_save_reading_are_looked_at() -> None:
+def test_only_offset_indexes_that_save_reads_are_used() -> None:
     small = Extent(0, 99, segment(1, level=1), 0, 1 * MIB, 0)
     flushed = Extent(100, 199, segment(2), 0, 8 * MIB, 0)
     large = Extent(200, 299, segment(3, level=2), 0, 20 * MIB, 0)
@@ -82,7 +82,7 @@ def test_only_maps_that_save_reading_are_looked_at() -> None:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Wanted]:
-    """Partitions whose extents are spread over segments in any way that keeps each one's order."""
+    """Partitions whose extents are spread over segments, in the order of offsets for each partition."""
     filled: dict[int, int] = defaultdict(int)
     found = []
     for partition in range(draw(st.integers(1, 4))):
@@ -92,8 +92,8 @@ def logs(draw: st.DrawFn) -> list[Wanted]:
             extents.append(Extent(offset, offset + count - 1, segment(number), filled[number], length, 0))
             filled[number] += length
             offset += count
-        first, behind = sorted((draw(st.integers(0, offset)), draw(st.integers(0, offset))))
-        found.append(wanted(partition, first, behind, extents))
+        first, end = sorted((draw(st.integers(0, offset)), draw(st.integers(0, offset))))
+        found.append(wanted(partition, first, end, extents))
     return found
 
 
@@ -109,8 +109,8 @@ def test_every_wanted_offset_is_read_once_and_in_order(many: list[Wanted], split
     for split in splits:
         assert split.size_bytes <= split_bytes or len(runs_of([split])) == 1
         for stretch in split.stretches:
-            behind = [run.position + run.length for run in stretch.runs]
-            assert behind[:-1] == [run.position for run in stretch.runs[1:]]
+            ends = [run.position + run.length for run in stretch.runs]
+            assert ends[:-1] == [run.position for run in stretch.runs[1:]]
 
 
 @settings(deadline=None)

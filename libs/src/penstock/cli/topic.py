@@ -87,7 +87,7 @@ async def _undelete(arguments: argparse.Namespace) -> str:
 
 
 async def undelete(cluster: ClusterAddress, name: str, topic_id: TopicId | None) -> str:
-    """Undelete a topic and return the text for the user; `Invalid` if there is none or its name is in use."""
+    """Undelete a topic and return the text for the user; `Invalid` if that is not possible."""
     clock = SystemClock()
     async with connected_bus(cluster, "penstock-topic") as bus:
         client = SequencerClient(bus, cluster.cluster, clock)

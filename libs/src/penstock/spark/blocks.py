@@ -1,20 +1,20 @@
-"""Decides which requests read ranges of objects. Pure.
+"""Plans the requests that read ranges of objects. Pure.
 
-Ranges that lie close together in one object are one request, even if other ranges come between them. So merging many
-sorted segments reads each of them from its beginning to its end, in blocks.
+Ranges that lie close together in one object are one request, even if other ranges come between them. So a merge of
+many sorted segments reads each segment from its beginning to its end, in blocks.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-BLOCK_BYTES_MAX = 8 * 1024 * 1024  # of one request: more does not make a store faster
-BLOCK_BYTES_MIN = 256 * 1024  # however many objects are read at the same time
-GAP_BYTES_MAX = 128 * 1024  # read through rather than asked around: a request takes as long as this much
-WINDOW_BYTES = 32 * 1024 * 1024  # read and not given out yet
+BLOCK_BYTES_MAX = 8 * 1024 * 1024  # of one request: a larger one is not faster
+BLOCK_BYTES_MIN = 256 * 1024  # also if many objects are read at the same time
+GAP_BYTES_MAX = 128 * 1024  # a smaller gap is read too, because another request takes longer
+WINDOW_BYTES = 32 * 1024 * 1024  # requested, but not yet passed to the caller
 
 
 class Range(NamedTuple):
-    """Bytes of an object."""
+    """A range of bytes of an object."""
 
     key: str
     position: int
@@ -22,7 +22,7 @@ class Range(NamedTuple):
 
 
 class Block:
-    """One request: neighbouring ranges of one object, or a part of one."""
+    """One request: neighbouring ranges of one object, or a part of a range."""
 
     __slots__ = ("key", "length", "position", "uses")
 
@@ -30,7 +30,7 @@ class Block:
         self.key = key
         self.position = position
         self.length = length
-        self.uses = 1  # fragments that are cut from it
+        self.uses = 1  # the number of fragments that are cut from it
 
     @property
     def end(self) -> int:
@@ -38,7 +38,7 @@ class Block:
 
 
 class Cut(NamedTuple):
-    """A fragment before it is read."""
+    """A planned fragment, not yet read."""
 
     number: int
     block: Block
@@ -48,10 +48,10 @@ class Cut(NamedTuple):
 
 
 def plan_blocks(ranges: Sequence[Range], window_bytes: int = WINDOW_BYTES) -> list[Cut]:
-    """The requests to make, and the fragments to cut from them, in the order of the ranges.
+    """The planned requests, and the fragments to cut from them, in the order of the ranges.
 
-    The reader waits for at most one block of each object at a time. So it holds one block per object, and the window
-    of blocks that are read ahead.
+    The reader waits for at most one block of each object at a time. So memory holds one block per object, and the
+    window of blocks that are read ahead.
     """
     objects = len({each.key for each in ranges}) or 1
     block_bytes = min(max(window_bytes // (2 * objects), BLOCK_BYTES_MIN), BLOCK_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""Where a cluster is: from the options of a read, else from the environment, else from an env file."""
+"""The address of a cluster: from the options of a read, else from the environment, else from an env file."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ _VARIABLES = {
 
 
 class ClusterAddress(msgspec.Struct, frozen=True):
-    """A cluster's name, its NATS servers and its store; secrets are among these, so they are never shown."""
+    """A cluster's name, its NATS servers and its store. Some fields are secrets, so they are never printed."""
 
     cluster: str
     nats_url: str
@@ -28,12 +28,12 @@ class ClusterAddress(msgspec.Struct, frozen=True):
     store_url: str
 
     def __repr__(self) -> str:
-        """The name only."""
+        """Only the name: the other fields may contain secrets."""
         return f"ClusterAddress({self.cluster!r})"
 
 
 def read_address(given: Mapping[str, str], environ: Mapping[str, str]) -> ClusterAddress:
-    """Where the cluster is: what was given, else the PENSTOCK_ variables, else the env file that one of these names."""
+    """The address from options, else from PENSTOCK_ variables, else from the env file that one of these names."""
     file = read_env_file(given.get("env_file") or environ.get(ENV_FILE_VARIABLE, ""))
     found = {}
     for field, name in _VARIABLES.items():
@@ -42,7 +42,7 @@ def read_address(given: Mapping[str, str], environ: Mapping[str, str]) -> Cluste
     for field, option in (("nats_url", "nats"), ("store_url", "store")):
         if not found[field]:
             raise Invalid(
-                f"which cluster? give the option {option}, or PENSTOCK_{_VARIABLES[field]} in the environment"
+                f"no cluster is named: give the option {option}, or PENSTOCK_{_VARIABLES[field]} in the environment"
             )
     found["cluster"] = check_token("cluster", found["cluster"] or CLUSTER_DEFAULT)
     found["store_url"] = with_store_keys(found["store_url"], file, environ)

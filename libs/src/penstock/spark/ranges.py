@@ -1,6 +1,6 @@
-"""The object store for code that is not asynchronous, as Spark tasks are: ranges streamed in, one object streamed out.
+"""The object store for synchronous code such as Spark tasks: streams ranges in, and one object out.
 
-Ranges are read ahead in parallel, within a window of bytes. `blocks.py` decides which requests read them.
+Ranges are read ahead in parallel, within a window of bytes. `blocks` plans the requests.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from penstock.objectstore import ObjectStore, open_store
 from penstock.objectstore.streaming import StreamedPut
 from penstock.spark.blocks import WINDOW_BYTES, Block, Cut, Range, plan_blocks
 
-WRITE_BYTES = 1024 * 1024  # handed to the other thread at once, as that takes as long as copying a few of these
+WRITE_BYTES = 1024 * 1024  # passed to the other thread at once; a pass costs as much as copying a few of these
 
 Result = TypeVar("Result")
 
 
 class Fragment(NamedTuple):
-    """Bytes of the range that is the `number`th of those given, from 0; a large range comes in several, in order."""
+    """Bytes of the range with this number, counted from 0; a large range comes in several fragments, in order."""
 
     number: int
     data: memoryview
@@ -32,7 +32,7 @@ class Fragment(NamedTuple):
 
 
 class StoreRanges:
-    """A store, on an event loop of its own in a thread; for one thread to use, and to close."""
+    """A store on its own event loop in a thread. One thread uses it and closes it."""
 
     def __init__(
         self,
@@ -59,18 +59,18 @@ class StoreRanges:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store and the thread."""
+        """Close the store and end the thread."""
         self._start(self._store.close()).result()
         self._end_loop()
 
     def call(self, work: Callable[[ObjectStore], Coroutine[Any, Any, Result]]) -> Result:
-        """The result of any call of the store."""
+        """Call the store and return the result."""
         return self._start(work(self._store)).result()
 
     def stream(self, ranges: Sequence[Range | tuple[str, int, int]]) -> Iterator[Fragment]:
-        """The bytes of all ranges in their order; what the store raises is raised where its bytes would come.
+        """The bytes of all ranges in their order; an error of the store is raised in place of its bytes.
 
-        The memory of a piece is free again when neither the caller nor a later piece needs its block.
+        The memory of a fragment is free again when neither the caller nor a later fragment needs its block.
         """
         cuts = plan_blocks([_checked(Range(*each)) for each in ranges], self._window_bytes)
         reading = _Reading(self._start_read, cuts, self._window_bytes)
@@ -84,7 +84,7 @@ class StoreRanges:
 
     @contextlib.contextmanager
     def output(self, key: str) -> Iterator["StoreOutput"]:
-        """A new object, stored if the block ends well; else nobody ever sees anything of it."""
+        """A new object, stored if the block ends without an error; otherwise no part of it is stored."""
         put = StreamedPut(self._store, key)
         output = StoreOutput(self._start, put)
         try:
@@ -108,7 +108,7 @@ class StoreRanges:
 
 
 class StoreOutput:
-    """An object on its way to the store; buffers that were written may not be changed any more."""
+    """An object on its way to the store. The caller must not change a buffer after writing it."""
 
     def __init__(self, start: Callable[[Coroutine[Any, Any, None]], "Future[None]"], put: StreamedPut) -> None:
         self._start = start
@@ -119,27 +119,27 @@ class StoreOutput:
         self.size_bytes = 0  # written so far
 
     def write(self, data: Buffer) -> None:
-        """Add bytes; waits while the store has enough to do, and raises what it raised."""
+        """Add bytes; waits while the store is busy, and raises its errors."""
         self._waiting.append(data)
         self._waiting_bytes += len(data)
         self.size_bytes += len(data)
         if self._waiting_bytes >= WRITE_BYTES:
-            self._hand_over()
+            self._start_write()
 
     def finish(self) -> None:
         """Store the object; `AlreadyExists` if its key has one."""
-        self._hand_over()
+        self._start_write()
         if self._writing is not None:
             self._writing.result()
         self._start(self._finish()).result()
 
     def cancel(self) -> None:
-        """Wait until nothing is being written any more."""
+        """Cancel the write in progress, and wait for its end."""
         if self._writing is not None:
             self._writing.cancel()
             concurrent.futures.wait([self._writing])
 
-    def _hand_over(self) -> None:
+    def _start_write(self) -> None:
         if self._writing is not None:
             self._writing.result()
         self._writing = self._start(self._write(self._waiting))
@@ -154,7 +154,7 @@ class StoreOutput:
 
 
 class _Reading:
-    """Blocks under way: begun in order as far as the window allows, held until their last piece was cut."""
+    """Blocks in progress: requested in order within the window, kept until their last fragment was cut."""
 
     def __init__(self, start: Callable[[Block], "Future[bytes]"], cuts: Sequence[Cut], window_bytes: int) -> None:
         self._start = start
@@ -162,10 +162,10 @@ class _Reading:
         self._begun: dict[Block, Future[bytes]] = {}
         self._uses_left = {block: block.uses for block in self._waiting}
         self._left_bytes = window_bytes
-        self._spent: Block | None = None  # its last piece is in the caller's hands
+        self._spent: Block | None = None  # the caller still uses its last fragment
 
     def take(self, block: Block) -> bytes:
-        """The bytes of the block that the next piece is cut from."""
+        """The bytes of the block of the next fragment."""
         if self._spent is not None:
             self._left_bytes += self._spent.length
             self._spent = None
@@ -181,7 +181,7 @@ class _Reading:
         return data
 
     def cancel(self) -> None:
-        """Give up what is under way."""
+        """Cancel the reads in progress."""
         for future in self._begun.values():
             future.cancel()
         self._begun.clear()
@@ -189,7 +189,7 @@ class _Reading:
 
 def _checked(each: Range) -> Range:
     if each.position < 0 or each.length < 1:
-        raise Invalid(f"range of {each.length} bytes at {each.position} of {each.key}")
+        raise Invalid(f"an impossible range: {each.length} bytes at {each.position} of {each.key}")
     return each
 
 

@@ -1,4 +1,4 @@
-"""The one Spark session of a process: quiet, on this machine or on a cluster, and gone when the process is."""
+"""The Spark session of a process, on this machine or on a cluster. It logs only errors and ends with the process."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# On a cluster and on this machine alike. Workers do their own I/O to the store: nothing large passes the JVM.
+# For clusters and for this machine. Workers do their own I/O to the store, so nothing large passes the JVM.
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -21,21 +21,21 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
 }
 LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-PYTHON_VARIABLE = "PYSPARK_PYTHON"  # the interpreter of workers; what is set already counts more than ours
+PYTHON_VARIABLE = "PYSPARK_PYTHON"  # the Python of workers; a value that is already set has priority
 ADDRESS_VARIABLE = "SPARK_LOCAL_IP"
 JAVA_VARIABLE = "JAVA_HOME"
-JVM_EXIT_S = 10.0  # how long a JVM may take to end by itself
+JVM_EXIT_S = 10.0  # the time in which a JVM may end before it is killed
 
 
 def missing_parts() -> str:
-    """What keeps Spark from running in this process, in one sentence; empty if nothing does."""
+    """One sentence why Spark cannot run in this process; empty if it can."""
     if find_spec("pyspark") is None:
         return "Spark is not installed for this Python: pip install 'penstock[spark]'"
     return missing_java(os.environ)
 
 
 def missing_java(environ: Mapping[str, str]) -> str:
-    """That there is no Java for processes with this environment, in one sentence; empty if there is."""
+    """One sentence if processes with this environment have no Java; empty if they have."""
     home = environ.get(JAVA_VARIABLE, "")
     if shutil.which("java", path=os.path.join(home, "bin") if home else environ.get("PATH")) is not None:
         return ""
@@ -43,9 +43,9 @@ def missing_java(environ: Mapping[str, str]) -> str:
 
 
 def open_session(name: str, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> Any:
-    """A session on a master; `settings` are Spark's own and count more than ours. Takes seconds; blocks.
+    """Open a session on a master. `settings` are Spark settings, with priority over those here. Blocks for seconds.
 
-    Its JVM ends when this process does, however that ends: it reads a pipe of ours.
+    The JVM reads a pipe of this process. So it always ends with the process.
     """
     from pyspark.sql import SparkSession
 
@@ -61,12 +61,12 @@ def open_session(name: str, master: str = "local[*]", settings: Mapping[str, str
 
 
 def close_session(session: Any, exit_s: float = JVM_EXIT_S) -> None:
-    """End a session, whatever state it is in, and its JVM with it; blocks, some seconds at most."""
+    """End a session in any state, and its JVM; blocks for some seconds at most."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     gateway = SparkContext._gateway
-    with suppress(Exception):  # a JVM that died cannot even be told to stop, in many ways
+    with suppress(Exception):  # a stop of a dead JVM raises many kinds of errors
         session.stop()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
@@ -78,7 +78,7 @@ def close_session(session: Any, exit_s: float = JVM_EXIT_S) -> None:
     if jvm is None:
         return
     with suppress(OSError):
-        assert jvm.stdin is not None, "Spark starts its JVM with a pipe"
+        assert jvm.stdin is not None, "Spark starts its JVM with a pipe to it"
         jvm.stdin.close()
     try:
         jvm.wait(exit_s)
@@ -103,5 +103,5 @@ def is_alive(session: Any) -> bool:
     """Whether the session can still run jobs."""
     try:
         return not session.sparkContext._jsc.sc().isStopped()
-    except Exception:  # noqa: BLE001  what the bridge to a dead JVM raises is of many kinds
+    except Exception:  # noqa: BLE001  the bridge to a dead JVM raises many kinds of errors
         return False

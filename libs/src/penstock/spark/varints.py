@@ -1,4 +1,4 @@
-"""Variable-length numbers of record batches, many at once: the fields of records, and where each record begins."""
+"""Reads many variable-length numbers of record batches at once: fields of records, and the start of each record."""
 
 from typing import Any
 
@@ -13,32 +13,32 @@ Ints = Any  # a numpy array of int64
 
 
 def read_varints(data: Any, position: Ints, size: int) -> tuple[Ints, Ints]:
-    """Zigzag numbers at these places of `data`, and the places behind them.
+    """Zigzag numbers at these positions of `data`, and the positions after them.
 
-    No place is further than one byte behind the `size` bytes: there who lies about lengths is found out. `DecodeError`
-    for a number that does not end.
+    No returned position is further than one byte after the `size` bytes. That is enough to detect wrong lengths.
+    `DecodeError` for a number that does not end.
     """
     read = data[position].astype(np.int64)
-    behind = position + 1
+    after = position + 1
     if not (read >= 0x80).any():
-        return (read >> 1) ^ -(read & 1), behind
+        return (read >> 1) ^ -(read & 1), after
     value = (read & 0x7F).astype(np.uint64)
     rows = np.flatnonzero(read >= 0x80)
     for number in range(1, VARINT_BYTES_MAX + 1):
         if number == VARINT_BYTES_MAX:
             raise DecodeError("a number of more than ten bytes")
-        read = data[np.minimum(behind[rows], size + 1)]
+        read = data[np.minimum(after[rows], size + 1)]
         value[rows] |= (read & 0x7F).astype(np.uint64) << np.uint64(7 * number)
-        behind[rows] += 1
+        after[rows] += 1
         rows = rows[read >= 0x80]
         if not len(rows):
             break
     signed = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
-    return signed, np.minimum(behind, size + 1)
+    return signed, np.minimum(after, size + 1)
 
 
 def record_starts(plain: bytes, count: int) -> list[int]:
-    """Where each of `count` records behind one another begins; `DecodeError` if they do not fill `plain` exactly."""
+    """The start of each of `count` consecutive records; `DecodeError` if they do not fill `plain` exactly."""
     size = len(plain)
     if not 0 <= count <= size // _RECORD_BYTES_MIN:
         raise DecodeError(f"{count} records in {size} bytes")
@@ -62,14 +62,14 @@ def record_starts(plain: bytes, count: int) -> list[int]:
                 raise DecodeError(f"record {len(starts)} of {count} has a negative length")
             position += byte >> 1
     except IndexError as error:
-        raise DecodeError(f"record {len(starts)} of {count} begins behind {size} bytes") from error
+        raise DecodeError(f"record {len(starts)} of {count} begins after the end, at {size} bytes") from error
     if position != size:
         raise DecodeError(f"records end at byte {position} of {size}")
     return starts
 
 
 def _long_varint(plain: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of any length and the place behind it."""
+    """An unsigned varint of any length, and the position after it."""
     value = shift = 0
     while True:
         byte = plain[position]

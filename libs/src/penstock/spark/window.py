@@ -1,4 +1,4 @@
-"""Bytes that come in pieces, as one sequence."""
+"""A stream of byte fragments, read as one sequence."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from penstock.contracts.errors import Corrupt
 
 
 class Window:
-    """Pieces of bytes as one sequence, of which as little as possible is copied."""
+    """Byte fragments as one sequence; bytes are copied only where a read crosses fragments."""
 
     def __init__(self, fragments: Iterable[Buffer]) -> None:
         self._fragments = iter(fragments)
@@ -15,7 +15,7 @@ class Window:
         self._position = 0
 
     def peek(self, size: int) -> memoryview:
-        """The next bytes, which stay; `Corrupt` if there are fewer."""
+        """The next bytes, without taking them; `Corrupt` if there are fewer."""
         while len(self._fragment) - self._position < size:
             rest = self._fragment[self._position :]
             following = next(self._fragments, None)
@@ -26,13 +26,13 @@ class Window:
         return self._fragment[self._position : self._position + size]
 
     def take(self, size: int) -> memoryview:
-        """The next bytes."""
+        """Take the next bytes."""
         taken = self.peek(size)
         self._position += size
         return taken
 
     def skip(self, size: int) -> None:
-        """Leave the next bytes out."""
+        """Skip the next bytes."""
         while size > len(self._fragment) - self._position:
             size -= len(self._fragment) - self._position
             self._fragment, self._position = memoryview(b""), 0

@@ -1,5 +1,5 @@
 """Exports of topics to Parquet files and Iceberg tables.
 
-Imports `source` and the modules above both packages. Start with `export.py`; `targets.py` has the two kinds of targets,
-`files.py` the tasks, `value_schema.py` the columns of values.
+May import `penstock.spark.source` and the modules of `penstock.spark`. Start with `export`. `targets` has the two kinds
+of targets, `files` the tasks, `value_schema` the columns for values.
 """

@@ -1,4 +1,4 @@
-"""Avro schemas as Arrow types, and how values that an Avro library gives become what Arrow takes."""
+"""Avro schemas as Arrow types, and the conversion of decoded Avro values for Arrow."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,11 +28,11 @@ _LOGICAL = {
 }
 _DECIMAL_DIGITS_MAX = 38
 
-Settle = Callable[[Any], Any]
+Convert = Callable[[Any], Any]
 
 
 def arrow_of_avro(schema: Any) -> Any:
-    """The Arrow type of an Avro schema; `Invalid` names the place that has none."""
+    """The Arrow type of an Avro schema; `Invalid` names a part of the schema that has none."""
     return _arrow(schema, {}, "the root")
 
 
@@ -40,11 +40,11 @@ def _arrow(schema: Any, named: dict[str, Any], where: str) -> Any:
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         if len(others) != 1:
-            raise Invalid(f"{where} is a union of several types, which no column can hold")
+            raise Invalid(f"{where} is a union of several types, and no column can hold that")
         return _arrow(others[0], named, where)
     if isinstance(schema, str):
         if schema in named and named[schema] is None:
-            raise Invalid(f"{where} contains itself, which no column can hold")
+            raise Invalid(f"{where} contains itself, and no column can hold that")
         if schema in _PLAIN:
             return _PLAIN[schema]
         if schema in named:
@@ -87,7 +87,7 @@ def _arrow_of_named(schema: dict[str, Any], named: dict[str, Any], where: str) -
 def _decimal(schema: dict[str, Any], where: str) -> Any:
     precision = schema.get("precision")
     if not isinstance(precision, int) or not 1 <= precision <= _DECIMAL_DIGITS_MAX:
-        raise Invalid(f"{where} is a decimal of {precision!r} digits, columns hold 1 to {_DECIMAL_DIGITS_MAX}")
+        raise Invalid(f"{where} is a decimal of {precision!r} digits, but columns hold 1 to {_DECIMAL_DIGITS_MAX}")
     return pa.decimal128(precision, schema.get("scale", 0))
 
 
@@ -97,8 +97,8 @@ def _names(schema: dict[str, Any]) -> list[str]:
     return [name, f"{space}.{name}"] if space else [name]
 
 
-def avro_values(schema: Any) -> Settle:
-    """What to do with each decoded record so that Arrow takes it: UUIDs become text. Mostly nothing."""
+def avro_values(schema: Any) -> Convert:
+    """A function that converts each decoded record for Arrow: UUIDs become text, other values stay unchanged."""
     return _with_texts if "uuid" in str(schema) else lambda row: row
 
 

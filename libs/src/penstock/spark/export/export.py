@@ -1,4 +1,4 @@
-"""Exports a topic's new records to a target, once each: from where the target ends to where the topic ends now."""
+"""Exports a topic's new records to a target, once each: from the end of the target to the present end of the topic."""
 
 import contextlib
 import fcntl
@@ -21,35 +21,35 @@ from penstock.spark.source.config import SourceConfig, TopicChoice
 from penstock.spark.source.planning import opened_planner
 from penstock.spark.source.splits import Split
 
-SPLIT_BYTES = 128 * 1024 * 1024  # one file each
+SPLIT_BYTES = 128 * 1024 * 1024  # of one file
 LOCK = ".lock"
 PROGRESS_S = 2.0
 
-Report = Callable[[str], None]  # of progress, a line for people
-# Runs one task per split, in any order and any number of times, and gives one result of each.
+Report = Callable[[str], None]  # takes a line about the progress
+# Runs one task per split, in any order and possibly several times, and returns one result per split.
 Runner = Callable[[FileTask, Sequence[Split], Report], list[ExportedFile]]
 
 
 class ExportRequest(msgspec.Struct, frozen=True):
-    """What to export, and where to."""
+    """The source and the target of an export."""
 
     address: ClusterAddress
     topic: str
     folder: Path
     kind: str  # parquet or iceberg
     value_schema: ValueSchema | None = None
-    skips_lost: bool = False  # go on behind records that retention has removed
+    skips_lost: bool = False  # whether to continue after records that retention has removed
 
 
 class ExportReport(msgspec.Struct, frozen=True):
-    """What was exported."""
+    """The result of an export."""
 
     topic: str
     rows: int
     files: int
     size_bytes: int
     malformed: int
-    offsets: dict[str, int]  # up to where the target reaches now
+    offsets: dict[str, int]  # the end offset of the target now, by partition
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -60,9 +60,9 @@ class _Plan(msgspec.Struct, frozen=True):
 def export_topic(
     request: ExportRequest, run: Runner, report: Report, *, clock: Clock | None = None, entropy: Entropy | None = None
 ) -> ExportReport:
-    """Export what is new; `Conflict`, `Invalid` or `Unavailable` with one sentence if that cannot be."""
+    """Export the new records; `Conflict`, `Invalid` or `Unavailable` with one sentence if that is not possible."""
     folder = request.folder.absolute()
-    with _held(folder):
+    with _locked(folder):
         schema = exported_schema(request.value_schema)
         target = open_target(request.kind, folder, request.topic, schema)
         plan = run_apart(_planned(request, target.reached()))
@@ -113,8 +113,8 @@ async def _planned(request: ExportRequest, reached: Reached | None) -> _Plan:
         _check(request, reached, topic_id)
         bounds = await planner.bounds(topics)
         known = {} if reached is None else reached.offsets
-        start = {key: known.get(str(key[1]), held.start) for key, held in bounds.items()}
-        end = {key: max(start[key], held.end) for key, held in bounds.items()}
+        start = {key: known.get(str(key[1]), log.start) for key, log in bounds.items()}
+        end = {key: max(start[key], log.end) for key, log in bounds.items()}
         splits = await planner.splits(planner.wanted(topics, bounds, start, end))
     offsets = {str(number): offset for (_, number), offset in sorted(end.items())}
     return _Plan(splits, Reached(request.address.cluster, request.topic, topic_id, offsets))
@@ -126,12 +126,12 @@ def _check(request: ExportRequest, reached: Reached | None, topic_id: str) -> No
     if (reached.cluster, reached.topic) != (request.address.cluster, request.topic):
         raise Invalid(f"{request.folder} has an export of {reached.topic!r} of the cluster {reached.cluster!r}")
     if reached.topic_id != topic_id:
-        raise Conflict(f"{request.topic!r} was deleted and made again since; export it to another folder")
+        raise Conflict(f"{request.topic!r} was deleted and created again; export it to another folder")
 
 
 @contextlib.contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """One export at a time in a folder."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder, so that one export at a time writes to it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("a+")
@@ -146,7 +146,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def run_on_spark(session: Any) -> Runner:
-    """Runs an export's tasks in a Spark session."""
+    """A runner of an export's tasks in a Spark session."""
 
     def run(task: FileTask, splits: Sequence[Split], report: Report) -> list[ExportedFile]:
         context = session.sparkContext

@@ -1,4 +1,4 @@
-"""What an export's tasks do: write a split's records to a Parquet file."""
+"""The tasks of an export: each writes the records of a split to a Parquet file."""
 
 import os
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from penstock.spark.source.columns import FIELDS
 from penstock.spark.source.data_source import read_in_task
 from penstock.spark.source.splits import Split
 
-# A topic's own name is the table's; all else that a record has.
+# All fields of a record but the topic, whose name is that of the table.
 COLUMNS = ("partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
-ROW_GROUP_BYTES = 64 * 1024 * 1024  # in memory; what engines read at once
+ROW_GROUP_BYTES = 64 * 1024 * 1024  # in memory; query engines read one row group at a time
 UNFINISHED = ".unfinished"
 
 
@@ -33,7 +33,7 @@ class ExportedFile(msgspec.Struct, frozen=True):
 
 
 class FileTask(msgspec.Struct, frozen=True, kw_only=True):
-    """How the tasks of one export write; Spark's workers get copies."""
+    """The settings of the tasks of one export; Spark's workers get copies."""
 
     address: ClusterAddress
     folder: str
@@ -42,7 +42,7 @@ class FileTask(msgspec.Struct, frozen=True, kw_only=True):
     entropy: Entropy
 
     def __call__(self, split: Split) -> ExportedFile:
-        """Write the split's records; the file has its name when it is whole and on the disk."""
+        """Write the split's records; the file gets its final name when it is complete and on the disk."""
         return write_file(self, split)
 
 
@@ -70,7 +70,7 @@ def write_file(task: FileTask, split: Split) -> ExportedFile:
 
 
 def sync(path: Path) -> None:
-    """Return when the file, or the names in the folder, are on the disk."""
+    """Return when the file, or the folder with its file names, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -93,7 +93,7 @@ def _row_groups(shape: "_Shape", batches: Any) -> Any:
 
 
 class _Shape:
-    """From a topic's columns to an export's."""
+    """The conversion of a topic's columns to the columns of an export."""
 
     def __init__(self, value_schema: ValueSchema | None) -> None:
         self._values = None if value_schema is None else Values(value_schema)
@@ -107,7 +107,7 @@ class _Shape:
         self.schema = pa.schema(fields)
 
     def shaped(self, batch: Any) -> Any:
-        """A batch of the topic as a batch of the export."""
+        """An Arrow batch of the topic as a batch of the export."""
         arrays = [batch.column(name) for name in self._kept]
         if self._values is not None:
             columns, malformed = self._values.columns(batch.column("value"))

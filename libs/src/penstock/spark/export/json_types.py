@@ -1,8 +1,8 @@
-"""JSON schemas as Arrow types, and decoders that take exactly what these can hold.
+"""JSON schemas as Arrow types, and decoders that accept exactly the values that these types can hold.
 
-Of JSON Schema it is type (one, or one and null), properties, required, items, additionalProperties, and the formats
-date-time and date. An object without properties is a map if it says what its values are. Properties that the schema
-does not name are left out; so is what other keywords would check.
+The supported keywords of JSON Schema are type (one, or one and null), properties, required, items and
+additionalProperties. The supported formats are date-time and date. An object without properties is a map if
+additionalProperties has a schema. Properties that the schema does not name are left out. Other keywords are ignored.
 """
 
 from collections.abc import Callable
@@ -28,12 +28,12 @@ _FORMATS: dict[str, tuple[Any, Any]] = {
 
 
 def arrow_of_json(schema: Any) -> Any:
-    """The Arrow type of a JSON schema; `Invalid` names the place that has none."""
+    """The Arrow type of a JSON schema; `Invalid` names a part of the schema that has none."""
     return _types(schema, "the root")[0]
 
 
 def json_decoder(schema: Any) -> Callable[[bytes], dict[str, Any]]:
-    """A function from a JSON text to its fields; raises `ValueError` for what is not as the schema says."""
+    """A function from a JSON text to its fields; raises `ValueError` if the text does not match the schema."""
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_types(schema, "the root")[1])
 
     def decode(value: bytes) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _types(schema: Any, where: str) -> tuple[Any, Any]:
     elif kind in _PLAIN:
         arrow, python = _PLAIN[kind]
     else:
-        raise Invalid(f"{where} has the type {kind!r}, which no column can hold")
+        raise Invalid(f"{where} has the type {kind!r}, and no column can hold that")
     return arrow, python | None if is_nullable else python
 
 
@@ -71,7 +71,7 @@ def _kind(schema: dict[str, Any], where: str) -> tuple[str, bool]:
     kinds = kind if isinstance(kind, list) else [kind]
     others = [each for each in kinds if each != "null"]
     if len(others) != 1 or not isinstance(others[0], str):
-        raise Invalid(f"{where} must have one type (or one and null), not {kind!r}")
+        raise Invalid(f"{where} must have one type (or one and null): {kind!r}")
     return others[0], len(others) < len(kinds)
 
 
@@ -88,7 +88,7 @@ def _object(schema: dict[str, Any], where: str) -> tuple[Any, Any]:
         member = f"field_{number}"
         names[member] = name
         members.append((member, python) if name in required else (member, python | None, None))
-    # Fields with a default come last in a struct; by keyword their order is free.
+    # Fields with a default must come last in a struct, unless all fields are keywords.
     return pa.struct(fields), msgspec.defstruct("Value", members, rename=names, kw_only=True)
 
 
@@ -99,7 +99,7 @@ def _has_times(schema: Any) -> bool:
 
 
 def _with_zones(value: Any) -> Any:
-    """Times without a zone are in UTC."""
+    """The value with a zone in all its times; times without a zone are in UTC."""
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""Where exports go: a folder of Parquet files, or an Iceberg table; each keeps with its data how far these reach.
+"""The targets of exports: a folder of Parquet files, or an Iceberg table, each with the end offsets of its data.
 
-What was exported and up to where changes in one step, whatever dies when: the next export goes on exactly there.
+Data and end offsets change in one step, also if a process dies. So the next export continues exactly at the end.
 """
 
 import contextlib
@@ -21,40 +21,40 @@ WRITING = ".writing"
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What a target has: all records of a topic before these offsets, by partition."""
+    """The contents of a target: all records of a topic before these offsets, by partition."""
 
     cluster: str
     topic: str
     topic_id: str
     offsets: dict[str, int]
-    rows: int = 0  # of the export that got there
+    rows: int = 0  # of the last export
 
 
 class Target(Protocol):
-    """A place that exports go to; held by one export at a time."""
+    """The target of exports; one export at a time uses it."""
 
     def reached(self) -> Reached | None:
-        """How far it is; None before the first export."""
+        """The present contents; None before the first export."""
 
     def folder(self) -> Path:
         """An empty folder for the files of the next export."""
 
     def commit(self, files: Sequence[ExportedFile], reached: Reached) -> None:
-        """Take the files in and note how far they reach, both or neither."""
+        """Add the files and record their end offsets, both in one step."""
 
 
 def open_target(kind: str, folder: Path, topic: str, schema: Any) -> Target:
-    """The target of a kind, parquet or iceberg, in a folder; `schema` is Arrow's, of all files."""
+    """The target of a kind, parquet or iceberg, in a folder; `schema` is the Arrow schema of all files."""
     folder.mkdir(parents=True, exist_ok=True)
     if kind == "parquet":
         return ParquetTarget(folder)
     if kind == "iceberg":
         return IcebergTarget(folder, topic, schema)
-    raise Invalid(f"--format is parquet or iceberg: {kind!r}")
+    raise Invalid(f"--format must be parquet or iceberg: {kind!r}")
 
 
 class ParquetTarget:
-    """One folder per export, `export-00000001` and on, that appears whole, by one rename, with a manifest in it."""
+    """One folder per export, from `export-00000001` on, with a manifest; it appears complete, by one rename."""
 
     def __init__(self, folder: Path) -> None:
         if (folder / IcebergTarget.CATALOG).exists():
@@ -67,7 +67,7 @@ class ParquetTarget:
 
     def folder(self) -> Path:
         writing = self._folder / WRITING
-        shutil.rmtree(writing, ignore_errors=True)  # of an export that was killed: nobody else holds the folder
+        shutil.rmtree(writing, ignore_errors=True)  # left by a killed export; this export has the lock of the folder
         made = writing / "files"
         made.mkdir(parents=True)
         return made
@@ -88,7 +88,7 @@ class ParquetTarget:
         try:
             staged.rename(final)
         except OSError as error:
-            raise Conflict(f"another export made {final} meanwhile") from error
+            raise Conflict(f"another export created {final} at the same time") from error
         sync(self._folder)
         shutil.rmtree(self._folder / WRITING, ignore_errors=True)
 
@@ -97,7 +97,7 @@ class ParquetTarget:
 
 
 class IcebergTarget:
-    """An Iceberg table with a catalog of its own, a SQLite file beside it; one export is one snapshot."""
+    """An Iceberg table with its own catalog, a SQLite file in the same folder; one export is one snapshot."""
 
     CATALOG = "catalog.sqlite"
     NAMESPACE = "penstock"
@@ -121,13 +121,13 @@ class IcebergTarget:
         table = self._catalog.load_table(self._name)
         stored = table.properties.get(self.PROPERTY)
         if stored is None and table.current_snapshot() is not None:
-            raise Conflict(f"the table {self._name} has records, but not noted how far it reaches")
+            raise Conflict(f"the table {self._name} has records, but no end offsets of an export")
         return None if stored is None else _decoded(stored, self._folder)
 
     def folder(self) -> Path:
         made = self._folder / self.NAMESPACE / self._name.partition(".")[2] / "data"
         made.mkdir(parents=True, exist_ok=True)
-        for leftover in made.glob("*.unfinished"):  # of a task that was killed
+        for leftover in made.glob("*.unfinished"):  # left by a killed task
             with contextlib.suppress(OSError):
                 leftover.unlink()
         return made
@@ -148,13 +148,13 @@ class IcebergTarget:
                 )
                 transaction.set_properties({self.PROPERTY: stored})
         except CommitFailedException as error:
-            raise Conflict(f"another export changed the table {self._name} meanwhile") from error
+            raise Conflict(f"another export changed the table {self._name} at the same time") from error
         except (ValueError, KeyError) as error:
             raise Invalid(f"the table {self._name} has other columns than this export: {error}") from error
 
 
 def table_name(topic: str) -> str:
-    """A topic's name as an Iceberg table's, which has no dots or dashes."""
+    """The name of a topic's Iceberg table, without dots and dashes."""
     return topic.replace(".", "_").replace("-", "_")
 
 
@@ -162,4 +162,4 @@ def _decoded(text: str, where: Path) -> Reached:
     try:
         return msgspec.json.decode(text, type=Reached)
     except (msgspec.DecodeError, json.JSONDecodeError) as error:
-        raise Invalid(f"what {where} notes of its export cannot be read: {error}") from error
+        raise Invalid(f"the end offsets of the export in {where} cannot be read: {error}") from error

@@ -1,7 +1,7 @@
-"""A topic's values as columns: by a JSON schema for JSON, or by an Avro schema for Avro in binary.
+"""A topic's values as columns: with a JSON schema for JSON, or with an Avro schema for binary Avro.
 
-A value that is not what its schema says is no reason to stop, and none to lose it: its columns stay empty, and the
-value itself comes in the column `_malformed`.
+A value that does not match the schema does not stop the export, and is not lost. Its columns stay empty, and the value
+itself is in the column `_malformed`.
 """
 
 import io
@@ -20,9 +20,9 @@ from penstock.spark.export.json_types import arrow_of_json, json_decoder
 
 MALFORMED = "_malformed"
 CLASH_PREFIX = "value_"
-CONFLUENT_HEAD_BYTES = 5  # a zero and the schema's number in a registry
+CONFLUENT_HEAD_BYTES = 5  # a zero byte and the schema's id in a registry
 _ZERO = 0
-# All that decoders, and Arrow, say of bytes that are not what a schema says.
+# All exceptions of decoders and of Arrow for bytes that do not match a schema.
 BAD_VALUE = (
     ValueError,
     LookupError,
@@ -39,7 +39,7 @@ Decode = Callable[[bytes], dict[str, Any]]
 
 
 class ValueSchema(msgspec.Struct, frozen=True):
-    """A schema as its file has it, to be sent to tasks."""
+    """The text of a schema file, to be sent to tasks."""
 
     kind: str  # "json" or "avro"
     text: str
@@ -47,10 +47,10 @@ class ValueSchema(msgspec.Struct, frozen=True):
 
 
 def read_value_schema(path: Path, *, has_confluent_head: bool = False) -> ValueSchema:
-    """The schema in a .json or .avsc file; `Invalid` with one sentence if values cannot become columns by it."""
+    """The schema in a .json or .avsc file; `Invalid` with one sentence if it cannot define columns."""
     kind = {".json": "json", ".avsc": "avro"}.get(path.suffix)
     if kind is None:
-        raise Invalid(f"a value schema is a .json file (JSON schema) or an .avsc file (Avro): {path}")
+        raise Invalid(f"a value schema must be a .json file (JSON schema) or an .avsc file (Avro): {path}")
     try:
         schema = ValueSchema(kind, path.read_text(encoding="utf-8"), has_confluent_head)
     except (OSError, UnicodeDecodeError) as error:
@@ -75,7 +75,7 @@ def value_type(schema: ValueSchema) -> Any:
 
 
 def column_names(fields: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """The names of the columns that fields become: their own, but for those that other columns have."""
+    """The column names of fields; a name that another column has gets a prefix."""
     used = {name.lower() for name in (*taken, MALFORMED)}
     names = []
     for field in fields:
@@ -88,16 +88,16 @@ def column_names(fields: Sequence[str], taken: Sequence[str]) -> list[str]:
 
 
 class Values:
-    """Takes values apart, many at a time."""
+    """Converts values into columns, many at a time."""
 
     def __init__(self, schema: ValueSchema) -> None:
         self.type = value_type(schema)
         raw = json.loads(schema.text)
         decode = json_decoder(raw) if schema.kind == "json" else _avro_decoder(raw)
-        self._decode = _behind_head(decode) if schema.has_confluent_head else decode
+        self._decode = _after_head(decode) if schema.has_confluent_head else decode
 
     def columns(self, values: Any) -> tuple[list[Any], Any]:
-        """Arrow arrays of the fields, and of what could not be taken apart."""
+        """Arrow arrays of the fields, and one of the values that do not match the schema."""
         rows: list[dict[str, Any] | None] = []
         malformed: list[bytes | None] = []
         for value in values.to_pylist():
@@ -113,7 +113,7 @@ class Values:
     def _one_by_one(
         self, values: list[bytes | None], rows: list[dict[str, Any] | None], malformed: list[bytes | None]
     ) -> Any:
-        """The rows without those that their decoder takes and Arrow does not, such as numbers of too many digits."""
+        """The rows as an array, null where Arrow rejects a decoded row, for example a number with too many digits."""
         for number, row in enumerate(rows):
             try:
                 pa.array([row], self.type)
@@ -134,20 +134,20 @@ def _avro_decoder(raw: Any) -> Decode:
     from fastavro import parse_schema, schemaless_reader
 
     parsed = parse_schema(raw)
-    settle = avro_values(raw)
+    convert = avro_values(raw)
 
     def decode(value: bytes) -> dict[str, Any]:
         source = io.BytesIO(value)
         row = schemaless_reader(source, parsed, None)
         if source.tell() != len(value):
-            raise ValueError("bytes behind the record")
-        settled: dict[str, Any] = settle(row)
-        return settled
+            raise ValueError("bytes after the record")
+        converted: dict[str, Any] = convert(row)
+        return converted
 
     return decode
 
 
-def _behind_head(decode: Decode) -> Decode:
+def _after_head(decode: Decode) -> Decode:
     def checked(value: bytes) -> dict[str, Any]:
         if len(value) < CONFLUENT_HEAD_BYTES or value[0] != _ZERO:
             raise ValueError("no head of a schema registry")

@@ -1,6 +1,6 @@
-"""Topics as tables: `spark.read.format("penstock")` and `spark.readStream`.
+"""Topics as tables for Spark: `spark.read.format("penstock")` and `spark.readStream`.
 
-Imports the modules beside this package, `penstock.runtime`, `penstock.objectstore` and `penstock.segment`. Start with
-`data_source.py`, which Spark calls. The driver plans (`config.py`, `catalog.py`, `planning.py`, `splits.py`), and each
-task reads its split (`reading.py`, `columns.py`). Only `data_source.py` imports PySpark.
+May import the modules of `penstock.spark`, `penstock.runtime`, `penstock.objectstore` and `penstock.segment`. Start
+with `data_source`, which Spark calls. The driver plans (`config`, `catalog`, `planning`, `splits`), and each task reads
+its split (`reading`, `columns`). Only `data_source` imports PySpark.
 """

@@ -1,4 +1,4 @@
-"""The sequencers' knowledge of topics, for planning reads: partitions, offsets and extents."""
+"""Queries to the sequencers for the planning of reads: partitions, offsets and extents of topics."""
 
 import asyncio
 import contextlib
@@ -34,26 +34,26 @@ from penstock.spark.source.splits import Wanted
 CLIENT_NAME = "penstock-spark"
 PARTITIONS_PER_QUERY = 500
 EVERYTHING_BYTES = 2**62  # a budget that no plan fills
-NO_OFFSET = -1  # of no partition: asked for, it is answered with the log's bounds and no extents
+NO_OFFSET = -1  # in no log: the answer to a query for it has the log's bounds and no extents
 
 Result = TypeVar("Result")
 
 
 class _Search(msgspec.Struct):
-    """What is wanted of one partition, and up to where it is found."""
+    """The wanted offsets of one partition, and the progress of the search for their extents."""
 
     wanted: Wanted
-    next_offset: int  # before it all extents are known, and all that was aborted
+    next_offset: int  # all extents and aborted transactions before it are known
 
 
 class Catalog:
-    """Asks sequencers; everything that it says is true together or later, never earlier."""
+    """Queries the sequencers; a later answer never reflects an older state than an earlier answer."""
 
     def __init__(self, sequencers: SequencerClient) -> None:
         self._sequencers = sequencers
 
     async def topics(self, choice: TopicChoice) -> dict[str, TopicView]:
-        """The topics of a choice by name, as new as all that was acknowledged; `Invalid` if a named one is missing."""
+        """The topics of a choice by name, with all acknowledged changes; `Invalid` if a named one is missing."""
         names = None if choice.patterns else list(choice.names)
         view = await self._sequencers.query("metadata", MetadataQuery(0, names, fresh=True), MetadataView)
         found = {
@@ -65,7 +65,7 @@ class Catalog:
         return found
 
     async def bounds(self, topics: Mapping[str, TopicView], *, committed: bool = True) -> dict[Partition, LogBounds]:
-        """Where every partition of the topics begins and, for a reader of what is committed or of all, ends."""
+        """The first and the end offset of every partition, the end for readers of committed records or of all."""
         asked = [
             (topic.name, PlanPartition(topic.topic_id, number, NO_OFFSET, 0))
             for topic in topics.values()
@@ -74,22 +74,22 @@ class Catalog:
         found = {}
         for (name, partition), plan in zip(asked, await self._plans([each for _, each in asked]), strict=True):
             if plan.rejection == Rejection.UNKNOWN_TOPIC:
-                raise Conflict(f"topic {name!r} was deleted meanwhile")
+                raise Conflict(f"topic {name!r} was deleted during the read")
             end = plan.last_stable_offset if committed else plan.high_watermark
             found[name, partition.partition] = LogBounds(plan.log_start_offset, end)
         return found
 
     async def extents(self, wanted: Sequence[Wanted], bytes_max: int | None = None) -> list[Wanted]:
-        """The same with the extents that hold them, and what was aborted there.
+        """The same with the extents of the offsets, and the aborted transactions in these extents.
 
-        With `bytes_max` about so many bytes of each partition at most, and its `to_offset` is where these end.
-        `Conflict` if a part of them is not there (any more).
+        With `bytes_max`, up to about so many bytes of each partition, and `to_offset` is the end of these bytes.
+        `Conflict` if some of the offsets do not exist, or no longer.
         """
         searches = [_Search(msgspec.structs.replace(each, extents=[], aborted=[]), each.from_offset) for each in wanted]
         budget = bytes_max or EVERYTHING_BYTES
         waiting = [each for each in searches if _is_waiting(each, budget)]
         while waiting:
-            # An answer has room for some extents only, and tells of the first partitions first.
+            # An answer has space for some extents only. It begins with the first partitions.
             asked = waiting[:PARTITIONS_PER_QUERY]
             places = [
                 PlanPartition(each.wanted.topic_id, each.wanted.partition, each.next_offset, budget) for each in asked
@@ -104,7 +104,7 @@ class Catalog:
         return [each.wanted if bytes_max is None else _cut(each) for each in searches]
 
     async def offsets_at(self, wanted: Sequence[OffsetOf]) -> list[OffsetFound]:
-        """Where a time is in each partition's log: the extent to look into, or none past the last record."""
+        """The extent of a time in each partition's log; none if the time is after the last record."""
         return (await self._sequencers.query("offsets", OffsetsQuery(0, list(wanted)), OffsetsView)).partitions
 
     async def _plans(self, partitions: Sequence[PlanPartition]) -> list[PartitionPlan]:
@@ -118,17 +118,18 @@ class Catalog:
 def _take(search: _Search, plan: PartitionPlan) -> None:
     wanted = search.wanted
     if plan.rejection == Rejection.UNKNOWN_TOPIC:
-        raise Conflict(f"topic {wanted.topic!r} was deleted meanwhile")
+        raise Conflict(f"topic {wanted.topic!r} was deleted during the read")
     if plan.rejection != Rejection.NONE:
         raise Conflict(
-            f"{wanted.topic} [{wanted.partition}] has offsets {plan.log_start_offset} to {plan.high_watermark}, "
-            f"wanted are those from {search.next_offset} on"
+            f"{wanted.topic} [{wanted.partition}] has the offsets {plan.log_start_offset} to {plan.high_watermark}, "
+            f"but the read needs offset {search.next_offset}"
         )
     if not plan.extents:
         return
-    behind = wanted.extents[-1].last_offset + 1 if wanted.extents else 0  # where not all that was aborted was told
+    # The plan may repeat extents: a query begins where an earlier answer had not all aborted transactions.
+    known_end = wanted.extents[-1].last_offset + 1 if wanted.extents else 0
     wanted.extents.extend(
-        extent for extent in plan.extents if behind <= extent.last_offset and extent.base_offset < wanted.to_offset
+        extent for extent in plan.extents if known_end <= extent.last_offset and extent.base_offset < wanted.to_offset
     )
     wanted.aborted.extend(plan.aborted)
     end = plan.extents[-1].last_offset + 1
@@ -151,14 +152,14 @@ def _cut(search: _Search) -> Wanted:
 
 @contextlib.asynccontextmanager
 async def opened_catalog(address: ClusterAddress) -> AsyncIterator[Catalog]:
-    """A catalog with a connection of its own."""
+    """A catalog with its own connection."""
     async with opened_sequencers(address) as sequencers:
         yield Catalog(sequencers)
 
 
 @contextlib.asynccontextmanager
 async def opened_sequencers(address: ClusterAddress) -> AsyncIterator[SequencerClient]:
-    """A client of a cluster's sequencers with a connection of its own."""
+    """A client of a cluster's sequencers with its own connection."""
     connection = await connect_nats(
         address.nats_url, name=CLIENT_NAME, user=address.nats_user, password=address.nats_password
     )
@@ -169,11 +170,11 @@ async def opened_sequencers(address: ClusterAddress) -> AsyncIterator[SequencerC
 
 
 def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end in a thread with a loop of its own, whether or not the caller is in one.
+    """Run a coroutine to its end in a thread with its own event loop; the caller may have one too.
 
-    In Spark's processes nobody has said what is to be logged: errors only, there.
+    Spark's processes have no log settings. There, this logs errors only.
     """
     if not structlog.is_configured():
         configure_logs(CLIENT_NAME, CLIENT_NAME, "error", "auto")
-    with ThreadPoolExecutor(1, "penstock-asks") as pool:
+    with ThreadPoolExecutor(1, "penstock-queries") as pool:
         return pool.submit(asyncio.run, work).result()

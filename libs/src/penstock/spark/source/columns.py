@@ -1,8 +1,8 @@
-"""Record batches into Arrow columns, many records at a time: each record's fields are found by numpy, copied by Arrow.
+"""Converts record batches into Arrow columns, many records at a time: numpy finds the fields, Arrow copies them.
 
-The records of a group of batches lie one after the other in one buffer. Only their lengths are walked in Python. All
-fields of all records are then read column by column, and keys and values become Arrow arrays by one `take` each: of an
-array over that buffer whose elements are, by turns, what is wanted and what lies between.
+The records of a group of batches lie one after the other in one buffer. Python visits only their lengths. Then all
+fields of all records are read column by column. Keys and values become Arrow arrays by one `take` each. It takes every
+second element of an array over the buffer, in which fields and the bytes between them alternate.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from penstock.kafkawire.records import (
 )
 from penstock.spark.varints import read_varints, record_starts
 
-# Of one Arrow batch, before compression. Below 1 MiB each batch costs more than its records.
+# Of one Arrow batch, before compression. Below 1 MiB, the batch costs more than its records.
 GROUP_BYTES = 4 * 1024 * 1024
 GROUP_RECORDS_MAX = 200_000
-# numpy reads ahead of the records by as much: attributes, three varints at their longest.
+# numpy reads so many bytes past the records: attributes and three varints of the largest size.
 _PADDING = bytes(64)
-# What a Spark timestamp holds is microseconds in 64 bits; a producer may say any number of milliseconds.
+# A Spark timestamp is microseconds in 64 bits. A producer may send any number of milliseconds.
 _MILLISECONDS_MAX = (2**63 - 1) // 1000
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -52,26 +52,26 @@ FIELDS = {
 
 Ints = Any  # a numpy array of int64
 Bytes = Any  # a numpy array of uint8
-Spans = tuple[Ints, Ints]  # where byte strings begin, and their lengths, negative for null
+Spans = tuple[Ints, Ints]  # the starts and lengths of byte strings; a negative length is null
 _NOTHING: Spans = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 class _Batch(msgspec.Struct, frozen=True, gc=False):
-    """What the records of one batch share."""
+    """The common facts of the records of one batch."""
 
     topic: str
     partition: int
     base_offset: int
-    from_offset: int  # the first that is wanted
-    to_offset: int  # behind the last that is wanted
+    from_offset: int  # the first wanted one
+    to_offset: int  # after the last wanted one
     records: int
     base_timestamp: int
-    append_timestamp: int  # the broker's, -1 where the producer's count
+    append_timestamp: int  # of the broker, -1 if the timestamps of the producer count
     timestamp_type: int
 
 
 class Columns:
-    """Takes record batches and gives Arrow batches of `names`, columns of `FIELDS`."""
+    """Converts record batches into Arrow batches with the columns `names`, a choice of `FIELDS`."""
 
     def __init__(self, names: Sequence[str] = tuple(FIELDS), *, group_bytes: int = GROUP_BYTES) -> None:
         self.schema = pa.schema([pa.field(name, FIELDS[name]) for name in names])
@@ -87,7 +87,7 @@ class Columns:
     def add(
         self, batch: Buffer, *, topic: str, partition: int, base_offset: int, from_offset: int, to_offset: int
     ) -> None:
-        """One whole batch whose first offset is `base_offset`; `Corrupt` if it is not what its header says.
+        """Add one complete batch whose first offset is `base_offset`; `Corrupt` if it does not match its header.
 
         Only records from `from_offset` to before `to_offset` are kept.
         """
@@ -123,7 +123,7 @@ class Columns:
         )
 
     def take(self) -> Any | None:
-        """All records that were added since, as an Arrow batch; None if there are none."""
+        """All records added since the last call, as an Arrow batch; None if there are none."""
         if not self._starts:
             return None
         batches, starts = self._batches, np.array(self._starts, np.int64)
@@ -134,7 +134,7 @@ class Columns:
             records = _Records(data, size_bytes, starts)
         except DecodeError as error:
             named = {f"{batch.topic} [{batch.partition}] from {batch.base_offset} on" for batch in batches}
-            raise Corrupt(f"{error}; looked into {', '.join(sorted(named)[:5])}") from error
+            raise Corrupt(f"{error}, in one of {', '.join(sorted(named)[:5])}") from error
         table = pa.RecordBatch.from_arrays(self._arrays(batches, records), schema=self.schema)
         return table if table.num_rows else None
 
@@ -187,14 +187,14 @@ def _timestamps(batches: Sequence[_Batch], of_each: Any, deltas: Ints) -> Ints:
 
 
 class _Records:
-    """The fields of all records in a buffer, column by column; `DecodeError` where one does not fill its record."""
+    """The fields of all records in a buffer, column by column; `DecodeError` if fields do not fill their record."""
 
     def __init__(self, data: Bytes, size: int, starts: Ints) -> None:
         self._data = data
         self._size = size
         lengths, position = self._varints(starts)
         ends = position + lengths
-        self.timestamp_deltas, position = self._varints(self._within(position + 1))  # behind the attributes
+        self.timestamp_deltas, position = self._varints(self._within(position + 1))  # after the attributes
         self.offset_deltas, position = self._varints(position)
         self.keys, position = self._spans(position)
         self.values, position = self._spans(position)
@@ -214,9 +214,9 @@ class _Records:
         bounds[0::2] = starts
         bounds[1::2] = starts + np.maximum(lengths, 0)
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._data)]
-        every = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+        alternating = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
         missing = lengths[rows] < 0
-        return every.take(pa.array(2 * rows, mask=missing if missing.any() else None))
+        return alternating.take(pa.array(2 * rows, mask=missing if missing.any() else None))
 
     def headers(self) -> Any:
         """Every record's headers, in the type of `HEADERS_TYPE`."""
@@ -229,7 +229,7 @@ class _Records:
         return pa.ListArray.from_arrays(offsets, structs, type=HEADERS_TYPE)
 
     def _read_headers(self, counts: Ints, position: Ints) -> Ints:
-        """Note where all headers are: the first of every record, then the second of those that have one, and so on."""
+        """Find all headers: the first header of every record, then the second of records that have one, and so on."""
         if (counts < 0).any() or int(counts.sum()) > self._size:
             raise DecodeError("an impossible number of record headers")
         firsts = np.cumsum(counts) - counts
@@ -241,8 +241,8 @@ class _Records:
         number = 0
         while len(rows):
             places = firsts[rows] + number
-            (keys[0][places], keys[1][places]), behind = self._spans(position[rows])
-            (values[0][places], values[1][places]), position[rows] = self._spans(behind)
+            (keys[0][places], keys[1][places]), after = self._spans(position[rows])
+            (values[0][places], values[1][places]), position[rows] = self._spans(after)
             number += 1
             rows = rows[counts[rows] > number]
         if (keys[1] < 0).any():
@@ -251,23 +251,23 @@ class _Records:
         return position
 
     def _spans(self, position: Ints) -> tuple[Spans, Ints]:
-        """(starts, lengths) of byte strings behind their lengths, and the places behind them; length -1 is null."""
+        """The spans of length-prefixed byte strings, and the positions after them; length -1 is null."""
         lengths, starts = self._varints(position)
         if (lengths < -1).any() or (lengths > self._size).any():
             raise DecodeError("a byte string of impossible length")
         return (starts, lengths), self._within(starts + np.maximum(lengths, 0))
 
     def _varints(self, position: Ints) -> tuple[Ints, Ints]:
-        """Zigzag varints at these places, and the places behind them."""
+        """Zigzag varints at these positions, and the positions after them."""
         return read_varints(self._data, position, self._size)
 
     def _within(self, position: Ints) -> Ints:
-        """No further than one byte behind the buffer: there a record that lies about its lengths is found out."""
+        """Limit positions to one byte after the buffer; that is enough to detect records with wrong lengths."""
         return np.minimum(position, self._size + 1)
 
 
 def _text(raw: Any) -> Any:
-    """Bytes as text; what is no UTF-8 is shown as other consumers show it."""
+    """Bytes as text; invalid UTF-8 becomes replacement characters, as with other consumers."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:

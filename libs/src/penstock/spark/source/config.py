@@ -1,4 +1,4 @@
-"""The options of a reader of topics: of `spark.read.format("penstock")`, else from the environment."""
+"""The options of `spark.read.format("penstock")`, with defaults from the environment."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from penstock.spark.config import ClusterAddress, read_address
 from penstock.spark.source.offsets import EARLIEST_TEXT, LATEST_TEXT, Place, parse_place
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")
-# A task's share: large enough that starting it costs little, small enough that a core's failure does.
+# Of one task: large enough that its start costs little, small enough that a repeat after a failure costs little.
 SPLIT_BYTES = 64 * 1024 * 1024
 SPLIT_BYTES_MIN = 1024 * 1024
 # Spark shows every option in its plans, except those whose names say that they are secret.
@@ -47,12 +47,12 @@ class TopicChoice(msgspec.Struct, frozen=True):
     patterns: tuple[str, ...]
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic is meant."""
+        """Whether the topic is chosen."""
         return topic in self.names or any(re.fullmatch(pattern, topic) for pattern in self.patterns)
 
 
 class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a reader of topics can be told."""
+    """All settings of a reader of topics."""
 
     address: ClusterAddress
     topics: TopicChoice
@@ -71,15 +71,15 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
 def read_source_config(
     options: Mapping[str, str], *, streaming: bool = False, environ: Mapping[str, str] | None = None
 ) -> SourceConfig:
-    """The options of a read, whatever the case of their names; `Invalid` with one sentence for what cannot be."""
+    """The options of a read; the case of their names does not matter. `Invalid` with one sentence for a bad option."""
     given: dict[str, str] = {}
     for name, value in options.items():
         field = _KNOWN.get(name.lower().replace("_", ""))
         if field is None:
-            raise Invalid(f"no option {name!r}; there are {_NAMES}")
+            raise Invalid(f"no option {name!r}; the options are {_NAMES}")
         given[field] = value.strip()
     if given.get("isolation", "read_committed") not in ("read_committed", "read_uncommitted"):
-        raise Invalid(f"isolation is read_committed or read_uncommitted: {given['isolation']!r}")
+        raise Invalid(f"isolation must be read_committed or read_uncommitted: {given['isolation']!r}")
     for side in ("starting", "ending"):
         if side in given and f"{side}_timestamp" in given:
             raise Invalid(f"{side}Offsets and {side}Timestamp exclude each other")
@@ -102,10 +102,10 @@ def read_source_config(
 
 
 def _topics(text: str) -> TopicChoice:
-    """Names and patterns with commas between; what has a letter that no topic's name has is a pattern."""
+    """Names and patterns, separated by commas; a text with a character that topic names cannot have is a pattern."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise Invalid('which topics? give the option topics: "a,b.*"')
+        raise Invalid('no topics are named: give the option topics, for example "a,b.*"')
     names, patterns = [], []
     for part in parts:
         if re.fullmatch(r"[A-Za-z0-9._-]+", part):
@@ -114,7 +114,7 @@ def _topics(text: str) -> TopicChoice:
         try:
             re.compile(part)
         except re.error as error:
-            raise Invalid(f"topics has a pattern that is none, {part!r}: {error}") from error
+            raise Invalid(f"topics has an invalid pattern, {part!r}: {error}") from error
         patterns.append(part)
     return TopicChoice(tuple(names), tuple(patterns))
 
@@ -123,7 +123,7 @@ def _columns(text: str) -> tuple[str, ...]:
     wanted = [part.strip() for part in text.split(",") if part.strip()]
     unknown = sorted(set(wanted) - set(COLUMNS))
     if unknown:
-        raise Invalid(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
+        raise Invalid(f"no column {unknown[0]!r}; the columns are {', '.join(COLUMNS)}")
     return tuple(name for name in COLUMNS if name in wanted) if wanted else COLUMNS
 
 
@@ -132,11 +132,11 @@ def _number(given: Mapping[str, str], field: str, option: str, least: int) -> in
     if not text:
         return None
     if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:
-        raise Invalid(f"{option} is a whole number from {least} on: {text!r}")
+        raise Invalid(f"{option} must be a whole number, at least {least}: {text!r}")
     return int(text)
 
 
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise Invalid(f"failOnDataLoss is true or false: {text!r}")
+        raise Invalid(f"failOnDataLoss must be true or false: {text!r}")
     return text.lower() == "true"

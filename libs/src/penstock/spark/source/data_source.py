@@ -1,7 +1,7 @@
-"""Topics as tables: `spark.read.format("penstock")` and `spark.readStream`, which read the object store.
+"""The classes that Spark calls for `spark.read.format("penstock")` and `spark.readStream`.
 
-Spark makes these objects anew in other processes, for planning and in every task: nothing is kept in them but what
-they were told.
+Spark creates copies of these objects in other processes, for planning and in every task. So they keep nothing but their
+arguments.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ _TYPES = {
 
 
 class SplitPartition(InputPartition):
-    """One task's share."""
+    """The split of one task."""
 
     def __init__(self, split: Split) -> None:
         super().__init__(split)
@@ -53,7 +53,7 @@ class SplitPartition(InputPartition):
 
 
 class PenstockSource(DataSource):
-    """Topics as a table; Spark applies predicates to what is read."""
+    """Topics as a table; Spark applies all predicates to the read records."""
 
     @classmethod
     def name(cls) -> str:
@@ -64,11 +64,11 @@ class PenstockSource(DataSource):
         return ", ".join(f"{name} {_TYPES[name]}" for name in self._config(streaming=False).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A read of what there is now."""
+        """A reader of the present records."""
         return PenstockReader(self._config(streaming=False), _columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A read of what there is and what comes."""
+        """A reader of present and later records."""
         return PenstockStreamReader(self._config(streaming=True), _columns_of(schema))
 
     def _config(self, *, streaming: bool) -> SourceConfig:
@@ -76,10 +76,10 @@ class PenstockSource(DataSource):
 
 
 class PushdownSource(PenstockSource):
-    """The same with predicates that save reading, for whoever loads a table anew for every query.
+    """The same with predicate pushdown, for users that load a table again for every query.
 
-    Spark 4.3 keeps what one query over a loaded table pushed down, and gives it to every later query over the same,
-    whatever that asks for: records would be missing without a word. So nobody gets this without asking for it.
+    Spark 4.3 keeps the predicates of the first query over a loaded table. It uses them for every later query over it,
+    whose records would silently be missing. So pushdown is off by default.
     """
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -95,12 +95,12 @@ class PenstockReader(DataSourceReader):
         self._scope = Scope()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks' shares, as things are now."""
+        """The splits of the tasks, for the present state of the topics."""
         return [SplitPartition(split) for split in run_apart(self._plan())] or [SplitPartition(Split([]))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task's records as Arrow batches."""
-        assert isinstance(partition, SplitPartition), "the partition is one of ours"
+        assert isinstance(partition, SplitPartition), "the partition is a SplitPartition"
         return read_in_task(self._given.address, self._columns, partition.split)
 
     async def _plan(self) -> list[Split]:
@@ -109,34 +109,34 @@ class PenstockReader(DataSourceReader):
 
 
 class PushdownReader(PenstockReader):
-    """Reads only what predicates may keep; Spark still applies all of them itself."""
+    """Reads only records that predicates may keep; Spark still applies all predicates itself."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Note what they leave to be read."""
+        """Narrow the scope of the read."""
         self._scope = scope_of(filters)
         return iter(filters)
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets go into the query's checkpoint: a restarted query asks for the same records once more, and no others."""
+    """A streaming read. Offsets are in the query's checkpoint, so a restarted query reads exactly the same records."""
 
     def __init__(self, config: SourceConfig, columns: Sequence[str]) -> None:
         self._given = config
         self._columns = columns
-        self._last: dict[str, dict[str, int]] | None = None  # where a query with Trigger.AvailableNow ends
+        self._last: dict[str, dict[str, int]] | None = None  # the end of a query with Trigger.AvailableNow
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins."""
+        """The start of a new query."""
         return run_apart(self._initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What one micro-batch reads at most."""
+        """The limit of one micro-batch."""
         if self._given.trigger_bytes is not None:
             return ReadMaxBytes(self._given.trigger_bytes)
         return ReadAllAvailable() if self._given.trigger_offsets is None else ReadMaxRows(self._given.trigger_offsets)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends."""
+        """The end of the next micro-batch."""
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if bytes_max is not None:
@@ -144,20 +144,20 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return run_apart(latest_offsets(self._given, start, self._last, bytes_max, offsets_max))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note what there is now; later records are for the next run."""
+        """Record the present ends of the topics; later records are for the next run."""
         self._last = run_apart(latest_offsets(self._given, {}, None, None, None))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the topics end now, for the query's progress."""
+        """The present ends of the topics, for the query's progress report."""
         return run_apart(latest_offsets(self._given, {}, None, None, None))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks' shares of a micro-batch, the same records whenever it is asked."""
+        """The splits of a micro-batch; every call gives the same records."""
         return [SplitPartition(split) for split in run_apart(stream_splits(self._given, start, end))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task's records as Arrow batches."""
-        assert isinstance(partition, SplitPartition), "the partition is one of ours"
+        assert isinstance(partition, SplitPartition), "the partition is a SplitPartition"
         return read_in_task(self._given.address, self._columns, partition.split)
 
     async def _initial(self) -> dict[str, dict[str, int]]:
@@ -167,7 +167,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_in_task(address: ClusterAddress, columns: Sequence[str], split: Split) -> Iterator[Any]:
-    """A split's records as Arrow batches, with a store and a thread of the task's own."""
+    """A split's records as Arrow batches; the task has its own store and thread."""
     with StoreRanges(address.store_url) as ranges:
 
         def stream(wanted: Sequence[Range]) -> Iterator[memoryview]:
@@ -180,18 +180,18 @@ def read_in_task(address: ClusterAddress, columns: Sequence[str], split: Split) 
 
 
 def register(spark: Any, *, pushdown: bool = False) -> None:
-    """Let a session read topics; with `pushdown` each loaded table is good for one query (see `PushdownSource`)."""
+    """Let a session read topics; with `pushdown`, each loaded table works for one query (see `PushdownSource`)."""
     if pushdown:
         spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(PushdownSource if pushdown else PenstockSource)
 
 
 def _columns_of(schema: StructType) -> list[str]:
-    """The columns of a schema, which a user may have given to have fewer; `Invalid` unless they are ours."""
+    """The columns of a schema, which may be a user's choice of fewer columns; `Invalid` for an unknown column."""
     names = []
     for field in schema.fields:
         if field.name not in COLUMNS or field.dataType.simpleString() != _TYPES[field.name]:
             known = ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
-            raise Invalid(f"no column {field.name} {field.dataType.simpleString()}; there are {known}")
+            raise Invalid(f"no column {field.name} {field.dataType.simpleString()}; the columns are {known}")
         names.append(field.name)
     return names

@@ -1,4 +1,4 @@
-"""What predicates on topic, partition, offset and timestamp leave to be read; others leave all. Pure."""
+"""The scope of a read: narrowed by predicates on topic, partition, offset and timestamp, not by others. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,12 +10,12 @@ OFFSET_END = 2**63 - 1
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What is to be read at most; every record that Spark would keep is in it."""
+    """An upper bound of the records to read; every record that Spark would keep is in it."""
 
-    topics: frozenset[str] | None = None  # None is all
+    topics: frozenset[str] | None = None  # None: all
     partitions: frozenset[int] | None = None
     offset_min: int = 0
-    offset_end: int = OFFSET_END  # behind the last
+    offset_end: int = OFFSET_END  # after the last
     timestamp_min_ms: int | None = None
 
     def has_topic(self, topic: str) -> bool:
@@ -28,7 +28,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 def scope_of(filters: Sequence[Any]) -> Scope:
-    """The scope of PySpark's filters, all of which must hold."""
+    """The scope of PySpark's filters; a record must pass all filters."""
     scope = Scope()
     for each in filters:
         scope = _narrowed(scope, each)
@@ -66,22 +66,22 @@ def _among(scope: Scope, column: str, values: list[Any]) -> Scope:
 
 
 def _offsets(scope: Scope, kind: str, value: int) -> Scope:
-    first, behind = scope.offset_min, scope.offset_end
+    first, end = scope.offset_min, scope.offset_end
     if kind in ("EqualTo", "EqualNullSafe", "GreaterThanOrEqual"):
         first = max(first, value)
     if kind == "GreaterThan":
         first = max(first, value + 1)
     if kind in ("EqualTo", "EqualNullSafe", "LessThanOrEqual"):
-        behind = min(behind, value + 1)
+        end = min(end, value + 1)
     if kind == "LessThan":
-        behind = min(behind, value)
-    return msgspec.structs.replace(scope, offset_min=first, offset_end=max(0, behind))
+        end = min(end, value)
+    return msgspec.structs.replace(scope, offset_min=first, offset_end=max(0, end))
 
 
 def _times(scope: Scope, kind: str, value: datetime) -> Scope:
-    """Only how new a record must be: how old the oldest one in a segment is, nobody has noted."""
+    """Narrow only by the oldest allowed time: segments record the largest timestamp, but not the smallest."""
     if kind not in ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual") or value.tzinfo is None:
         return scope
-    milliseconds = int(value.timestamp() * 1000) - 1  # a float may be a little more than what was meant
+    milliseconds = int(value.timestamp() * 1000) - 1  # a float may be slightly larger than the exact value
     known = scope.timestamp_min_ms
     return msgspec.structs.replace(scope, timestamp_min_ms=milliseconds if known is None else max(known, milliseconds))

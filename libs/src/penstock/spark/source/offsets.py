@@ -1,4 +1,4 @@
-"""Offsets of many partitions, as people and checkpoints write them (JSON, as Spark's Kafka source has it)."""
+"""Offsets of many partitions as JSON, for options and checkpoints, in the format of Spark's Kafka source."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from penstock.contracts.errors import Invalid
 
 EARLIEST_TEXT = "earliest"
 LATEST_TEXT = "latest"
-EARLIEST = -2  # in JSON, as Kafka has it
+EARLIEST = -2  # in JSON, as in Kafka
 LATEST = -1
 OFFSET_MAX = 2**63 - 1
 
@@ -20,14 +20,14 @@ Offsets = dict[Partition, int]
 
 
 class LogBounds(msgspec.Struct, frozen=True, gc=False):
-    """What a partition can be asked for: from `start` to before `end`."""
+    """The readable offsets of a partition: from `start` to before `end`."""
 
     start: int
     end: int
 
 
 def parse_place(option: str, text: str) -> Place:
-    """`earliest`, `latest` or JSON like {"topic": {"0": 23, "1": -2}}, where -2 is earliest and -1 latest."""
+    """Parse `earliest`, `latest` or JSON like {"topic": {"0": 23, "1": -2}}, where -2 is earliest and -1 latest."""
     if text.lower() in (EARLIEST_TEXT, LATEST_TEXT):
         return text.lower()
     try:
@@ -38,7 +38,7 @@ def parse_place(option: str, text: str) -> Place:
         }
     except (ValueError, AttributeError, TypeError) as error:
         raise Invalid(
-            f'{option} is earliest, latest, or JSON like {{"topic": {{"0": 23, "1": -2}}}}: {text!r}'
+            f'{option} must be earliest, latest, or JSON like {{"topic": {{"0": 23, "1": -2}}}}: {text!r}'
         ) from error
 
 
@@ -49,7 +49,7 @@ def _offset(value: object) -> int:
 
 
 def resolve(place: Place, bounds: Mapping[Partition, LogBounds], *, option: str) -> Offsets:
-    """An offset per partition of `bounds`; with JSON that names some of them, the others begin or end where they do.
+    """An offset per partition of `bounds`. A partition that is not in the JSON is read from its start or to its end.
 
     `Invalid` for a partition that does not exist.
     """
@@ -59,7 +59,7 @@ def resolve(place: Place, bounds: Mapping[Partition, LogBounds], *, option: str)
     named = {(topic, number): offset for topic, each in place.items() for number, offset in each.items()}
     for topic, number in named:
         if (topic, number) not in bounds:
-            raise Invalid(f"{option} names partition {number} of {topic}, which is not among those to read")
+            raise Invalid(f"{option} names partition {number} of {topic}, but the read does not include it")
     resolved = {}
     for key, each in bounds.items():
         offset = named.get(key, LATEST if ending else EARLIEST)
@@ -68,7 +68,7 @@ def resolve(place: Place, bounds: Mapping[Partition, LogBounds], *, option: str)
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets as a checkpoint keeps them, in one order."""
+    """Offsets in the format of a checkpoint, sorted."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(number)] = offset
@@ -76,14 +76,14 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """What `to_json` made."""
+    """The inverse of `to_json`."""
     return {(topic, int(number)): offset for topic, each in nested.items() for number, offset in each.items()}
 
 
 def limit_offsets(start: Offsets, end: Offsets, offsets_max: int) -> Offsets:
-    """An end with at most `offsets_max` offsets before it, and with one at least of every partition that has any.
+    """End offsets for at most `offsets_max` offsets, with at least one from every partition that has new offsets.
 
-    Where that is too many, they take turns.
+    If there are more such partitions than `offsets_max`, they take turns.
     """
     waiting = {key: end[key] - start[key] for key in sorted(end) if end[key] > start[key]}
     total = sum(waiting.values())
@@ -92,7 +92,7 @@ def limit_offsets(start: Offsets, end: Offsets, offsets_max: int) -> Offsets:
     limited = dict(start)
     keys = list(waiting)
     if len(keys) >= offsets_max:
-        first = sum(start.values()) % len(keys)  # grows by as many as have their turn
+        first = sum(start.values()) % len(keys)  # grows by the number of partitions of one turn
         for key in (keys[first:] + keys[:first])[:offsets_max]:
             limited[key] += 1
         return limited

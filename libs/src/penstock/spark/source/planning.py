@@ -1,4 +1,4 @@
-"""Plans a read of topics: which offsets of which partitions, where their bytes are, and what each task reads."""
+"""Plans a read of topics: the offsets of each partition, the places of their bytes, and the split of each task."""
 
 import asyncio
 import contextlib
@@ -35,14 +35,14 @@ from penstock.spark.source.splits import (
 )
 from penstock.spark.window import Window
 
-READS_MAX = 8  # of indexes and single extents, at once
+READS_MAX = 8  # of indexes and single extents at the same time
 
 Topics = Mapping[str, TopicView]
 OpenCatalog = Callable[[ClusterAddress], AbstractAsyncContextManager[Catalog]]
 
 
 class Planner:
-    """Asks the sequencers where things are, and the store for the maps of large segments."""
+    """Plans with the answers of the sequencers, and with the offset indexes of large segments."""
 
     def __init__(self, config: SourceConfig, catalog: Catalog, store: ObjectStore) -> None:
         self._config = config
@@ -51,7 +51,7 @@ class Planner:
         self._slots = asyncio.Semaphore(READS_MAX)
 
     async def batch(self, scope: Scope) -> list[Split]:
-        """All that the options and the scope ask for, as it is now."""
+        """The splits of a batch read: all present records within the options and the scope."""
         config = self._config
         topics = {name: view for name, view in (await self.topics()).items() if scope.has_topic(name)}
         bounds = {key: each for key, each in (await self.bounds(topics)).items() if scope.has_partition(key[1])}
@@ -65,15 +65,15 @@ class Planner:
         return await self.splits(self.wanted(topics, bounds, start, end), scope.timestamp_min_ms)
 
     async def topics(self) -> Topics:
-        """The topics that the options name."""
+        """The topics chosen by the options."""
         return await self._catalog.topics(self._config.topics)
 
     async def bounds(self, topics: Topics) -> dict[Partition, LogBounds]:
-        """What every partition of the topics holds now."""
+        """The readable offsets of every partition of the topics now."""
         return await self._catalog.bounds(topics, committed=self._config.read_committed)
 
     async def starts(self, topics: Topics, bounds: Mapping[Partition, LogBounds]) -> Offsets:
-        """Where the options say that reading begins."""
+        """The first offset to read of each partition, from the options."""
         if self._config.starting_timestamp_ms is not None:
             return await self.offsets_at(topics, bounds, self._config.starting_timestamp_ms, is_start=True)
         return resolve(self._config.starting, bounds, option="startingOffsets")
@@ -81,31 +81,31 @@ class Planner:
     def wanted(
         self, topics: Topics, bounds: Mapping[Partition, LogBounds], start: Offsets, end: Offsets
     ) -> list[Wanted]:
-        """The offsets from `start` to before `end`; `Conflict` if they are not all there, or only those that are."""
+        """The offsets from `start` to before `end`; `Conflict` if some are missing, unless the options allow that."""
         found = []
         for key in sorted(end):
             if start[key] >= end[key]:
                 continue
             if key not in bounds:
-                self.report_loss(f"{key[0]} [{key[1]}] is gone, and with it the offsets from {start[key]} on")
+                self.report_loss(f"{key[0]} [{key[1]}] is gone, with the offsets from {start[key]} on")
                 continue
-            held = bounds[key]
-            if start[key] < held.start or end[key] > held.end:
+            log = bounds[key]
+            if start[key] < log.start or end[key] > log.end:
                 self.report_loss(
-                    f"{key[0]} [{key[1]}] has the offsets {held.start} to {held.end - 1}, "
-                    f"wanted are {start[key]} to {end[key] - 1}"
+                    f"{key[0]} [{key[1]}] has the offsets {log.start} to {log.end - 1}, "
+                    f"but the read needs {start[key]} to {end[key] - 1}"
                 )
-            first, behind = max(start[key], held.start), min(end[key], held.end)
-            if first < behind:
-                found.append(Wanted(key[0], topics[key[0]].topic_id, key[1], first, behind, []))
+            first, stop = max(start[key], log.start), min(end[key], log.end)
+            if first < stop:
+                found.append(Wanted(key[0], topics[key[0]].topic_id, key[1], first, stop, []))
         return found
 
     async def limited(self, wanted: Sequence[Wanted], bytes_max: int) -> Offsets:
-        """Where to stop for about `bytes_max` to be read."""
+        """The end offsets of a read of about `bytes_max` bytes."""
         return limit_bytes(await self._catalog.extents(wanted, bytes_max), bytes_max)
 
     async def splits(self, wanted: Sequence[Wanted], timestamp_min_ms: int | None = None) -> list[Split]:
-        """What each task reads."""
+        """The splits of the tasks for these offsets."""
         config = self._config
         filled = await self._catalog.extents(wanted)
         return plan_splits(
@@ -122,23 +122,23 @@ class Planner:
     ) -> Offsets:
         """The first offset of each partition whose record is at or after a time; its end if there is none.
 
-        The times of extents are what producers said in the headers of batches. Where no record bears that out, a
-        reader begins early or ends late, so that it misses nothing.
+        The times of extents come from batch headers of producers. If no record has such a time, the read begins early
+        or ends late, so that it misses no record.
         """
         asked = [OffsetOf(topics[name].topic_id, number, timestamp_ms) for name, number in bounds]
         found = await self._catalog.offsets_at(asked)
         offsets = await asyncio.gather(*(self._first_at(each, timestamp_ms) for each in found))
         chosen = {}
-        for (key, held), each, offset in zip(bounds.items(), found, offsets, strict=True):
+        for (key, log), each, offset in zip(bounds.items(), found, offsets, strict=True):
             if offset is None:
-                offset = each.extent.base_offset if each.extent is not None and is_start else held.end
-            chosen[key] = max(held.start, min(offset, held.end))
+                offset = each.extent.base_offset if each.extent is not None and is_start else log.end
+            chosen[key] = max(log.start, min(offset, log.end))
         return chosen
 
     def report_loss(self, what: str) -> None:
         """`Conflict`, unless the options allow that records are missing."""
         if self._config.fail_on_data_loss:
-            raise Conflict(f"{what}; with the option failOnDataLoss=false what is there is read")
+            raise Conflict(f"{what}; the option failOnDataLoss=false reads the existing records")
 
     async def _first_at(self, found: OffsetFound, timestamp_ms: int) -> int | None:
         extent = found.extent
@@ -173,12 +173,12 @@ class Planner:
 
 
 def first_at(run: Run, data: bytes, timestamp_ms: int) -> int | None:
-    """The offset of the first record of a run that is at or after a time; None if none is."""
+    """The offset of the first record of a run at or after a time; None if there is none."""
     for batch, base_offset, _ in batches_of(run, Window([data]), timestamp_ms):
         try:
             records = decode_records(batch)
         except DecodeError:
-            return base_offset  # whoever reads on from there misses nothing
+            return base_offset  # a read from here misses no record
         for record in records:
             if record.timestamp >= timestamp_ms:
                 return base_offset + record.offset_delta
@@ -186,12 +186,12 @@ def first_at(run: Run, data: bytes, timestamp_ms: int) -> int | None:
 
 
 async def replanned(address: ClusterAddress, rest: Split, open_catalog: OpenCatalog = opened_catalog) -> Split:
-    """A new plan for the rest of a split, because some of its segments are gone."""
+    """A new plan for the rest of a split whose segments are partly gone."""
     spans: dict[tuple[str, bytes, int], tuple[int, int]] = {}
     for run in (run for stretch in rest.stretches for run in stretch.runs):
-        first, behind = spans.get((run.topic, run.topic_id, run.partition), (run.from_offset, run.to_offset))
-        spans[run.topic, run.topic_id, run.partition] = min(first, run.from_offset), max(behind, run.to_offset)
-    wanted = [Wanted(*key, first, behind, []) for key, (first, behind) in spans.items()]
+        first, end = spans.get((run.topic, run.topic_id, run.partition), (run.from_offset, run.to_offset))
+        spans[run.topic, run.topic_id, run.partition] = min(first, run.from_offset), max(end, run.to_offset)
+    wanted = [Wanted(*key, first, end, []) for key, (first, end) in spans.items()]
     async with open_catalog(address) as catalog:
         filled = await catalog.extents(wanted)
     splits = plan_splits(
@@ -206,7 +206,7 @@ async def replanned(address: ClusterAddress, rest: Split, open_catalog: OpenCata
 
 @contextlib.asynccontextmanager
 async def opened_planner(config: SourceConfig) -> AsyncIterator[Planner]:
-    """A planner with connections of its own to the sequencers and the store."""
+    """A planner with its own connections to the sequencers and the store."""
     async with opened_catalog(config.address) as catalog:
         store = await open_store(config.address.store_url)
         try:

@@ -1,4 +1,4 @@
-"""What a task does: streams its split's bytes from the store and gives the records in them as Arrow batches."""
+"""The work of a task: streams its split's bytes from the store and converts their records to Arrow batches."""
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +19,17 @@ from penstock.spark.window import Window
 _FACTS = struct.Struct(">qi9xhi8xqq6xi")
 
 Range = tuple[str, int, int]  # key, position, length
-# The ranges' bytes one after the other, in pieces of any size; raises what the store does.
+# The bytes of the ranges one after the other, in fragments of any size; raises the errors of the store.
 Stream = Callable[[Sequence[Range]], Iterator[Buffer]]
-# What holds the rest of a split now, given the runs that were not read to their ends.
+# A new plan for the rest of a split, from the runs that were not read to their ends.
 Replan = Callable[[Split], Split]
 
 
 def read_split(split: Split, columns: Columns, stream: Stream, replan: Replan | None = None) -> Iterator[Any]:
-    """The records of a split as Arrow batches, every partition's in the order of their offsets.
+    """The records of a split as Arrow batches, in the order of offsets for every partition.
 
-    A compaction may have replaced what was planned, so long ago that the objects are gone: then the rest is planned
-    anew, again and again as long as the reading gets on.
+    A compaction may have replaced the planned segments, so long ago that their objects are deleted. Then the rest is
+    planned again, as often as necessary, as long as the read advances.
     """
     progress = _Progress(split)
     is_replanned = False
@@ -71,29 +71,29 @@ def _read(progress: "_Progress", columns: Columns, stream: Stream) -> Iterator[A
 def batches_of(
     run: Run, window: "Window", timestamp_min_ms: int | None = None, aborted: Aborted | None = None
 ) -> Iterator[tuple[Buffer, int, int]]:
-    """The batches of a run that have wanted offsets, with their first and last; `Corrupt` if they are not the run's.
+    """The batches of a run with wanted offsets, and their first and last offsets.
 
-    Control batches, and those that are aborted, have no records for anybody.
+    Control batches and aborted batches are left out. `Corrupt` if the batches do not fit the run.
     """
     left_bytes = run.length
     offset = run.base_offset
     while left_bytes and offset < run.to_offset:
         if left_bytes < BATCH_OVERHEAD:
-            raise _corrupt(run, offset, f"{left_bytes} bytes that are no batch")
+            raise _corrupt(run, offset, f"a rest of {left_bytes} bytes, which is no batch")
         base_offset, length, attributes, last_delta, max_timestamp, producer_id, count = _FACTS.unpack_from(
             window.peek(BATCH_OVERHEAD)
         )
         length += LENGTH_END
         if not BATCH_OVERHEAD <= length <= left_bytes:
-            raise _corrupt(run, offset, f"a batch of {length} bytes, {left_bytes} are left")
+            raise _corrupt(run, offset, f"a batch of {length} bytes in a rest of {left_bytes}")
         if not run.has_offsets:
             base_offset, last_delta = offset, count - 1
         last_offset = base_offset + last_delta
         if not offset <= base_offset <= last_offset <= run.last_offset:
-            raise _corrupt(run, offset, f"offsets {base_offset} to {last_offset}")
+            raise _corrupt(run, offset, f"a batch with the offsets {base_offset} to {last_offset}")
         left_bytes -= length
         if not left_bytes and not run.has_offsets and last_offset != run.last_offset:
-            raise _corrupt(run, offset, f"an end at offset {last_offset}")
+            raise _corrupt(run, offset, f"a last batch that ends at offset {last_offset}")
         offset = last_offset + 1
         is_old = timestamp_min_ms is not None and max_timestamp < timestamp_min_ms
         is_aborted = aborted is not None and attributes & TRANSACTIONAL and aborted.has(producer_id, base_offset)
@@ -112,13 +112,13 @@ def _corrupt(run: Run, offset: int, found: str) -> Corrupt:
 
 
 class _Progress:
-    """How far a split was read."""
+    """The progress of the read of a split."""
 
     def __init__(self, split: Split) -> None:
         self.split = split
         self._runs = [(stretch.key, run) for stretch in split.stretches for run in stretch.runs]
-        self._number = 0  # of the run that is being read
-        self._next_offset = -1  # in it
+        self._number = 0  # of the present run
+        self._next_offset = -1  # in the present run; -1 before its first batch
 
     @property
     def has_moved(self) -> bool:
@@ -126,16 +126,16 @@ class _Progress:
         return self._number > 0 or self._next_offset >= 0
 
     def record_batch(self, next_offset: int) -> None:
-        """All before this offset of the present run is in the columns."""
+        """Record that all offsets of the present run before this one are in the columns."""
         self._next_offset = next_offset
 
     def record_end(self) -> None:
-        """All of the present run is in the columns."""
+        """Record that the whole present run is in the columns."""
         self._number += 1
         self._next_offset = -1
 
     def rest(self) -> Split:
-        """What was not read."""
+        """The part of the split that was not read."""
         left = self._runs[self._number :]
         if left and self._next_offset >= 0:
             key, run = left[0]

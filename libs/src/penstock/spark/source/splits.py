@@ -1,4 +1,4 @@
-"""From the extents of partitions to the splits of tasks: stretches of segments, each read by one GET. Pure."""
+"""Groups the extents of partitions into splits for tasks: stretches of segments, each read by one GET. Pure."""
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,21 +10,21 @@ from penstock.contracts.ids import SegmentId, TopicId
 from penstock.segment.compacted import Place
 from penstock.segment.keys import segment_key
 
-NO_PREFIX = ""  # the store's address has a prefix of its own
-# Of a compacted run so large or larger, only what is wanted is read. Below, the whole is read sooner than its map.
+NO_PREFIX = ""  # the store's URL already has the prefix
+# Only the wanted part of a compacted run above this size is read. A smaller run is read sooner than its offset index.
 CUT_BYTES_MIN = 2 * 1024 * 1024
 
-# The places in compacted runs where reading can begin, by the run's segment and first byte.
+# The places in compacted runs where a read can begin, by the run's segment and first byte.
 Places = Mapping[tuple[SegmentId, int], Sequence[Place]]
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An extent, or a part of one, of which the offsets from `from_offset` to before `to_offset` are wanted."""
+    """An extent, or a part of one; the offsets from `from_offset` to before `to_offset` are wanted."""
 
     topic: str
     topic_id: TopicId
     partition: int
-    has_offsets: bool  # in its batches; else they follow from `base_offset` and the batches' record counts
+    has_offsets: bool  # whether its batches have offsets; else these follow from `base_offset` and record counts
     base_offset: int
     last_offset: int
     position: int
@@ -34,19 +34,19 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Stretch(msgspec.Struct, frozen=True, array_like=True):
-    """Runs that lie one behind the other in a segment."""
+    """Consecutive runs of a segment, read by one GET."""
 
     key: str
     runs: list[Run]
 
     @property
     def position(self) -> int:
-        """Of the first byte."""
+        """The position of the first byte."""
         return self.runs[0].position
 
     @property
     def length(self) -> int:
-        """In bytes, of all runs."""
+        """The number of bytes in all runs."""
         return sum(run.length for run in self.runs)
 
 
@@ -59,9 +59,9 @@ class LogAborted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Split(msgspec.Struct, frozen=True, array_like=True):
-    """What one task reads, in this order; `timestamp_min_ms` is the least that is of interest.
+    """The read of one task, in this order; records before `timestamp_min_ms` are not needed.
 
-    Whoever reads what is committed leaves out what is `aborted`; else nothing is told of that.
+    A read of committed records leaves out the `aborted` transactions. For other reads that list is empty.
     """
 
     stretches: list[Stretch]
@@ -71,12 +71,12 @@ class Split(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size_bytes(self) -> int:
-        """To be read from the store."""
+        """The number of bytes to read from the store."""
         return sum(stretch.length for stretch in self.stretches)
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """The offsets of one partition that are to be read, the extents that hold them, in order, and what was aborted."""
+    """The offsets to read of one partition, their extents in order, and the aborted transactions in these."""
 
     topic: str
     topic_id: TopicId
@@ -84,7 +84,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     from_offset: int
     to_offset: int
     extents: list[Extent]
-    aborted: list[AbortedTransaction] = []  # all with anything in the extents
+    aborted: list[AbortedTransaction] = []  # all with records in the extents
 
 
 def plan_splits(
@@ -96,10 +96,10 @@ def plan_splits(
     timestamp_min_ms: int | None = None,
     read_committed: bool = True,
 ) -> list[Split]:
-    """Splits of about `split_bytes`; the runs of a partition come in the order of their offsets.
+    """Splits of about `split_bytes`; the runs of a partition are in the order of their offsets.
 
-    Segments are gone through from the oldest on, all partitions side by side: runs of several partitions that lie next
-    to each other are one stretch. Runs are cut only where `places` tells how.
+    This visits segments from the oldest on, for all partitions together. So neighbouring runs of several partitions
+    become one stretch. Runs are cut only at `places`.
     """
     splits: list[list[Stretch]] = []
     stretches: list[Stretch] = []
@@ -120,7 +120,7 @@ def plan_splits(
 
 
 def _aborted_in(stretches: Sequence[Stretch], logs: Sequence[Wanted]) -> list[LogAborted]:
-    """The aborted transactions of these logs that have records in the stretches of a split."""
+    """The aborted transactions of these logs with records in the stretches of a split."""
     spans: dict[tuple[TopicId, int], tuple[int, int]] = {}
     for run in (run for stretch in stretches for run in stretch.runs):
         first, last = spans.get((run.topic_id, run.partition), (run.base_offset, run.last_offset))
@@ -137,7 +137,7 @@ def _aborted_in(stretches: Sequence[Stretch], logs: Sequence[Wanted]) -> list[Lo
 def segments_to_cut(
     wanted: Sequence[Wanted], split_bytes: int, timestamp_min_ms: int | None = None
 ) -> list[SegmentRef]:
-    """The compacted segments whose maps are worth a look: of some run much more would be read than is wanted."""
+    """The compacted segments whose offset indexes save much: without them, a run would be read far beyond its need."""
     found = {}
     for each in wanted:
         for extent in _extents(each, timestamp_min_ms):
@@ -152,7 +152,7 @@ _Queue = list[tuple[int, SegmentId, Run]]  # with level and id of the run's segm
 
 
 def _by_segment(queues: Sequence[_Queue]) -> Iterable[tuple[int, SegmentId, list[Run]]]:
-    """Always the oldest segment that is next for any partition, with all partitions for which it is."""
+    """The segments of all queues from the oldest on, each with its runs of all partitions."""
     following = [(queue[0][1], number, 0) for number, queue in enumerate(queues) if queue]
     heapq.heapify(following)
     while following:
@@ -172,7 +172,7 @@ def _runs(wanted: Wanted, places: Places, split_bytes: int, timestamp_min_ms: in
     queue = []
     next_offset = wanted.from_offset
     for extent in _extents(wanted, timestamp_min_ms):
-        # A compaction between two questions may put an extent across the end of what the first one was told.
+        # A compaction between two queries may merge extents, so that one crosses the end of the first answer.
         if extent.last_offset < next_offset:
             continue
         segment = extent.segment
@@ -185,7 +185,7 @@ def _runs(wanted: Wanted, places: Places, split_bytes: int, timestamp_min_ms: in
 
 
 def _extents(wanted: Wanted, timestamp_min_ms: int | None) -> list[Extent]:
-    """Those that are to be read; a marker is stored nowhere, and nobody's record."""
+    """The extents to read; a marker without bytes is left out, because it has no records."""
     return [
         extent
         for extent in wanted.extents
@@ -212,7 +212,7 @@ def _run(wanted: Wanted, extent: Extent, next_offset: int) -> Run:
 
 
 def _parts(run: Run, places: Sequence[Place], split_bytes: int) -> list[Run]:
-    """The run from the last place that misses nothing to the first behind all that is wanted, in parts of a split."""
+    """The wanted part of a run, from place to place, in parts of about `split_bytes`."""
     first = max((number for number, place in enumerate(places) if place.offset <= run.from_offset), default=0)
     begins = [Place(run.base_offset, run.position) if first == 0 else places[first]]
     end = Place(run.last_offset + 1, run.position + run.length)
@@ -222,7 +222,7 @@ def _parts(run: Run, places: Sequence[Place], split_bytes: int) -> list[Run]:
             break
         if place.position - begins[-1].position >= split_bytes:
             begins.append(place)
-    return [_part(run, begin, behind) for begin, behind in zip(begins, [*begins[1:], end], strict=True)]
+    return [_part(run, begin, next_begin) for begin, next_begin in zip(begins, [*begins[1:], end], strict=True)]
 
 
 def _part(run: Run, begin: Place, end: Place) -> Run:
@@ -238,7 +238,7 @@ def _part(run: Run, begin: Place, end: Place) -> Run:
 
 
 def _contiguous(key: str, runs: Sequence[Run], split_bytes: int) -> Iterable[Stretch]:
-    """The runs that lie next to each other, up to `split_bytes`, or one that is larger."""
+    """Stretches of neighbouring runs up to `split_bytes`, or of one larger run."""
     together: list[Run] = []
     size = 0
     for run in runs:
@@ -253,10 +253,10 @@ def _contiguous(key: str, runs: Sequence[Run], split_bytes: int) -> Iterable[Str
 
 
 def limit_bytes(wanted: Sequence[Wanted], bytes_max: int) -> dict[tuple[str, int], int]:
-    """An end per partition, so that about `bytes_max` are read; the quota of a partition grows with its waiting bytes.
+    """End offsets for a read of about `bytes_max`; the quota of a partition is in proportion to its waiting bytes.
 
-    If a quota ends within an extent, the end is in proportion to the bytes. At least one offset of all partitions is
-    read, so that a stream always advances.
+    If a quota ends within an extent, the end offset is in proportion to the bytes. At least one offset is read in all,
+    so that a stream always advances.
     """
     sizes = [sum(_wanted_bytes(each, extent) for extent in each.extents) for each in wanted]
     total = sum(sizes)
@@ -280,9 +280,9 @@ def _end_within(wanted: Wanted, quota: int) -> int:
     for extent in wanted.extents:
         size = _wanted_bytes(wanted, extent)
         begin = max(wanted.from_offset, extent.base_offset)
-        behind = min(wanted.to_offset, extent.last_offset + 1)
+        extent_end = min(wanted.to_offset, extent.last_offset + 1)
         if size > quota:
-            return max(end, begin + (behind - begin) * quota // size)
+            return max(end, begin + (extent_end - begin) * quota // size)
         quota -= size
-        end = max(end, behind)
+        end = max(end, extent_end)
     return end

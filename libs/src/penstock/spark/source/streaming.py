@@ -1,4 +1,4 @@
-"""What a streaming query reads next: from offsets in its checkpoint to offsets that are there now."""
+"""The next micro-batch of a streaming query: from the offsets in its checkpoint to the present end of the topics."""
 
 from collections.abc import Mapping
 
@@ -13,18 +13,18 @@ Json = Mapping[str, Mapping[str, int]]
 async def latest_offsets(
     config: SourceConfig, start: Json, last: Json | None, bytes_max: int | None, offsets_max: int | None
 ) -> dict[str, dict[str, int]]:
-    """Where the next micro-batch ends: all that is there, up to `last`, and about so many bytes and offsets.
+    """The end of the next micro-batch: the present end, limited by `last` and by about so many bytes and offsets.
 
-    Partitions and topics that are new begin at their first offset. Those that are gone stay where they were.
+    New partitions and topics begin at their first offset. Deleted ones keep their last offset.
     """
     async with opened_planner(config) as planner:
         topics = await planner.topics()
         bounds = await planner.bounds(topics)
         begin = starts_of(from_json(start), bounds)
-        end = {**begin, **{key: held.end for key, held in bounds.items()}}
+        end = {**begin, **{key: log.end for key, log in bounds.items()}}
         for key in sorted(key for key, offset in end.items() if offset < begin[key]):
             planner.report_loss(
-                f"{key[0]} [{key[1]}] ends at offset {end[key]}, before {begin[key]}: it was deleted and made again"
+                f"{key[0]} [{key[1]}] ends at offset {end[key]}, before {begin[key]}: it was deleted and created again"
             )
         if last is not None:
             known = from_json(last)
@@ -37,7 +37,7 @@ async def latest_offsets(
 
 
 async def stream_splits(config: SourceConfig, start: Json, end: Json) -> list[Split]:
-    """The tasks' shares of a micro-batch."""
+    """The splits of a micro-batch."""
     ends = from_json(end)
     async with opened_planner(config) as planner:
         topics = await planner.topics()
@@ -49,5 +49,5 @@ async def stream_splits(config: SourceConfig, start: Json, end: Json) -> list[Sp
 
 
 def starts_of(start: Offsets, bounds: Mapping[Partition, LogBounds]) -> Offsets:
-    """Where a micro-batch begins in each partition: where the last one ended, a new one at its first offset."""
-    return {**{key: held.start for key, held in bounds.items()}, **start}
+    """The start of a micro-batch in each partition: the end of the last one, or the first offset of a new partition."""
+    return {**{key: log.start for key, log in bounds.items()}, **start}
