@@ -1,4 +1,4 @@
-"""What every bus promises, checked over the one in memory, the simulated one and a real nats-server."""
+"""The contract of every bus, checked with the one in memory, the simulated one and a real nats-server."""
 
 import asyncio
 import contextlib
@@ -27,14 +27,14 @@ class World:
         self.buses: list[Bus] = []
 
     async def connect(self, name: str) -> Bus:
-        """One more connection."""
-        raise AssertionError("a world knows how to connect")
+        """Open another connection."""
+        raise AssertionError("a world must define its connections")
 
     async def outage(self) -> None:
-        """All connections break."""
+        """Break all connections."""
 
     async def recovery(self) -> None:
-        """All connections are back."""
+        """Restore all connections."""
 
     async def close(self) -> None:
         for bus in self.buses:
@@ -197,7 +197,7 @@ async def test_wildcards_match_as_in_nats(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-async def test_a_request_is_answered_whatever_buffer_it_comes_in(
+async def test_a_request_in_any_kind_of_buffer_is_answered(
     world: World, kind: type[bytes | bytearray | memoryview]
 ) -> None:
     asker, answerer = await world.connect("a"), await world.connect("b")
@@ -212,7 +212,7 @@ async def test_many_requests_at_once_get_their_own_answers(world: World) -> None
     assert answers == [b"echo of %d" % n for n in range(500)]
 
 
-async def test_a_request_that_nobody_listens_to_is_undelivered_at_once(world: World) -> None:
+async def test_a_request_without_a_listener_is_undelivered_at_once(world: World) -> None:
     bus = await world.connect("a")
     started_s = time.monotonic()
     with pytest.raises(Undelivered, match="no subscriber on nowhere"):
@@ -254,7 +254,7 @@ async def test_answering_a_published_message_does_nothing(world: World) -> None:
     assert bus.is_connected
 
 
-async def test_answering_somebody_who_is_gone_does_nothing(world: World) -> None:
+async def test_an_answer_to_a_caller_that_is_gone_does_nothing(world: World) -> None:
     asker, answerer, proceed, answered = await world.connect("a"), await world.connect("b"), asyncio.Event(), []
 
     async def late(message: Inbound) -> None:
@@ -313,7 +313,7 @@ async def test_closing_sends_what_was_published_before(world: World) -> None:
     await until(lambda: len(collector.data) == 100)
 
 
-async def test_after_unsubscribing_nothing_is_handed_over_but_what_was_sent_before(world: World) -> None:
+async def test_after_unsubscribing_only_messages_sent_before_are_handed_over(world: World) -> None:
     sender, receiver, collector = await world.connect("a"), await world.connect("b"), Collector()
     subscription = await receiver.subscribe("news", collector)
     await receiver.flush()
@@ -379,15 +379,15 @@ async def test_offline_a_request_waits_a_moment_and_then_is_undelivered(world: W
         await bus.request("question", b"x", 0.05)
 
 
-async def test_offline_what_is_published_is_lost_but_for_a_few_without_an_error(world: World) -> None:
-    """A connection may keep what fits in its send buffer; nothing comes twice or out of order for that."""
+async def test_offline_published_messages_are_lost_but_for_a_few_without_an_error(world: World) -> None:
+    """A connection may keep messages in its send buffer; they arrive once and in order."""
     bus, listener, collector = await world.connect("a"), await world.connect("b"), Collector()
     await subscribed(listener, "news", collector)
     await world.outage()
     for number in range(20):
         await bus.publish("news", bytes([number]) * 1024 * 1024)
     await world.recovery()
-    await listener.flush()  # only now has the server surely seen its subscription again
+    await listener.flush()  # after this the server has certainly received the subscription again
     await bus.publish("news", b"fresh")
     await until(lambda: b"fresh" in collector.data)
     kept = [data[0] for data in collector.data[:-1]]
@@ -402,9 +402,9 @@ async def test_subscriptions_and_requests_work_again_after_an_outage(world: Worl
     await world.outage()
     asking = asyncio.create_task(asker.request("question", b"early", TIMEOUT_S))
     await world.recovery()
-    with contextlib.suppress(PenstockError):  # the answerer may be back after the asker
+    with contextlib.suppress(PenstockError):  # the answerer may reconnect after the asker
         await asking
-    await answerer.flush()  # only now has the server surely seen its subscriptions again
+    await answerer.flush()  # after this the server has certainly received the subscriptions again
     assert await asker.request("question", b"again", TIMEOUT_S) == b"echo of again"
     await asker.publish("news", b"fresh")
     await until(lambda: b"fresh" in collector.data)

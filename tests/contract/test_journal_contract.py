@@ -1,4 +1,4 @@
-"""What every journal promises, checked over the one in memory and over JetStream on one and on three nats-servers."""
+"""The contract of every journal, checked with the one in memory and with JetStream on one and on three servers."""
 
 import asyncio
 import contextlib
@@ -26,9 +26,9 @@ from tests.testkit.sim.environment.journal import SimJournal, SimJournalStore
 from tests.testkit.sim.environment.wire import Latency, Wire
 from tests.testkit.waiting import known
 
-TIMEOUT_S = 60.0  # three servers that all were killed may need two elections of up to 9 s
-LOSS_BELIEVED = structs.replace(SLOW_MACHINE, journal=JournalLimits(loss=LossLimits(proven_after_s=0.3)))
-DONE_ALREADY = (STREAM_NAME_TAKEN, STREAM_NOT_FOUND, MESSAGE_NOT_FOUND)  # who asks again may hear that
+TIMEOUT_S = 60.0  # after a kill of all three servers there may be two elections of up to 9 s
+LOSS_PROVEN_EARLY = structs.replace(SLOW_MACHINE, journal=JournalLimits(loss=LossLimits(proven_after_s=0.3)))
+DONE_ALREADY = (STREAM_NAME_TAKEN, STREAM_NOT_FOUND, MESSAGE_NOT_FOUND)  # possible errors of a retry
 
 
 class MemoryWorld:
@@ -41,7 +41,7 @@ class MemoryWorld:
         return MemoryJournalStore()
 
     async def open(self, *, doubts_loss: bool = False) -> Journal:
-        """A handle of the journal; with `doubts_loss` it takes its time before it believes that entries are lost."""
+        """A handle of the journal; with `doubts_loss` a loss of entries counts as proven only after a long time."""
         return MemoryJournal(self._store)
 
     async def outage(self) -> None:
@@ -64,7 +64,7 @@ class MemoryWorld:
 
 
 class SimulatedWorld(MemoryWorld):
-    """The simulator's, late but without faults."""
+    """The simulator's journal, with latency but without faults."""
 
     def _make_store(self) -> MemoryJournalStore:
         self._simulated = SimJournalStore(Wire(asyncio.get_running_loop(), random.Random(1), Latency(0.0005)))
@@ -88,15 +88,15 @@ class NatsWorld:
         return self._connections[-1]
 
     async def open(self, *, doubts_loss: bool = False) -> Journal:
-        connection = await self._connect(SLOW_MACHINE if doubts_loss else LOSS_BELIEVED)
-        # Made by hand, so that single entries can be deleted: our own stream denies that.
+        connection = await self._connect(SLOW_MACHINE if doubts_loss else LOSS_PROVEN_EARLY)
+        # The test creates the stream, so that it can delete single entries: our own stream denies that.
         stream, subjects = journal_stream(self._cluster), [journal_subject(self._cluster)]
         settings = {"name": stream, "subjects": subjects, "num_replicas": self.replicas}
         await self._api("STREAM.CREATE", settings)
         return await connection.journal(self._cluster, create=False, replicas=self.replicas)
 
     async def outage(self) -> None:
-        # A cluster that was killed takes two elections to be back, and only hangs here: that is an outage, too.
+        # A killed cluster needs two elections to recover. So the cluster is only paused here, which is an outage too.
         await asyncio.to_thread(self._server.pause if isinstance(self._server, NatsCluster) else self._server.kill)
 
     async def recovery(self) -> None:
@@ -114,7 +114,7 @@ class NatsWorld:
         await connection.journal(self._cluster, create=True, replicas=self.replicas)
 
     async def _api(self, verb: str, question: dict[str, object]) -> None:
-        """Have something done, also by servers of a cluster that have yet to find each other."""
+        """Call the JetStream API, with retries while the servers of a cluster do not know each other yet."""
         subject = f"$JS.API.{verb}.{journal_stream(self._cluster)}"
         request = json.dumps(question).encode()
 
@@ -127,7 +127,7 @@ class NatsWorld:
 
     async def close(self) -> None:
         if isinstance(self._server, NatsCluster):
-            await self.recovery()  # other tests use it after one that failed during an outage
+            await self.recovery()  # later tests use the cluster even if this test failed during an outage
         for connection in self._connections:
             await connection.close()
 
@@ -155,7 +155,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 class Reader:
-    """Tails a journal in a task and keeps what came."""
+    """Tails a journal in a task and keeps the entries."""
 
     def __init__(self, journal: Journal, after: int = 0) -> None:
         self.entries: list[JournalEntry] = []
@@ -164,7 +164,7 @@ class Reader:
 
     async def _read(self, journal: Journal, after: int) -> None:
         async for group in journal.tail(after):
-            assert group, "a group is never empty"
+            assert group, "a group is empty"
             self.largest_group = max(self.largest_group, len(group))
             self.entries.extend(group)
 
@@ -195,7 +195,7 @@ async def fill(journal: Journal, count: int, prefix: str = "e") -> None:
 
 
 async def append(journal: Journal, entry_id: str, data: bytes | None = None) -> int:
-    """Append until that is acknowledged."""
+    """Append an entry, with retries until it is acknowledged."""
     return await known(lambda: journal.append(entry_id, entry_id.encode() if data is None else data))
 
 
@@ -214,7 +214,7 @@ async def test_every_handle_describes_the_same_stream(world: World) -> None:
     assert await known(one.describe) == await known(other.describe)
 
 
-async def test_whoever_asks_how_far_the_journal_reaches_hears_of_all_that_is_stored(world: World) -> None:
+async def test_the_end_of_the_journal_covers_every_stored_entry(world: World) -> None:
     one, other = await world.open(), await world.open()
     assert await known(other.last_sequence) == 0
     for sequence in range(1, 21):
@@ -222,7 +222,7 @@ async def test_whoever_asks_how_far_the_journal_reaches_hears_of_all_that_is_sto
         assert await known(other.last_sequence) == sequence
 
 
-async def test_a_journal_that_does_not_answer_does_not_say_how_far_it_reaches(world: World) -> None:
+async def test_the_end_of_a_journal_that_does_not_answer_is_unavailable(world: World) -> None:
     journal = await world.open(doubts_loss=True)
     await append(journal, "a")
     await world.outage()
@@ -245,7 +245,7 @@ async def test_an_entry_appended_twice_is_one_entry(world: World) -> None:
 
 async def test_an_entry_appended_twice_through_two_handles_is_one_entry(world: World) -> None:
     one, other = await world.open(), await world.open()
-    # A cluster may say of the second that the first is in process, which is an unknown outcome.
+    # A cluster may answer to the second one that the first is in process, which is an unknown outcome.
     sequences = await asyncio.gather(append(one, "a"), append(other, "a"))
     assert list(sequences) == [1, 1]
 
@@ -262,7 +262,7 @@ async def test_an_entry_of_the_largest_size_is_kept_and_a_larger_one_is_invalid(
     await reader.stop()
 
 
-async def test_a_tail_gives_everything_in_order_and_then_what_is_new(world: World) -> None:
+async def test_a_tail_gives_everything_in_order_and_then_new_entries(world: World) -> None:
     writer, other = await world.open(), await world.open()
     await fill(writer, 1500)
     reader = Reader(other)
@@ -319,7 +319,7 @@ async def test_two_tails_see_the_same(world: World) -> None:
 async def test_a_purged_journal_keeps_its_sequences(world: World) -> None:
     journal = await world.open()
     await fill(journal, 10)
-    # Again, and for less than is gone already, does no harm.
+    # A repeated purge, and a purge of entries that are purged already, does no harm.
     for up_to, first in ((7, 8), (7, 8), (0, 8), (3, 8), (10, 11)):
         await known(partial(journal.purge, up_to))
         info = await known(journal.describe)
@@ -327,7 +327,7 @@ async def test_a_purged_journal_keeps_its_sequences(world: World) -> None:
     assert await append(journal, "new", b"new") == 11
 
 
-async def test_nothing_is_purged_that_is_not_there_yet(world: World) -> None:
+async def test_entries_that_do_not_exist_yet_are_not_purged(world: World) -> None:
     journal = await world.open()
     await fill(journal, 3)
     with pytest.raises(Invalid, match="cannot purge the journal up to entry 4: it ends at 3"):
@@ -336,7 +336,7 @@ async def test_nothing_is_purged_that_is_not_there_yet(world: World) -> None:
     assert (info.first_sequence, info.last_sequence) == (1, 3)
 
 
-async def test_who_reads_on_is_not_disturbed_when_what_was_read_is_purged(world: World) -> None:
+async def test_a_purge_of_read_entries_does_not_disturb_a_tail(world: World) -> None:
     journal, other = await world.open(), await world.open()
     await fill(journal, 300)
     reader = Reader(other)
@@ -356,7 +356,7 @@ async def test_a_journal_that_is_gone_is_not_purged(world: World) -> None:
         await known(partial(journal.purge, 2))
 
 
-async def test_a_tail_from_before_what_was_purged_is_a_gap(world: World) -> None:
+async def test_a_tail_from_before_the_purged_entries_is_a_gap(world: World) -> None:
     journal = await world.open()
     await fill(journal, 10)
     await known(partial(journal.purge, 7))
@@ -386,7 +386,7 @@ async def test_a_tail_from_after_the_end_means_that_the_journal_lost_entries(wor
         await asyncio.wait_for(Reader(journal, after=4).task, TIMEOUT_S)
 
 
-async def test_a_journal_that_vanished_is_lost_for_everybody(world: World) -> None:
+async def test_a_journal_that_vanished_is_lost_for_every_call(world: World) -> None:
     journal = await world.open()
     await fill(journal, 3)
     reader = Reader(journal)
@@ -400,7 +400,7 @@ async def test_a_journal_that_vanished_is_lost_for_everybody(world: World) -> No
         await asyncio.wait_for(reader.task, TIMEOUT_S)
 
 
-async def test_a_journal_that_was_made_again_is_lost_for_who_saw_the_first(world: World) -> None:
+async def test_a_journal_that_was_created_again_is_lost_for_its_older_handles(world: World) -> None:
     journal = await world.open(doubts_loss=True)
     await fill(journal, 3)
     reader = Reader(journal)
@@ -412,7 +412,7 @@ async def test_a_journal_that_was_made_again_is_lost_for_who_saw_the_first(world
         await asyncio.wait_for(reader.task, TIMEOUT_S)
 
 
-async def test_an_append_that_nobody_acknowledges_has_an_unknown_outcome_and_can_be_retried(world: World) -> None:
+async def test_an_append_without_an_acknowledgement_has_an_unknown_outcome_and_can_be_retried(world: World) -> None:
     journal = await world.open(doubts_loss=True)
     await append(journal, "a", b"x")
     await world.outage()

@@ -1,4 +1,4 @@
-"""What tests may rely on from their nats-server, as a process and, where a Docker engine answers, in a container."""
+"""The contract of the nats-server for tests, as a process and, if there is a Docker engine, in a container."""
 
 import contextlib
 import socket
@@ -71,7 +71,7 @@ def test_a_killed_server_is_gone_at_once_and_comes_back_at_the_same_address(serv
         assert ping(connection) == b"PONG\r\n"
 
 
-def test_a_stopped_server_says_farewell_and_a_killed_one_does_not(server: NatsServer) -> None:
+def test_a_stopped_server_announces_its_end_and_a_killed_one_does_not(server: NatsServer) -> None:
     server.kill()
     assert "Server Exiting" not in server.log_path.read_text()
     server.start()

@@ -1,4 +1,4 @@
-"""What every object store promises, whatever keeps the objects."""
+"""The contract of every object store, checked with all stores and wrappers."""
 
 import asyncio
 import itertools
@@ -42,8 +42,8 @@ KINDS = [
     pytest.param("s3 of seaweedfs", marks=pytest.mark.slow),
 ]
 NAMES = itertools.count()
-RACERS, RACERS_AT_SEAWEEDFS = 8, 4  # it locks the key for each in turn, which takes up to a second
-READ_TIMEOUT_S = 60.0  # with a server on a busy machine
+RACERS, RACERS_AT_SEAWEEDFS = 8, 4  # SeaweedFS locks the key for each put, which takes up to a second
+READ_TIMEOUT_S = 60.0  # for a server on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ async def keys_of(store: ObjectStore, prefix: str, after: str = "", limit: int =
 
 
 async def outcomes(count: int, put: Callable[[int], asyncio.Future[str]]) -> tuple[list[int], list[BaseException]]:
-    """Who of `count` racers won, and what the others got."""
+    """The winners of `count` parallel puts, and the errors of the others."""
     raced = await asyncio.gather(*map(put, range(count)), return_exceptions=True)
     won = [index for index, outcome in enumerate(raced) if isinstance(outcome, str)]
     return won, [outcome for outcome in raced if isinstance(outcome, BaseException)]
@@ -165,7 +165,7 @@ async def test_of_many_racing_replacements_exactly_one_wins(store: ObjectStore, 
     assert await store.get(base + "a") == b"version %d" % won[0]
 
 
-async def test_what_is_absent_is_not_found(store: ObjectStore, base: str) -> None:
+async def test_an_absent_object_is_not_found(store: ObjectStore, base: str) -> None:
     await store.put(base + "folder/a", [b"bytes"])
     for absent in ("b", "folder", "folder/a0"):
         with pytest.raises(NotFound):
@@ -175,7 +175,7 @@ async def test_what_is_absent_is_not_found(store: ObjectStore, base: str) -> Non
 
 
 @pytest.mark.parametrize(("position", "length"), [(0, 1), (0, 1000), (999, 1), (500, 500), (1, 998)])
-async def test_a_range_is_exactly_the_bytes_asked_for(
+async def test_a_range_is_exactly_the_requested_bytes(
     store: ObjectStore, base: str, position: int, length: int
 ) -> None:
     data = bytes(index % 251 for index in range(1000))
@@ -193,7 +193,7 @@ async def test_a_range_that_the_object_does_not_have_is_invalid(
     assert not isinstance(raised.value, NotFound)
 
 
-async def test_a_listing_tells_size_and_etag(store: ObjectStore, base: str) -> None:
+async def test_a_listing_contains_size_and_etag(store: ObjectStore, base: str) -> None:
     etag = await store.put(base + "a", [b"first", b"second"])
     [listed] = await store.list(base)
     assert (listed.key, listed.size_bytes, listed.etag) == (base + "a", 11, etag)
@@ -212,7 +212,7 @@ async def test_a_folder_counts_with_its_slash_in_a_listing(
     store: ObjectStore, base: str, request: pytest.FixtureRequest
 ) -> None:
     if "seaweedfs" in request.node.callspec.id:
-        pytest.skip("SeaweedFS sorts folders by their bare names; no siblings of Penstock's begin alike")
+        pytest.skip("SeaweedFS sorts folders without their slash; no folder of Penstock depends on that")
     keys = ["a-b/x", "a.b", "a/0", "a/b/c", "a/b-c", "a0", "a=", "b/0/0/0"]
     for key in keys:
         await store.put(base + key, [b"bytes"])
@@ -233,7 +233,7 @@ async def test_pages_of_a_listing_join_without_gap_or_repeat(store: ObjectStore,
     assert listed == sorted(keys)
 
 
-async def test_a_listing_has_only_what_begins_with_the_prefix(store: ObjectStore, base: str) -> None:
+async def test_a_listing_has_only_keys_with_the_prefix(store: ObjectStore, base: str) -> None:
     for key in ("a/1", "a/12", "a/2", "ab/1", "b"):
         await store.put(base + key, [b"bytes"])
     assert await keys_of(store, base + "a") == [base + key for key in ("a/1", "a/12", "a/2", "ab/1")]
@@ -242,7 +242,7 @@ async def test_a_listing_has_only_what_begins_with_the_prefix(store: ObjectStore
     assert await keys_of(store, base + "c") == []
 
 
-async def test_a_listing_starts_above_any_key_there_or_not(store: ObjectStore, base: str) -> None:
+async def test_a_listing_starts_above_any_key_present_or_absent(store: ObjectStore, base: str) -> None:
     for key in ("a/1", "a/3", "b/1"):
         await store.put(base + key, [b"bytes"])
     assert await keys_of(store, base, base + "a/1") == [base + "a/3", base + "b/1"]
@@ -257,7 +257,7 @@ async def test_a_listing_is_of_one_to_a_thousand_objects(store: ObjectStore, bas
         await store.list(base, limit=limit)
 
 
-async def test_deleting_takes_what_is_there_and_does_not_mind_what_is_not(store: ObjectStore, base: str) -> None:
+async def test_a_delete_removes_present_objects_and_ignores_absent_ones(store: ObjectStore, base: str) -> None:
     kept, gone = base + "kept", [f"{base}folder/{index}" for index in range(12)]
     for key in [kept, *gone]:
         await store.put(key, [b"bytes"])
@@ -308,11 +308,11 @@ async def test_reads_and_writes_of_megabytes_run_side_by_side(store: ObjectStore
 
 
 def pattern(size: int, seed: int = 0) -> bytes:
-    """Bytes of which no two parts are alike."""
+    """Bytes without repetition."""
     return random.Random(seed).randbytes(size)
 
 
-async def test_parts_are_one_object_in_their_order_whichever_came_first(store: ObjectStore, base: str) -> None:
+async def test_parts_become_one_object_in_their_order_however_they_arrive(store: ObjectStore, base: str) -> None:
     data = pattern(2 * PART_BYTES_MIN + 1000)
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
     bodies = [data[start : start + PART_BYTES_MIN] for start in range(0, len(data), PART_BYTES_MIN)]
@@ -334,7 +334,7 @@ async def test_a_part_that_is_stored_again_takes_the_place_of_the_first(store: O
     assert await store.get(base + "a") == pattern(PART_BYTES_MIN, 2) + b"end"
 
 
-async def test_nothing_is_seen_of_an_object_before_it_is_complete(store: ObjectStore, base: str) -> None:
+async def test_an_object_is_invisible_before_it_is_complete(store: ObjectStore, base: str) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
     await upload.put_part(0, [pattern(PART_BYTES_MIN)])
     assert await keys_of(store, base) == []
@@ -393,9 +393,9 @@ async def test_unfinished_uploads_are_listed_by_key_up_to_a_limit(store: ObjectS
             await store.unfinished(base, limit)
 
 
-async def test_an_upload_says_when_it_was_begun(store: ObjectStore, base: str, request: pytest.FixtureRequest) -> None:
+async def test_an_upload_has_its_start_time(store: ObjectStore, base: str, request: pytest.FixtureRequest) -> None:
     if "moto" in request.node.callspec.id:
-        pytest.skip("moto says 2010 of all uploads")
+        pytest.skip("moto reports the year 2010 for all uploads")
     await store.put(base + "before", [b"bytes"])
     await store.begin_parts(base + "a", PART_BYTES_MIN)
     [before] = await store.list(base)
@@ -403,10 +403,8 @@ async def test_an_upload_says_when_it_was_begun(store: ObjectStore, base: str, r
     assert 0 <= begun.begun_ms - before.modified_ms // 1000 * 1000 < 60_000  # some stores count in seconds
 
 
-async def test_what_somebody_began_can_be_given_up_by_anybody(
-    store: ObjectStore, base: str, request: pytest.FixtureRequest
-) -> None:
-    gone = Unavailable if "moto" in request.node.callspec.id else NotFound  # moto stumbles
+async def test_any_process_can_abort_an_upload(store: ObjectStore, base: str, request: pytest.FixtureRequest) -> None:
+    gone = Unavailable if "moto" in request.node.callspec.id else NotFound  # moto answers with an internal error
     uploads = [await store.begin_parts(base + "a", PART_BYTES_MIN) for _ in range(2)]
     for upload in uploads:
         await upload.put_part(0, [b"bytes"])
@@ -425,7 +423,7 @@ async def test_what_somebody_began_can_be_given_up_by_anybody(
     assert await keys_of(store, base) == []
 
 
-async def test_giving_up_what_was_completed_meanwhile_leaves_the_object(store: ObjectStore, base: str) -> None:
+async def test_aborting_a_completed_upload_leaves_the_object(store: ObjectStore, base: str) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
     await upload.put_part(0, [b"bytes"])
     [begun] = await store.unfinished(base)
@@ -444,7 +442,7 @@ async def test_an_object_with_missing_parts_is_invalid(store: ObjectStore, base:
     await upload.abort()
 
 
-async def test_parts_have_the_size_that_was_said(store: ObjectStore, base: str) -> None:
+async def test_parts_have_the_announced_size(store: ObjectStore, base: str) -> None:
     with pytest.raises(Invalid):
         await store.begin_parts(base + "a", PART_BYTES_MIN - 1)
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
@@ -460,7 +458,7 @@ async def test_parts_have_the_size_that_was_said(store: ObjectStore, base: str) 
 
 
 @pytest.mark.parametrize("size", [0, 1, PART_BYTES_MIN, PART_BYTES_MIN + 1, 4 * PART_BYTES_MIN + 12_345])
-async def test_a_stream_of_any_size_is_stored_as_it_came(store: ObjectStore, base: str, size: int) -> None:
+async def test_a_stream_of_any_size_is_stored_unchanged(store: ObjectStore, base: str, size: int) -> None:
     data = pattern(size)
     async with streamed_put(store, base + "a", part_bytes=PART_BYTES_MIN) as put:
         for start in range(0, size, 777_777):

@@ -1,4 +1,4 @@
-"""Messages and journal entries survive the way there and back, and damage is always noticed as `Corrupt`."""
+"""Messages and journal entries decode to the encoded values, and damaged bytes always raise `Corrupt`."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -46,7 +46,7 @@ def test_a_message_reads_back_as_it_was(message: object) -> None:
 
 
 @given(st.lists(st.binary(max_size=50)))
-def test_a_payload_follows_its_head_untouched(payload: list[bytes]) -> None:
+def test_a_payload_follows_its_head_unchanged(payload: list[bytes]) -> None:
     head = messages.CacheReply([len(part) for part in payload])
     decoded, rest = codec.decode_with_payload(codec.encode_with_payload(head, payload), messages.CacheReply)
     assert decoded == head
@@ -54,7 +54,7 @@ def test_a_payload_follows_its_head_untouched(payload: list[bytes]) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_are_corrupt_or_a_message_and_nothing_else(data: bytes) -> None:
+def test_random_bytes_are_corrupt_or_a_message(data: bytes) -> None:
     try:
         message = codec.decode(data, messages.FlushRequest)
     except Corrupt:

@@ -1,4 +1,4 @@
-"""Identifiers carry what they promise and nothing else is taken for one."""
+"""Identifiers read back from their texts, and other texts are rejected."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,14 +11,14 @@ TIMES_MS = st.integers(0, 2**48 - 1)
 
 
 @given(TIMES_MS, ENTROPY)
-def test_a_segment_id_carries_its_birth_time(now_ms: int, entropy: bytes) -> None:
+def test_a_segment_id_contains_its_creation_time(now_ms: int, entropy: bytes) -> None:
     segment_id = ids.new_segment_id(now_ms, entropy)
     assert len(segment_id) == ids.ID_BYTES
     assert ids.segment_born_ms(segment_id) == now_ms
 
 
 @given(st.lists(st.tuples(TIMES_MS, ENTROPY), min_size=2, max_size=2))
-def test_segment_ids_and_their_texts_sort_by_birth(pair: list[tuple[int, bytes]]) -> None:
+def test_segment_ids_and_their_texts_sort_by_creation_time(pair: list[tuple[int, bytes]]) -> None:
     older, newer = sorted(ids.new_segment_id(*part) for part in pair)
     assert ids.segment_born_ms(older) <= ids.segment_born_ms(newer)
     assert ids.ulid_text(older) <= ids.ulid_text(newer)
@@ -56,6 +56,6 @@ def test_other_topic_names_are_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "a.b", "*", ">", "a b", "x" * 65, "a/b"])
-def test_what_cannot_be_a_subject_token_is_refused_by_kind(token: str) -> None:
+def test_a_text_that_cannot_be_a_subject_token_is_rejected_by_kind(token: str) -> None:
     with pytest.raises(Invalid, match="zone"):
         ids.check_token("zone", token)

@@ -1,4 +1,4 @@
-"""Topic configurations are honoured or refused by name, never swallowed."""
+"""Each topic configuration has its effect or is rejected by name; none is ignored silently."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_every_default_is_a_value_that_would_be_accepted() -> None:
         ("penstock.undelete.window.ms", "-1"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(name: str, value: str) -> None:
+def test_an_unsupported_configuration_is_rejected_by_name(name: str, value: str) -> None:
     (sentence,) = topic_configs.validation_errors({name: value})
     assert name in sentence
 
@@ -60,7 +60,7 @@ def test_a_ratio_is_a_number_from_0_to_1(value: str) -> None:
     assert topic_configs.validation_errors({"min.cleanable.dirty.ratio": value}) == []
 
 
-def test_the_compaction_lags_must_leave_room_for_each_other() -> None:
+def test_the_smallest_compaction_lag_is_not_above_the_largest() -> None:
     assert topic_configs.validation_errors({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}) == []
     (sentence,) = topic_configs.validation_errors({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"})
     assert "min.compaction.lag.ms" in sentence and "max.compaction.lag.ms" in sentence
@@ -88,7 +88,7 @@ def test_key_compaction_follows_the_topic() -> None:
         ({"delete.retention.ms": "1"}, True),
     ],
 )
-def test_what_an_earlier_release_would_refuse_is_told_apart(configs: dict[str, str], needed: bool) -> None:
+def test_configurations_that_need_key_compaction_are_recognized(configs: dict[str, str], needed: bool) -> None:
     assert topic_configs.need_key_compaction(configs) is needed
 
 
@@ -107,11 +107,11 @@ def test_what_an_earlier_release_would_refuse_is_told_apart(configs: dict[str, s
         ({"message.timestamp.after.max.ms": "1"}, True),
     ],
 )
-def test_what_releases_without_retention_would_refuse_is_told_apart(configs: dict[str, str], needed: bool) -> None:
+def test_configurations_that_need_retention_are_recognized(configs: dict[str, str], needed: bool) -> None:
     assert topic_configs.need_retention(configs) is needed
 
 
-def test_what_is_in_force_is_the_topics_own_then_the_clusters_then_kafkas() -> None:
+def test_the_topics_value_comes_before_the_clusters_and_before_kafkas_default() -> None:
     cluster = {"log.retention.ms": "5", "log.retention.bytes": "6", "penstock.undelete.window.ms": "7"}
     own = {"retention.ms": "1", "retention.bytes": "2", "penstock.undelete.window.ms": "3"}
     assert topic_configs.retention_configs({}, {}) == topic_configs.RetentionConfigs(604_800_000, -1)
@@ -122,7 +122,7 @@ def test_what_is_in_force_is_the_topics_own_then_the_clusters_then_kafkas() -> N
     assert topic_configs.undelete_window_ms(own, cluster) == 3
 
 
-def test_of_a_topic_that_is_only_compacted_nothing_grows_too_old() -> None:
+def test_a_topic_that_is_only_compacted_has_no_retention() -> None:
     own = {"retention.ms": "1", "retention.bytes": "2"}
     kept = topic_configs.retention_configs({"cleanup.policy": "compact", **own}, {})
     assert kept == topic_configs.RetentionConfigs(topic_configs.FOR_EVER, topic_configs.FOR_EVER)
@@ -130,7 +130,7 @@ def test_of_a_topic_that_is_only_compacted_nothing_grows_too_old() -> None:
     assert both == topic_configs.RetentionConfigs(1, 2)
 
 
-def test_whose_clock_counts_and_how_far_another_may_be_off_follows_the_topic() -> None:
+def test_timestamp_type_and_limits_follow_the_topic() -> None:
     assert not topic_configs.is_append_time({})
     assert topic_configs.is_append_time({"message.timestamp.type": "LogAppendTime"})
     assert topic_configs.timestamp_limits_ms({}) == (2**63 - 1, 2**63 - 1)
@@ -146,7 +146,7 @@ def test_the_clusters_defaults_have_the_brokers_names() -> None:
 
 
 @pytest.mark.parametrize("name", topic_configs.GROUP_CONFIGS)
-def test_what_is_configured_of_groups_has_bounds_and_is_the_clusters_alone(name: str) -> None:
+def test_configurations_of_groups_have_bounds_and_belong_to_the_cluster(name: str) -> None:
     default = topic_configs.GROUP_CONFIGS[name].default
     assert topic_configs.cluster_validation_errors({name: default}) == []
     assert topic_configs.group_config(name, {}) == int(default)
@@ -162,7 +162,7 @@ def test_the_shortest_session_timeout_is_not_longer_than_the_longest() -> None:
     assert topic_configs.cluster_validation_errors(both | {"group.max.session.timeout.ms": "9000"}) == []
 
 
-# Of Kafka 4.3: every configuration that a topic can have there, but for internal ones.
+# All topic configurations of Kafka 4.3, without the internal ones.
 KAFKAS = [
     "cleanup.policy",
     "compression.gzip.level",
@@ -201,7 +201,7 @@ KAFKAS = [
 
 
 @pytest.mark.parametrize("name", KAFKAS)
-def test_each_of_kafkas_configurations_is_either_accepted_or_refused_with_a_reason(name: str) -> None:
+def test_each_of_kafkas_configurations_is_either_accepted_or_rejected_with_a_reason(name: str) -> None:
     assert (name in topic_configs.TOPIC_CONFIGS) != (name in REJECTED_CONFIGS)
     if name in REJECTED_CONFIGS:
         (validation_error,) = topic_configs.validation_errors({name: "1"})
@@ -220,13 +220,13 @@ def test_each_of_kafkas_configurations_is_either_accepted_or_refused_with_a_reas
         ("file.delete.delay.ms", "0", "-1"),
     ],
 )
-def test_what_has_no_effect_may_still_be_no_nonsense(name: str, good: str, bad: str) -> None:
+def test_configurations_without_effect_still_need_valid_values(name: str, good: str, bad: str) -> None:
     assert topic_configs.validation_errors({name: good}) == []
     assert topic_configs.validation_errors({name: bad}) != []
     assert topic_configs.TOPIC_CONFIGS[name].documentation.startswith("Accepted, and without effect.")
 
 
 @pytest.mark.parametrize("name", INERT_CONFIGS)
-def test_releases_that_do_not_know_them_are_not_given_configurations_without_effect(name: str) -> None:
+def test_configurations_without_effect_need_their_level(name: str) -> None:
     assert level_of_configs({name: INERT_CONFIGS[name].default}) == INERT_CONFIGS_LEVEL
     assert level_of_configs({"retention.ms": "1"}) < INERT_CONFIGS_LEVEL

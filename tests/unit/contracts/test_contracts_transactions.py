@@ -1,4 +1,4 @@
-"""Releases with and without transactions read what the other has written."""
+"""Releases with and without transactions read each other's messages."""
 
 import msgspec
 import pytest
@@ -55,13 +55,13 @@ GROWN = [
 
 
 @pytest.mark.parametrize(("message", "fields"), GROWN, ids=lambda each: type(each).__name__)
-def test_what_a_release_without_transactions_wrote_has_none(message: msgspec.Struct, fields: int) -> None:
+def test_messages_of_a_release_without_transactions_have_none(message: msgspec.Struct, fields: int) -> None:
     written = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
     assert len(written) > fields
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(written[:fields]), type=type(message)) == message
 
 
-def test_a_release_without_transactions_passes_over_what_it_does_not_know() -> None:
+def test_a_release_without_transactions_skips_unknown_fields() -> None:
     class Meta(msgspec.Struct, array_like=True):
         length: int
         record_count: int

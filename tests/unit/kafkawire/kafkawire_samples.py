@@ -1,4 +1,4 @@
-"""Messages to test with, made from the schema: two fixed samples and a Hypothesis strategy for each version of each."""
+"""Messages for tests, built from the schema: fixed samples and a Hypothesis strategy for each version of each."""
 
 from itertools import count
 from typing import Any
@@ -50,10 +50,10 @@ CASES = [
 
 
 def sample(case: Case, name: str) -> Any:
-    """The sample of that name.
+    """The sample with this name.
 
-    "full" has every field of the version, each with a value of its own; "nulls" has null in place of every text and
-    bytes that may be null; "bare" has null for everything that may be, empty lists, and no tagged fields.
+    "full" has every field of the version, each with a different value. "nulls" has null for every nullable text and
+    bytes field. "bare" has null for every nullable field, empty lists, and no tagged fields.
     """
     if name == "bare":
         return _struct(case.message, case.version, _bare)
@@ -98,7 +98,7 @@ def _bare(field: Field, version: int) -> Any:
 
 
 def messages(case: Case) -> st.SearchStrategy[Any]:
-    """Any message that the version can carry."""
+    """A strategy for any message that is valid in the version."""
     return _structs(case.message, case.version)
 
 

@@ -1,4 +1,4 @@
-"""Key compaction of a batch: what stays is exactly what was, with its offsets, and any client reads it."""
+"""Key compaction of a batch: kept records are unchanged, with their offsets, and any client reads them."""
 
 import contextlib
 import struct
@@ -40,7 +40,7 @@ every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys(
 optional_bytes = st.none() | st.binary(max_size=200)
 records = st.builds(
     Record,
-    offset_delta=st.integers(1, 500),  # from the record before
+    offset_delta=st.integers(1, 500),  # to the previous record
     timestamp=st.integers(-1, 2**48),
     key=optional_bytes,
     value=optional_bytes,
@@ -60,7 +60,7 @@ gapped_records = st.lists(records, min_size=1, max_size=12).map(with_ascending_o
 
 
 def kept_of(batch: bytes, keep: Any, horizon_ms: int = NO_HORIZON) -> bytes:
-    """The batch with the records for which `keep` says so."""
+    """The batch with the records for which `keep` is true."""
     header = read_batch_header(batch)
     plain = plain_records(batch, header)
     return keep_records(header, plain, [each for each in scan_records(plain, header) if keep(each)], horizon_ms)
@@ -90,7 +90,7 @@ def test_every_record_is_found_with_its_key(codec: int, several: list[Record]) -
 @every_codec
 @settings(deadline=None, max_examples=60)
 @given(several=gapped_records, data=st.data(), last=st.integers(0, 1000))
-def test_what_is_kept_is_what_was(codec: int, several: list[Record], data: st.DataObject, last: int) -> None:
+def test_kept_records_are_unchanged(codec: int, several: list[Record], data: st.DataObject, last: int) -> None:
     kept = data.draw(st.lists(st.sampled_from(several), min_size=1, unique_by=lambda record: record.offset_delta))
     kept.sort(key=lambda record: record.offset_delta)
     last_offset_delta = several[-1].offset_delta + last
@@ -134,14 +134,14 @@ def test_the_first_delete_horizon_stays() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [-(2**63), 2**63 - 1])
-def test_timestamps_too_far_from_any_horizon_do_no_harm(timestamp: int) -> None:
+def test_timestamps_too_far_from_a_horizon_do_no_harm(timestamp: int) -> None:
     batch = build_batch([Record(0, timestamp, b"a", None)])
     cleaned = kept_of(batch, lambda each: True, 2**62 * (1 if timestamp < 0 else -1))
     assert delete_horizon_ms(read_batch_header(cleaned)) == NO_HORIZON
     assert decode_records(cleaned) == decode_records(batch)
 
 
-def test_timestamps_of_append_stay_those_of_the_batch() -> None:
+def test_append_timestamps_stay_those_of_the_batch() -> None:
     data = bytearray(build_batch([Record(0, 1000, b"a", None), Record(1, 1005, b"b", b"x")]))
     struct.pack_into(">h", data, CRC_START, LOG_APPEND_TIME)
     cleaned = kept_of(bytes(data), lambda each: each.offset_delta == 0, 5_000_000)
@@ -195,7 +195,7 @@ def test_records_without_a_key_are_named(codec: int, several: list[Record]) -> N
     several=st.lists(records, min_size=1, max_size=12), window=st.tuples(st.integers(-1, 2**48), st.integers(-1, 2**48))
 )
 @settings(deadline=None, max_examples=40)
-def test_records_out_of_time_are_named_but_those_without_a_time(
+def test_records_outside_the_time_range_are_named_but_not_those_without_a_timestamp(
     codec: int, several: list[Record], window: tuple[int, int]
 ) -> None:
     dense = [Record(index, each.timestamp, each.key, each.value, each.headers) for index, each in enumerate(several)]
@@ -210,7 +210,7 @@ def test_records_out_of_time_are_named_but_those_without_a_time(
 
 
 @pytest.mark.parametrize("scan", [scan_records, keyless_records])
-def test_records_cut_short_anywhere_are_refused(scan: Any) -> None:
+def test_records_cut_short_at_any_byte_are_rejected(scan: Any) -> None:
     batch = build_batch([Record(0, 5, b"key", b"value", (("h", b"x"),)), Record(1, 6, None, b"value")])
     header = read_batch_header(batch)
     plain = plain_records(batch, header)
@@ -223,7 +223,7 @@ def test_records_cut_short_anywhere_are_refused(scan: Any) -> None:
 
 @pytest.mark.parametrize("scan", [scan_records, keyless_records])
 @pytest.mark.parametrize("offsets", [[0, 0], [1, 0], [-1, 0], [0, 2]])
-def test_offsets_out_of_order_or_out_of_the_batch_are_refused(scan: Any, offsets: list[int]) -> None:
+def test_offsets_out_of_order_or_out_of_the_batch_are_rejected(scan: Any, offsets: list[int]) -> None:
     batch = build_batch([Record(offset, 5, b"k", b"v") for offset in offsets], last_offset_delta=1)
     header = read_batch_header(batch)
     with pytest.raises(DecodeError):
@@ -231,7 +231,7 @@ def test_offsets_out_of_order_or_out_of_the_batch_are_refused(scan: Any, offsets
 
 
 @given(plain=st.binary(max_size=80), count=st.integers(-2, 20))
-def test_random_bytes_are_read_or_refused(plain: bytes, count: int) -> None:
+def test_random_bytes_are_read_or_rejected(plain: bytes, count: int) -> None:
     header = read_batch_header(build_batch([Record(19)]))
     header = type(header)(
         *[count if name == "record_count" else getattr(header, name) for name in header.__struct_fields__]
@@ -242,7 +242,7 @@ def test_random_bytes_are_read_or_refused(plain: bytes, count: int) -> None:
         assert set(keyless_records(plain, header)) <= set(range(count))
 
 
-def test_a_batch_that_would_become_too_large_is_refused() -> None:
+def test_a_batch_that_would_become_too_large_is_rejected() -> None:
     batch = build_batch([Record(0, 5, b"k", bytes(100 * KIBI))], codec=CODECS["zstd"])
     header = read_batch_header(batch)
     with pytest.raises(DecodeError):

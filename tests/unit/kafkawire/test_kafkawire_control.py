@@ -1,4 +1,4 @@
-"""Control batches: their bytes are Kafka's, and what they say is read back."""
+"""Control batches: their bytes are Kafka's, and their content reads back."""
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -8,7 +8,7 @@ from penstock.kafkawire.control import CONTROL_BATCH_BYTES, EndOfTransaction, co
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import Record, build_batch, decode_records, is_control, read_batch_header
 
-# As the Java client 4.1.0 writes them (MemoryRecords.withEndTransactionMarker).
+# Bytes that the Java client 4.1.0 writes (MemoryRecords.withEndTransactionMarker).
 JAVA_COMMIT = (
     "000000000000002a0000004200000003021a675ab20030000000000000018bcfe5687b0000018bcfe5687b0000000000000fa00007"
     "ffffffff000000012000000008000000010c00000000000b00"
@@ -21,7 +21,7 @@ int64, int32, int16 = st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1), st.i
 
 
 def test_a_commit_has_the_java_clients_bytes() -> None:
-    """Every field of the header, the CRC, and the record."""
+    """The comparison covers every field of the header, the CRC, and the record."""
     batch = control_batch(
         42, 4000, 7, committed=True, coordinator_epoch=11, timestamp_ms=1_700_000_000_123, leader_epoch=3
     )
@@ -29,16 +29,16 @@ def test_a_commit_has_the_java_clients_bytes() -> None:
 
 
 def test_an_abort_has_the_java_clients_bytes_at_the_ends_of_their_ranges() -> None:
-    """Producer 0 at the log's start, with the last epochs that there are."""
+    """Producer 0 at the log's start, with the largest epochs."""
     batch = control_batch(0, 0, 2**15 - 1, committed=False, coordinator_epoch=2**31 - 1, timestamp_ms=1)
     assert batch.hex() == JAVA_ABORT
 
 
 @given(int64, int64, int16, st.booleans(), int32, st.integers(-(2**63), 2**63 - 1))
-def test_what_was_written_is_read_again(
+def test_a_control_batch_reads_back_as_it_was(
     offset: int, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> None:
-    """By ourselves, as any batch, and by a client that knows control batches."""
+    """Our own functions read it, as any batch and as a control batch, and so does another client."""
     batch = control_batch(
         offset, producer_id, epoch, committed=committed, coordinator_epoch=coordinator_epoch, timestamp_ms=timestamp_ms
     )
@@ -56,14 +56,14 @@ def test_what_was_written_is_read_again(
     assert theirs.validate_crc()
 
 
-def test_the_markers_of_compacted_segments_are_read_whatever_follows() -> None:
-    """Batches lie one behind the other."""
+def test_a_control_batch_is_read_from_a_row_of_batches() -> None:
+    """In a compacted segment other bytes follow the control batch."""
     batch = control_batch(1, 2, 3, committed=False, coordinator_epoch=4, timestamp_ms=5)
     assert read_control_batch(memoryview(batch + b"rest")) == EndOfTransaction(False, 4)
 
 
-def test_control_records_of_other_types_end_nothing() -> None:
-    """Kafka's own, as the leader changes of its metadata log; and a newer version of a marker is one still."""
+def test_control_records_of_other_types_end_no_transaction() -> None:
+    """Kafka has such types, for leader changes of its metadata log. A marker of a newer version is still a marker."""
     assert read_control_batch(build_batch([Record(0, 0, b"\0\0\0\2", b"\0\0\0\0\0\0")], control=True)) is None
     newer = build_batch([Record(0, 0, b"\0\1\0\1", b"\0\1\0\0\0\7more")], control=True)
     assert read_control_batch(newer) == EndOfTransaction(True, 7)
@@ -80,14 +80,14 @@ def test_control_records_of_other_types_end_nothing() -> None:
     ],
     ids=["no key", "no value", "a short key", "a short value", "a negative version"],
 )
-def test_damaged_markers_are_refused(record: Record) -> None:
-    """They are no end of anything that could be told."""
+def test_damaged_markers_are_rejected(record: Record) -> None:
+    """A damaged marker raises an error; it does not count as a commit or an abort."""
     with pytest.raises(DecodeError):
         read_control_batch(build_batch([record], control=True))
 
 
-def test_two_control_records_in_a_batch_are_refused() -> None:
-    """A marker's batch has one."""
+def test_two_control_records_in_a_batch_are_rejected() -> None:
+    """The batch of a marker has exactly one record."""
     records = [Record(n, 0, b"\0\0\0\0", b"\0\0\0\0\0\0") for n in range(2)]
     with pytest.raises(DecodeError):
         read_control_batch(build_batch(records, control=True))

@@ -1,4 +1,4 @@
-"""Where frames end and what their headers say."""
+"""Frames: their ends, their headers, and the memory of the reader."""
 
 import random
 import struct
@@ -28,7 +28,7 @@ def drain(reader: FrameReader) -> list[bytes]:
 
 
 def receive(reader: FrameReader, data: bytes) -> int:
-    """What a socket does: fill the buffer given, as far as there are bytes."""
+    """Copy bytes into the reader's buffer, as a socket does; returns their number."""
     buffer = reader.get_buffer(-1)
     assert len(buffer) > 0
     size = min(len(buffer), len(data))
@@ -49,26 +49,26 @@ def test_a_header_of_a_flexible_version_has_tagged_fields_that_are_skipped() -> 
 
 
 @pytest.mark.parametrize(("key", "version"), [(9999, 0), (-1, -1), (18, 5), (0, 14), (1, 3)])
-def test_a_header_of_something_not_served_is_read_as_far_as_the_client_id(key: int, version: int) -> None:
+def test_a_header_of_an_unserved_api_is_read_up_to_the_client_id(key: int, version: int) -> None:
     assert read_request_header(header(key, version, rest=b"\xff")) == (RequestHeader(key, version, 7, "me"), 12)
     assert read_request_header(header(key, version, b"\xff"))[0] == RequestHeader(key, version, 7, None)
     assert read_request_header(header(key, version)[:-1])[0] == RequestHeader(key, version, 7, None)
 
 
 @pytest.mark.parametrize("data", [header(0, 9, rest=b"\x00"), header(0, 9, rest=b"\x01\x05\x02ab"), header(3, 1)])
-def test_a_header_cut_short_is_refused(data: bytes) -> None:
+def test_a_header_cut_short_is_rejected(data: bytes) -> None:
     for length in range(len(data)):
         with pytest.raises(DecodeError):
             read_request_header(data[:length])
 
 
-def test_a_client_id_that_is_not_utf8_is_refused() -> None:
+def test_a_client_id_that_is_not_utf8_is_rejected() -> None:
     with pytest.raises(DecodeError):
         read_request_header(header(0, 8, b"\xff"))
 
 
 @given(st.binary(max_size=40))
-def test_a_random_header_is_read_or_refused_and_nothing_else(data: bytes) -> None:
+def test_a_random_header_is_read_or_rejected(data: bytes) -> None:
     try:
         _, position = read_request_header(data)
     except DecodeError:
@@ -76,7 +76,7 @@ def test_a_random_header_is_read_or_refused_and_nothing_else(data: bytes) -> Non
     assert 10 <= position <= len(data)
 
 
-def test_a_response_is_framed_with_its_correlation_id_and_the_body_as_it_is() -> None:
+def test_a_response_frame_has_the_correlation_id_and_the_unchanged_body() -> None:
     body = [b"abc", memoryview(b"de")]
     first, *rest = response_frame(0, 8, 7, body)
     assert bytes(first) == bytes.fromhex("00000009 00000007")
@@ -84,12 +84,12 @@ def test_a_response_is_framed_with_its_correlation_id_and_the_body_as_it_is() ->
     assert b"".join(response_frame(0, 9, 7, [b"abc"])) == bytes.fromhex("00000008 00000007 00 616263")
 
 
-def test_api_versions_and_what_is_not_served_are_answered_with_header_version_0() -> None:
+def test_api_versions_and_unserved_apis_get_response_header_version_0() -> None:
     for key, version in ((18, 0), (18, 3), (18, 99), (9999, 5)):
         assert b"".join(response_frame(key, version, 7, [])) == bytes.fromhex("00000004 00000007")
 
 
-def test_every_api_agrees_with_itself_on_when_headers_become_flexible() -> None:
+def test_headers_become_flexible_in_the_same_version_as_bodies() -> None:
     for api in API_TABLE.values():
         for version in range(api.min_version, api.max_version + 1):
             _, position = read_request_header(header(api.key, version, b"", b"\0"))
@@ -101,7 +101,7 @@ def test_every_api_agrees_with_itself_on_when_headers_become_flexible() -> None:
     st.lists(st.binary(max_size=60) | st.integers(0, 200_000).map(bytes), max_size=12),
     st.integers(0, 2**32),
 )
-def test_frames_come_out_whole_and_in_order_however_the_bytes_arrive(frames: list[bytes], seed: int) -> None:
+def test_frames_are_complete_and_in_order_however_the_bytes_arrive(frames: list[bytes], seed: int) -> None:
     chance = random.Random(seed)
     stream = b"".join(map(framed, frames))
     fed, filled = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX)
@@ -133,7 +133,7 @@ def test_a_frame_keeps_its_bytes_while_later_ones_arrive() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
-def test_a_length_that_is_negative_or_too_long_is_refused_for_good(length: int) -> None:
+def test_a_negative_or_too_large_length_is_rejected_for_good(length: int) -> None:
     reader = FrameReader(1000)
     reader.feed(framed(b"good") + struct.pack(">i", length) + b"more")
     assert reader.next() == b"good"
@@ -143,13 +143,13 @@ def test_a_length_that_is_negative_or_too_long_is_refused_for_good(length: int) 
         assert len(reader.get_buffer()) > 0
 
 
-def test_the_longest_frame_allowed_and_the_empty_frame_come_through() -> None:
+def test_the_largest_frame_and_the_empty_frame_are_accepted() -> None:
     reader = FrameReader(1000)
     reader.feed(framed(bytes(1000)) + framed(b""))
     assert drain(reader) == [bytes(1000), b""]
 
 
-def test_no_memory_is_taken_for_bytes_that_were_only_announced() -> None:
+def test_announced_bytes_take_no_memory_before_they_arrive() -> None:
     reader = FrameReader(FRAME_BYTES_MAX)
     reader.feed(struct.pack(">i", FRAME_BYTES_MAX))
     received = 4
@@ -165,7 +165,7 @@ def chunks(data: bytes, size: int) -> list[bytes]:
 
 
 def buffers_used(reader: FrameReader, fragments: list[bytes]) -> int:
-    """How many different buffers the reader asked to be filled while these pieces came."""
+    """The number of different buffers that the reader offered while these fragments arrived."""
     used = []
     for fragment in fragments:
         while fragment:
@@ -176,14 +176,14 @@ def buffers_used(reader: FrameReader, fragments: list[bytes]) -> int:
     return len(used)
 
 
-def test_a_large_frame_in_small_pieces_is_moved_only_a_few_times() -> None:
+def test_a_large_frame_in_small_fragments_is_copied_only_a_few_times() -> None:
     reader = FrameReader(FRAME_BYTES_MAX)
     stream = framed(bytes(8_000_000))
     assert buffers_used(reader, chunks(stream, 1400)) <= 4
     assert drain(reader) == [bytes(8_000_000)]
 
 
-def test_feeding_a_large_frame_in_small_pieces_makes_room_in_doubling_steps() -> None:
+def test_the_buffer_of_a_large_frame_in_small_fragments_doubles() -> None:
     reader = FrameReader(FRAME_BYTES_MAX)
     stream = framed(bytes(4_000_000))
     owners = set()
@@ -201,7 +201,7 @@ def test_many_tiny_frames_share_a_buffer() -> None:
     assert len(owners) == 1
 
 
-def test_a_connection_at_rest_keeps_no_large_buffer() -> None:
+def test_an_idle_connection_keeps_no_large_buffer() -> None:
     reader = FrameReader(FRAME_BYTES_MAX)
     reader.feed(framed(bytes(5_000_000)))
     assert reader.next() is not None

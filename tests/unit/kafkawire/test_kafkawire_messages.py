@@ -1,4 +1,4 @@
-"""Every message in every version served: golden bytes, round trips, truncation, noise, and agreement with kio."""
+"""Every message in every served version: golden bytes, round trips, truncation, noise, and agreement with kio."""
 
 import contextlib
 import dataclasses
@@ -43,7 +43,7 @@ def test_the_bytes_are_those_of_the_java_client(case: Case, name: str) -> None:
 
 
 @every_case
-def test_what_was_encoded_is_decoded_again(case: Case) -> None:
+def test_a_message_reads_back_as_it_was(case: Case) -> None:
     @settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(messages(case))
     def check(message: Any) -> None:
@@ -53,7 +53,7 @@ def test_what_was_encoded_is_decoded_again(case: Case) -> None:
 
 
 @every_case
-def test_a_message_cut_short_at_any_byte_is_refused(case: Case) -> None:
+def test_a_message_cut_short_at_any_byte_is_rejected(case: Case) -> None:
     for name in SAMPLES:
         data = golden()[f"{case.label} {name}"]
         for length in range(len(data)):
@@ -62,7 +62,7 @@ def test_a_message_cut_short_at_any_byte_is_refused(case: Case) -> None:
 
 
 @every_case
-def test_noise_is_decoded_or_refused_and_nothing_else(case: Case) -> None:
+def test_noise_is_decoded_or_rejected(case: Case) -> None:
     chance = random.Random(case.label)
     data = golden()[f"{case.label} full"]
     for _ in range(150):
@@ -74,27 +74,27 @@ def test_noise_is_decoded_or_refused_and_nothing_else(case: Case) -> None:
 
 
 def decode_or_reject(case: Case, data: bytes) -> None:
-    """What could be decoded is a message like any other."""
+    """If the bytes can be decoded, the message can be encoded and decoded again."""
     with contextlib.suppress(DecodeError):
         message = case.decode(data)
         assert case.decode(case.encode(message)) == message
 
 
 @every_case
-def test_bytes_behind_the_last_field_are_ignored(case: Case) -> None:
-    # librdkafka leaves three of them in every Metadata request from version 9 on that asks for all topics
+def test_bytes_after_the_last_field_are_ignored(case: Case) -> None:
+    # librdkafka sends three such bytes in every Metadata request for all topics, from version 9 on
     assert case.decode(golden()[f"{case.label} full"] + b"abc") == sample(case, "full")
 
 
 @every_flexible_case
 def test_unknown_tagged_fields_are_ignored(case: Case) -> None:
     data = golden()[f"{case.label} bare"]
-    assert data[-1] == 0, "the bare sample ends with an empty section of tagged fields"
+    assert data[-1] == 0, "the bare sample does not end with an empty section of tagged fields"
     assert case.decode(data[:-1] + UNKNOWN_TAG) == sample(case, "bare")
 
 
 @every_case
-def test_a_message_of_defaults_can_be_sent(case: Case) -> None:
+def test_a_message_of_defaults_reads_back(case: Case) -> None:
     assert case.decode(case.encode(case.message())) == case.message()
 
 

@@ -1,4 +1,4 @@
-"""The contract of every encoding: lower limit, upper limit, one byte short; and of what messages are built from."""
+"""The contract of every encoding (lower limit, upper limit, one byte short) and of the parts of messages."""
 
 from typing import Annotated, Any
 
@@ -199,7 +199,7 @@ def test_a_value_has_these_bytes_and_no_others(message: Any, data: str, flexible
 
 
 @pytest.mark.parametrize(("message", "data", "flexible"), CONTRACT)
-def test_one_byte_short_is_refused(message: Any, data: str, flexible: bool) -> None:
+def test_one_byte_short_is_rejected(message: Any, data: str, flexible: bool) -> None:
     with pytest.raises(DecodeError):
         decode(type(message), bytes.fromhex(data)[:-1], flexible)
 
@@ -223,7 +223,7 @@ def test_one_byte_short_is_refused(message: Any, data: str, flexible: bool) -> N
         StructField(None),  # type: ignore[arg-type]
     ],
 )
-def test_a_value_without_bytes_is_an_encode_error(message: Any) -> None:
+def test_a_value_without_an_encoding_is_an_encode_error(message: Any) -> None:
     with pytest.raises(EncodeError):
         encode(message)
 
@@ -237,14 +237,14 @@ def test_a_value_without_bytes_is_an_encode_error(message: Any) -> None:
         (TextsField, "ffffffff", "0000"),
     ],
 )
-def test_null_where_kafka_allows_none_is_refused(kind: Any, plain: str, compact: str) -> None:
+def test_null_is_rejected_where_kafka_does_not_allow_it(kind: Any, plain: str, compact: str) -> None:
     for data, flexible in ((plain, False), (compact, True)):
         with pytest.raises(DecodeError, match="null"):
             decode(kind, bytes.fromhex(data), flexible)
 
 
 @pytest.mark.parametrize("data", ["0001ff", "0002c328", "0003eda080"])
-def test_text_that_is_not_utf8_is_refused(data: str) -> None:
+def test_text_that_is_not_utf8_is_rejected(data: str) -> None:
     with pytest.raises(DecodeError):
         decode(StringField, bytes.fromhex(data))
 
@@ -259,7 +259,7 @@ def test_text_that_is_not_utf8_is_refused(data: str) -> None:
         (UuidsField, "03" + "00" * 31, True),
     ],
 )
-def test_a_count_beyond_the_bytes_that_remain_is_refused_before_any_element(
+def test_a_count_beyond_the_remaining_bytes_is_rejected_before_any_element(
     kind: Any, data: str, flexible: bool
 ) -> None:
     with pytest.raises(DecodeError, match="elements in"):
@@ -275,7 +275,7 @@ def test_the_number_of_elements_in_a_message_is_bounded() -> None:
         decode(TextsField, texts(ELEMENTS_MAX + 1), flexible=True)
 
 
-def test_a_length_far_beyond_the_end_is_refused() -> None:
+def test_a_length_far_beyond_the_end_is_rejected() -> None:
     for kind in (BytesField, RecordsField):
         with pytest.raises(DecodeError):
             decode(kind, bytes.fromhex("7fffffff61"))
@@ -298,14 +298,14 @@ def test_unknown_tags_between_known_ones_are_skipped() -> None:
     assert decode(TaggedFields, bytes.fromhex(data), flexible=True) == TaggedFields(1, 2, ["a"])
 
 
-def test_a_known_tag_may_be_longer_than_we_know_but_not_shorter() -> None:
+def test_a_known_tag_may_be_longer_than_its_field_but_not_shorter() -> None:
     longer = bytes.fromhex("01 01 00 06 00000002 6162")
     assert decode(TaggedFields, longer, flexible=True) == TaggedFields(1, 2)
     with pytest.raises(DecodeError):
         decode(TaggedFields, bytes.fromhex("01 01 00 03 00000002"), flexible=True)
 
 
-def test_a_section_that_announces_more_tags_than_there_are_is_refused() -> None:
+def test_a_section_with_fewer_tags_than_announced_is_rejected() -> None:
     for data in ("01 05 63 00", "01 ffffffff0f 63 00", "01 01 63 ffffffff0f"):
         with pytest.raises(DecodeError):
             decode(TaggedFields, bytes.fromhex(data), flexible=True)
@@ -324,7 +324,7 @@ def test_record_bytes_are_views_when_decoded_and_the_same_objects_when_encoded()
     assert all(ours is theirs for ours, theirs in zip(records, fragments, strict=True))
 
 
-def test_several_buffers_of_records_without_a_byte_are_empty_records() -> None:
+def test_several_empty_buffers_of_records_are_empty_records() -> None:
     assert encode(RecordsField([])) == bytes(4)
     assert encode(RecordsField([b"", b""])) == bytes(4)
 
@@ -352,14 +352,14 @@ def test_signed_numbers_are_zigzag(value: int, data: str) -> None:
     assert primitives.varlong(value) == bytes.fromhex(data)
 
 
-def test_a_number_of_too_many_bytes_is_refused() -> None:
+def test_a_number_of_too_many_bytes_is_rejected() -> None:
     with pytest.raises(DecodeError):
         primitives.read_uvarint(b"\x80" * 5 + b"\x01", 0)
     with pytest.raises(DecodeError):
         primitives.read_varlong(b"\x80" * 10 + b"\x01", 0)
 
 
-def test_a_field_without_a_default_or_an_encoding_is_a_mistake_in_the_schema() -> None:
+def test_a_field_without_a_default_or_an_encoding_is_an_error_of_the_schema() -> None:
     class NoDefault(msgspec.Struct):
         value: schema.Int8
 

@@ -1,4 +1,4 @@
-"""Record batches: what a producer may send, where a batch stands, and what is in it."""
+"""Record batches: the checks of produced batches, their offsets, their records and their codecs."""
 
 import pathlib
 import random
@@ -34,7 +34,7 @@ JAVA_RECORDS = [
     Record(2, 990, b"", None),
 ]
 LIMIT = 1_000_000
-# Where the fields of the header are, for tests that spoil one.
+# The positions of header fields, for tests that change one.
 LENGTH, MAGIC, CRC, ATTRIBUTES, LAST_DELTA, MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, COUNT = (
     8,
     16,
@@ -77,7 +77,7 @@ def check(batch: Any, **settings: Any) -> Any:
 
 
 def spoiled(position: int, layout: str, value: int, batch: bytes | None = None, good_crc: bool = True) -> bytes:
-    """A good batch with one field changed, by default with a CRC to match."""
+    """A valid batch with one changed field, by default with a matching CRC."""
     data = bytearray(batch or build_batch(JAVA_RECORDS))
     struct.pack_into(f">{layout}", data, position, value)
     if good_crc:
@@ -155,26 +155,26 @@ REJECTED = {
     "a few bytes": (bytes(16), ErrorCode.CORRUPT_MESSAGE),
     "an old message": (bytes(16) + b"\x01" + bytes(10), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     "an old magic": (spoiled(MAGIC, "b", 1), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    "a magic to come": (spoiled(MAGIC, "b", 3), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    "only a header begun": (build_batch(JAVA_RECORDS)[: BATCH_OVERHEAD - 1], ErrorCode.CORRUPT_MESSAGE),
+    "a future magic": (spoiled(MAGIC, "b", 3), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "a part of a header": (build_batch(JAVA_RECORDS)[: BATCH_OVERHEAD - 1], ErrorCode.CORRUPT_MESSAGE),
     "cut short": (build_batch(JAVA_RECORDS)[:-1], ErrorCode.CORRUPT_MESSAGE),
     "two batches": (build_batch(JAVA_RECORDS) * 2, ErrorCode.INVALID_RECORD),
-    "a byte too many": (build_batch(JAVA_RECORDS) + b"\0", ErrorCode.INVALID_RECORD),
+    "an extra byte": (build_batch(JAVA_RECORDS) + b"\0", ErrorCode.INVALID_RECORD),
     "a negative length": (spoiled(LENGTH, "i", -12), ErrorCode.CORRUPT_MESSAGE),
     "the most negative length": (spoiled(LENGTH, "i", -(2**31)), ErrorCode.CORRUPT_MESSAGE),
-    "an offset of its own choice": (build_batch(JAVA_RECORDS, base_offset=7), ErrorCode.INVALID_RECORD),
+    "a base offset": (build_batch(JAVA_RECORDS, base_offset=7), ErrorCode.INVALID_RECORD),
     "another crc": (spoiled(CRC, "I", 1, good_crc=False), ErrorCode.CORRUPT_MESSAGE),
     "no records": (spoiled(COUNT, "i", 0), ErrorCode.INVALID_RECORD),
-    "fewer than no records": (spoiled(COUNT, "i", -1), ErrorCode.INVALID_RECORD),
-    "offsets that are not the count": (spoiled(LAST_DELTA, "i", 3), ErrorCode.INVALID_RECORD),
+    "a negative number of records": (spoiled(COUNT, "i", -1), ErrorCode.INVALID_RECORD),
+    "another number of offsets than of records": (spoiled(LAST_DELTA, "i", 3), ErrorCode.INVALID_RECORD),
     "neither records nor offsets": (spoiled(LAST_DELTA, "i", -1, spoiled(COUNT, "i", 0)), ErrorCode.INVALID_RECORD),
     "a control batch": (build_batch(JAVA_RECORDS, control=True), ErrorCode.INVALID_RECORD),
     "codec 5": (spoiled(ATTRIBUTES, "h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "codec 7": (spoiled(ATTRIBUTES, "h", 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "a producer without an epoch": (idempotent(producer_epoch=-1), ErrorCode.INVALID_RECORD),
     "a producer without a sequence": (idempotent(base_sequence=-1), ErrorCode.INVALID_RECORD),
-    "a time before all others": (spoiled(MAX_TIMESTAMP, "q", -(2**63)), ErrorCode.INVALID_TIMESTAMP),
-    "a producer below none": (idempotent(producer_id=-2), ErrorCode.INVALID_RECORD),
+    "the smallest timestamp": (spoiled(MAX_TIMESTAMP, "q", -(2**63)), ErrorCode.INVALID_TIMESTAMP),
+    "an invalid producer id": (idempotent(producer_id=-2), ErrorCode.INVALID_RECORD),
     "a transaction": (
         build_batch(JAVA_RECORDS, transactional=True, producer_id=5, producer_epoch=0, base_sequence=0),
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -183,7 +183,7 @@ REJECTED = {
 
 
 @pytest.mark.parametrize(("batch", "rejection"), REJECTED.values(), ids=REJECTED.keys())
-def test_a_produced_batch_is_refused_for_what_is_wrong_with_it(batch: bytes, rejection: ErrorCode) -> None:
+def test_an_invalid_produced_batch_is_rejected_with_its_error_code(batch: bytes, rejection: ErrorCode) -> None:
     assert check(batch) is rejection
 
 
@@ -193,14 +193,14 @@ def test_the_largest_batch_allowed_is_accepted_and_one_byte_more_is_not() -> Non
     assert check(batch, batch_bytes_max=len(batch) - 1) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_zstandard_needs_a_request_that_knows_it() -> None:
+def test_zstandard_needs_a_request_that_allows_it() -> None:
     batch = build_batch(JAVA_RECORDS, codec=compression.ZSTD)
     assert isinstance(check(batch), BatchHeader)
     assert check(batch, zstd_allowed=False) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert isinstance(check(build_batch(JAVA_RECORDS, codec=compression.LZ4), zstd_allowed=False), BatchHeader)
 
 
-def test_a_transaction_needs_leave_and_a_producer() -> None:
+def test_a_transaction_needs_a_transactional_id_and_a_producer() -> None:
     with_producer = build_batch(JAVA_RECORDS, transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
     assert isinstance(check(with_producer, transactional_allowed=True), BatchHeader)
     without = build_batch(JAVA_RECORDS, transactional=True)
@@ -217,11 +217,11 @@ def test_any_changed_byte_that_the_crc_covers_is_noticed(position: int, value: i
 
 
 @given(st.binary(max_size=200))
-def test_random_bytes_are_refused_as_a_batch(data: bytes) -> None:
+def test_random_bytes_are_rejected_as_a_batch(data: bytes) -> None:
     assert isinstance(check(data), ErrorCode)
 
 
-def test_placing_a_batch_changes_offset_and_epoch_and_keeps_the_crc_good() -> None:
+def test_placing_a_batch_changes_offset_and_epoch_and_keeps_the_crc_valid() -> None:
     batch = build_batch(JAVA_RECORDS)
     buffer = bytearray(b"ab" + batch + b"yz")
     place_batch(memoryview(buffer), 2, 2**62, 9)
@@ -243,12 +243,12 @@ def test_a_row_of_batches_is_walked_by_their_headers() -> None:
 
 
 @pytest.mark.parametrize("length", [-(2**31), -13, -12, -1, 0, BATCH_OVERHEAD - 13, 2**31 - 1])
-def test_a_row_whose_batch_cannot_be_that_long_is_refused(length: int) -> None:
+def test_a_row_whose_batch_cannot_be_that_long_is_rejected(length: int) -> None:
     with pytest.raises(DecodeError):
         list(batches(spoiled(LENGTH, "i", length)))
 
 
-def test_a_row_cut_short_at_any_byte_is_refused() -> None:
+def test_a_row_cut_short_at_any_byte_is_rejected() -> None:
     batch = build_batch(JAVA_RECORDS)
     for length in range(1, len(batch)):
         with pytest.raises(DecodeError):
@@ -266,7 +266,7 @@ def test_a_header_needs_61_bytes() -> None:
         read_batch_header(batch, len(batch))
 
 
-def test_timestamps_of_append_are_those_of_the_batch() -> None:
+def test_append_timestamps_are_those_of_the_batch() -> None:
     batch = spoiled(ATTRIBUTES, "h", records.LOG_APPEND_TIME)
     assert records.timestamp_type(read_batch_header(batch)) == 1
     assert [record.timestamp for record in decode_records(batch)] == [1005, 1005, 1005]
@@ -280,7 +280,7 @@ def test_a_compacted_batch_keeps_its_last_offset() -> None:
 
 
 @every_codec
-def test_damaged_records_are_a_decode_error_or_other_records_and_nothing_else(codec: int) -> None:
+def test_damaged_records_are_a_decode_error_or_other_records(codec: int) -> None:
     chance = random.Random(codec)
     batch = build_batch([Record(i, 1000 + i, b"key", b"value" * 20, (("h", b"x"),)) for i in range(20)], codec=codec)
     rejected = 0
@@ -301,7 +301,7 @@ def test_damaged_records_are_a_decode_error_or_other_records_and_nothing_else(co
     ("position", "layout", "value"),
     [(COUNT, "i", 2), (COUNT, "i", 4), (COUNT, "i", 2**31 - 1), (COUNT, "i", -1), (MAGIC, "b", 1)],
 )
-def test_records_that_are_not_what_the_header_says_are_refused(position: int, layout: str, value: int) -> None:
+def test_records_that_do_not_match_the_header_are_rejected(position: int, layout: str, value: int) -> None:
     with pytest.raises(DecodeError):
         decode_records(spoiled(position, layout, value))
 
@@ -309,17 +309,17 @@ def test_records_that_are_not_what_the_header_says_are_refused(position: int, la
 @pytest.mark.parametrize(
     "body",
     [
-        bytes.fromhex("0e 00 00 00 01 01 00 00"),  # a byte behind the headers, inside the length
+        bytes.fromhex("0e 00 00 00 01 01 00 00"),  # a byte after the headers, inside the length
         bytes.fromhex("0a 00 00 00 01 01 00"),  # a length too short
         bytes.fromhex("0c 00 00 00 01 01 fe ff ff ff 0f"),  # more headers than bytes
-        bytes.fromhex("0c 00 00 00 01 01 01"),  # fewer headers than none
+        bytes.fromhex("0c 00 00 00 01 01 01"),  # a negative number of headers
         bytes.fromhex("10 00 00 00 01 01 02 01 01"),  # a header whose key is null
         bytes.fromhex("12 00 00 00 01 01 02 02 ff 01"),  # a header whose key is not text
         bytes.fromhex("0c 00 00 00 fe ff ff ff 0f 01 00"),  # a key longer than the batch
         bytes.fromhex("ff ff ff ff ff ff ff ff ff ff 01"),  # a length of too many bytes
     ],
 )
-def test_a_malformed_record_is_refused(body: bytes) -> None:
+def test_a_malformed_record_is_rejected(body: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_records(one_record(body))
 
@@ -329,7 +329,7 @@ def test_the_smallest_record_is_read() -> None:
 
 
 def one_record(body: bytes, codec: int = 0) -> bytes:
-    """A batch of one record around these bytes."""
+    """A batch with one record, whose bytes are `body`."""
     header = records.HEADER.pack(0, BATCH_OVERHEAD - 12 + len(body), 0, 2, 0, codec, 0, 0, 0, -1, -1, -1, 1)
     return header + body
 
@@ -363,14 +363,14 @@ def test_lz4_is_written_in_independent_blocks_because_java_reads_no_others() -> 
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_a_codec_that_means_nothing_is_refused(codec: int) -> None:
+def test_an_undefined_codec_is_rejected(codec: int) -> None:
     with pytest.raises(DecodeError):
         decode_records(one_record(bytes(7), codec))
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 @given(data=st.binary(max_size=100))
-def test_what_is_not_compressed_data_is_refused_or_read_and_nothing_else(codec: int, data: bytes) -> None:
+def test_random_bytes_are_decompressed_or_rejected(codec: int, data: bytes) -> None:
     try:
         plain = compression.decompress(data, codec, 10_000)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""The folder of objects is durable, leaves nothing behind, and is shared among processes without harm."""
+"""The store in a folder is durable, leaves no temporary files, and is safe for several processes."""
 
 import asyncio
 import errno
@@ -72,7 +72,7 @@ def staged(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "objects" / STAGING).iterdir() if path.name != "lock")
 
 
-async def test_nothing_stays_in_staging_whatever_becomes_of_a_put(store: FileStore, tmp_path: Path) -> None:
+async def test_nothing_stays_in_staging_after_any_result_of_a_put(store: FileStore, tmp_path: Path) -> None:
     await store.put("a/b", [b"bytes"])
     with pytest.raises(AlreadyExists):
         await store.put("a/b", [b"other"])
@@ -83,7 +83,7 @@ async def test_nothing_stays_in_staging_whatever_becomes_of_a_put(store: FileSto
     assert staged(tmp_path) == []
 
 
-async def test_nothing_stays_in_staging_whatever_becomes_of_an_upload(store: FileStore, tmp_path: Path) -> None:
+async def test_nothing_stays_in_staging_after_any_result_of_an_upload(store: FileStore, tmp_path: Path) -> None:
     for end in ("complete", "abort"):
         upload = await store.begin_parts("a/" + end, PART_BYTES_MIN)
         await upload.put_part(0, [b"bytes"])
@@ -98,7 +98,7 @@ async def test_nothing_stays_in_staging_whatever_becomes_of_an_upload(store: Fil
     assert staged(tmp_path) == []
 
 
-async def test_an_upload_whose_name_was_not_synced_completes_when_it_is(
+async def test_an_upload_completes_only_when_its_name_is_synced(
     store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_sync = os.fsync
@@ -120,10 +120,10 @@ async def test_an_upload_whose_name_was_not_synced_completes_when_it_is(
     assert [(listed.key, listed.etag) for listed in await store.list("")] == [("a/b", etag)]
 
 
-async def test_a_part_that_nobody_waits_for_any_more_is_written_before_the_object_is_complete(
+async def test_a_part_of_a_cancelled_call_is_written_before_the_object_is_complete(
     store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its time was over, the part was stored again, and the first attempt's thread is still at it."""
+    """The first call reached its time-out; the part is stored again while the first thread still runs."""
     real_sync = os.fdatasync
     stuck, go_on = threading.Event(), threading.Event()
 
@@ -148,7 +148,7 @@ async def test_a_part_that_nobody_waits_for_any_more_is_written_before_the_objec
     assert [listed.etag for listed in await store.list("")] == [etag]
 
 
-async def test_an_upload_that_was_cleared_away_is_not_found(store: FileStore, tmp_path: Path) -> None:
+async def test_an_upload_whose_file_was_deleted_is_not_found(store: FileStore, tmp_path: Path) -> None:
     upload = await store.begin_parts("a", PART_BYTES_MIN)
     await upload.put_part(0, [b"bytes"])
     for name in staged(tmp_path):
@@ -159,7 +159,7 @@ async def test_an_upload_that_was_cleared_away_is_not_found(store: FileStore, tm
         await upload.complete()
 
 
-async def test_opening_clears_old_leftovers_and_spares_uploads_under_way(tmp_path: Path) -> None:
+async def test_opening_deletes_old_files_and_keeps_uploads_in_progress(tmp_path: Path) -> None:
     folder = tmp_path / "objects" / STAGING
     folder.mkdir(parents=True)
     for name, age_s in (("old", STAGING_AGE_MAX_S + 60), ("young", STAGING_AGE_MAX_S - 60), ("lock", 10**6)):
@@ -171,7 +171,7 @@ async def test_opening_clears_old_leftovers_and_spares_uploads_under_way(tmp_pat
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "young"]
 
 
-async def test_what_a_killed_writer_left_is_unfinished_until_it_is_given_up(tmp_path: Path) -> None:
+async def test_the_upload_of_a_killed_writer_is_unfinished_until_it_is_aborted(tmp_path: Path) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", KILLED, str(tmp_path / "objects"), stdout=asyncio.subprocess.PIPE
     )
@@ -191,7 +191,7 @@ async def test_what_a_killed_writer_left_is_unfinished_until_it_is_given_up(tmp_
     await store.close()
 
 
-async def test_a_long_key_is_told_as_far_as_a_file_name_can_hold_it(store: FileStore) -> None:
+async def test_a_long_key_is_cut_to_the_length_of_a_file_name(store: FileStore) -> None:
     key = "/".join(["c", *["x" * 150] * 5])
     await store.begin_parts(key, PART_BYTES_MIN)
     for prefix in ("", "c/", key[:300], key):
@@ -212,7 +212,7 @@ async def test_the_lock_and_other_files_are_no_unfinished_objects(store: FileSto
     assert (tmp_path / "objects" / STAGING / "lock").exists()
 
 
-async def test_a_put_that_was_given_up_under_way_is_unavailable_and_stores_nothing(
+async def test_a_put_that_another_caller_aborts_is_unavailable_and_stores_nothing(
     store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_sync = os.fsync
@@ -235,7 +235,7 @@ async def test_a_put_that_was_given_up_under_way_is_unavailable_and_stores_nothi
 
 
 @pytest.mark.parametrize(("code", "is_rejected"), [(errno.EIO, False), (errno.EPERM, True)])
-async def test_a_file_that_cannot_be_deleted_is_named_and_all_others_are_gone(
+async def test_a_file_that_cannot_be_deleted_is_named_and_all_others_are_deleted(
     store: FileStore, monkeypatch: pytest.MonkeyPatch, code: int, is_rejected: bool
 ) -> None:
     for key in ("a/1", "a/2", "b/3"):
@@ -257,7 +257,7 @@ async def test_a_file_that_cannot_be_deleted_is_named_and_all_others_are_gone(
     assert [listed.key for listed in await store.list("")] == ["a/2"]
 
 
-async def test_deletes_that_a_failed_sync_left_in_doubt_are_named(
+async def test_deletes_in_doubt_after_a_failed_sync_are_named(
     store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key in ("a/1", "a/2", "b/3"):
@@ -277,13 +277,13 @@ async def test_deletes_that_a_failed_sync_left_in_doubt_are_named(
     await store.delete(raised.value.keys)
 
 
-async def test_a_folder_that_cannot_hold_objects_is_refused_with_path_and_reason(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_hold_objects_is_rejected_with_path_and_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Invalid, match=f"cannot keep objects in {tmp_path}/file/objects: Not a directory"):
         await open_file_store(tmp_path / "file" / "objects")
 
 
-async def test_a_file_system_without_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_system_without_links_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(source: Path, target: Path) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
@@ -371,7 +371,7 @@ async def test_a_full_disk_is_unavailable_and_leaves_nothing(
         await store.get("a")
 
 
-async def test_every_version_of_an_object_has_an_etag_of_its_own(store: FileStore) -> None:
+async def test_every_version_of_an_object_has_its_own_etag(store: FileStore) -> None:
     etags = [await store.put("a", [b"same"])]
     for _ in range(50):
         etags.append(await store.put("a", [b"same"], if_match=etags[-1]))
@@ -388,7 +388,7 @@ async def test_an_etag_survives_a_restart(tmp_path: Path) -> None:
     await second.close()
 
 
-async def test_a_vanished_folder_is_made_again(store: FileStore, tmp_path: Path) -> None:
+async def test_a_vanished_folder_is_created_again(store: FileStore, tmp_path: Path) -> None:
     await store.put("a/b/first", [b"bytes"])
     await store.delete(["a/b/first"])
     (tmp_path / "objects/a/b").rmdir()
@@ -407,7 +407,7 @@ async def test_processes_replace_one_object_without_losing_an_update(tmp_path: P
     await store.close()
 
 
-async def test_closing_lets_what_is_under_way_finish(tmp_path: Path) -> None:
+async def test_closing_waits_for_running_calls(tmp_path: Path) -> None:
     store = await open_file_store(tmp_path)
     puts = [asyncio.ensure_future(store.put(f"a/{index}", [bytes(100_000)])) for index in range(20)]
     await asyncio.sleep(0)
@@ -420,7 +420,7 @@ KEYS = st.lists(PARTS, min_size=1, max_size=3).map("/".join)
 
 
 def without_objects_as_folders(keys: set[str]) -> list[str]:
-    """Keys that a folder can hold at once: none goes on where another ends."""
+    """Keys that a folder can hold together: no key is the folder of another one."""
     return sorted(key for key in keys if not any(other.startswith(key + "/") for other in keys))
 
 
@@ -429,7 +429,7 @@ def without_objects_as_folders(keys: set[str]) -> list[str]:
     prefix=st.just("") | KEYS | KEYS.map(lambda key: key + "/"),
     after=st.just("") | KEYS,
 )
-def test_a_walk_finds_what_sorting_all_keys_would(keys: set[str], prefix: str, after: str) -> None:
+def test_a_walk_finds_the_same_keys_as_a_sort_of_all_keys(keys: set[str], prefix: str, after: str) -> None:
     held = without_objects_as_folders(keys)
     with tempfile.TemporaryDirectory() as folder:
         for key in held:

@@ -1,4 +1,4 @@
-"""A store opens from its address, or says in one sentence why not, without telling secrets."""
+"""A store opens from its address, or an error of one sentence gives the reason and contains no secrets."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ async def test_a_folder_may_be_absolute_relative_or_with_blanks(
     assert len(list((tmp_path / "x y" / "a").iterdir())) == 3
 
 
-async def test_a_file_tells_when_it_was_written(tmp_path: Path) -> None:
+async def test_a_file_has_the_time_of_its_write(tmp_path: Path) -> None:
     store = await open_store(f"file://{tmp_path}")
     await store.put("a", [b"bytes"])
     [listed] = await store.list("")
@@ -63,7 +63,7 @@ async def test_a_registry_gets_the_requests() -> None:
         ("s3://bucket?endpoint=nonsense&access_key=someone&secret_key=hidden", "nonsense"),
     ],
 )
-async def test_an_address_that_means_nothing_is_invalid_with_the_reason(address: str, reason: str) -> None:
+async def test_an_invalid_address_is_rejected_with_the_reason(address: str, reason: str) -> None:
     with pytest.raises(Invalid, match=reason) as raised:
         await open_store(address)
     assert "hidden" not in str(raised.value)
@@ -79,7 +79,7 @@ async def test_an_s3_server_that_does_not_answer_is_unavailable_in_one_sentence(
 
 
 class Entropy:
-    """Counts the bytes that were taken, all of them zero."""
+    """Entropy that counts its bytes, which are all zero."""
 
     def __init__(self) -> None:
         self.taken = 0

@@ -1,4 +1,4 @@
-"""Whatever an S3 server answers, or does not, becomes the error that says what to do next."""
+"""Every answer of an S3 server, and no answer, becomes the error that names the caller's next step."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ EMPTY_LISTING = b"<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>"
 
 
 def answer(status: int, code: str = "", body: bytes = b"", length: int | None = None) -> bytes:
-    """An HTTP answer as S3 words it; with another `length` than the body's it breaks off."""
+    """An HTTP response in S3's form; with a `length` that differs from the body's it is incomplete."""
     body = body or (b"<Error><Code>%s</Code><Message>because</Message></Error>" % code.encode() if code else b"")
     size = len(body) if length is None else length
     head = f'HTTP/1.1 {status} Status\r\nContent-Length: {size}\r\nETag: "etag"\r\nConnection: close\r\n\r\n'
@@ -34,7 +34,7 @@ def answer(status: int, code: str = "", body: bytes = b"", length: int | None = 
 
 
 class ScriptedServer:
-    """Answers with `first`, one after the other, and then always with `answer`; nothing at all if that is empty."""
+    """A server that answers with each item of `first`, then always with `answer`; it sends nothing for empty bytes."""
 
     def __init__(self) -> None:
         self.answer = answer(200, body=EMPTY_LISTING)
@@ -77,7 +77,7 @@ async def store(listening: ScriptedServer) -> AsyncIterator[ObjectStore]:
 
 @pytest.fixture
 def server(listening: ScriptedServer, store: ObjectStore) -> ScriptedServer:
-    """The server that `store` speaks to, with no requests yet."""
+    """The server of `store`, without earlier requests."""
     listening.requests.clear()
     listening.bodies.clear()
     return listening
@@ -103,14 +103,14 @@ def server(listening: ScriptedServer, store: ObjectStore) -> ScriptedServer:
         (b"not http at all\r\n\r\n", Unavailable),
     ],
 )
-async def test_a_failed_get_is_of_the_kind_that_says_what_to_do(
+async def test_the_error_of_a_failed_get_has_the_kind_of_its_cause(
     server: ScriptedServer, store: ObjectStore, answered: bytes, kind: type[PenstockError]
 ) -> None:
     server.answer = answered
     with pytest.raises(PenstockError) as raised:
         await store.get("a")
     assert type(raised.value) is kind
-    assert len(server.requests) == 1, "the client tried again by itself"
+    assert len(server.requests) == 1, "the client has retried the request"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_a_failed_get_is_of_the_kind_that_says_what_to_do(
         (b"", Unavailable, Unavailable),
     ],
 )
-async def test_a_failed_put_is_of_the_kind_that_says_what_to_do(
+async def test_the_error_of_a_failed_put_has_the_kind_of_its_cause(
     server: ScriptedServer,
     store: ObjectStore,
     answered: bytes,
@@ -137,7 +137,7 @@ async def test_a_failed_put_is_of_the_kind_that_says_what_to_do(
         with pytest.raises(PenstockError) as raised:
             await store.put("a", [b"bytes"], if_match=etag)
         assert type(raised.value) is kind
-    assert len(server.requests) == 2, "the client tried again by itself"
+    assert len(server.requests) == 2, "the client has retried the request"
 
 
 BEGUN = answer(200, body=b"<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>")
@@ -174,7 +174,7 @@ async def test_an_upload_in_parts_is_one_request_for_each_and_creates_only(
         (b"", Unavailable, Unavailable),
     ],
 )
-async def test_a_failed_request_of_an_upload_is_of_the_kind_that_says_what_to_do(
+async def test_the_error_of_a_failed_upload_has_the_kind_of_its_cause(
     server: ScriptedServer,
     store: ObjectStore,
     answered: bytes,
@@ -190,13 +190,13 @@ async def test_a_failed_request_of_an_upload_is_of_the_kind_that_says_what_to_do
     with pytest.raises(PenstockError) as raised:
         await upload.complete()
     assert type(raised.value) is completed
-    assert len(server.requests) == 4, "the client tried again by itself"
+    assert len(server.requests) == 4, "the client has retried the request"
 
 
-async def test_a_completion_that_fails_after_its_head_was_sent_is_a_failure(
+async def test_a_completion_that_fails_after_the_response_head_is_an_error(
     server: ScriptedServer, store: ObjectStore
 ) -> None:
-    """S3 says 200 before it knows, when it takes its time."""
+    """A slow S3 sends the status 200 before it knows the result."""
     server.first = [BEGUN, answer(200)]
     server.answer = answer(200, body=b"<Error><Code>InternalError</Code><Message>because</Message></Error>")
     upload = await store.begin_parts("a", PART_BYTES_MIN)
@@ -205,7 +205,7 @@ async def test_a_completion_that_fails_after_its_head_was_sent_is_a_failure(
         await upload.complete()
 
 
-async def test_aborting_what_the_server_has_forgotten_is_done(server: ScriptedServer, store: ObjectStore) -> None:
+async def test_aborting_an_upload_unknown_to_the_server_succeeds(server: ScriptedServer, store: ObjectStore) -> None:
     server.first, server.answer = [BEGUN], answer(404, "NoSuchUpload")
     upload = await store.begin_parts("a", PART_BYTES_MIN)
     await upload.abort()
@@ -229,22 +229,22 @@ async def test_a_put_is_one_conditional_request_without_extra_checksums(
 
 
 def not_deleted(**codes: str) -> bytes:
-    """S3's answer to a batch of deletes, with the keys that failed and why."""
+    """S3's answer to a batch of deletes, with the error codes of failed keys."""
     errors = "".join(f"<Error><Key>prefix/{key}</Key><Code>{code}</Code></Error>" for key, code in codes.items())
     return answer(200, body=f"<DeleteResult>{errors}</DeleteResult>".encode())
 
 
-async def test_keys_that_could_not_be_deleted_are_named_and_all_others_are_gone(
+async def test_keys_that_could_not_be_deleted_are_named_and_all_others_are_deleted(
     server: ScriptedServer, store: ObjectStore
 ) -> None:
     server.answer = not_deleted(d="AccessDenied", b="SlowDown", c="InternalError")
     with pytest.raises(NotDeleted, match="3 objects not deleted, the first of them b: s3 answered") as raised:
         await store.delete(["a", "b", "c", "d"])
     assert (raised.value.keys, raised.value.rejected) == (("b", "c", "d"), ("d",))
-    assert len(server.requests) == 1, "the client tried again by itself"
+    assert len(server.requests) == 1, "the client has retried the request"
 
 
-async def test_a_key_that_was_not_there_is_deleted(server: ScriptedServer, store: ObjectStore) -> None:
+async def test_an_absent_key_counts_as_deleted(server: ScriptedServer, store: ObjectStore) -> None:
     server.answer = not_deleted(b="NoSuchKey")
     await store.delete(["a", "b"])
 
@@ -265,17 +265,17 @@ async def test_a_failure_that_names_no_key_leaves_all_in_doubt(server: ScriptedS
         (b"", Unavailable),
     ],
 )
-async def test_a_failed_delete_is_of_the_kind_that_says_what_to_do(
+async def test_the_error_of_a_failed_delete_has_the_kind_of_its_cause(
     server: ScriptedServer, store: ObjectStore, answered: bytes, kind: type[PenstockError]
 ) -> None:
     server.answer = answered
     with pytest.raises(PenstockError) as raised:
         await store.delete(["a", "b"])
     assert type(raised.value) is kind
-    assert len(server.requests) == 1, "the client tried again by itself"
+    assert len(server.requests) == 1, "the client has retried the request"
 
 
-async def test_a_thousand_keys_are_deleted_by_one_request_and_none_by_none(
+async def test_a_thousand_keys_need_one_request_and_no_keys_need_none(
     server: ScriptedServer, store: ObjectStore
 ) -> None:
     server.answer = not_deleted()
@@ -285,7 +285,7 @@ async def test_a_thousand_keys_are_deleted_by_one_request_and_none_by_none(
     assert server.bodies[0].count(b"<Key>prefix/a/") == 1000
 
 
-async def test_unfinished_uploads_are_asked_for_below_the_prefix(server: ScriptedServer, store: ObjectStore) -> None:
+async def test_unfinished_uploads_are_listed_below_the_prefix(server: ScriptedServer, store: ObjectStore) -> None:
     upload = "<Upload><Key>prefix/a/{}</Key><UploadId>{}</UploadId><Initiated>2026-01-02T03:04:05Z</Initiated></Upload>"
     uploads = upload.format(1, 8) + upload.format(1, 7) + upload.format(0, 9)
     body = f"<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>"
@@ -301,9 +301,7 @@ async def test_unfinished_uploads_are_asked_for_below_the_prefix(server: Scripte
     assert "prefix=prefix%2Fa%2F" in request and "max-uploads=3" in request
 
 
-async def test_an_unfinished_upload_that_is_gone_is_given_up_already(
-    server: ScriptedServer, store: ObjectStore
-) -> None:
+async def test_aborting_an_absent_unfinished_upload_succeeds(server: ScriptedServer, store: ObjectStore) -> None:
     server.answer = answer(404, "NoSuchUpload")
     await store.abort_unfinished(Unfinished("a/b", "7", 0))
     [request] = server.requests
@@ -352,7 +350,7 @@ LISTED = answer(200, body=EMPTY_LISTING)
         ([answer(404, "NoSuchBucket"), answer(409, "BucketAlreadyExists")], True, [LIST, MAKE, LIST]),
     ],
 )
-async def test_a_bucket_is_made_unless_it_is_there(
+async def test_a_bucket_is_created_unless_it_exists(
     server: ScriptedServer, answers: list[bytes], made: bool, requests: list[str]
 ) -> None:
     server.answer, server.first = LISTED, answers
@@ -371,7 +369,7 @@ async def test_a_bucket_is_made_unless_it_is_there(
         ([answer(404, "NoSuchBucket"), answer(200)], b"", Unavailable, "Server disconnected|[Cc]onnection"),
     ],
 )
-async def test_a_bucket_that_cannot_be_made_is_one_sentence(
+async def test_a_bucket_that_cannot_be_created_is_one_sentence(
     server: ScriptedServer, answers: list[bytes], last: bytes, kind: type[PenstockError], said: str
 ) -> None:
     server.answer, server.first = last, answers
@@ -381,14 +379,14 @@ async def test_a_bucket_that_cannot_be_made_is_one_sentence(
     assert "\n" not in str(raised.value)
 
 
-async def test_a_bucket_is_made_in_the_region_of_the_address(server: ScriptedServer) -> None:
-    for region, told in (("us-east-1", False), ("eu-central-1", True)):
+async def test_a_bucket_is_created_in_the_region_of_the_address(server: ScriptedServer) -> None:
+    for region, is_named in (("us-east-1", False), ("eu-central-1", True)):
         server.answer, server.first = LISTED, [answer(404, "NoSuchBucket"), answer(200)]
         await make_s3_bucket("new", options_for(server, region=region))
-        assert (f"<LocationConstraint>{region}</LocationConstraint>".encode() in server.bodies[-2]) is told
+        assert (f"<LocationConstraint>{region}</LocationConstraint>".encode() in server.bodies[-2]) is is_named
 
 
-async def test_an_address_without_a_bucket_is_refused_before_anybody_is_asked(server: ScriptedServer) -> None:
+async def test_an_address_without_a_bucket_is_rejected_without_a_request(server: ScriptedServer) -> None:
     with pytest.raises(Invalid, match="needs a bucket"):
         await make_s3_bucket("", options_for(server))
     assert server.requests == []

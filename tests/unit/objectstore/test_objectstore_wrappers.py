@@ -1,4 +1,4 @@
-"""Retrying never loses, repeats or misreports a put; measuring counts every request by what became of it."""
+"""Retries never lose, repeat or misreport a put; metrics count every request by its outcome."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ BODY = [b"first ", b"second"]
 
 
 class FaultyStore:
-    """A store in memory that goes wrong as told, call by call: "before" or "after" its effect, "hang", or an error."""
+    """A store in memory whose calls fail by a plan: "before" or "after" their effect, "hang", or with an error."""
 
     def __init__(self, *plan: str | PenstockError) -> None:
         self.inner = MemoryStore()
@@ -73,7 +73,7 @@ class FaultyStore:
 
 
 class FaultyParts:
-    """An upload of a faulty store."""
+    """An upload to a faulty store."""
 
     def __init__(self, store: FaultyStore, inner: PartedPut) -> None:
         self.store = store
@@ -90,7 +90,7 @@ class FaultyParts:
 
 
 class Time:
-    """A clock that only sleeping moves."""
+    """A clock that advances only in `sleep`."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -114,26 +114,26 @@ def retrying(inner: FaultyStore, time: Time | None = None, jitter: float = 1.0, 
 
 
 @pytest.mark.parametrize("plan", [["before"], ["after"], ["before", "after"], ["after", "before"], ["after", "after"]])
-async def test_a_put_in_doubt_is_settled_and_its_true_etag_told(plan: list[str]) -> None:
+async def test_a_put_in_doubt_is_resolved_and_returns_its_real_etag(plan: list[str]) -> None:
     inner = FaultyStore(*plan)
     etag = await retrying(inner).put("a", BODY)
     [listed] = await inner.inner.list("a")
     assert (listed.etag, await inner.inner.get("a")) == (etag, b"first second")
 
 
-async def test_a_put_that_is_throttled_is_put_again() -> None:
+async def test_a_throttled_put_is_retried() -> None:
     inner = FaultyStore(Throttled("slow down"), Throttled("slow down"))
     await retrying(inner).put("a", BODY)
     assert inner.calls == ["put", "put", "put"]
 
 
-@pytest.mark.parametrize(("failures", "is_told"), [(3, False), (4, True), (9, True)])
-async def test_a_store_that_goes_on_failing_is_told_of_once_for_each_call(failures: int, *, is_told: bool) -> None:
+@pytest.mark.parametrize(("failures", "is_logged"), [(3, False), (4, True), (9, True)])
+async def test_a_store_that_keeps_failing_is_logged_once_per_call(failures: int, *, is_logged: bool) -> None:
     inner = FaultyStore(*[Throttled("slow down")] * failures)
     with capture_logs() as lines:
         await retrying(inner).put("a", BODY)
     about = {"call": "put of a", "attempts": 4, "error": "slow down"}
-    assert lines == [{"event": "store_call_retried", "log_level": "warning", **about}] * is_told
+    assert lines == [{"event": "store_call_retried", "log_level": "warning", **about}] * is_logged
 
 
 @pytest.mark.parametrize("theirs", [b"third", b"first secone", b"first secon", b"first second!", b""])
@@ -153,13 +153,13 @@ async def test_a_put_without_doubt_already_exists_even_with_the_same_bytes() -> 
     assert inner.calls == ["put"]
 
 
-async def test_settling_a_put_is_itself_tried_again() -> None:
+async def test_resolving_a_put_is_itself_retried() -> None:
     inner = FaultyStore("after", "ok", "before", "ok", "ok", "before", "ok", "ok", "ok")
     await retrying(inner).put("a", BODY)
     assert inner.calls == ["put", "put", "list", "put", "list", "get", "put", "list", "get"]
 
 
-async def test_a_put_in_doubt_whose_object_went_meanwhile_is_not_reported_as_stored() -> None:
+async def test_a_put_in_doubt_whose_object_was_deleted_is_not_reported_as_stored() -> None:
     inner = FaultyStore("before", AlreadyExists("by another"), "ok")
     with pytest.raises(AlreadyExists):
         await retrying(inner).put("a", BODY)
@@ -175,7 +175,7 @@ async def test_a_put_in_doubt_does_not_take_a_longer_key_for_its_own() -> None:
         await retrying(inner).put("a", BODY)
 
 
-async def test_a_replacement_in_doubt_is_settled() -> None:
+async def test_a_replacement_in_doubt_is_resolved() -> None:
     inner = FaultyStore("after")
     first = await inner.inner.put("a", [b"before"])
     second = await retrying(inner).put("a", BODY, if_match=first)
@@ -191,7 +191,7 @@ async def test_a_replacement_that_lost_is_a_mismatch() -> None:
 
 
 @given(st.lists(st.sampled_from(["ok", "before", "after"]), max_size=40))
-def test_a_lone_writer_is_never_told_that_somebody_else_wrote(plan: list[str]) -> None:
+def test_a_single_writer_never_gets_a_conflict(plan: list[str]) -> None:
     async def run() -> None:
         inner = FaultyStore(*plan)
         try:
@@ -205,7 +205,7 @@ def test_a_lone_writer_is_never_told_that_somebody_else_wrote(plan: list[str]) -
 
 
 @pytest.mark.parametrize("verb", ["get", "get_range", "list", "delete", "unfinished", "abort_unfinished"])
-async def test_every_verb_is_tried_again(verb: str) -> None:
+async def test_every_verb_is_retried(verb: str) -> None:
     inner = FaultyStore("before", "after")
     await inner.inner.put("a", [b"bytes"])
     store = retrying(inner)
@@ -221,8 +221,8 @@ async def test_every_verb_is_tried_again(verb: str) -> None:
     assert inner.calls == [verb] * 3
 
 
-class Stubborn(FaultyStore):
-    """Deletes what it is asked to, but some keys only after so many `times`, and locked ones never."""
+class PartialDeletes(FaultyStore):
+    """A store that deletes some keys only after `times` attempts, and locked keys never."""
 
     def __init__(self, *plan: str | PenstockError, times: dict[str, int], locked: Sequence[str] = ()) -> None:
         super().__init__(*plan)
@@ -238,11 +238,11 @@ class Stubborn(FaultyStore):
             self.times[key] -= 1
         await super().delete([key for key in keys if key not in left + rejected])
         if left or rejected:
-            raise NotDeleted("the store is stubborn", left + rejected, rejected)
+            raise NotDeleted("the store does not delete", left + rejected, rejected)
 
 
 async def test_only_keys_in_doubt_are_deleted_again() -> None:
-    time, inner = Time(), Stubborn(times={"b": 2, "d": 1})
+    time, inner = Time(), PartialDeletes(times={"b": 2, "d": 1})
     for key in "abcde":
         await inner.inner.put(key, [b"bytes"])
     await retrying(inner, time, first_pause_s=0.5).delete(["a", "b", "c", "d"])
@@ -251,17 +251,17 @@ async def test_only_keys_in_doubt_are_deleted_again() -> None:
     assert [listed.key for listed in await inner.inner.list("")] == ["e"]
 
 
-async def test_what_a_store_will_never_delete_is_not_asked_for_again() -> None:
-    inner = Stubborn(times={"b": 1}, locked=["a", "c"])
-    with pytest.raises(NotDeleted, match="the store is stubborn") as raised:
+async def test_keys_that_a_store_never_deletes_are_not_retried() -> None:
+    inner = PartialDeletes(times={"b": 1}, locked=["a", "c"])
+    with pytest.raises(NotDeleted, match="the store does not delete") as raised:
         await retrying(inner).delete(["a", "b", "c", "d"])
     assert (raised.value.keys, raised.value.rejected) == (("a", "c"), ("a", "c"))
     assert inner.asked == [["a", "b", "c", "d"], ["b"]]
 
 
-async def test_a_delete_names_what_is_in_doubt_when_the_deadline_would_pass() -> None:
-    inner = Stubborn("ok", Throttled("slow down"), times={"b": 99}, locked=["a"])
-    with pytest.raises(NotDeleted, match="2 objects not deleted, the first of them b: the store is stubborn") as raised:
+async def test_a_delete_names_the_keys_in_doubt_at_its_deadline() -> None:
+    inner = PartialDeletes("ok", Throttled("slow down"), times={"b": 99}, locked=["a"])
+    with pytest.raises(NotDeleted, match="2 objects not deleted, the first of them b: the store does not delete") as raised:
         await retrying(inner, deadline_s=5.0, first_pause_s=1.0).delete(["a", "b", "c"])
     assert (raised.value.keys, raised.value.rejected) == (("b", "a"), ("a",))
     away = FaultyStore(*["before"] * 99)
@@ -306,7 +306,7 @@ async def test_the_last_error_is_raised_when_the_deadline_would_pass() -> None:
     assert time.now_s < 1010.0
 
 
-async def test_an_attempt_that_hangs_is_given_up_as_in_doubt() -> None:
+async def test_an_attempt_that_hangs_is_cancelled_and_in_doubt() -> None:
     inner = FaultyStore("hang")
     etag = await retrying(inner, attempt_s=0.01).put("a", BODY)
     assert [listed.etag for listed in await inner.inner.list("a")] == [etag]
@@ -320,7 +320,7 @@ async def test_a_store_that_only_hangs_is_unavailable_by_name() -> None:
         await retrying(inner, time, attempt_s=0.01, deadline_s=1.0, first_pause_s=0.5).put("a", BODY)
 
 
-async def test_closing_closes_the_store_within() -> None:
+async def test_closing_closes_the_wrapped_store() -> None:
     inner = FaultyStore()
     await retrying(inner).close()
     await MeasuredStore(inner, prometheus_client.CollectorRegistry()).close()
@@ -414,7 +414,7 @@ async def test_a_completion_without_doubt_already_exists_whatever_the_size() -> 
         await put_in_parts(retrying(inner))
 
 
-async def test_an_abort_is_tried_again() -> None:
+async def test_an_abort_is_retried() -> None:
     inner = FaultyStore("ok", "before")
     upload = await retrying(inner).begin_parts("a", PART_BYTES_MIN)
     await upload.abort()
@@ -443,7 +443,7 @@ def count_of(registry: prometheus_client.CollectorRegistry, verb: str, outcome: 
     return registry.get_sample_value("penstock_store_requests_total", labels)
 
 
-async def test_what_is_smaller_than_a_part_is_one_put() -> None:
+async def test_a_stream_smaller_than_a_part_is_one_put() -> None:
     inner = FaultyStore()
     async with streamed_put(inner, "a", part_bytes=PART_BYTES_MIN) as put:
         for _ in range(3):
@@ -453,7 +453,7 @@ async def test_what_is_smaller_than_a_part_is_one_put() -> None:
 
 
 async def test_a_stream_holds_no_more_than_its_parts_in_flight() -> None:
-    """The fifth part is not begun, and its bytes not taken, before one of the four is stored."""
+    """With three parts in flight the fourth part waits, and `write` does not return."""
     inner = FaultyStore("ok", "hang", "hang", "hang")
     put = StreamedPut(inner, "a", part_bytes=PART_BYTES_MIN, parts_in_flight_max=3)
     for _ in range(3):
@@ -470,7 +470,7 @@ async def test_a_stream_holds_no_more_than_its_parts_in_flight() -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 5))
-async def test_a_stream_that_cannot_be_stored_says_why_and_is_aborted(at: int) -> None:
+async def test_a_stream_that_cannot_be_stored_raises_the_cause_and_is_aborted(at: int) -> None:
     inner = FaultyStore(*["ok"] * at, Invalid("no more room"))
     with pytest.raises(Invalid, match="no more room"):
         async with streamed_put(inner, "a", part_bytes=PART_BYTES_MIN) as put:
@@ -479,7 +479,7 @@ async def test_a_stream_that_cannot_be_stored_says_why_and_is_aborted(at: int) -
     assert await inner.inner.list("") == []
 
 
-async def test_a_stream_whose_abort_fails_still_says_what_broke_it() -> None:
+async def test_a_stream_whose_abort_fails_still_raises_the_first_cause() -> None:
     inner = FaultyStore("ok", Invalid("no more room"), "before")
     with pytest.raises(Invalid, match="no more room"):
         async with streamed_put(inner, "a", part_bytes=PART_BYTES_MIN) as put:

@@ -1,4 +1,4 @@
-"""Compacted segments read back as they were written, byte for byte as documented, and no damage goes unnoticed."""
+"""Compacted segments read back as they were written, in the documented format, and any damage is `Corrupt`."""
 
 import itertools
 import struct
@@ -39,13 +39,13 @@ TOPIC_A, TOPIC_B = bytes(range(16)), bytes(range(16, 32))
 SEGMENT_ID = bytes(range(100, 116))
 CREATED_MS = 1_700_000_000_123
 
-# A batch as the tests speak of it: base offset, last offset, max timestamp, records, bytes.
+# A description of a batch: base offset, last offset, max timestamp, records, bytes.
 Described = tuple[int, int, int, int, int]
 DescribedRun = tuple[bytes, int, int | None, list[Described]]
 
 
 def batch_of(base: int, last: int, timestamp: int, count: int, size: int = 61) -> bytes:
-    """A batch whose header is right in all that segments read of it."""
+    """A batch with valid values in the header fields that segments read."""
     header = struct.pack(">qiibIhiqqqhii", base, size - 12, 0, 2, 0, 0, last - base, 0, timestamp, -1, -1, -1, count)
     return header + bytes(size - len(header))
 
@@ -94,7 +94,7 @@ def described_runs(draw: st.DrawFn) -> list[DescribedRun]:
 
 
 @given(described_runs(), st.integers(1, 9))
-def test_what_was_written_reads_back(runs: list[DescribedRun], level: int) -> None:
+def test_a_compacted_segment_reads_back_as_it_was(runs: list[DescribedRun], level: int) -> None:
     data, index = written(runs, level)
     assert read_compacted_index(data) == index
     assert (index.segment_id, index.level, index.writer) == (SEGMENT_ID, level, "compactor-1")
@@ -110,13 +110,13 @@ def test_what_was_written_reads_back(runs: list[DescribedRun], level: int) -> No
 
 
 @given(described_runs(), st.integers(0, 2**41))
-def test_a_map_leads_to_the_last_place_that_misses_nothing(runs: list[DescribedRun], anywhere: int) -> None:
+def test_an_offset_index_finds_the_last_place_that_misses_nothing(runs: list[DescribedRun], anywhere: int) -> None:
     data, index = written(runs)
     for number, run in enumerate(index.runs):
         assert index.run_at(run.position) == number
-        sparse = index.offset_index(number)
+        offset_index = index.offset_index(number)
         for offset in {anywhere, *range(run.first_offset, min(run.last_offset, run.first_offset + 40) + 1)}:
-            place = sparse.find(offset)
+            place = offset_index.find(offset)
             assert run.position <= place.position < run.position + run.length
             before = list(batch_facts(data[run.position : place.position]))
             assert not [each for each in before if each.last_offset >= offset]
@@ -127,7 +127,7 @@ def test_a_map_leads_to_the_last_place_that_misses_nothing(runs: list[DescribedR
 
 
 @given(described_runs(), st.integers(-10, 110))
-def test_a_map_leads_to_the_first_batch_at_or_after_a_time(runs: list[DescribedRun], timestamp: int) -> None:
+def test_an_offset_index_finds_the_first_batch_from_a_time_on(runs: list[DescribedRun], timestamp: int) -> None:
     data, index = written(runs)
     for number, run in enumerate(index.runs):
         batches = list(batch_facts(data[run.position : run.position + run.length]))
@@ -152,7 +152,7 @@ def test_places_are_a_quarter_of_a_mebibyte_apart() -> None:
     assert all(PLACE_BYTES <= gap < PLACE_BYTES + size for gap in gaps)
 
 
-def test_chunks_of_batches_with_known_facts_make_the_same_segment() -> None:
+def test_batches_with_known_facts_make_the_same_segment() -> None:
     expected, _ = written(golden_runs())
     out: list[Buffer] = []
     writer = CompactedWriter(SEGMENT_ID, level=2, created_ms=CREATED_MS, sink=out.append, writer="compactor-1")
@@ -168,7 +168,7 @@ def test_chunks_of_batches_with_known_facts_make_the_same_segment() -> None:
 
 
 def test_a_compacted_segment_is_byte_for_byte_the_documented_format() -> None:
-    """The golden file changes only together with the format's version."""
+    """The golden file may change only with the version of the format."""
     data, index = written(golden_runs())
     tail = data[read_footer(data).index_position :]
     assert data[:HEADER_BYTES] + tail == bytes.fromhex(GOLDEN.read_text())
@@ -217,7 +217,7 @@ def test_arbitrary_bytes_are_corrupt(data: bytes) -> None:
 
 
 def with_index(change: Callable[[bytearray], None], **footer_changes: int) -> bytes:
-    """The golden segment's tail with another index, and all checksums right."""
+    """The golden segment's tail with a changed index and correct checksums."""
     data, _ = written(golden_runs())
     footer = read_footer(data)
     index = bytearray(data[footer.index_position : -FOOTER_BYTES])
@@ -232,7 +232,7 @@ def with_index(change: Callable[[bytearray], None], **footer_changes: int) -> by
 
 
 ROW, COLUMN = COMPACTED_ROW.size, 5 * 8
-MAPS = 4 * ROW
+PLACES = 4 * ROW
 
 
 @pytest.mark.parametrize(
@@ -241,22 +241,22 @@ MAPS = 4 * ROW
         pytest.param(16, ">i", 8, id="partitions out of order"),
         pytest.param(16, ">i", -1, id="a negative partition"),
         pytest.param(20, ">Q", 105, id="a gap before the first run"),
-        pytest.param(28, ">Q", 71, id="a run that reaches into the next"),
+        pytest.param(28, ">Q", 71, id="a run that overlaps the next"),
         pytest.param(36, ">q", -1, id="a negative offset"),
         pytest.param(36, ">q", 10, id="a run that ends before it begins"),
-        pytest.param(52, ">q", 1, id="another largest timestamp than the map's"),
+        pytest.param(52, ">q", 1, id="another largest timestamp than the places'"),
         pytest.param(60, ">I", 0, id="a run without batches"),
         pytest.param(64, ">Q", 11, id="more records than offsets"),
-        pytest.param(72, ">I", 0, id="a run without a map"),
+        pytest.param(72, ">I", 0, id="a run without places"),
         pytest.param(72, ">I", 2, id="a run with more places than batches"),
         pytest.param(2 * ROW + 36, ">q", 39, id="runs of one partition that overlap"),
-        pytest.param(MAPS, ">q", -1, id="a place before the first offset"),
-        pytest.param(MAPS + 16, ">q", 10, id="places whose offsets do not ascend"),
-        pytest.param(MAPS + 16, ">q", 40, id="a place behind the last offset"),
-        pytest.param(MAPS + COLUMN + 8, ">q", 61, id="timestamps that descend"),
-        pytest.param(MAPS + 2 * COLUMN, ">q", 105, id="a map that does not begin with its run"),
-        pytest.param(MAPS + 2 * COLUMN + 16, ">q", 174, id="places whose positions do not ascend"),
-        pytest.param(MAPS + 2 * COLUMN + 16, ">q", 174 + PLACE_BYTES + 141, id="a place behind its run"),
+        pytest.param(PLACES, ">q", -1, id="a place before the first offset"),
+        pytest.param(PLACES + 16, ">q", 10, id="places whose offsets do not ascend"),
+        pytest.param(PLACES + 16, ">q", 40, id="a place after the last offset"),
+        pytest.param(PLACES + COLUMN + 8, ">q", 61, id="timestamps that descend"),
+        pytest.param(PLACES + 2 * COLUMN, ">q", 105, id="a first place that is not the run's start"),
+        pytest.param(PLACES + 2 * COLUMN + 16, ">q", 174, id="places whose positions do not ascend"),
+        pytest.param(PLACES + 2 * COLUMN + 16, ">q", 174 + PLACE_BYTES + 141, id="a place after its run"),
     ],
 )
 def test_an_index_that_contradicts_itself_is_corrupt(position: int, kind: str, value: int) -> None:
@@ -277,7 +277,7 @@ def test_a_footer_that_contradicts_its_index_is_corrupt(changes: dict[str, int])
 
 
 @given(st.data())
-def test_a_forged_index_is_corrupt_or_read_and_nothing_else(data: st.DataObject) -> None:
+def test_a_forged_index_is_corrupt_or_read(data: st.DataObject) -> None:
     def change(index: bytearray) -> None:
         for position, byte in data.draw(st.lists(st.tuples(st.integers(0, len(index) - 1), st.integers(0, 255)))):
             index[position] = byte
@@ -343,20 +343,20 @@ def test_batches_whose_offsets_do_not_ascend_are_corrupt() -> None:
         batch_of(0, 0, 0, -1),
     ],
 )
-def test_bytes_that_are_no_whole_batches_are_corrupt(data: bytes) -> None:
+def test_bytes_that_are_not_complete_batches_are_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
         list(batch_facts(data))
 
 
-def test_the_memory_of_an_index_is_told() -> None:
+def test_the_memory_of_an_index_grows_with_its_size() -> None:
     _, small = written(golden_runs()[:1])
     _, large = written(golden_runs())
     assert 0 < small.memory_bytes < large.memory_bytes
     assert isinstance(large.offsets, array)
 
 
-def test_control_batches_are_no_records_of_a_run_and_have_no_time() -> None:
-    """Searches by time end at records only; offsets are the markers', too."""
+def test_control_batches_add_no_records_and_no_timestamp_to_a_run() -> None:
+    """A search by time finds only records, but the offsets of markers belong to the run."""
     marker = control_batch(5, 7, 0, committed=True, coordinator_epoch=0, timestamp_ms=9_000)
     (facts,) = batch_facts(marker)
     assert (facts.base_offset, facts.last_offset, facts.record_count) == (5, 5, 0)

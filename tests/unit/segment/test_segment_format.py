@@ -1,4 +1,4 @@
-"""Segments read back as they were built, byte for byte as documented, and no damage goes unnoticed."""
+"""Flushed segments read back as they were built, in the documented format, and any damage is `Corrupt`."""
 
 import struct
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def placed_batches(draw: st.DrawFn) -> PlacedBatch:
     writer=st.from_regex(r"[A-Za-z0-9_-]{0,64}", fullmatch=True),
     created_ms=st.integers(0, 2**48 - 1),
 )
-def test_what_was_built_reads_back(batches: list[PlacedBatch], level: int, writer: str, created_ms: int) -> None:
+def test_a_segment_reads_back_as_built(batches: list[PlacedBatch], level: int, writer: str, created_ms: int) -> None:
     segment = build_segment(SEGMENT_ID, writer=writer, created_ms=created_ms, level=level, batches=batches)
     data = bytes_of(segment)
     index = read_index(data)
@@ -88,7 +88,7 @@ def test_what_was_built_reads_back(batches: list[PlacedBatch], level: int, write
 
 
 @given(st.lists(placed_batches(), max_size=30))
-def test_batches_lie_by_partition_in_their_order_of_arrival(batches: list[PlacedBatch]) -> None:
+def test_batches_are_sorted_by_partition_in_their_order_of_arrival(batches: list[PlacedBatch]) -> None:
     segment = built(batches)
     data = bytes_of(segment)
     assert segment.order == sorted(range(len(batches)), key=lambda index: (*batches[index][:2], index))
@@ -108,7 +108,7 @@ def test_building_copies_no_record_bytes() -> None:
 
 
 def test_a_segment_is_byte_for_byte_the_documented_format() -> None:
-    """The golden file changes only together with the format's version."""
+    """The golden file may change only with the version of the format."""
     assert bytes_of(built(golden_batches())) == bytes.fromhex(GOLDEN.read_text())
 
 
@@ -135,7 +135,7 @@ def test_a_segment_cut_short_at_any_byte_is_corrupt() -> None:
             read_index(data[:length])
 
 
-def test_any_last_part_with_the_whole_index_is_enough() -> None:
+def test_any_last_part_with_the_complete_index_is_enough() -> None:
     data = bytes_of(built(golden_batches()))
     whole = read_index(data)
     enough = 3 * RUN_ROW.size + 4 * BATCH_BYTES + FOOTER_BYTES
@@ -153,7 +153,7 @@ def test_bytes_before_a_segment_are_noticed() -> None:
 
 
 def test_a_flipped_bit_outside_of_the_batches_is_corrupt() -> None:
-    """Inside of them the batch's own CRC tells."""
+    """Inside a batch its own CRC detects the damage."""
     data = bytes_of(built(golden_batches()))
     batches = range(HEADER_BYTES, read_footer(data).index_position)
     for position in range(len(data)):
@@ -176,7 +176,7 @@ def test_arbitrary_bytes_are_corrupt(data: bytes) -> None:
 
 
 def with_index(data: bytes, change: Callable[[bytearray], None], **footer_changes: int) -> bytes:
-    """The segment with another index, and all checksums right."""
+    """The segment with a changed index and correct checksums."""
     footer = read_footer(data)
     index = bytearray(data[footer.index_position : -FOOTER_BYTES])
     change(index)
@@ -221,7 +221,7 @@ def test_a_footer_that_contradicts_its_index_is_corrupt(changes: dict[str, int])
 
 
 @given(st.data())
-def test_a_forged_index_is_corrupt_or_read_and_nothing_else(data: st.DataObject) -> None:
+def test_a_forged_index_is_corrupt_or_read(data: st.DataObject) -> None:
     whole = bytes_of(built(golden_batches()))
 
     def change(index: bytearray) -> None:
@@ -234,7 +234,7 @@ def test_a_forged_index_is_corrupt_or_read_and_nothing_else(data: st.DataObject)
         assert "segment" in str(error)
 
 
-def test_another_version_or_flag_is_refused_by_name() -> None:
+def test_another_version_or_flag_is_rejected_by_name() -> None:
     data = bytearray(bytes_of(built([])))
     footer = memoryview(data)[-FOOTER_BYTES:]
 
@@ -264,7 +264,7 @@ def test_a_header_of_another_segment_is_corrupt() -> None:
 
 
 class Reads:
-    """A stored object that counts how it is read."""
+    """A stored object that counts its reads."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

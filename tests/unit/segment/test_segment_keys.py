@@ -1,4 +1,4 @@
-"""Object keys are built and parsed without loss, and sort as their numbers do."""
+"""Object keys are built and parsed without loss, and sort by their numbers."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -13,7 +13,7 @@ SEQUENCES = st.integers(0, 10**20 - 1)
 
 
 @given(prefix=PREFIXES, level=st.integers(0, 9), segment_id=st.binary(min_size=16, max_size=16))
-def test_a_segment_key_tells_level_and_id(prefix: str, level: int, segment_id: bytes) -> None:
+def test_a_segment_key_contains_level_and_id(prefix: str, level: int, segment_id: bytes) -> None:
     key = keys.segment_key(prefix, "cluster", level, segment_id)
     assert keys.parse_segment_key(key) == (level, segment_id)
     assert check_key(key).startswith(keys.segments_prefix(prefix, "cluster"))
@@ -26,7 +26,7 @@ def test_keys_are_as_documented() -> None:
     assert keys.journal_archive_key("p/q", "c", 1, 20) == "p/q/c/journal/00000000000000000001-00000000000000000020"
 
 
-def test_segments_born_together_spread_over_many_shards() -> None:
+def test_segments_created_together_spread_over_many_shards() -> None:
     born = [new_segment_id(1_700_000_000_000, index.to_bytes(10, "big")) for index in range(1000)]
     shards = {keys.segment_key("", "c", 0, segment_id).split("/")[2] for segment_id in born}
     assert len(shards) > 500
