@@ -261,7 +261,8 @@ async def test_keys_that_a_store_never_deletes_are_not_retried() -> None:
 
 async def test_a_delete_names_the_keys_in_doubt_at_its_deadline() -> None:
     inner = PartialDeletes("ok", Throttled("slow down"), times={"b": 99}, locked=["a"])
-    with pytest.raises(NotDeleted, match="2 objects not deleted, the first of them b: the store does not delete") as raised:
+    message = "2 objects not deleted, the first of them b: the store does not delete"
+    with pytest.raises(NotDeleted, match=message) as raised:
         await retrying(inner, deadline_s=5.0, first_pause_s=1.0).delete(["a", "b", "c"])
     assert (raised.value.keys, raised.value.rejected) == (("b", "a"), ("a",))
     away = FaultyStore(*["before"] * 99)
