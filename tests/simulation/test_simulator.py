@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.testkit.sim.run import run_seed
+from tests.testkit.sim.world import BUGS
 
+ROOT = Path(__file__).parents[2]
 SEED = 7
 LONG_SEED = 10
 SEEDS_LOOKED_AT = 30
@@ -34,6 +37,13 @@ def test_the_same_seed_is_the_same_run() -> None:
 def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed() -> None:
     here = f"{run_seed(SEED).digest} {run_seed(LONG_SEED).digest}"
     assert digest_elsewhere("1") == digest_elsewhere("2") == here
+
+
+def test_services_log_all_events_that_fail_a_run() -> None:
+    """Otherwise an event that gets another name fails no run any more."""
+    sources = [path.read_text() for folder in ("libs/src", "services") for path in (ROOT / folder).rglob("*.py")]
+    unknown = [event for event in BUGS if not any(f'"{event}"' in source for source in sources)]
+    assert not unknown, f"no service logs {unknown}"
 
 
 @pytest.mark.slow
