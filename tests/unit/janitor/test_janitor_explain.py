@@ -34,7 +34,7 @@ async def test_a_live_segment_says_how_much_of_it_is_needed() -> None:
         key = await built.flush("t")
         await started(built)
         reply = await ask(built, key)
-        assert (reply.verdict, reply.reason) == ("live", "1 extents in 100 bytes of it")
+        assert (reply.state, reply.reason) == ("live", "1 extents in 100 bytes of it")
         assert reply.facts["key"] == key
         assert reply.facts["bytes"] == "100"
         assert reply.failure is None
@@ -48,11 +48,11 @@ async def test_a_condemned_segment_says_what_it_waits_for_and_then_that_it_goes(
         built.delete_topic("t")
         await started(built)
         reply = await ask(built, key)
-        assert reply.verdict == "waiting"
+        assert reply.state == "waiting"
         assert "readers may know of it for 10 min" in reply.reason
         await built.go_on(GRACE_S + 10)
         reply = await ask(built, key)
-        assert reply.verdict == "condemned"
+        assert reply.state == "condemned"
         assert int(reply.facts["condemned_sequence"]) > 0
 
 
@@ -67,11 +67,11 @@ async def test_a_condemned_segment_that_somebody_has_claimed_waits() -> None:
         (segment_id,) = (built.state.segments.id(slot) for slot in built.state.segments.by_number)
         built.apply(LeaseJob(0, "merge", "compactor-1", [segment_id], MINUTE_MS))
         reply = await ask(built, key)
-        assert (reply.verdict, reply.facts["claimed"]) == ("waiting", "yes")
+        assert (reply.state, reply.facts["claimed"]) == ("waiting", "yes")
         assert "a compactor, or a janitor that deletes it, has claimed it" in reply.reason
         built.apply(ReleaseJob(0, "merge", "compactor-1"))
         reply = await ask(built, key)
-        assert (reply.verdict, reply.facts["claimed"]) == ("condemned", "no")
+        assert (reply.state, reply.facts["claimed"]) == ("condemned", "no")
 
 
 @in_virtual_time
@@ -79,10 +79,10 @@ async def test_what_nobody_knows_is_young_and_then_an_orphan() -> None:
     async with world() as built:
         key = await built.put(built.new_id(built.clock.now_ms()))
         await started(built)
-        assert (await ask(built, key)).verdict == "young"
+        assert (await ask(built, key)).state == "young"
         await built.go_on(ORPHAN_AGE_MIN_MS / 1000)
         reply = await ask(built, key)
-        assert (reply.verdict, reply.facts["age"]) == ("orphan", "60 min")
+        assert (reply.state, reply.facts["age"]) == ("orphan", "60 min")
 
 
 @in_virtual_time
@@ -92,10 +92,10 @@ async def test_the_journal_s_own_objects_are_kept_and_strange_ones_unknown() -> 
         for key in (strange, snapshot):
             await built.store.objects.put(key, [b"?"])
         await started(built)
-        assert (await ask(built, marker_key(CLUSTER))).verdict == "kept"
-        assert (await ask(built, snapshot)).verdict == "kept"
-        assert (await ask(built, strange)).verdict == "unknown"
-        assert (await ask(built, "another/segments/003/x")).verdict == "unknown"
+        assert (await ask(built, marker_key(CLUSTER))).state == "kept"
+        assert (await ask(built, snapshot)).state == "kept"
+        assert (await ask(built, strange)).state == "unknown"
+        assert (await ask(built, "another/segments/003/x")).state == "unknown"
 
 
 @in_virtual_time
@@ -106,9 +106,9 @@ async def test_what_is_not_there_is_absent() -> None:
         await built.store.objects.delete([key])
         await started(built)
         reply = await ask(built, key)
-        assert reply.verdict == "absent"
+        assert reply.state == "absent"
         assert "but the journal needs it" in reply.reason
-        assert (await ask(built, f"{CLUSTER}/snapshots/{8:020}")).verdict == "absent"
+        assert (await ask(built, f"{CLUSTER}/snapshots/{8:020}")).state == "absent"
 
 
 @in_virtual_time
@@ -138,7 +138,7 @@ def test_a_bad_question_gets_an_answer_and_does_no_harm(request_: bytes) -> None
             await started(built)
             answer = await built.client.request(subjects.explain(CLUSTER), request_, 5.0)
             assert codec.decode(answer, ExplainReply).failure
-            assert (await ask(built, marker_key(CLUSTER))).verdict == "kept"
+            assert (await ask(built, marker_key(CLUSTER))).state == "kept"
 
     run()
 

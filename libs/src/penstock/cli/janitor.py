@@ -74,10 +74,10 @@ def as_text(reply: ExplainReply) -> str:
     """The object's state and its reason, then the facts one by one."""
     width = max(map(len, reply.facts), default=0)
     return "\n".join(
-        [f"{reply.verdict}: {reply.reason}", *(f"  {name:<{width}}  {value}" for name, value in reply.facts.items())]
+        [f"{reply.state}: {reply.reason}", *(f"  {name:<{width}}  {value}" for name, value in reply.facts.items())]
     )
 
 
 def as_json(reply: ExplainReply) -> str:
     """The same as one JSON object."""
-    return json.dumps({"verdict": reply.verdict, "reason": reply.reason, "facts": msgspec.to_builtins(reply.facts)})
+    return json.dumps({"verdict": reply.state, "reason": reply.reason, "facts": msgspec.to_builtins(reply.facts)})

@@ -12,7 +12,7 @@ CHUNK_BYTES = 4 * 1024 * 1024  # DESIGN section 6
 # each segment would cost one more GET. A chunk with its remainder still fits into one message of the bus (8 MiB).
 SPILL_BYTES_MAX = CHUNK_BYTES // 4
 STRIPE_CHUNKS = 4  # chunks of a compacted segment with one owner, which a sequential reader gets with one GET
-RECENT_MS = 60_000  # tailing consumers, also after a short pause, read segments of at most this age
+RECENT_MS = 60_000  # tailing reads, and reads after a short pause, need segments of at most this age
 
 
 def chunk_count(size_bytes: int) -> int:

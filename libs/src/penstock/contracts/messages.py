@@ -143,9 +143,9 @@ class ExplainRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ExplainReply(msgspec.Struct, frozen=True, array_like=True):
-    """A janitor's classification of the object (`live`, `orphan`, ...), the reason as a sentence, and the facts."""
+    """A janitor's answer: the state of the object (`live`, `orphan`, ...), the reason as a sentence, and the facts."""
 
-    verdict: str
+    state: str
     reason: str
     facts: dict[str, str] = {}
     failure: str | None = None

@@ -22,9 +22,9 @@ class Throttled(Unavailable):
 
 
 class NotDeleted(Unavailable):
-    """Some keys of one call may not be deleted; all others are deleted.
+    """The deletion of some keys of one call failed or is in doubt; all others are deleted.
 
-    `keys` are the keys in doubt. The store refuses to delete those in `rejected`: a retry does not help.
+    `keys` has these keys. The store rejects the deletion of those in `rejected`: a retry does not help.
     """
 
     def __init__(self, why: str, keys: Sequence[str], rejected: Sequence[str] = ()) -> None:

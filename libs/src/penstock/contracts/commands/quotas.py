@@ -4,7 +4,7 @@ import msgspec
 
 
 class QuotaPart(msgspec.Struct, frozen=True, array_like=True):
-    """One part of a quota's entity; without a name it is the default for clients without an own quota."""
+    """One part of a quota's entity; without a name it is the default for clients without a quota."""
 
     kind: str
     name: str | None = None

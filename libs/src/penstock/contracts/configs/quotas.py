@@ -1,7 +1,7 @@
 """Client quotas: their entities, keys and values, and the lookup of the quota in force for a client. Pure.
 
 A quota is for an entity: a user, a client id, a user with a client id, or an address. The name None means the default,
-for clients without an own quota. Every other combination, and every other quota, is rejected by name.
+for clients without a quota. Every other combination, and every other quota, is rejected by name.
 """
 
 import math

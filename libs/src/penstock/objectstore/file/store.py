@@ -239,7 +239,7 @@ class FileStore:
             if position + wanted > size:
                 raise range_beyond(key, position, wanted)
             data = read_all(descriptor, position, wanted)
-            os.posix_fadvise(descriptor, position, wanted, os.POSIX_FADV_DONTNEED)  # see _stage
+            os.posix_fadvise(descriptor, position, wanted, os.POSIX_FADV_DONTNEED)  # see _seal
             return data
         finally:
             os.close(descriptor)
