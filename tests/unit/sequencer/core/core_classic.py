@@ -1,4 +1,4 @@
-"""Classic groups in a `World`: short ways to give the commands of their members."""
+"""Classic groups in a `World`: short forms of their members' commands."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ INITIAL_DELAY_MS = group_config(INITIAL_REBALANCE_DELAY, {})
 
 
 class ClassicGroups:
-    """Commands of members of the group "g", if no other is named."""
+    """Commands of members of the group "g", unless another group is given."""
 
     def __init__(self, world: Machine) -> None:
         self._world = world
@@ -54,7 +54,7 @@ class ClassicGroups:
                 session_ms,
                 rebalance_ms,
                 kind,
-                [GroupProtocol(name, said) for name, said in offered.items()],
+                [GroupProtocol(name, metadata) for name, metadata in offered.items()],
                 seen,
             )
         )
@@ -69,7 +69,7 @@ class ClassicGroups:
         kind: str | None = "consumer",
         protocol: str | None = "range",
     ) -> Any:
-        shares = [MemberAssignment(who, share) for who, share in (assignments or {}).items()]
+        shares = [MemberAssignment(member, share) for member, share in (assignments or {}).items()]
         return self._world.do(
             SyncGroup(self._world.now_ms, "g", generation, member_id, instance, kind, protocol, shares)
         )
@@ -79,7 +79,7 @@ class ClassicGroups:
         return rejections
 
     def leave_seen(self, *members: tuple[str, str | None], seen: int) -> Any:
-        """The outcome for whoever had seen that entry."""
+        """The outcome for a sender that had seen that entry."""
         return self._world.do(LeaveGroup(self._world.now_ms, "g", [LeavingMember(*each) for each in members], seen))
 
     def wait_outcome(self, kind: str, member_id: str, generation: int) -> Any:
@@ -89,13 +89,13 @@ class ClassicGroups:
         return queries.heartbeat(self._world.state, HeartbeatQuery(0, "g", generation, member_id, instance)).rejection
 
     def finish_initial_delay(self) -> None:
-        """Let the delay pass, and its one extension for those who came meanwhile."""
+        """Let the delay pass, and its one extension for members that joined since."""
         self._world.wait(INITIAL_DELAY_MS)
         self._world.wait(INITIAL_DELAY_MS)
         assert self._world.group().state == COMPLETING
 
     def stable_group(self, *members: str) -> int:
-        """A stable group of dynamic members, the first of them its leader; its generation."""
+        """A stable group of dynamic members, the first of them its leader; returns its generation."""
         for member in members:
             self.join(member)
         self.finish_initial_delay()

@@ -1,4 +1,4 @@
-"""Consumer groups in a `World`: members that do as clients do, by their heartbeats."""
+"""Consumer groups in a `World`: members that send heartbeats as clients do."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ Held = dict[bytes, list[int]]
 
 
 class Client(msgspec.Struct, eq=False):
-    """A consumer as it sees itself: what it was told it has, and what it has not given back yet."""
+    """A consumer with the state that it knows: its assignment, and the partitions that it has not given back yet."""
 
     name: str
     instance_id: str | None = None
     epoch: int = 0
     owned: Held = {}
-    has_reported: bool = True  # what it owns, since that changed
+    has_reported: bool = True  # whether it has sent its partitions since they changed
 
 
 def held(assignment: list[TopicPartitions]) -> Held:
@@ -40,7 +40,7 @@ class ConsumerGroups:
         self._world = world
         self.copies = 1  # of each heartbeat that is journaled; the last one is answered
 
-    def heartbeat(self, member_id: str, epoch: int, **said: Any) -> Any:
+    def heartbeat(self, member_id: str, epoch: int, **changes: Any) -> Any:
         given: dict[str, Any] = {
             "group_id": "g",
             "instance_id": None,
@@ -53,22 +53,22 @@ class ConsumerGroups:
             "assignor": None,
             "owned": None,
         }
-        command = ConsumerHeartbeat(self._world.now_ms, member_id=member_id, member_epoch=epoch, **(given | said))
+        command = ConsumerHeartbeat(self._world.now_ms, member_id=member_id, member_epoch=epoch, **(given | changes))
         return self.send(command)
 
     def send(self, command: ConsumerHeartbeat) -> Any:
-        """As gateways do: asked first, journaled only if that says so; and what is asked is what is answered."""
+        """Send it as gateways do: query first, journal only if the query demands it; the query may be the answer."""
         asked = queries.QUERIES["consumer_heartbeat"](self._world.state, ConsumerHeartbeatQuery(0, command)).outcome
         if asked is not None:
             return asked
         return [self._world.do(command) for _ in range(self.copies)][-1]
 
-    def join(self, member_id: str, *topics: str, **said: Any) -> Any:
+    def join(self, member_id: str, *topics: str, **changes: Any) -> Any:
         given: dict[str, Any] = {"rebalance_timeout_ms": REBALANCE_TIMEOUT_MS, "topics": list(topics), "owned": []}
-        return self.heartbeat(member_id, 0, **(given | said))
+        return self.heartbeat(member_id, 0, **(given | changes))
 
-    def leave(self, member_id: str, **said: Any) -> Any:
-        return self.heartbeat(member_id, -1, **said)
+    def leave(self, member_id: str, **changes: Any) -> Any:
+        return self.heartbeat(member_id, -1, **changes)
 
     def expire(self, member_id: str) -> Any:
         consumer = self._world.group().consumer
@@ -81,15 +81,15 @@ class ConsumerGroups:
         assert consumer is not None
         return consumer.members[member_id]
 
-    # Clients that do as librdkafka and the Java client do.
+    # Clients that act like librdkafka and the Java client.
 
-    def client(self, name: str, *topics: str, instance_id: str | None = None, **said: Any) -> Client:
+    def client(self, name: str, *topics: str, instance_id: str | None = None, **changes: Any) -> Client:
         client = Client(name, instance_id)
-        self.take(client, self.join(name, *topics, instance_id=instance_id, **said))
+        self.take(client, self.join(name, *topics, instance_id=instance_id, **changes))
         return client
 
     def beat(self, client: Client) -> Any:
-        """A heartbeat; the client tells what it owns if that has changed since it last did."""
+        """Send a heartbeat; the client reports its partitions if they have changed since its last report."""
         owned = None
         if not client.has_reported:
             owned = [TopicPartitions(topic, numbers) for topic, numbers in client.owned.items()]
@@ -100,14 +100,14 @@ class ConsumerGroups:
         return answer
 
     def take(self, client: Client, answer: Any) -> None:
-        """The client gives back at once what it is not to have any more, and takes what it is given."""
+        """The client accepts its assignment, and gives other partitions back at once."""
         assert isinstance(answer, ConsumerMembership), answer
         client.epoch = answer.member_epoch
         if answer.assignment is not None and held(answer.assignment) != client.owned:
             client.owned, client.has_reported = held(answer.assignment), False
 
     def settle(self, *clients: Client) -> None:
-        """Heartbeats of all, in turn, until nobody is told anything new and the group is stable."""
+        """All clients send heartbeats, in turn, until no assignment changes and the group is stable."""
         for _ in range(20):
             before = [(each.epoch, each.owned, each.has_reported) for each in clients]
             for client in clients:
@@ -115,9 +115,9 @@ class ConsumerGroups:
                 assert not isinstance(answer, Rejected), answer
             if before == [(each.epoch, each.owned, each.has_reported) for each in clients]:
                 return
-        raise AssertionError("the group does not come to rest")
+        raise AssertionError("the assignments keep changing")
 
 
 def numbers(client: Client, number: int = 1) -> list[int]:
-    """The partitions of a topic that the client has."""
+    """The client's partitions of a topic."""
     return client.owned.get(topic_id(number), [])

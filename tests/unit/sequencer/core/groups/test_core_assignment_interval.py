@@ -1,4 +1,4 @@
-"""Consumer groups' targets are made some time apart, so that a thousand members may come at once (KIP-1263)."""
+"""Consumer groups' targets are made some time apart, so that a thousand members may join together (KIP-1263)."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def world() -> World:
 
 
 def targets_made(world: World) -> set[tuple[int, int]]:
-    """From now on the epoch and the time of each target that is made for the group's members."""
+    """Record, from now on, the epoch and the time of each target that is made for the group's members."""
     made: set[tuple[int, int]] = set()
 
     def look(state: State) -> None:
@@ -63,7 +63,7 @@ def interval(world: World, value: str | None) -> Any:
     return world.do(AlterConfigs(world.now_ms, "", [change]))
 
 
-def test_who_comes_within_the_interval_has_nothing_at_the_epoch_that_there_is_and_comes_again_soon(
+def test_a_member_that_joins_within_the_interval_gets_nothing_at_the_current_epoch_and_returns_soon(
     world: World,
 ) -> None:
     first = world.consumers.client("a", "t")
@@ -73,7 +73,7 @@ def test_who_comes_within_the_interval_has_nothing_at_the_epoch_that_there_is_an
     assert world.group().state == "Assigning"
 
 
-def test_after_the_interval_all_who_have_come_are_assigned_to_at_once(world: World) -> None:
+def test_after_the_interval_all_new_members_get_their_targets_together(world: World) -> None:
     made = targets_made(world)
     clients = [world.consumers.client(name, "t") for name in "abcdef"]
     world.consumers.settle(*clients)
@@ -95,21 +95,21 @@ def test_a_heartbeat_within_the_interval_is_not_journaled(world: World) -> None:
     assert world.state.sequence == before
 
 
-def test_whoever_has_been_assigned_to_comes_soon_for_a_while_and_then_as_usual(world: World) -> None:
+def test_after_an_assignment_members_return_soon_for_a_while_and_then_as_usual(world: World) -> None:
     client = world.consumers.client("a", "t")
     assert world.consumers.beat(client).heartbeat_interval_ms == SOON_MS
     world.wait(MOVING_MS)
     assert world.consumers.beat(client).heartbeat_interval_ms == USUAL_MS
 
 
-def test_a_thousand_members_at_once_cost_two_targets_and_about_two_entries_each() -> None:
+def test_a_thousand_members_together_cost_two_targets_and_about_two_entries_each() -> None:
     world, count = World(level=ASSIGNMENT_INTERVAL_LEVEL), 1_000
     world.topic("t", count)
-    world.on_entry.clear()  # the invariants of so many members take long
+    world.on_entry.clear()  # checking the invariants of so many members takes long
     made = targets_made(world)
     clients = [world.consumers.client(f"m{number}", "t") for number in range(count)]
     world.now_ms += INTERVAL_MS
-    for _ in range(2):  # who has all gives it back at once
+    for _ in range(2):  # a member that has all partitions gives some back at once
         world.consumers.beat(clients[0])
     world.consumers.settle(*clients)
     assert {len(numbers(client)) for client in clients} == {1}
@@ -118,7 +118,7 @@ def test_a_thousand_members_at_once_cost_two_targets_and_about_two_entries_each(
     assert world.state.sequence < 2 * count + 10
 
 
-def test_a_lone_change_after_the_interval_does_not_wait(world: World) -> None:
+def test_a_single_change_after_the_interval_does_not_wait(world: World) -> None:
     first = world.consumers.client("a", "t")
     world.consumers.settle(first)
     world.wait(INTERVAL_MS)
@@ -128,7 +128,7 @@ def test_a_lone_change_after_the_interval_does_not_wait(world: World) -> None:
     assert (len(numbers(first)), len(numbers(second))) == (3, 3)
 
 
-def test_what_a_member_leaves_is_anothers_after_the_interval(world: World) -> None:
+def test_partitions_of_a_departed_member_are_assigned_after_the_interval(world: World) -> None:
     clients = [world.consumers.client("a", "t")]
     world.wait(INTERVAL_MS)
     clients.append(world.consumers.client("b", "t"))
@@ -141,7 +141,7 @@ def test_what_a_member_leaves_is_anothers_after_the_interval(world: World) -> No
     assert numbers(clients[1]) == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_a_member_does_not_subscribe_any_more_it_gives_back_before_there_is_another_target(
+def test_a_member_gives_back_unsubscribed_topics_before_the_next_target(
     world: World,
 ) -> None:
     world.topic("u", 2, number=2)
@@ -151,7 +151,7 @@ def test_what_a_member_does_not_subscribe_any_more_it_gives_back_before_there_is
     assert world.group().consumer.assignment_epoch == 1  # type: ignore[union-attr]
 
 
-def test_a_target_without_what_is_not_subscribed_waits_for_what_is_still_to_be_given_back(world: World) -> None:
+def test_a_target_without_unsubscribed_topics_waits_for_partitions_to_be_given_back(world: World) -> None:
     world.topic("u", 2, number=2)
     client = world.consumers.client("a", "t", "u")
     world.consumers.take(client, world.consumers.heartbeat("a", client.epoch, topics=["u"]))
@@ -161,7 +161,7 @@ def test_a_target_without_what_is_not_subscribed_waits_for_what_is_still_to_be_g
     assert (world.consumers.member("a").revoking, client.owned) == ({}, {topic_id(2): [0, 1]})
 
 
-def test_with_an_interval_of_nothing_nobody_waits(world: World) -> None:
+def test_with_an_interval_of_zero_no_member_waits(world: World) -> None:
     assert interval(world, "0") == Done()
     first, second = world.consumers.client("a", "t"), world.consumers.client("b", "t")
     world.consumers.settle(first, second)
@@ -169,7 +169,7 @@ def test_with_an_interval_of_nothing_nobody_waits(world: World) -> None:
 
 
 @pytest.mark.parametrize("leap_ms", [-3_600_000, 3_600_000])
-def test_a_clock_that_was_wrong_for_once_makes_nobody_wait(world: World, leap_ms: int) -> None:
+def test_a_clock_that_was_wrong_once_makes_no_member_wait(world: World, leap_ms: int) -> None:
     world.now_ms += leap_ms
     first = world.consumers.client("a", "t")
     world.now_ms -= leap_ms
@@ -178,7 +178,7 @@ def test_a_clock_that_was_wrong_for_once_makes_nobody_wait(world: World, leap_ms
     assert (len(numbers(first)), len(numbers(second))) == (3, 3)
 
 
-def test_members_of_the_classic_protocol_are_not_made_to_wait(world: World) -> None:
+def test_members_of_the_classic_protocol_do_not_wait(world: World) -> None:
     client = world.consumers.client("a", "t")
     subscription = consumer_protocol_subscription("t")
     command = JoinGroup(
@@ -212,7 +212,7 @@ def test_below_its_level_the_interval_can_be_neither_set_nor_unset(value: str | 
     assert interval(world, value) == Done()
 
 
-def test_below_its_level_nobody_waits_and_the_time_is_not_kept() -> None:
+def test_below_its_level_no_member_waits_and_the_time_is_not_kept() -> None:
     world = World(level=CONSUMER_GROUPS_LEVEL)
     world.topic("t", 6)
     first, second = world.consumers.client("a", "t"), world.consumers.client("b", "t")
@@ -221,10 +221,10 @@ def test_below_its_level_nobody_waits_and_the_time_is_not_kept() -> None:
     assert world.group().consumer.assigned_ms == 0  # type: ignore[union-attr]
 
 
-def test_a_restored_group_waits_as_long_as_it_would_have(world: World) -> None:
+def test_a_restored_group_waits_as_long_as_without_a_restore(world: World) -> None:
     world.consumers.client("a", "t")
     restored = decode_state(encode_state(world.state))
-    command = heartbeat_of_somebody_new(world)
+    command = heartbeat_of_new_member(world)
     asked = [queries.QUERIES["consumer_heartbeat"](state, ConsumerHeartbeatQuery(0, command)).outcome
              for state in (world.state, restored)]  # fmt: skip
     assert asked == [None, None]
@@ -235,11 +235,11 @@ def test_a_restored_group_waits_as_long_as_it_would_have(world: World) -> None:
     assert encode_state(restored) == encode_state(mine)
 
 
-def heartbeat_of_somebody_new(world: World) -> ConsumerHeartbeat:
+def heartbeat_of_new_member(world: World) -> ConsumerHeartbeat:
     return ConsumerHeartbeat(world.now_ms, "g", "b", 0, None, None, 60_000, "client", "/host", ["t"], None, None, [])
 
 
-def test_a_restore_matches_no_topic_against_a_pattern_again(world: World) -> None:
+def test_a_restore_matches_no_topic_with_a_pattern_again(world: World) -> None:
     for number in range(2, 20):
         world.topic(f"topic-{number}", 1, number=number)
     client = Client("a")
@@ -255,7 +255,7 @@ def test_a_restore_matches_no_topic_against_a_pattern_again(world: World) -> Non
     assert "topic-100" in restored.subscriptions.patterns["topic-1.*"].topics
 
 
-def test_a_topic_that_grows_or_goes_is_not_matched_again(world: World) -> None:
+def test_a_topic_that_grows_or_is_deleted_is_not_matched_again(world: World) -> None:
     world.consumers.take(Client("a"), world.consumers.join("a", pattern="t", topics=None))
     world.on_entry.clear()  # the invariants match all topics
     pattern = world.state.subscriptions.patterns["t"].pattern
@@ -269,15 +269,15 @@ def test_a_topic_that_grows_or_goes_is_not_matched_again(world: World) -> None:
 
 
 class Unread(dict[str, Any]):
-    """Members of whom one may be looked up, and never all."""
+    """Members; one of them can be looked up, but never all."""
 
     def __iter__(self) -> Any:
-        raise AssertionError("looks at all members")
+        raise AssertionError("the code looks at all members")
 
     values = items = keys = __iter__  # type: ignore[assignment]
 
 
-def test_heartbeats_that_bring_a_member_on_look_at_no_other(world: World) -> None:
+def test_heartbeats_that_advance_a_member_look_at_no_other(world: World) -> None:
     clients = [world.consumers.client(f"m{number}", "t") for number in range(20)]
     world.wait(INTERVAL_MS)
     world.consumers.beat(clients[0])

@@ -1,4 +1,4 @@
-"""Assignors: every partition has one member who subscribes it, evenly, and with as few moves as that takes."""
+"""Assignors: each partition has one member that subscribes it, evenly, and with as few moves as possible."""
 
 from random import Random
 
@@ -30,7 +30,7 @@ def load(partitions: Partitions) -> int:
 
 
 def moves(before: dict[str, Partitions], after: dict[str, Partitions]) -> int:
-    """Partitions that went from one member that is still there to another."""
+    """Partitions that moved from one remaining member to another."""
     return sum(
         len({*numbers} - {*after.get(name, {}).get(topic, ())})
         for name, partitions in before.items()
@@ -41,7 +41,7 @@ def moves(before: dict[str, Partitions], after: dict[str, Partitions]) -> int:
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @pytest.mark.parametrize("seed", range(40))
-def test_every_partition_of_a_subscribed_topic_has_one_member_who_subscribes_it(assignor: str, seed: int) -> None:
+def test_every_partition_of_a_subscribed_topic_has_one_member_that_subscribes_it(assignor: str, seed: int) -> None:
     random = Random(seed)
     counts = {number: random.randrange(1, 9) for number in range(1, 6)}
     wanted = {f"m{each}": random.sample(range(1, 6), random.randrange(1, 6)) for each in range(random.randrange(1, 7))}
@@ -56,7 +56,7 @@ def test_every_partition_of_a_subscribed_topic_has_one_member_who_subscribes_it(
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_members_who_subscribe_the_same_differ_by_one_and_move_no_more_than_they_must(seed: int) -> None:
+def test_members_with_equal_subscriptions_differ_by_one_partition_and_moves_are_minimal(seed: int) -> None:
     random = Random(seed)
     counts = {number: random.randrange(1, 30) for number in range(1, 4)}
     total = sum(counts.values())
@@ -72,12 +72,12 @@ def test_members_who_subscribe_the_same_differ_by_one_and_move_no_more_than_they
         assert max(loads) - min(loads) <= 1
         gained = sum(max(load(after[name]) - load(before.get(name, {})), 0) for name in names)
         orphaned = sum(load(partitions) for name, partitions in before.items() if name not in names)
-        assert moves(before, after) == gained - orphaned, "only what the newcomers get"
+        assert moves(before, after) == gained - orphaned, "only new members' partitions move"
         assert sum(loads) == total
         before = after
 
 
-def test_who_subscribes_more_topics_leaves_the_others_theirs() -> None:
+def test_a_member_with_more_topics_leaves_shared_topics_to_the_others() -> None:
     after = assigned(UNIFORM, {"both": [1, 2], "one": [1]}, {1: 4, 2: 4})
     assert after == {"both": {topic_id(2): [0, 1, 2, 3]}, "one": {topic_id(1): [0, 1, 2, 3]}}
 
@@ -98,5 +98,5 @@ def test_with_too_many_sets_of_subscribers_partitions_are_still_all_assigned() -
     assert sum(map(load, after.values())) == 12
 
 
-def test_no_members_have_nothing() -> None:
+def test_without_members_nothing_is_assigned() -> None:
     assert assigned(UNIFORM, {}, {1: 3}) == {}

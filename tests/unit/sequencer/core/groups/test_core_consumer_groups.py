@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848): who gets what and when, and what is answered to whom who is not where he believes."""
+"""Consumer groups (KIP-848): each member's partitions and epochs, and the errors for members with other ones."""
 
 from typing import Any
 
@@ -65,20 +65,20 @@ def test_a_heartbeat_that_changes_nothing_is_not_journaled(world: World) -> None
     assert world.state.sequence == before
 
 
-def test_a_heartbeat_that_says_all_is_told_all(world: World) -> None:
+def test_a_complete_heartbeat_gets_the_whole_assignment(world: World) -> None:
     world.consumers.join("m", "t")
     answer = world.consumers.heartbeat("m", 1, owned=[], topics=["t"], rebalance_timeout_ms=60_000)
     assert answer.assignment == assignment(0, 1, 2, 3, 4, 5)
 
 
-def test_a_newcomer_gets_partitions_only_when_their_owner_has_given_them_back(world: World) -> None:
+def test_a_new_member_gets_partitions_only_when_their_owner_has_given_them_back(world: World) -> None:
     one = world.consumers.client("one", "t")
     two = world.consumers.client("two", "t")
-    assert (two.epoch, two.owned) == (2, {}), "in the group, with nothing that is another's"
+    assert (two.epoch, two.owned) == (2, {}), "in the group, without another member's partitions"
     assert world.group().state == "Reconciling"
     revoking = world.consumers.heartbeat("one", 1)
     assert (revoking.member_epoch, revoking.assignment) == (1, assignment(0, 1, 2))
-    assert world.consumers.beat(two).assignment is None, "it has not given them back yet"
+    assert world.consumers.beat(two).assignment is None, "the owner has not given them back yet"
     given_back = world.consumers.heartbeat("one", 1, owned=assignment(0, 1, 2))
     assert given_back == ConsumerMembership("one", 2, 5_000, None)
     assert world.consumers.beat(two) == ConsumerMembership("two", 2, 5_000, assignment(3, 4, 5))
@@ -86,12 +86,12 @@ def test_a_newcomer_gets_partitions_only_when_their_owner_has_given_them_back(wo
     one.epoch = 2
 
 
-def test_members_that_wait_are_told_to_come_back_soon(world: World) -> None:
+def test_waiting_members_must_send_the_next_heartbeat_soon(world: World) -> None:
     world.consumers.client("one", "t")
     assert world.consumers.join("two", "t").heartbeat_interval_ms == 1_000
 
 
-def test_what_a_leaving_member_had_goes_to_the_others(world: World) -> None:
+def test_partitions_of_a_leaving_member_go_to_the_others(world: World) -> None:
     one, two = world.consumers.client("one", "t"), world.consumers.client("two", "t")
     world.consumers.settle(one, two)
     assert world.consumers.leave("two") == ConsumerMembership("two", -1, 0, None)
@@ -100,7 +100,7 @@ def test_what_a_leaving_member_had_goes_to_the_others(world: World) -> None:
     assert rejection(world.consumers.heartbeat("two", 2)) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_silent_member_is_out(world: World) -> None:
+def test_a_silent_member_is_removed(world: World) -> None:
     one, two = world.consumers.client("one", "t"), world.consumers.client("two", "t")
     world.consumers.settle(one, two)
     watched = {each[1]: each[2] for each in queries.watched_members(world.state)}
@@ -110,7 +110,7 @@ def test_a_silent_member_is_out(world: World) -> None:
     assert len(numbers(one)) == 6
 
 
-def test_a_member_that_was_heard_of_since_is_not_silent(world: World) -> None:
+def test_a_member_with_later_activity_is_not_silent(world: World) -> None:
     one = world.consumers.client("one", "t")
     before = world.consumers.member("one").active_sequence
     world.consumers.client("two", "t")
@@ -119,7 +119,7 @@ def test_a_member_that_was_heard_of_since_is_not_silent(world: World) -> None:
     assert world.consumers.member("one") is not None
 
 
-def test_who_does_not_give_back_in_its_rebalance_time_out_is_out(world: World) -> None:
+def test_a_member_that_does_not_give_back_within_its_rebalance_timeout_is_removed(world: World) -> None:
     world.consumers.client("slow", "t", rebalance_timeout_ms=5_000)
     two = world.consumers.client("two", "t")
     world.consumers.heartbeat("slow", 1)
@@ -131,13 +131,13 @@ def test_who_does_not_give_back_in_its_rebalance_time_out_is_out(world: World) -
     assert len(numbers(two)) == 6
 
 
-def test_epochs_that_are_not_the_members_are_fenced(world: World) -> None:
+def test_other_epochs_than_the_members_are_fenced(world: World) -> None:
     one = world.consumers.client("one", "t")
     two = world.consumers.client("two", "t")
     world.consumers.settle(one, two)
     assert rejection(world.consumers.heartbeat("one", one.epoch + 1)) == Rejection.FENCED_MEMBER_EPOCH
     assert rejection(world.consumers.heartbeat("one", one.epoch - 1)) == Rejection.FENCED_MEMBER_EPOCH, (
-        "it does not say what it owns"
+        "it does not report its partitions"
     )
 
 
@@ -150,10 +150,10 @@ def test_a_member_whose_answer_was_lost_may_be_one_epoch_behind(world: World) ->
     )
     assert (behind.member_epoch, behind.assignment) == (one.epoch, assignment(0, 1, 2))
     taken = world.consumers.heartbeat("one", one.epoch - 1, owned=assignment(0, 1, 2, 3))
-    assert rejection(taken) == Rejection.FENCED_MEMBER_EPOCH, "it has what is another's"
+    assert rejection(taken) == Rejection.FENCED_MEMBER_EPOCH, "it has another member's partition"
 
 
-def test_a_member_that_joins_again_has_nothing_and_gets_its_own(world: World) -> None:
+def test_a_member_that_joins_again_has_nothing_and_gets_its_partitions_back(world: World) -> None:
     one, two = world.consumers.client("one", "t"), world.consumers.client("two", "t")
     world.consumers.settle(one, two)
     again = world.consumers.join("one", "t")
@@ -162,7 +162,7 @@ def test_a_member_that_joins_again_has_nothing_and_gets_its_own(world: World) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("changes", "message"),
     [
         ({"group_id": ""}, "GroupId can't be empty."),
         ({"member_id": ""}, "MemberId can't be empty."),
@@ -176,15 +176,13 @@ def test_a_member_that_joins_again_has_nothing_and_gets_its_own(world: World) ->
         ({"member_epoch": -2}, "InstanceId can't be null."),
     ],
 )
-def test_what_is_wrong_with_a_heartbeat_is_told_in_kafkas_words(
-    world: World, said: dict[str, Any], message: str
-) -> None:
-    given = {"rebalance_timeout_ms": 9, "topics": ["t"], "owned": [], "member_id": "m", "member_epoch": 0} | said
+def test_an_invalid_heartbeat_gets_kafkas_message(world: World, changes: dict[str, Any], message: str) -> None:
+    given = {"rebalance_timeout_ms": 9, "topics": ["t"], "owned": [], "member_id": "m", "member_epoch": 0} | changes
     answer = world.consumers.heartbeat(given.pop("member_id"), given.pop("member_epoch"), **given)
     assert answer == Rejected(Rejection.INVALID_REQUEST, message)
 
 
-def test_an_assignor_that_there_is_not_is_refused(world: World) -> None:
+def test_an_unknown_assignor_is_rejected(world: World) -> None:
     answer = world.consumers.join("m", "t", assignor="sticky")
     assert answer == Rejected(
         Rejection.UNSUPPORTED_ASSIGNOR, "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
@@ -192,18 +190,18 @@ def test_an_assignor_that_there_is_not_is_refused(world: World) -> None:
     assert not world.state.groups
 
 
-def test_the_assignor_is_what_most_members_ask_for(world: World) -> None:
+def test_the_assignor_is_the_one_that_most_members_name(world: World) -> None:
     for name in ("a", "b", "c"):
         world.consumers.join(name, "t", assignor="range" if name != "a" else "uniform")
     assert world.group().consumer.assignor == "range"  # type: ignore[union-attr]
 
 
-def test_a_group_that_does_not_exist_is_only_joined(world: World) -> None:
+def test_a_group_that_does_not_exist_can_only_be_joined(world: World) -> None:
     assert rejection(world.consumers.heartbeat("m", 1)) == Rejection.UNKNOWN_GROUP
     assert rejection(world.consumers.heartbeat("m", -1)) == Rejection.UNKNOWN_GROUP
 
 
-def test_a_full_group_takes_nobody_else(world: World) -> None:
+def test_a_full_group_accepts_no_more_members(world: World) -> None:
     world.use_limits(Limits(consumers=ConsumerLimits(consumer_members_max=1)))
     world.consumers.join("one", "t")
     answer = world.consumers.join("two", "t")
@@ -215,27 +213,27 @@ def test_a_full_group_takes_nobody_else(world: World) -> None:
 # Static members (KIP-345)
 
 
-def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_moves(world: World) -> None:
+def test_a_static_member_returns_to_its_partitions_and_no_other_member_moves(world: World) -> None:
     one, two = world.consumers.client("one", "t", instance_id="i"), world.consumers.client("two", "t")
     world.consumers.settle(one, two)
     before = world.group().consumer.epoch  # type: ignore[union-attr]
     assert world.consumers.heartbeat("one", -2, instance_id="i") == ConsumerMembership("one", -2, 0, None)
     world.consumers.settle(two)
-    assert len(numbers(two)) == 3, "its partitions wait for it"
+    assert len(numbers(two)) == 3, "the partitions of the first member are kept for it"
     again = world.consumers.join("one-again", "t", instance_id="i")
     assert (again.member_epoch, held(again.assignment)) == (before, one.owned)
     assert world.group().consumer.epoch == before  # type: ignore[union-attr]
     assert rejection(world.consumers.heartbeat("one", before, instance_id="i")) == Rejection.FENCED_INSTANCE
 
 
-def test_an_instance_id_is_not_taken_from_a_member_that_did_not_leave(world: World) -> None:
+def test_an_instance_id_stays_with_a_member_that_did_not_leave(world: World) -> None:
     world.consumers.client("one", "t", instance_id="i")
     assert rejection(world.consumers.join("two", "t", instance_id="i")) == Rejection.UNRELEASED_INSTANCE
     assert rejection(world.consumers.heartbeat("two", 1, instance_id="i")) == Rejection.FENCED_INSTANCE
     assert rejection(world.consumers.heartbeat("two", 1, instance_id="j")) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_static_member_that_stays_away_is_out_in_the_end(world: World) -> None:
+def test_a_static_member_that_stays_away_is_removed_in_the_end(world: World) -> None:
     one, two = world.consumers.client("one", "t", instance_id="i"), world.consumers.client("two", "t")
     world.consumers.settle(one, two)
     world.consumers.heartbeat("one", -2, instance_id="i")
@@ -250,10 +248,10 @@ def test_a_static_member_may_leave_for_good(world: World) -> None:
     assert world.group().state == "Empty"
 
 
-# Topics come, go and grow
+# Topics that are made, grown and deleted
 
 
-def test_a_topic_that_comes_is_assigned_to_who_subscribes_it(world: World) -> None:
+def test_a_new_topic_is_assigned_to_members_that_subscribe_it(world: World) -> None:
     one = world.consumers.client("one", "t", "later")
     world.topic("later", partitions=2, number=2)
     assert world.group().state == "Assigning"
@@ -268,7 +266,7 @@ def test_a_topic_that_grows_is_assigned_anew(world: World) -> None:
     assert numbers(one) == list(range(8))
 
 
-def test_a_topic_that_goes_is_nobodys(world: World) -> None:
+def test_a_deleted_topic_has_no_owner(world: World) -> None:
     one = world.consumers.client("one", "t")
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.consumers.settle(one)
@@ -276,20 +274,20 @@ def test_a_topic_that_goes_is_nobodys(world: World) -> None:
     assert world.group().state == "Stable"
 
 
-def test_a_topic_that_nobody_subscribes_disturbs_nobody(world: World) -> None:
+def test_a_topic_without_subscribers_disturbs_no_group(world: World) -> None:
     world.consumers.client("one", "t")
     world.topic("other", number=2)
     assert world.group().state == "Stable"
 
 
-def test_a_configuration_that_changes_disturbs_nobody(world: World) -> None:
+def test_a_changed_configuration_disturbs_no_group(world: World) -> None:
     world.consumers.client("one", "t")
     changes = [ConfigChange("retention.ms", ConfigOperation.SET, "1000")]
     assert world.do(AlterConfigs(world.now_ms, "t", changes)) == Done()
     assert world.group().state == "Stable"
 
 
-def test_a_pattern_subscribes_all_topics_that_match_also_later_ones(world: World) -> None:
+def test_a_pattern_subscribes_all_matching_topics_and_later_ones(world: World) -> None:
     world.topic("orders.eu", partitions=1, number=2)
     one = world.consumers.client("one", topics=None, pattern=r"orders\..*")
     assert one.owned == {topic_id(2): [0]}
@@ -302,7 +300,7 @@ def test_a_pattern_subscribes_all_topics_that_match_also_later_ones(world: World
     assert one.owned == {topic_id(3): [0]}
 
 
-def test_a_pattern_that_is_none_is_refused_and_changes_nothing(world: World) -> None:
+def test_an_invalid_pattern_is_rejected_and_changes_nothing(world: World) -> None:
     answer = world.consumers.join("m", topics=None, pattern="(")
     assert rejection(answer) == Rejection.INVALID_PATTERN
     assert answer.message == "SubscribedTopicRegex `(` is not a valid regular expression: missing )."
@@ -319,7 +317,7 @@ def test_the_more_topics_there_are_the_fewer_patterns_may_be_in_use(world: World
     assert rejection(world.consumers.join("four", pattern=".*", topics=None)) == Rejection.INVALID_PATTERN
     world.topic("v", number=3)
     restored = decode_state(encode_state(world.state), world.state.limits)
-    assert [*restored.subscriptions.patterns] == ["t", "u"], "who is there stays"
+    assert [*restored.subscriptions.patterns] == ["t", "u"], "existing members keep their patterns"
     world.consumers.leave("one")
     world.consumers.leave("two")
     world.consumers.leave("three")
@@ -339,7 +337,7 @@ def test_a_member_may_subscribe_something_else(world: World) -> None:
 # Late commands (ADR 0008)
 
 
-def test_a_late_word_of_partitions_given_back_does_not_give_them_to_others(world: World) -> None:
+def test_a_late_report_of_given_back_partitions_does_not_give_them_to_others(world: World) -> None:
     one = world.consumers.client("one", "t")
     late_seen = world.state.sequence - 1
     world.consumers.client("two", "t")
@@ -360,7 +358,7 @@ def test_a_late_subscription_does_not_replace_a_later_one(world: World) -> None:
     assert world.consumers.member("one").topics == ["u"]
 
 
-def test_a_late_join_does_not_bring_back_who_has_left(world: World) -> None:
+def test_a_late_join_does_not_bring_back_a_departed_member(world: World) -> None:
     before = world.state.sequence
     world.consumers.join("one", "t", seen_sequence=before)
     world.consumers.leave("one", seen_sequence=world.state.sequence)
@@ -368,7 +366,7 @@ def test_a_late_join_does_not_bring_back_who_has_left(world: World) -> None:
     assert isinstance(world.consumers.join("one", "t", seen_sequence=world.state.sequence), ConsumerMembership)
 
 
-def test_a_late_join_brings_back_nobody_to_a_group_that_is_deleted(world: World) -> None:
+def test_a_late_join_brings_back_no_member_of_a_deleted_group(world: World) -> None:
     before = world.state.sequence
     world.consumers.join("one", "t", seen_sequence=before)
     world.consumers.leave("one")
@@ -377,7 +375,7 @@ def test_a_late_join_brings_back_nobody_to_a_group_that_is_deleted(world: World)
     assert not world.state.groups
 
 
-def test_who_left_is_known_for_a_while_and_in_snapshots(world: World) -> None:
+def test_departed_members_are_known_for_a_while_and_in_snapshots(world: World) -> None:
     bare = len(encode_state(world.state))
     world.consumers.join("one", "t")
     world.consumers.leave("one")
@@ -392,10 +390,10 @@ def test_who_left_is_known_for_a_while_and_in_snapshots(world: World) -> None:
     world.do(DeleteGroup(world.now_ms, "g"))
     world.wait(5 * 60_000)
     assert not world.state.departed
-    assert len(encode_state(world.state)) <= bare + 100, "nothing of them is left"
+    assert len(encode_state(world.state)) <= bare + 100, "the state has no trace of them"
 
 
-def test_of_those_who_left_only_so_many_are_known(world: World) -> None:
+def test_the_number_of_known_departed_members_is_limited(world: World) -> None:
     world.use_limits(Limits(consumers=ConsumerLimits(departed_members_max=2)))
     for name in ("one", "two", "three"):
         world.consumers.join(name, "t")
@@ -403,7 +401,7 @@ def test_of_those_who_left_only_so_many_are_known(world: World) -> None:
     assert [*world.state.departed] == [("g", "two"), ("g", "three")]
 
 
-def test_a_late_leave_leaves_who_has_come_again(world: World) -> None:
+def test_a_late_leave_does_not_remove_a_member_that_joined_again(world: World) -> None:
     world.consumers.join("one", "t")
     before = world.state.sequence
     world.consumers.leave("one", seen_sequence=before)
@@ -412,14 +410,14 @@ def test_a_late_leave_leaves_who_has_come_again(world: World) -> None:
     assert world.consumers.member("one").assigned
 
 
-def test_the_same_heartbeat_again_is_answered_the_same(world: World) -> None:
+def test_a_repeated_heartbeat_gets_the_same_answer(world: World) -> None:
     before = world.state.sequence
     assert world.consumers.join("one", "t", seen_sequence=before) == world.consumers.join(
         "one", "t", seen_sequence=before
     )
 
 
-def test_who_gets_only_the_second_copys_answer_has_what_the_first_one_gave(world: World) -> None:
+def test_the_second_copys_answer_has_the_assignment_of_the_first(world: World) -> None:
     one, two = world.consumers.client("one", "t"), world.consumers.client("two", "t")
     world.consumers.beat(one)
     world.consumers.beat(one)
@@ -445,13 +443,13 @@ def test_offsets_are_committed_at_the_members_epoch_only(world: World) -> None:
     assert committed(world, -1, "") == Rejected(Rejection.UNKNOWN_MEMBER)
 
 
-def test_an_empty_group_takes_commits_from_outside(world: World) -> None:
+def test_an_empty_group_accepts_commits_of_clients_that_are_no_members(world: World) -> None:
     world.consumers.join("one", "t")
     world.consumers.leave("one")
     assert committed(world, -1, "") == PerItem([Rejection.NONE])
 
 
-def test_offsets_are_read_by_members_at_their_epoch_and_by_whoever_does_not_say_who(world: World) -> None:
+def test_offsets_are_read_by_members_at_their_epoch_and_by_clients_that_name_no_member(world: World) -> None:
     world.consumers.join("one", "t")
     committed(world, 1, "one")
 
@@ -465,7 +463,7 @@ def test_offsets_are_read_by_members_at_their_epoch_and_by_whoever_does_not_say_
     assert read("two", 1) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_commit_leaves_the_time_of_a_member_that_is_to_give_back(world: World) -> None:
+def test_a_commit_does_not_extend_the_timeout_of_a_member_that_must_give_back(world: World) -> None:
     world.consumers.client("slow", "t", rebalance_timeout_ms=5_000)
     world.consumers.client("two", "t")
     world.consumers.heartbeat("slow", 1)
@@ -474,7 +472,7 @@ def test_a_commit_leaves_the_time_of_a_member_that_is_to_give_back(world: World)
     assert rejection(world.consumers.heartbeat("slow", 1)) == Rejection.UNKNOWN_MEMBER
 
 
-# Groups as administrators see them
+# Descriptions of groups for administrators
 
 
 def test_groups_are_listed_and_described_as_consumer_groups(world: World) -> None:
@@ -500,7 +498,7 @@ def test_only_an_empty_group_is_deleted(world: World) -> None:
     assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
 
 
-def test_an_empty_group_is_either_kind_as_its_next_member_wants(world: World) -> None:
+def test_the_next_member_decides_the_kind_of_an_empty_group(world: World) -> None:
     world.consumers.join("one", "t")
     world.consumers.leave("one")
     epoch = world.group().generation
@@ -515,14 +513,16 @@ def join_group(world: World) -> JoinGroup:
     )
 
 
-def test_a_classic_group_of_another_protocol_type_stays_what_it_is(world: World) -> None:
+def test_a_classic_group_of_another_protocol_type_stays_classic(world: World) -> None:
     world.do(join_group(world))
     answer = world.consumers.join("one", "t")
     assert answer == Rejected(Rejection.UNKNOWN_GROUP, "Group g is not a consumer group.")
 
 
 @pytest.mark.parametrize(("level", "why"), [(0, Rejection.OVERLOADED), (2, Rejection.UNSUPPORTED_YET)])
-def test_below_its_level_the_protocol_is_not_offered_and_in_a_new_cluster_not_yet(level: int, why: Rejection) -> None:
+def test_the_protocol_is_unsupported_below_its_level_and_unavailable_in_a_new_cluster(
+    level: int, why: Rejection
+) -> None:
     world = World(level=CONSUMER_GROUPS_LEVEL)
     world.state.level = level
     command = consumer_heartbeat()
@@ -534,7 +534,7 @@ def consumer_heartbeat() -> Any:
     return ConsumerHeartbeat(1, "g", "m", 0, None, None, 9, "", "", ["t"], None, None, [])
 
 
-def test_intervals_are_the_clusters(world: World) -> None:
+def test_intervals_are_the_clusters_configurations(world: World) -> None:
     changes = [
         ConfigChange("group.consumer.heartbeat.interval.ms", ConfigOperation.SET, "700"),
         ConfigChange("group.consumer.session.timeout.ms", ConfigOperation.SET, "9000"),

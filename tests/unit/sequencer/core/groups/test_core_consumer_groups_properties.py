@@ -1,8 +1,8 @@
-"""Any interleaving of members, topics and time against a naive model of who may read what.
+"""Any interleaving of members, topics and time against a naive model of the members' partitions.
 
-The model is the clients themselves: each has what it was told and has not given back, until it is told that it is out.
-No two of them ever have a partition at once, but for one that is out and does not know; epochs only grow; when all have
-had their say often enough, everybody has just what he is to have.
+The model is the clients themselves. Each has the partitions that it got and has not given back, until it learns that it
+was removed. No two of them ever have one partition, except for a client that was removed and does not know. Epochs only
+grow. After enough heartbeats of all clients, each has exactly its target.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ any_seed = pytest.mark.parametrize("seed", range(30))
 
 
 class Play:
-    """Clients that come, go, fall silent, lose answers and repeat themselves."""
+    """Clients that join, leave, become silent, lose answers and repeat commands."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -88,7 +88,7 @@ class Play:
     def some(self) -> Client | None:
         return self.random.choice(list(self.clients.values())) if self.clients else None
 
-    def told(self, client: Client, answer: Any) -> None:
+    def receive(self, client: Client, answer: Any) -> None:
         if isinstance(answer, Rejected):
             assert answer.rejection in OUT, answer
             del self.clients[client.name]
@@ -99,15 +99,15 @@ class Play:
     def beat(self) -> None:
         client = self.some()
         if client is not None:
-            self.say(client)
+            self.send(client)
 
-    def say(self, client: Client, **said: Any) -> None:
-        owned = None if client.has_reported else told_of(client)
-        said = {"instance_id": client.instance_id, "owned": owned, "seen_sequence": self.world.state.sequence} | said
-        self.told(client, self.world.consumers.heartbeat(client.name, client.epoch, **said))
+    def send(self, client: Client, **given: Any) -> None:
+        owned = None if client.has_reported else owned_by(client)
+        given = {"instance_id": client.instance_id, "owned": owned, "seen_sequence": self.world.state.sequence} | given
+        self.receive(client, self.world.consumers.heartbeat(client.name, client.epoch, **given))
 
     def double(self) -> None:
-        """Entries come twice, and the clients get the second answers."""
+        """Each entry is journaled twice, and the clients get the second answers."""
         self.world.consumers.copies = 2
         self.random.choice([self.beat, self.beat, self.come, self.subscribe])()
         self.world.consumers.copies = 1
@@ -117,12 +117,12 @@ class Play:
         if name in self.clients:
             return
         client = Client(name, "i" if name == "five" else None)
-        said = self.random.choice(SUBSCRIPTIONS) | {"assignor": self.random.choice([None, "uniform", "range"])}
+        subscription = self.random.choice(SUBSCRIPTIONS) | {"assignor": self.random.choice([None, "uniform", "range"])}
         timeout_ms = self.random.choice([3_000, 60_000])
-        given = {"rebalance_timeout_ms": timeout_ms, "seen_sequence": self.world.state.sequence} | said
+        given = {"rebalance_timeout_ms": timeout_ms, "seen_sequence": self.world.state.sequence} | subscription
         answer = self.world.consumers.join(name, instance_id=client.instance_id, **given)
         self.clients[name] = client
-        self.told(client, answer)
+        self.receive(client, answer)
 
     def go(self) -> None:
         client = self.some()
@@ -136,7 +136,7 @@ class Play:
             del self.clients[client.name]
 
     def vanish(self) -> None:
-        """A client dies; its session ends, or its place waits for it."""
+        """A client dies; its session ends, or its partitions are kept for it."""
         client = self.some()
         consumer = self.world.group().consumer if "g" in self.world.state.groups else None
         if client is not None and consumer is not None and client.name in consumer.members:
@@ -144,20 +144,20 @@ class Play:
             del self.clients[client.name]
 
     def lose(self) -> None:
-        """An answer is lost: the client says all about itself, at the epoch that it knows of."""
+        """An answer is lost: the client sends a complete heartbeat, with the last epoch that it knows."""
         client = self.some()
         if client is None:
             return
-        seen, owned = self.world.state.sequence, None if client.has_reported else told_of(client)
+        seen, owned = self.world.state.sequence, None if client.has_reported else owned_by(client)
         self.world.consumers.heartbeat(
             client.name, client.epoch, instance_id=client.instance_id, owned=owned, seen_sequence=seen
         )
-        self.say(client, owned=told_of(client), topics=None, rebalance_timeout_ms=60_000)
+        self.send(client, owned=owned_by(client), topics=None, rebalance_timeout_ms=60_000)
 
     def subscribe(self) -> None:
         client = self.some()
         if client is not None:
-            self.say(client, **(self.random.choice(SUBSCRIPTIONS[:4]) | {"owned": told_of(client)}))
+            self.send(client, **(self.random.choice(SUBSCRIPTIONS[:4]) | {"owned": owned_by(client)}))
 
     def change_topics(self) -> None:
         name = self.random.choice(["a", "b", "ab"])
@@ -178,7 +178,7 @@ class Play:
         self.world.wait(self.random.choice([100, 2_000]))
 
     def commit(self) -> None:
-        """Who is no member at its epoch commits nothing."""
+        """A client that is no member at its epoch commits nothing."""
         client = self.some()
         if client is None or "a" not in self.world.state.topics:
             return
@@ -191,7 +191,7 @@ class Play:
         assert isinstance(answer, PerItem) == is_member
 
     def repeat(self) -> None:
-        """A command of long ago comes once more, and the clients are none the worse."""
+        """An old command is journaled again, and does no harm to the clients."""
         heartbeats = [entry[0] for entry in self.log if type(entry[0][0]).__name__ == "ConsumerHeartbeat"]
         if heartbeats:
             before = {name: member_of(self.world, name) for name in self.clients}
@@ -200,7 +200,7 @@ class Play:
             assert all(before[name] == after[name] for name in self.clients if after[name] is not None)
 
     def check(self) -> None:
-        """No two have a partition, of those who are members; no epoch goes back."""
+        """No two members have one partition; no epoch goes back."""
         group = self.world.state.groups.get("g")
         members = {} if group is None or group.consumer is None else group.consumer.members
         present = {name: client for name, client in self.clients.items() if name in members}
@@ -220,21 +220,21 @@ class Play:
             assert group.generation >= self.group_epoch
             self.group_epoch = group.generation
 
-    def come_to_rest(self) -> None:
-        """Everybody is heard, again and again; who is silent is not waited for."""
+    def settle(self) -> None:
+        """All clients send heartbeats again and again; silent members are removed."""
         for name in list(self.world.group().consumer.members if "g" in self.world.state.groups else ()):  # type: ignore[union-attr]
             if name not in self.clients:
                 self.world.consumers.expire(name)
         for _ in range(12):
             self.world.wait(1_000)
             for client in list(self.clients.values()):
-                self.say(client)
+                self.send(client)
                 self.check()
         if self.clients:
             self.check_rest()
 
     def check_rest(self) -> None:
-        """Each partition of each subscribed topic has one reader, who subscribes it."""
+        """Each partition of each subscribed topic has one reader, which subscribes it."""
         group = self.world.group()
         assert group.consumer is not None
         assert (group.state, {*group.consumer.members}) == ("Stable", {*self.clients})
@@ -251,7 +251,7 @@ class Play:
         assert {topic for client in self.clients.values() for topic in client.owned} <= subscribed.keys()
 
 
-def told_of(client: Client) -> list[TopicPartitions]:
+def owned_by(client: Client) -> list[TopicPartitions]:
     return [TopicPartitions(topic, numbers) for topic, numbers in client.owned.items()]
 
 
@@ -266,12 +266,12 @@ def test_no_partition_has_two_readers_and_all_have_one_in_the_end(seed: int) -> 
     play = Play(seed)
     for _ in range(STEPS):
         play.step()
-    play.come_to_rest()
-    rest_and_replay(play)
+    play.settle()
+    check_replay(play)
 
 
-def rest_and_replay(play: Play) -> None:
-    """The same log gives the same bytes, also where a snapshot stood between."""
+def check_replay(play: Play) -> None:
+    """The same log gives the same bytes, also with a snapshot in between."""
     state = new_state()
     for sequence, entry in enumerate(play.log, 1):
         apply_entry(state, sequence, [list(each) for each in entry])

@@ -1,4 +1,4 @@
-"""Promises about joining classic groups: ids, protocols, delays, generations and leaders, as in Kafka."""
+"""Joins of classic groups: ids, protocols, delays, generations and leaders, as in Kafka."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_the_first_member_waits_for_the_initial_delay_and_leads_generation_one(w
     assert world.classic.wait_outcome("join", "m1", 0) == expected
 
 
-def test_the_initial_delay_grows_while_members_come_in(world: World) -> None:
+def test_the_initial_delay_is_extended_while_members_join(world: World) -> None:
     world.classic.join("m1")
     world.wait(DELAY_MS - 1)
     world.classic.join("m2")
@@ -86,7 +86,7 @@ def test_a_member_id_that_is_not_used_expires_after_the_session_timeout(world: W
     assert world.classic.join("", "m1").rejection == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_rebalance_waits_for_member_ids_that_were_given_out(world: World) -> None:
+def test_a_rebalance_waits_for_pending_member_ids(world: World) -> None:
     world.classic.stable_group("m1")
     world.classic.join("m2", require_known_member=True, session_ms=6_000)
     world.classic.join("", "m1", protocols={"range": b"new"})
@@ -96,7 +96,7 @@ def test_a_rebalance_waits_for_member_ids_that_were_given_out(world: World) -> N
     assert list(world.group().members) == ["m1"]
 
 
-def test_a_join_sent_again_makes_no_second_member(world: World) -> None:
+def test_a_repeated_join_makes_no_second_member(world: World) -> None:
     assert world.classic.join("m1") == world.classic.join("m1") == Waiting("m1", 0)
     assert world.classic.join("m2", require_known_member=True) == world.classic.join("m2", require_known_member=True)
     world.classic.finish_initial_delay()
@@ -107,7 +107,7 @@ def test_a_join_sent_again_makes_no_second_member(world: World) -> None:
     assert list(world.group().pending) == ["m2"]
 
 
-def test_a_known_id_is_unknown_to_a_group_without_it(world: World) -> None:
+def test_a_group_rejects_a_member_id_that_it_does_not_know(world: World) -> None:
     assert world.classic.join("", "m1").rejection == Rejection.UNKNOWN_MEMBER
     assert world.state.groups == {}
     world.classic.join("m1")
@@ -115,7 +115,7 @@ def test_a_known_id_is_unknown_to_a_group_without_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("session_ms", [SESSION_TIMEOUT_MIN_MS - 1, SESSION_TIMEOUT_MAX_MS + 1, -1])
-def test_session_timeouts_outside_of_the_limits_are_refused(world: World, session_ms: int) -> None:
+def test_session_timeouts_outside_of_the_limits_are_rejected(world: World, session_ms: int) -> None:
     assert world.classic.join(session_ms=session_ms).rejection == Rejection.INVALID_SESSION_TIMEOUT
 
 
@@ -142,7 +142,7 @@ def test_without_an_initial_delay_the_first_member_is_answered_at_once(world: Wo
     assert world.classic.join("m1").generation == 1
 
 
-def test_a_delay_that_was_configured_away_still_ends(world: World) -> None:
+def test_a_delay_in_progress_ends_after_the_configuration_was_removed(world: World) -> None:
     world.classic.join("m1")
     world.configure(**{"group.initial.rebalance.delay.ms": "0"})
     world.classic.join("m2")
@@ -151,11 +151,11 @@ def test_a_delay_that_was_configured_away_still_ends(world: World) -> None:
 
 
 @pytest.mark.parametrize("group_id", ["", "x" * (DEFAULT_LIMITS.groups.group_id_length_max + 1)])
-def test_a_group_needs_an_id_of_sane_length(world: World, group_id: str) -> None:
+def test_a_group_id_has_a_limited_length(world: World, group_id: str) -> None:
     assert world.classic.join(group_id=group_id).rejection == Rejection.INVALID_GROUP
 
 
-def test_a_member_needs_an_id_and_protocols_of_sane_size(world: World) -> None:
+def test_a_member_needs_an_id_and_protocols_of_limited_size(world: World) -> None:
     assert world.classic.join("").rejection == Rejection.INVALID_REQUEST
     many = {str(number): b"" for number in range(DEFAULT_LIMITS.groups.protocols_per_member_max + 1)}
     assert world.classic.join(protocols=many).rejection == Rejection.INVALID_REQUEST
@@ -165,7 +165,7 @@ def test_a_member_needs_an_id_and_protocols_of_sane_size(world: World) -> None:
     )
 
 
-def test_a_members_names_have_a_sane_length(world: World) -> None:
+def test_a_members_names_have_a_limited_length(world: World) -> None:
     assert (
         world.classic.join("x" * DEFAULT_LIMITS.groups.member_names_length_max).rejection == Rejection.INVALID_REQUEST
     )
@@ -197,7 +197,7 @@ def test_members_must_share_type_and_a_protocol_with_all_others(world: World) ->
     assert list(world.group().members) == ["m1", "m2"]
 
 
-def test_an_empty_group_takes_on_another_protocol_type(world: World) -> None:
+def test_an_empty_group_accepts_another_protocol_type(world: World) -> None:
     world.classic.stable_group("m1")
     world.classic.leave(("m1", None))
     assert world.group().state == EMPTY
@@ -214,7 +214,7 @@ def test_the_protocol_that_most_members_prefer_is_chosen_among_the_common_ones(w
     assert world.group().protocol == "c"
 
 
-def test_a_newcomer_makes_a_stable_group_rebalance_and_the_others_join_again(world: World) -> None:
+def test_a_new_member_makes_a_stable_group_rebalance_and_the_others_join_again(world: World) -> None:
     generation = world.classic.stable_group("m1", "m2")
     assert world.classic.join("m3") == Waiting("m3", generation)
     assert world.classic.heartbeat("m1", generation) == Rejection.REBALANCE_IN_PROGRESS
@@ -246,7 +246,7 @@ def test_the_longest_rebalance_timeout_of_the_members_counts(world: World) -> No
     assert queries.next_deadline_ms(world.state) == world.now_ms + 90_000
 
 
-def test_a_follower_that_joins_a_stable_group_unchanged_gets_the_present_generation(world: World) -> None:
+def test_a_follower_that_joins_a_stable_group_unchanged_gets_the_current_generation(world: World) -> None:
     generation = world.classic.stable_group("m1", "m2")
     assert world.classic.join("", "m2") == Joined(generation, "consumer", "range", "m1", "m2", [])
     assert world.group().state == STABLE
@@ -275,7 +275,7 @@ def test_members_that_join_unchanged_before_the_assignment_get_the_same_generati
     assert world.group().state == PREPARING
 
 
-def test_a_full_group_takes_nobody_else(world: World) -> None:
+def test_a_full_group_accepts_no_more_members(world: World) -> None:
     world.configure(**{"group.max.size": "1"})
     world.classic.join("m0", require_known_member=True)
     world.classic.join("m1")
@@ -289,14 +289,14 @@ def test_a_full_group_takes_nobody_else(world: World) -> None:
     assert world.classic.join("", "m1") == Waiting("m1", 0)
 
 
-def test_member_ids_given_out_and_groups_are_bounded(world: World) -> None:
+def test_pending_member_ids_and_groups_are_limited(world: World) -> None:
     world.use_limits(Limits(groups=GroupLimits(group_pending_max=1, groups_max=1)))
     world.classic.join("m1", require_known_member=True)
     assert world.classic.join("m2", require_known_member=True).rejection == Rejection.GROUP_FULL
     assert world.classic.join("m1", group_id="other").rejection == Rejection.OVERLOADED
 
 
-def test_an_empty_group_without_offsets_is_forgotten_after_a_while(world: World) -> None:
+def test_an_empty_group_without_offsets_is_removed_after_a_while(world: World) -> None:
     world.topic()
     world.classic.stable_group("m1")
     world.classic.leave(("m1", None))
@@ -313,7 +313,7 @@ def test_an_empty_group_with_offsets_stays(world: World) -> None:
     assert list(world.state.groups) == ["g"]
 
 
-def test_a_group_that_was_joined_again_is_not_forgotten(world: World) -> None:
+def test_a_group_that_was_joined_again_is_not_removed(world: World) -> None:
     world.classic.stable_group("m1")
     world.classic.leave(("m1", None))
     world.classic.join("m2")

@@ -1,4 +1,4 @@
-"""Promises about groups after the join: assignments, heartbeats, leaving, expiry, static members, deletion."""
+"""Groups after the join: assignments, heartbeats, leaving, expiry, static members, deletion."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def world() -> World:
 
 
 def completing(world: World, *members: str) -> int:
-    """A group whose members joined and have not synced; its generation."""
+    """A group whose members joined and have not synced; returns its generation."""
     for member in members:
         world.classic.join(member)
     world.classic.finish_initial_delay()
@@ -52,13 +52,13 @@ def test_a_sync_must_fit_group_member_generation_and_protocol(world: World) -> N
     assert world.classic.sync("m1", generation, kind=None, protocol=None) == Synced("consumer", "range", b"")
 
 
-def test_a_sync_during_a_rebalance_is_told_to_join_again(world: World) -> None:
+def test_a_sync_during_a_rebalance_is_rejected_so_that_the_member_joins_again(world: World) -> None:
     generation = world.classic.stable_group("m1", "m2")
     world.classic.join("m3")
     assert world.classic.sync("m2", generation).rejection == Rejection.REBALANCE_IN_PROGRESS
 
 
-def test_a_follower_waiting_for_its_assignment_hears_of_a_new_rebalance(world: World) -> None:
+def test_a_follower_that_waits_for_its_assignment_gets_an_error_at_a_new_rebalance(world: World) -> None:
     generation = completing(world, "m1", "m2")
     world.classic.sync("m2", generation)
     world.classic.join("m3")
@@ -85,7 +85,7 @@ def test_members_that_join_and_never_sync_are_dropped_after_the_rebalance_timeou
     assert world.classic.join("", "m1").generation == generation + 1
 
 
-def test_a_leader_that_never_syncs_gives_way_to_a_follower_that_did(world: World) -> None:
+def test_a_follower_that_synced_replaces_a_leader_that_never_does(world: World) -> None:
     generation = completing(world, "m1", "m2")
     world.classic.sync("m2", generation)
     world.wait(60_000)
@@ -93,7 +93,7 @@ def test_a_leader_that_never_syncs_gives_way_to_a_follower_that_did(world: World
     assert world.classic.join("", "m2").leader == "m2"
 
 
-def test_heartbeats_tell_a_member_how_it_stands(world: World) -> None:
+def test_heartbeats_report_a_members_state(world: World) -> None:
     assert world.classic.heartbeat("m1", 1) == Rejection.UNKNOWN_MEMBER
     generation = completing(world, "m1", "m2")
     assert world.classic.heartbeat("m1", generation) == Rejection.NONE
@@ -127,7 +127,7 @@ def test_leaving_during_a_rebalance_may_complete_it(world: World) -> None:
     assert world.classic.wait_outcome("join", "m3", generation).generation == generation + 1
 
 
-def test_leaving_is_refused_member_by_member(world: World) -> None:
+def test_leaving_is_rejected_for_each_member_by_itself(world: World) -> None:
     assert world.classic.leave(("m1", None)) == [Rejection.UNKNOWN_MEMBER]
     world.classic.join("p", require_known_member=True)
     world.classic.join("s", instance="i")
@@ -152,7 +152,7 @@ def test_a_silent_member_is_dropped_and_the_others_rebalance(world: World) -> No
     assert world.group().state == PREPARING
 
 
-def test_an_expiry_is_void_if_the_journal_knows_better(world: World) -> None:
+def test_an_expiry_is_void_after_later_activity_in_the_journal(world: World) -> None:
     generation = world.classic.stable_group("m1", "m2")
     seen = world.state.sequence
     world.classic.sync("m2", generation)
@@ -175,7 +175,7 @@ def test_a_member_that_waits_for_an_answer_does_not_expire(world: World) -> None
     assert watched == {"m1": False, "m2": False, "m3": True}
 
 
-def test_the_end_of_a_wait_counts_as_a_sign_of_life(world: World) -> None:
+def test_the_end_of_a_wait_counts_as_activity(world: World) -> None:
     world.classic.join("m1")
     joined_at = world.state.sequence
     world.classic.finish_initial_delay()
@@ -184,7 +184,7 @@ def test_the_end_of_a_wait_counts_as_a_sign_of_life(world: World) -> None:
     assert active_sequence > joined_at
 
 
-def test_expiry_of_what_does_not_exist_does_nothing(world: World) -> None:
+def test_expiry_of_an_unknown_group_or_member_does_nothing(world: World) -> None:
     expire(world, "m1", 0)
     world.classic.join("p", require_known_member=True)
     expire(world, "x", 0)
@@ -194,7 +194,7 @@ def test_expiry_of_what_does_not_exist_does_nothing(world: World) -> None:
 
 
 def static_group(world: World) -> int:
-    """A stable group of the static members a (the leader) and b; its generation."""
+    """A stable group of the static members a (the leader) and b; returns its generation."""
     world.classic.join("a1", instance="a")
     world.classic.join("b1", instance="b")
     world.classic.finish_initial_delay()
@@ -203,14 +203,14 @@ def static_group(world: World) -> int:
     return 1
 
 
-def test_a_static_member_that_comes_back_keeps_its_place_without_a_rebalance(world: World) -> None:
+def test_a_static_member_that_returns_keeps_its_assignment_without_a_rebalance(world: World) -> None:
     generation = static_group(world)
     assert world.classic.join("b2", instance="b") == Joined(generation, "consumer", "range", "a1", "b2", [])
     assert world.classic.sync("b2", generation, instance="b") == Synced("consumer", "range", b"B")
     assert world.group().state == STABLE
 
 
-def test_a_static_leader_that_comes_back_has_nothing_to_assign(world: World) -> None:
+def test_a_static_leader_that_returns_has_nothing_to_assign(world: World) -> None:
     generation = static_group(world)
     joined = world.classic.join("a2", instance="a")
     assert (joined.generation, joined.leader, joined.skip_assignment) == (generation, "a2", True)
@@ -218,7 +218,7 @@ def test_a_static_leader_that_comes_back_has_nothing_to_assign(world: World) -> 
     assert world.group().state == STABLE
 
 
-def test_a_static_member_that_comes_back_with_another_protocol_causes_a_rebalance(world: World) -> None:
+def test_a_static_member_that_returns_with_another_protocol_causes_a_rebalance(world: World) -> None:
     world.classic.join("a1", instance="a", protocols={"x": b"", "y": b""})
     world.wait(1_000)
     world.classic.sync("a1", 1, {"a1": b"A"}, instance="a", protocol="x")
@@ -226,7 +226,7 @@ def test_a_static_member_that_comes_back_with_another_protocol_causes_a_rebalanc
     assert (joined.generation, joined.protocol, joined.skip_assignment) == (2, "y", False)
 
 
-def test_the_one_that_was_replaced_is_fenced_everywhere(world: World) -> None:
+def test_a_replaced_member_is_fenced_in_every_command(world: World) -> None:
     world.topic()
     generation = static_group(world)
     world.classic.join("b2", instance="b")
@@ -246,7 +246,7 @@ def test_an_unknown_instance_is_an_unknown_member(world: World) -> None:
     assert world.classic.join("", "a1", instance="c").rejection == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_static_member_that_comes_back_before_the_assignment_causes_a_rebalance(world: World) -> None:
+def test_a_static_member_that_returns_before_the_assignment_causes_a_rebalance(world: World) -> None:
     world.classic.join("a1", instance="a")
     world.classic.join("b1", instance="b")
     world.classic.finish_initial_delay()
@@ -262,7 +262,7 @@ def test_a_static_member_that_waits_can_be_replaced(world: World) -> None:
     assert world.classic.wait_outcome("join", "a2", 0).leader == "a2"
 
 
-def test_a_static_join_sent_again_fences_nobody(world: World) -> None:
+def test_a_repeated_static_join_fences_no_member(world: World) -> None:
     static_group(world)
     first = world.classic.join("b2", instance="b")
     assert world.classic.join("b2", instance="b") == first
@@ -280,7 +280,7 @@ def test_static_members_that_miss_a_rebalance_stay_until_they_expire(world: Worl
     assert list(world.group().members) == ["a1", "c1"]
 
 
-def test_a_rebalance_that_no_static_member_joined_goes_on_waiting(world: World) -> None:
+def test_a_rebalance_that_no_static_member_joined_keeps_waiting(world: World) -> None:
     generation = static_group(world)
     world.classic.join("m1")
     world.classic.leave(("m1", None))
@@ -289,7 +289,7 @@ def test_a_rebalance_that_no_static_member_joined_goes_on_waiting(world: World) 
     assert queries.next_deadline_ms(world.state) == world.now_ms + 60_000
 
 
-def test_the_memory_of_replaced_members_is_bounded(world: World) -> None:
+def test_the_number_of_known_replaced_members_is_limited(world: World) -> None:
     world.use_limits(Limits(groups=GroupLimits(group_fenced_max=2)))
     for number in range(5):
         world.classic.join(f"a{number}", instance="a")
@@ -307,7 +307,7 @@ def test_only_an_empty_group_is_deleted(world: World) -> None:
     assert world.do(DeleteGroup(world.now_ms, "g")).rejection == Rejection.UNKNOWN_GROUP
 
 
-def test_nobody_waits_for_what_is_not_known(world: World) -> None:
+def test_a_wait_for_an_unknown_group_or_member_is_rejected(world: World) -> None:
     assert world.classic.wait_outcome("join", "m1", 0) == Rejected(Rejection.UNKNOWN_MEMBER)
     world.classic.join("m1")
     assert world.classic.wait_outcome("join", "m2", 0) == Rejected(Rejection.UNKNOWN_MEMBER)
@@ -322,13 +322,13 @@ def test_the_commands_of_a_group_need_its_id(world: World) -> None:
         assert world.do(command).rejection == Rejection.INVALID_GROUP
 
 
-def test_leaving_an_unknown_group_refuses_each_member(world: World) -> None:
+def test_leaving_an_unknown_group_rejects_each_member(world: World) -> None:
     leaving = [classic_commands.LeavingMember("a", None), classic_commands.LeavingMember("", "i")]
     outcome = world.do(classic_commands.LeaveGroup(world.now_ms, "none", leaving))
     assert outcome == PerItem([Rejection.UNKNOWN_MEMBER] * 2)
 
 
-def test_alarms_of_deadlines_that_moved_do_not_pile_up(world: World) -> None:
+def test_stale_alarms_of_moved_deadlines_do_not_accumulate(world: World) -> None:
     world.classic.join("m1")
     for duration_ms in range(1_000):
         timers.set_deadline(world.state, "g", world.now_ms + 1_000 - duration_ms)

@@ -1,4 +1,4 @@
-"""From the classic protocol to consumer groups and back in a running group, and classic members of consumer groups."""
+"""Conversion of running groups from the classic protocol and back, and classic members of consumer groups."""
 
 import struct
 from random import Random
@@ -44,16 +44,16 @@ from tests.unit.sequencer.core.core_world import World, topic_id
 
 def subscription(topics: list[str], owned: dict[str, list[int]] | None = None, version: int = 3) -> bytes:
     """A subscription as Kafka's clients write it."""
-    said = [struct.pack(">hi", version, len(topics)), *map(text, topics), struct.pack(">i", -1)]
+    fields = [struct.pack(">hi", version, len(topics)), *map(text, topics), struct.pack(">i", -1)]
     if version >= 1:
-        said.append(struct.pack(">i", len(owned or {})))
+        fields.append(struct.pack(">i", len(owned or {})))
         for topic, held in (owned or {}).items():
-            said += [text(topic), struct.pack(f">i{len(held)}i", len(held), *held)]
+            fields += [text(topic), struct.pack(f">i{len(held)}i", len(held), *held)]
     if version >= 2:
-        said.append(struct.pack(">i", 7))
+        fields.append(struct.pack(">i", 7))
     if version >= 3:
-        said.append(text("rack"))
-    return b"".join(said)
+        fields.append(text("rack"))
+    return b"".join(fields)
 
 
 def text(name: str) -> bytes:
@@ -61,7 +61,7 @@ def text(name: str) -> bytes:
 
 
 class Classic(msgspec.Struct, eq=False):
-    """A classic consumer as it sees itself."""
+    """A classic consumer with the state that it knows."""
 
     name: str
     generation: int = -1
@@ -69,13 +69,13 @@ class Classic(msgspec.Struct, eq=False):
 
 
 def migration_world(level: int = CONSUMER_GROUPS_LEVEL) -> World:
-    """With a topic of six partitions; the classic members have a cooperative assignor."""
+    """A world with a topic of six partitions; the classic members have a cooperative assignor."""
     world = World(level=level)
     world.topic(partitions=6)
     return world
 
 
-def join_classic(world: World, member: Classic, member_id: str | None = None, **said: Any) -> Any:
+def join_classic(world: World, member: Classic, member_id: str | None = None, **changes: Any) -> Any:
     given: dict[str, Any] = {
         "member_id": member.name if member_id is None else member_id,
         "new_member_id": member.name,
@@ -84,7 +84,7 @@ def join_classic(world: World, member: Classic, member_id: str | None = None, **
         "protocol_type": "consumer",
         "protocols": [GroupProtocol("cooperative-sticky", subscription(["t"], {"t": member.owned}))],
     }
-    given |= said
+    given |= changes
     return world.do(
         JoinGroup(
             world.now_ms,
@@ -116,7 +116,7 @@ def beat_classic(world: World, member: Classic) -> Rejection:
 
 
 def take_part(world: World, member: Classic) -> None:
-    """As a classic consumer does: heartbeat, and join and sync when it is told to."""
+    """A classic consumer's step: a heartbeat, and a join and a sync if the heartbeat demands it."""
     if beat_classic(world, member) == Rejection.NONE:
         return
     joined = join_classic(world, member)
@@ -128,14 +128,14 @@ def take_part(world: World, member: Classic) -> None:
 
 
 def classic_group(world: World, *members: Classic) -> None:
-    """A stable classic group whose leader has shared the topic out."""
+    """A stable classic group whose leader has assigned the topic's partitions."""
     for member in members:
         join_classic(world, member, "")
     settle_classic(world, list(members), {})
 
 
 def settle_classic(world: World, members: list[Classic], instances: dict[str, str]) -> None:
-    """The leader of those who have joined shares the topic out."""
+    """The leader of the joined members assigns the topic's partitions."""
     while world.group().state != "CompletingRebalance":
         world.wait(500)
     share = 6 // len(members)
@@ -163,12 +163,12 @@ def rest(world: World, classic: list[Classic], new: list[Client]) -> None:
             assert isinstance(world.consumers.beat(client), ConsumerMembership)
 
 
-def test_a_classic_group_becomes_a_consumer_group_while_its_members_go_on(world: World) -> None:
+def test_a_classic_group_becomes_a_consumer_group_while_its_members_continue(world: World) -> None:
     one, two = Classic("one"), Classic("two")
     classic_group(world, one, two)
     generation = world.group().generation
     new = world.consumers.client("new", "t")
-    assert (new.owned, new.epoch) == ({}, generation + 2), "what is others' it does not get yet"
+    assert (new.owned, new.epoch) == ({}, generation + 2), "it does not get other members' partitions yet"
     assert beat_classic(world, one) == Rejection.REBALANCE_IN_PROGRESS
     joined = join_classic(world, one)
     assert joined == Joined(generation, "consumer", "cooperative-sticky", "", "one", [])
@@ -182,7 +182,7 @@ def test_a_classic_group_becomes_a_consumer_group_while_its_members_go_on(world:
     assert world.group().state == "Stable"
 
 
-def test_classic_members_may_come_to_a_consumer_group_and_go(world: World) -> None:
+def test_classic_members_may_join_and_leave_a_consumer_group(world: World) -> None:
     new, old = world.consumers.client("new", "t"), Classic("old")
     required = join_classic(world, old, "", require_known_member=True)
     assert required == MemberIdRequired("old")
@@ -193,7 +193,7 @@ def test_classic_members_may_come_to_a_consumer_group_and_go(world: World) -> No
     assert sorted(old.owned + numbers(new)) == [0, 1, 2, 3, 4, 5]
     assert len(old.owned) == 3
     left = world.do(LeaveGroup(world.now_ms, "g", [LeavingMember("old", None), LeavingMember("new", None)]))
-    assert left == PerItem([Rejection.NONE, Rejection.UNKNOWN_MEMBER]), "who is new leaves by its heartbeat"
+    assert left == PerItem([Rejection.NONE, Rejection.UNKNOWN_MEMBER]), "a new member leaves by its heartbeat"
     rest(world, [], [new])
     assert len(numbers(new)) == 6
 
@@ -216,7 +216,7 @@ def test_without_members_of_the_new_protocol_the_group_is_classic_again(world: W
     assert world.group().generation == epoch + 1
 
 
-def test_a_member_of_the_new_protocol_that_falls_silent_ends_it_too(world: World) -> None:
+def test_the_expiry_of_the_last_new_member_makes_the_group_classic_too(world: World) -> None:
     one = Classic("one")
     classic_group(world, one)
     new = world.consumers.client("new", "t")
@@ -225,7 +225,7 @@ def test_a_member_of_the_new_protocol_that_falls_silent_ends_it_too(world: World
     assert world.group().consumer is None
 
 
-def test_who_waited_in_a_classic_rebalance_is_told_to_join_again(world: World) -> None:
+def test_a_member_that_waited_in_a_classic_rebalance_must_join_again(world: World) -> None:
     one = Classic("one")
     waiting = join_classic(world, one, "")
     assert isinstance(waiting, Waiting)
@@ -236,7 +236,7 @@ def test_who_waited_in_a_classic_rebalance_is_told_to_join_again(world: World) -
     assert one.generation >= 0
 
 
-def test_a_classic_member_that_does_not_come_again_in_time_is_out(world: World) -> None:
+def test_a_classic_member_that_does_not_join_again_in_time_is_removed(world: World) -> None:
     one = Classic("one")
     classic_group(world, one)
     new = world.consumers.client("new", "t")
@@ -249,7 +249,7 @@ def test_a_classic_member_that_does_not_come_again_in_time_is_out(world: World) 
     assert beat_classic(world, one) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_classic_member_that_joins_and_does_not_sync_is_out(world: World) -> None:
+def test_a_classic_member_that_joins_and_does_not_sync_is_removed(world: World) -> None:
     new, old = world.consumers.client("new", "t"), Classic("old")
     join_classic(world, old)
     world.wait(5_000)
@@ -257,7 +257,7 @@ def test_a_classic_member_that_joins_and_does_not_sync_is_out(world: World) -> N
     assert beat_classic(world, old) == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_restarted_static_member_may_come_with_the_other_protocol(world: World) -> None:
+def test_a_restarted_static_member_may_use_the_other_protocol(world: World) -> None:
     one, two = Classic("one"), Classic("two")
     classic_group(world, one, two)
     world.consumers.client("new", "t", instance_id="i")
@@ -270,17 +270,17 @@ def test_a_restarted_static_member_may_come_with_the_other_protocol(world: World
     world.consumers.heartbeat("new", -2, instance_id="i")
     world.consumers.leave("again", instance_id="j")
     assert isinstance(join_classic(world, Classic("back"), "", group_instance_id="i"), Joined)
-    assert world.group().consumer is None, "the last one of the new protocol was replaced"
+    assert world.group().consumer is None, "the last member of the new protocol was replaced"
 
 
-def test_static_classic_members_go_over_one_by_one_and_keep_what_they_have(world: World) -> None:
+def test_static_classic_members_change_the_protocol_one_by_one_and_keep_their_partitions(world: World) -> None:
     names = ("a", "b")
     for name in names:
         join_classic(world, Classic(name), "", group_instance_id=name)
     settle_classic(world, [Classic(name) for name in names], {name: name for name in names})
     before = world.state.sequence
     first = world.consumers.join("new-a", "t", instance_id="a", seen_sequence=before)
-    assert isinstance(first, ConsumerMembership), "what it replaces is not younger than what its sender has seen"
+    assert isinstance(first, ConsumerMembership), "its sender has seen the member that it replaces"
     assert first.assignment is not None
     assert [each.partitions for each in first.assignment] == [[0, 1, 2]]
     second = world.consumers.join("new-b", "t", instance_id="b", seen_sequence=world.state.sequence)
@@ -289,24 +289,24 @@ def test_static_classic_members_go_over_one_by_one_and_keep_what_they_have(world
 
 
 @pytest.mark.parametrize("had", ["one", None])
-def test_a_classic_member_does_not_go_over_with_another_instance_id(world: World, had: str | None) -> None:
+def test_a_classic_member_cannot_change_the_protocol_with_another_instance_id(world: World, had: str | None) -> None:
     join_classic(world, Classic("a"), "", group_instance_id=had)
     answer = world.consumers.join("a", "t", instance_id="two")
     assert answer == Rejected(Rejection.INVALID_REQUEST, "the member has another instance id, or none")
     assert world.group().consumer is None
     world.consumers.client("k", "t")
-    assert world.consumers.join("a", "t", instance_id="two") == answer, "as in the consumer group that it becomes"
+    assert world.consumers.join("a", "t", instance_id="two") == answer, "the same in the converted group"
     world.consumers.leave("k")
     world.do(CreatePartitions(world.now_ms, "t", 9))
 
 
-def test_a_static_classic_member_may_go_over_without_its_instance_id(world: World) -> None:
+def test_a_static_classic_member_may_change_the_protocol_without_its_instance_id(world: World) -> None:
     join_classic(world, Classic("a"), "", group_instance_id="one")
     assert isinstance(world.consumers.join("a", "t"), ConsumerMembership)
     assert world.group().consumer.static_members == {"one": "a"}  # type: ignore[union-attr]
 
 
-def test_a_member_that_was_away_may_come_back_with_the_other_protocol_under_its_id(world: World) -> None:
+def test_a_member_that_was_away_may_return_with_the_other_protocol_under_its_id(world: World) -> None:
     world.consumers.client("new", "t")
     world.consumers.client("a", "t", instance_id="one")
     world.consumers.heartbeat("a", -2, instance_id="one")
@@ -314,7 +314,7 @@ def test_a_member_that_was_away_may_come_back_with_the_other_protocol_under_its_
     assert (joined.generation, world.consumers.member("a").previous_epoch) == (world.group().generation, 0)
 
 
-def test_an_id_has_one_member_whoever_enters_it(world: World) -> None:
+def test_an_id_has_one_member_after_any_join(world: World) -> None:
     world.consumers.client("a", "t", instance_id="one")
     other = msgspec.structs.replace(
         world.consumers.member("a"), instance_id="two", assigned={}, target={}, size_bytes=0
@@ -334,7 +334,7 @@ def test_a_late_join_by_instance_id_makes_no_consumer_group(world: World) -> Non
     assert world.group().consumer is None
 
 
-def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: World) -> None:
+def test_a_classic_members_requests_must_fit_its_generation_and_protocol(world: World) -> None:
     world.consumers.client("new", "t")
     old = Classic("old")
     old.generation = join_classic(world, old).generation
@@ -351,32 +351,32 @@ def test_what_a_classic_member_asks_must_fit_its_generation_and_protocol(world: 
 
 
 @pytest.mark.parametrize(
-    "said",
+    "changes",
     [
         {"protocol_type": "connect"},
         {"protocols": []},
         {"protocols": [GroupProtocol("range", b"x")]},
     ],
 )
-def test_only_kafkas_consumer_protocol_comes_to_a_consumer_group(world: World, said: dict[str, Any]) -> None:
+def test_only_kafkas_consumer_protocol_can_join_a_consumer_group(world: World, changes: dict[str, Any]) -> None:
     world.consumers.client("new", "t")
-    assert join_classic(world, Classic("old"), **said) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
+    assert join_classic(world, Classic("old"), **changes) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
 
 
-def test_classic_members_share_a_protocol(world: World) -> None:
+def test_classic_members_must_share_a_protocol(world: World) -> None:
     world.consumers.client("new", "t")
     join_classic(world, Classic("one"))
     other = [GroupProtocol("range", subscription(["t"]))]
     assert join_classic(world, Classic("two"), protocols=other) == Rejected(Rejection.INCONSISTENT_PROTOCOL)
 
 
-def test_a_classic_group_whose_members_cannot_be_understood_stays_classic(world: World) -> None:
+def test_a_classic_group_with_unreadable_metadata_stays_classic(world: World) -> None:
     join_classic(world, Classic("one"), "", protocols=[GroupProtocol("range", b"\0")])
     assert world.consumers.join("new", "t") == Rejected(Rejection.UNKNOWN_GROUP, "Group g is not a consumer group.")
     assert world.group().consumer is None
 
 
-def test_a_late_join_of_a_classic_member_gives_nothing_back(world: World) -> None:
+def test_a_late_join_of_a_classic_member_gives_no_partition_back(world: World) -> None:
     one = Classic("one")
     classic_group(world, one)
     late_seen = world.state.sequence
@@ -387,7 +387,7 @@ def test_a_late_join_of_a_classic_member_gives_nothing_back(world: World) -> Non
     assert world.consumers.beat(new).assignment is None
 
 
-def test_members_that_go_over_and_back_before_they_rebalance_have_what_they_had() -> None:
+def test_members_converted_twice_before_they_rebalance_keep_their_partitions() -> None:
     world = migration_world(HELD_GOES_OVER_LEVEL)
     one, two = Classic("one"), Classic("two")
     classic_group(world, one, two)
@@ -399,7 +399,7 @@ def test_members_that_go_over_and_back_before_they_rebalance_have_what_they_had(
     assert [world.consumers.member(each.name).assigned[topic_id(1)] for each in (one, two)] == [one.owned, two.owned]
 
 
-def test_a_classic_member_whose_first_join_comes_twice_is_one_member_by_either_answer(world: World) -> None:
+def test_a_classic_member_whose_first_join_is_journaled_twice_is_one_member(world: World) -> None:
     world.consumers.client("new", "t")
     seen = world.state.sequence
     answers = [join_classic(world, Classic("one"), "", seen_sequence=seen) for _ in range(2)]
@@ -408,7 +408,7 @@ def test_a_classic_member_whose_first_join_comes_twice_is_one_member_by_either_a
     assert list(world.group().consumer.members) == ["new", "one"]  # type: ignore[union-attr]
 
 
-def test_a_first_join_that_comes_after_its_member_has_left_brings_it_not_back(world: World) -> None:
+def test_a_late_first_join_does_not_bring_back_a_departed_member(world: World) -> None:
     world.consumers.client("new", "t")
     seen = world.state.sequence
     join_classic(world, Classic("one"), "", seen_sequence=seen)
@@ -429,14 +429,14 @@ def test_classic_members_commit_at_their_generation(world: World) -> None:
     assert committed(old.generation - 1) == Rejected(Rejection.ILLEGAL_GENERATION)
 
 
-def test_classic_members_have_the_session_time_out_that_they_asked_for(world: World) -> None:
+def test_classic_members_have_the_session_timeout_of_their_join(world: World) -> None:
     world.consumers.client("new", "t")
     join_classic(world, Classic("old"))
     assert {each[1]: each[2] for each in queries.watched_members(world.state)} == {"new": 45_000, "old": 10_000}
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_however_members_of_both_kinds_come_and_go_no_partition_has_two_readers(seed: int) -> None:
+def test_no_partition_has_two_readers_while_members_of_both_kinds_join_and_leave(seed: int) -> None:
     random, world = Random(seed), migration_world(HELD_GOES_OVER_LEVEL)
     classic: dict[str, Classic] = {}
     new: dict[str, Client] = {}
@@ -463,7 +463,7 @@ def test_however_members_of_both_kinds_come_and_go_no_partition_has_two_readers(
 
 
 def act(random: Random, world: World, classic: dict[str, Classic], new: dict[str, Client], step: int) -> None:
-    """One of the members does something; classic ones only while the group is a consumer group."""
+    """A random step of one of the members; classic ones act only while the group is a consumer group."""
     consumer = world.group().consumer
     is_consumer = consumer is not None and bool(consumer.members)
     choice = random.randrange(6)
@@ -484,24 +484,24 @@ def act(random: Random, world: World, classic: dict[str, Classic], new: dict[str
         for client in new.values():
             world.consumers.beat(client)
     else:
-        for member in [*classic.values()]:  # a classic group rebalances in its own way: nobody reads meanwhile
+        for member in [*classic.values()]:  # a classic group rebalances in another way: no member reads then
             member.owned = []
 
 
 @pytest.mark.parametrize("version", range(4))
 def test_a_subscription_is_read_in_every_version(version: int) -> None:
-    said = read_subscription(subscription(["a", "b"], {"a": [1, 2]}, version))
-    assert (said.version, said.topics, said.owned) == (version, ["a", "b"], {"a": [1, 2]} if version else {})
-    assert said.rack_id == ("rack" if version == 3 else None)
+    read = read_subscription(subscription(["a", "b"], {"a": [1, 2]}, version))
+    assert (read.version, read.topics, read.owned) == (version, ["a", "b"], {"a": [1, 2]} if version else {})
+    assert read.rack_id == ("rack" if version == 3 else None)
 
 
-def test_a_subscription_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
+def test_a_subscription_of_a_later_version_is_read_as_the_newest_known_one() -> None:
     data = subscription(["a"], {}, 3)
     assert read_subscription(b"\0\x09" + data[2:] + b"more").topics == ["a"]
     assert classic_subscription_codec.spoken_version(b"\0\x09") == 3
 
 
-def test_what_is_cut_short_anywhere_is_malformed() -> None:
+def test_truncated_metadata_is_malformed() -> None:
     data = subscription(["a"], {"a": [1]}, 3)
     for end in range(len(data)):
         with pytest.raises(Malformed):

@@ -1,4 +1,4 @@
-"""Promises about committed offsets: who may commit when, and what is read back."""
+"""Committed offsets: which members may commit when, and which offsets are read back."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_offsets_are_read_back_as_committed(world: World) -> None:
     assert read(world) == [CommittedOffset("t", 0, 6, 1, ""), CommittedOffset("t", 1, 7, 1, "")]
 
 
-def test_what_was_not_committed_reads_as_minus_one(world: World) -> None:
+def test_an_offset_that_was_not_committed_reads_as_minus_one(world: World) -> None:
     world.commit_offset(5)
     assert read(world, ("t", [1, 0]), ("none", [3])) == [
         CommittedOffset("t", 1, -1, -1, ""),
@@ -42,7 +42,7 @@ def test_what_was_not_committed_reads_as_minus_one(world: World) -> None:
     assert read(world, group_id="none") == []
 
 
-def test_unknown_partitions_and_large_metadata_are_refused_item_by_item(world: World) -> None:
+def test_unknown_partitions_and_large_metadata_are_rejected_item_by_item(world: World) -> None:
     items = [
         OffsetToCommit("none", 0, 1, 1, ""),
         OffsetToCommit("t", 2, 1, 1, ""),
@@ -55,7 +55,7 @@ def test_unknown_partitions_and_large_metadata_are_refused_item_by_item(world: W
     assert outcome == PerItem([unknown, unknown, unknown, Rejection.NONE, Rejection.METADATA_TOO_LARGE])
 
 
-def test_a_member_commits_in_its_generation_only(world: World) -> None:
+def test_a_member_commits_only_in_its_generation(world: World) -> None:
     generation = world.classic.stable_group("m1")
     assert world.commit_offset(generation=generation, member_id="m1") == ACCEPTED
     assert world.commit_offset(generation=generation + 1, member_id="m1").rejection == Rejection.ILLEGAL_GENERATION
@@ -63,7 +63,7 @@ def test_a_member_commits_in_its_generation_only(world: World) -> None:
     assert world.commit_offset(generation=generation, member_id="m2").rejection == Rejection.UNKNOWN_MEMBER
 
 
-def test_nobody_commits_from_outside_while_a_group_has_members(world: World) -> None:
+def test_only_members_commit_while_a_group_has_members(world: World) -> None:
     world.classic.stable_group("m1")
     assert world.commit_offset().rejection == Rejection.UNKNOWN_MEMBER
 
@@ -77,13 +77,13 @@ def test_members_may_commit_while_the_group_prepares_but_not_before_the_assignme
     assert rejected.rejection == Rejection.REBALANCE_IN_PROGRESS
 
 
-def test_a_commit_is_a_sign_of_life(world: World) -> None:
+def test_a_commit_counts_as_activity(world: World) -> None:
     generation = world.classic.stable_group("m1")
     world.commit_offset(generation=generation, member_id="m1")
     assert world.group().members["m1"].active_sequence == world.state.sequence
 
 
-def test_an_empty_group_takes_commits_from_outside_and_none_of_an_old_generation(world: World) -> None:
+def test_an_empty_group_accepts_commits_without_membership_and_none_of_an_old_generation(world: World) -> None:
     generation = world.classic.stable_group("m1")
     world.classic.leave(("m1", None))
     assert world.commit_offset() == ACCEPTED
@@ -95,7 +95,7 @@ def test_a_generation_in_a_group_that_does_not_exist_is_illegal(world: World) ->
     assert world.state.groups == {}
 
 
-def test_a_generation_in_a_group_that_does_not_exist_is_told_apart_from_an_old_one_once_all_replicas_do(
+def test_a_generation_of_an_unknown_group_has_its_own_error_from_its_level_on(
     world: World,
 ) -> None:
     world.do(RaiseLevel(world.now_ms, OFFSET_EXPIRY_LEVEL))
@@ -103,7 +103,7 @@ def test_a_generation_in_a_group_that_does_not_exist_is_told_apart_from_an_old_o
     assert world.state.groups == {}
 
 
-def test_groups_made_by_commits_are_bounded_too(world: World) -> None:
+def test_groups_made_by_commits_are_limited_too(world: World) -> None:
     world.use_limits(Limits(groups=GroupLimits(groups_max=0)))
     assert world.commit_offset().rejection == Rejection.OVERLOADED
     long = CommitOffsets(world.now_ms, "x" * (DEFAULT_LIMITS.groups.group_id_length_max + 1), -1, "", None, [])

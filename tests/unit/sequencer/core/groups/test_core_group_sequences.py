@@ -1,7 +1,7 @@
-"""Whatever clients of groups send, no matter by which protocol, as whom and how often: no entry halts a replica.
+"""No sequence of group commands halts a replica, by any protocol, from any sender, repeated or not.
 
-Members of both protocols share few names and instance ids here, and use each other's. `World.do` looks at all
-invariants after each entry; a second replica, which starts from snapshots again and again, comes to the same state.
+Members of both protocols share few names and instance ids here, and use each other's. `World.do` checks all invariants
+after each entry. A second replica, which starts from snapshots again and again, reaches the same state.
 """
 
 from random import Random
@@ -41,8 +41,8 @@ STEPS = 250
 NUMBERS = range(6)
 
 
-class History:
-    """Commands that know the group a little, so that many of them are taken."""
+class RandomCommands:
+    """Random commands that follow the group's state loosely, so that many of them are accepted."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -52,7 +52,7 @@ class History:
             self.world.do(CreateTopic(self.world.now_ms, name, topic_id(number), 4, {}))
 
     def next(self) -> Command:
-        """A new command, or once more one of the last."""
+        """A new command, or a repetition of one of the last ones."""
         if self.sent and self.random.random() < 0.1:
             return self.random.choice(self.sent[-10:])
         kinds: list[Any] = [self.heartbeat] * 10 + [self.join] * 6 + [self.sync] * 3 + [self.leave] * 2
@@ -60,7 +60,7 @@ class History:
         self.sent.append(self.random.choice(kinds)())
         return self.sent[-1]
 
-    def who(self) -> tuple[str, str | None]:
+    def identity(self) -> tuple[str, str | None]:
         return self.random.choice("abcde"), self.random.choice([None, None, None, "i", "j"])
 
     def seen(self) -> int:
@@ -75,10 +75,10 @@ class History:
         return group.generation if member is None else member.epoch
 
     def heartbeat(self) -> Command:
-        member_id, instance_id = self.who()
+        member_id, instance_id = self.identity()
         epoch = self.epoch(member_id)
         epoch = self.random.choice([0, 0, epoch, epoch, epoch, epoch, epoch - 1, -1, -2])
-        says_all = epoch == 0 or self.random.random() < 0.3
+        is_complete = epoch == 0 or self.random.random() < 0.3
         return ConsumerHeartbeat(
             self.world.now_ms + self.random.choice([0, 0, 0, 0, -300, -5_000, CLOCK_MS_MAX]),
             group_id="g",
@@ -86,11 +86,11 @@ class History:
             member_epoch=epoch,
             instance_id=instance_id,
             rack_id=None,
-            rebalance_timeout_ms=self.random.choice([3_000, 60_000]) if says_all else -1,
+            rebalance_timeout_ms=self.random.choice([3_000, 60_000]) if is_complete else -1,
             client_id="client",
             client_host="/host",
-            topics=self.random.choice([["a"], ["a", "b"], [], ["b", "absent"]]) if says_all else None,
-            pattern=self.random.choice([None, "", "[ab]", ".*"]) if says_all else None,
+            topics=self.random.choice([["a"], ["a", "b"], [], ["b", "absent"]]) if is_complete else None,
+            pattern=self.random.choice([None, "", "[ab]", ".*"]) if is_complete else None,
             assignor=self.random.choice([None, "uniform", "range"]),
             owned=[] if epoch == 0 else self.owned(member_id),
             seen_sequence=self.seen(),
@@ -110,9 +110,9 @@ class History:
         return sorted(self.random.sample(NUMBERS, self.random.randint(0, 4)))
 
     def join(self) -> Command:
-        member_id, instance_id = self.who()
+        member_id, instance_id = self.identity()
         owned = {name: self.some_numbers() for name in self.random.sample(["a", "b"], self.random.randint(0, 2))}
-        said = subscription(self.random.choice([["a"], ["a", "b"]]), owned, self.random.randint(0, 3))
+        metadata = subscription(self.random.choice([["a"], ["a", "b"]]), owned, self.random.randint(0, 3))
         names = self.random.choice([["range"], ["range", "cooperative"], ["cooperative"]])
         return JoinGroup(
             self.world.now_ms,
@@ -126,27 +126,27 @@ class History:
             6_000,
             self.random.choice([3_000, 60_000]),
             "consumer",
-            [GroupProtocol(name, said) for name in names],
+            [GroupProtocol(name, metadata) for name in names],
             self.seen(),
         )
 
     def sync(self) -> Command:
-        member_id, instance_id = self.who()
+        member_id, instance_id = self.identity()
         group = self.world.state.groups.get("g")
         members = [] if group is None else list(group.members)
         shares = [MemberAssignment(each, write_assignment(1, [("a", self.some_numbers())])) for each in members]
         return SyncGroup(self.world.now_ms, "g", self.epoch(member_id), member_id, instance_id, None, None, shares)
 
     def leave(self) -> Command:
-        member_id, instance_id = self.who()
+        member_id, instance_id = self.identity()
         leaving = LeavingMember(self.random.choice([member_id, ""]), instance_id)
         return LeaveGroup(self.world.now_ms, "g", [leaving], self.seen())
 
     def expire(self) -> Command:
-        return ExpireMember(self.world.now_ms, "g", self.who()[0], self.world.state.sequence)
+        return ExpireMember(self.world.now_ms, "g", self.identity()[0], self.world.state.sequence)
 
     def commit(self) -> Command:
-        member_id = self.who()[0]
+        member_id = self.identity()[0]
         offsets = [OffsetToCommit("a", 0, self.random.randint(0, 9), -1, "")]
         return CommitOffsets(self.world.now_ms, "g", self.epoch(member_id), member_id, None, offsets, self.seen())
 
@@ -165,14 +165,14 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_no_history_of_group_commands_halts_a_replica_or_parts_two(seed: int) -> None:
-    history = History(seed)
-    other = decode_state(encode_state(history.world.state))
+def test_no_sequence_of_group_commands_halts_a_replica_or_makes_two_differ(seed: int) -> None:
+    commands = RandomCommands(seed)
+    other = decode_state(encode_state(commands.world.state))
     for step in range(STEPS):
-        command = history.next()
-        history.world.do(command)
+        command = commands.next()
+        commands.world.do(command)
         apply_entry(other, other.sequence + 1, [[command]])
         if step % 10 == 0:
-            assert encode_state(other) == encode_state(history.world.state)
+            assert encode_state(other) == encode_state(commands.world.state)
             other = decode_state(encode_state(other))
-    assert encode_state(other) == encode_state(history.world.state)
+    assert encode_state(other) == encode_state(commands.world.state)
