@@ -1,4 +1,4 @@
-"""Topics made, grown and deleted: each has its own verdict, and nothing asked for is silently ignored."""
+"""Topics are created, grown and deleted: each has its own result, and no part of a request is ignored silently."""
 
 import asyncio
 from typing import Any
@@ -72,7 +72,7 @@ async def test_a_topic_is_created_and_described_with_all_its_configurations(vers
         assert result.topic_id == world.sequencer.commands[0][0].topic_id  # type: ignore[union-attr]
 
 
-async def test_a_new_topic_is_told_with_the_clusters_defaults_that_it_takes_over() -> None:
+async def test_a_new_topic_is_described_with_the_clusters_defaults() -> None:
     world = accepting_world()
     world.sequencer.cluster_configs = {"log.retention.ms": "1000", "log.retention.bytes": "500"}
     result = (await created(world, topic(retention_bytes="9")))["t"]
@@ -80,11 +80,11 @@ async def test_a_new_topic_is_told_with_the_clusters_defaults_that_it_takes_over
     assert (configs["retention.ms"], configs["retention.bytes"]) == (("1000", 3), ("9", 1))
 
 
-async def test_a_topic_is_made_also_where_nobody_says_what_the_clusters_defaults_are() -> None:
+async def test_a_topic_is_created_also_while_the_clusters_defaults_are_unknown() -> None:
     world = accepting_world()
 
     def silent(query: Any) -> Any:
-        raise Unavailable("no sequencer knows the question yet")
+        raise Unavailable("no sequencer knows the query yet")
 
     world.sequencer.views["cluster_configs"] = silent
     result = (await created(world, topic()))["t"]
@@ -98,7 +98,7 @@ async def test_partitions_and_replication_may_be_left_to_the_defaults() -> None:
 
 
 @pytest.mark.parametrize("factor", [1, 3, 100])
-async def test_any_replication_factor_is_taken_for_the_store_decides(factor: int) -> None:
+async def test_any_replication_factor_is_accepted_because_the_store_keeps_the_copies(factor: int) -> None:
     assert (await created(accepting_world(), topic(factor=factor)))["t"].error_code == 0
 
 
@@ -122,7 +122,9 @@ async def test_any_replication_factor_is_taken_for_the_store_decides(factor: int
         (topic(partitions=0, factor=0, segment_bytes="1000"), ErrorCode.INVALID_CONFIG),
     ],
 )
-async def test_what_cannot_be_is_refused_with_a_reason_while_the_rest_goes_on(bad: CreatableTopic, error: int) -> None:
+async def test_an_invalid_topic_is_rejected_with_a_reason_and_the_others_are_created(
+    bad: CreatableTopic, error: int
+) -> None:
     world = accepting_world()
     results = await created(world, bad, topic("good"))
     assert results[bad.name].error_code == error
@@ -131,7 +133,7 @@ async def test_what_cannot_be_is_refused_with_a_reason_while_the_rest_goes_on(ba
     assert [command.name for command in world.sequencer.commands[0]] == ["good"]  # type: ignore[union-attr]
 
 
-async def test_what_scripts_usually_set_is_taken_and_told_as_it_was_set() -> None:
+async def test_usual_settings_are_accepted_and_described_as_they_were_set() -> None:
     usual = {"segment_bytes": "52428800", "min_insync_replicas": "2", "unclean_leader_election_enable": "false"}
     result = (await created(accepting_world(), topic(factor=3, **usual)))["t"]
     assert result.error_code == 0
@@ -142,7 +144,7 @@ async def test_what_scripts_usually_set_is_taken_and_told_as_it_was_set() -> Non
 
 
 @pytest.mark.parametrize("level", [None, 2, 3])
-async def test_what_some_sequencers_do_not_know_is_refused_at_once(level: int | None) -> None:
+async def test_configurations_that_some_sequencers_do_not_know_are_rejected_at_once(level: int | None) -> None:
     world = accepting_world()
     world.sequencer.seen_level = level
     result = (await created(world, topic(segment_bytes="52428800")))["t"]
@@ -150,7 +152,7 @@ async def test_what_some_sequencers_do_not_know_is_refused_at_once(level: int | 
 
 
 async def test_in_a_new_cluster_a_topic_waits_for_the_level_that_it_needs() -> None:
-    """It is reached a second after the start, and scripts make their topics at once."""
+    """The level is reached 1 s after the start, and scripts create their topics at once."""
     world = accepting_world()
     world.sequencer.seen_level = 0
     world.sequencer.level_seen_s = world.clock.monotonic_s()
@@ -162,7 +164,7 @@ async def test_in_a_new_cluster_a_topic_waits_for_the_level_that_it_needs() -> N
     assert (await creating)["t"].error_code == 0
 
 
-async def test_an_error_does_not_echo_megabytes() -> None:
+async def test_an_error_message_has_a_limited_length() -> None:
     result = (await created(accepting_world(), topic(max_message_bytes="9" * 1_000_000)))["t"]
     assert result.error_code == ErrorCode.INVALID_CONFIG
     assert len(result.error_message) <= 1_000
@@ -182,7 +184,9 @@ async def test_a_topic_that_exists_is_refused() -> None:
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("bad", [topic(segment_bytes="1000"), topic(partitions=0), topic(factor=0)])
-async def test_that_a_topic_exists_is_said_before_what_else_is_wrong(bad: CreatableTopic, validate_only: bool) -> None:
+async def test_the_error_for_an_existing_topic_comes_before_other_errors(
+    bad: CreatableTopic, validate_only: bool
+) -> None:
     world = accepting_world()
     world.sequencer.add_topic("t")
     result = (await created(world, bad, validate_only=validate_only))["t"]
@@ -190,7 +194,7 @@ async def test_that_a_topic_exists_is_said_before_what_else_is_wrong(bad: Creata
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, [])
 
 
-async def test_what_else_is_wrong_is_said_while_nobody_knows_whether_a_topic_exists() -> None:
+async def test_without_sequencers_other_errors_of_a_topic_are_reported() -> None:
     world = accepting_world()
     world.sequencer.is_down = True
     result = (await created(world, topic(segment_bytes="1000")))["t"]
@@ -198,7 +202,7 @@ async def test_what_else_is_wrong_is_said_while_nobody_knows_whether_a_topic_exi
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-async def test_a_topic_named_twice_is_refused_as_that_also_where_it_exists(validate_only: bool) -> None:
+async def test_a_topic_named_twice_is_rejected_for_that_also_if_it_exists(validate_only: bool) -> None:
     world = accepting_world()
     world.sequencer.add_topic("t")
     results = await created(world, topic(), topic(factor=0), validate_only=validate_only)
@@ -221,7 +225,7 @@ async def test_validation_refuses_what_creation_would() -> None:
     assert results["a"].num_partitions == 3
     assert world.sequencer.commands == []
     asked = [query for name, query in world.sequencer.queries if name == "validate"]
-    assert [query.fresh for query in asked] == [True], "what another gateway was acknowledged counts"  # type: ignore[attr-defined]
+    assert [query.fresh for query in asked] == [True], "the answer must have changes through other gateways"  # type: ignore[attr-defined]
 
 
 async def test_validation_only_asks_and_creates_nothing() -> None:
@@ -233,7 +237,7 @@ async def test_validation_only_asks_and_creates_nothing() -> None:
     assert world.sequencer.commands == []
 
 
-async def test_an_outcome_that_nobody_knows_is_a_time_out() -> None:
+async def test_an_unknown_outcome_is_a_time_out() -> None:
     world = accepting_world()
     world.sequencer.is_down = True
     assert (await created(world, topic()))["t"].error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -249,18 +253,18 @@ async def test_topics_are_deleted_by_name(version: int) -> None:
     response = await ask(world, DELETE_TOPICS, version, request)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert {each.name: each.error_code for each in response.responses} == {"a": 0, "b": unknown, "bad/name": unknown}
-    # Never by name: sent again, or late, it would delete what was made under this name since.
+    # Never by name: a repeated or late deletion could delete a newer topic of this name.
     assert deletions(world) == [("", view.topic_id)]
 
 
-async def test_a_topic_made_again_elsewhere_is_deleted_by_the_id_that_it_has_now() -> None:
+async def test_a_topic_created_again_through_another_gateway_is_deleted_by_its_present_id() -> None:
     world = accepting_world()
     world.sequencer.add_topic("a")
     await world.gateway.topics.find(["a"])
     view = world.sequencer.topics["a"] = TopicView("a", b"2" * 16, 1, {}, leader_epoch=1)
     await ask(world, DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["a"]))
     assert deletions(world) == [("", view.topic_id)]
-    # What it is called is asked after a journaled Tick, so that nothing that was done before is missed.
+    # The lookup of the id follows a journaled Tick, so that it sees all earlier changes.
     kinds = [type(command) for commands in world.sequencer.commands for command in commands]
     assert kinds == [Tick, DeleteTopic]
 
@@ -309,12 +313,12 @@ async def test_an_unknown_id_is_refused_as_an_id() -> None:
         [DeleteTopicState(None)],
     ],
 )
-async def test_a_deletion_that_contradicts_itself_is_refused(topics: list[DeleteTopicState]) -> None:
+async def test_a_deletion_with_both_or_none_of_name_and_id_is_rejected(topics: list[DeleteTopicState]) -> None:
     response = await ask(accepting_world(), DELETE_TOPICS, 6, DeleteTopicsRequest(topics))
     assert [each.error_code for each in response.responses] == [ErrorCode.INVALID_REQUEST]
 
 
-async def test_topics_that_change_are_forgotten_at_once() -> None:
+async def test_topics_that_change_are_removed_from_the_cache_at_once() -> None:
     world = accepting_world()
     world.sequencer.add_topic("a")
     await world.gateway.topics.find(["a"])
@@ -326,7 +330,7 @@ async def test_topics_that_change_are_forgotten_at_once() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
+async def test_topics_grow_each_with_its_own_result(version: int) -> None:
     world = new_world()
     world.sequencer.views["validate"] = lambda query: ValidateView(1, [Done() for _ in query.commands])
     world.sequencer.on_command = lambda command: (
@@ -353,7 +357,7 @@ async def test_topics_grow_each_with_its_own_verdict(version: int) -> None:
     }
 
 
-async def test_growth_is_only_validated_if_that_is_asked_for() -> None:
+async def test_growth_is_only_validated_if_the_request_says_so() -> None:
     world = accepting_world()
     rejected = Rejected(Rejection.INVALID_PARTITIONS, "Topic already has 3 partition(s).")
     world.sequencer.views["validate"] = lambda query: ValidateView(
@@ -370,13 +374,13 @@ async def test_growth_is_only_validated_if_that_is_asked_for() -> None:
 
 async def test_an_assignment_is_refused_only_where_a_topic_would_grow() -> None:
     world = accepting_world()
-    verdicts = {
+    outcomes = {
         "absent": Rejected(Rejection.UNKNOWN_TOPIC, "The topic 'absent' does not exist."),
         "same": Rejected(Rejection.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
         "grows": Done(),
     }
-    world.sequencer.views["validate"] = lambda query: ValidateView(1, [verdicts[each.name] for each in query.commands])
-    topics = [CreatePartitionsTopic(name, 3, [CreatePartitionsAssignment([1])]) for name in verdicts]
+    world.sequencer.views["validate"] = lambda query: ValidateView(1, [outcomes[each.name] for each in query.commands])
+    topics = [CreatePartitionsTopic(name, 3, [CreatePartitionsAssignment([1])]) for name in outcomes]
     response = await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics))
     assert {each.name: each.error_code for each in response.results} == {
         "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

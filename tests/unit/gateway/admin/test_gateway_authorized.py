@@ -1,4 +1,4 @@
-"""Who asks what he may do is told all that there is to do, as by a Kafka without an authorizer."""
+"""Authorized operations: a request for them lists all operations, as in a Kafka without an authorizer."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.unit.gateway.gateway_fakes import World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 METADATA, DESCRIBE_GROUPS, DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 3, 15, 60, 75
-# As org.apache.kafka.security.authorizer.AclEntry of Kafka 4.3 has them.
+# The operations in org.apache.kafka.security.authorizer.AclEntry of Kafka 4.3.
 TOPIC, GROUP, CLUSTER = 3576, 3400, 8096
 NOT_ASKED = -2147483648
 
@@ -26,7 +26,7 @@ def world() -> World:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_metadata_tells_of_topics_and_of_the_cluster(world: World, asked: bool) -> None:
+async def test_metadata_lists_operations_of_topics_and_of_the_cluster(world: World, asked: bool) -> None:
     topics = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="gone")]
     request = MetadataRequest(
         topics, include_cluster_authorized_operations=asked, include_topic_authorized_operations=asked
@@ -39,25 +39,25 @@ async def test_metadata_tells_of_topics_and_of_the_cluster(world: World, asked: 
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_a_description_of_the_cluster_tells_it(world: World, asked: bool) -> None:
+async def test_a_description_of_the_cluster_lists_operations(world: World, asked: bool) -> None:
     answer = await ask(world, DESCRIBE_CLUSTER, 2, DescribeClusterRequest(asked))
     assert answer.cluster_authorized_operations == (CLUSTER if asked else NOT_ASKED)
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_a_description_of_groups_tells_it(world: World, asked: bool) -> None:
+async def test_a_description_of_groups_lists_operations(world: World, asked: bool) -> None:
     (group,) = (await ask(world, DESCRIBE_GROUPS, 5, DescribeGroupsRequest(["g"], asked))).groups
     assert group.authorized_operations == (GROUP if asked else NOT_ASKED)
 
 
-async def test_a_description_of_partitions_tells_it_always_as_in_kafka(world: World) -> None:
+async def test_a_description_of_partitions_always_lists_operations_as_in_kafka(world: World) -> None:
     request = DescribeTopicPartitionsRequest([TopicRequest("t"), TopicRequest("gone")])
     answer = await ask(world, DESCRIBE_TOPIC_PARTITIONS, 0, request)
-    told = {topic.name: topic.topic_authorized_operations for topic in answer.topics}
-    assert told == {"t": TOPIC, "gone": TOPIC}
+    listed = {topic.name: topic.topic_authorized_operations for topic in answer.topics}
+    assert listed == {"t": TOPIC, "gone": TOPIC}
 
 
-async def test_brokers_that_take_no_work_are_not_told_whoever_asks_for_them(world: World) -> None:
+async def test_a_request_for_fenced_brokers_lists_none(world: World) -> None:
     answer = await ask(world, DESCRIBE_CLUSTER, 2, DescribeClusterRequest(include_fenced_brokers=True))
     assert [broker.is_fenced for broker in answer.brokers] == [False]
     assert answer.endpoint_type == 1

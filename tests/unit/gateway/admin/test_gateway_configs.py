@@ -1,4 +1,4 @@
-"""Configurations described and altered: each resource has its own verdict, and a value says where it comes from."""
+"""Configurations are described and altered: each resource has its own result, and each value has its source."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ async def described(
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_a_topics_configurations_are_described_with_where_they_come_from(version: int) -> None:
+async def test_a_topics_configurations_are_described_with_their_source(version: int) -> None:
     world = new_world()
     world.sequencer.add_topic("t", 1, **{"max.message.bytes": "5000"})
     (result,) = await described(world, DescribeConfigsResource(TOPIC, "t", None), version=version)
@@ -49,7 +49,7 @@ async def test_a_topics_configurations_are_described_with_where_they_come_from(v
     assert all(config.synonyms == [] for config in result.configs)
 
 
-async def test_synonyms_documentation_and_names_are_given_where_asked_for() -> None:
+async def test_synonyms_documentation_and_names_are_in_the_answer_on_request() -> None:
     world = new_world()
     world.sequencer.add_topic("t", 1, **{"max.message.bytes": "5000"})
     resource = DescribeConfigsResource(TOPIC, "t", ["max.message.bytes"])
@@ -69,7 +69,7 @@ async def test_synonyms_documentation_and_names_are_given_where_asked_for() -> N
         (DescribeConfigsResource(8, "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_a_resource_that_is_not_there_is_refused(resource: DescribeConfigsResource, error: int) -> None:
+async def test_a_resource_that_does_not_exist_is_rejected(resource: DescribeConfigsResource, error: int) -> None:
     (result,) = await described(new_world(), resource)
     assert (result.error_code, result.resource_name, result.configs) == (error, resource.resource_name, [])
 
@@ -88,7 +88,7 @@ async def test_a_broker_is_known_by_its_id_on_the_clients_listener(listener: str
     assert rejected.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_broker_tells_its_settings_as_they_are() -> None:
+async def test_a_broker_describes_its_present_settings() -> None:
     world = new_world(default_partitions=7, auto_create_topics=False)
     (result,) = await described(
         world, DescribeConfigsResource(BROKER, str(world.gateway.nodes[LISTENER].node_id), None)
@@ -112,7 +112,7 @@ async def test_the_clusters_defaults_stand_between_a_topics_own_values_and_the_b
         ("log.retention.ms", "2000", 3),
         ("log.retention.ms", "604800000", 5),
     ]
-    assert synonyms["cleanup.policy"] == [("log.cleanup.policy", "delete", 5)]  # as Kafka's brokers name it
+    assert synonyms["cleanup.policy"] == [("log.cleanup.policy", "delete", 5)]  # the name of Kafka's brokers
     assert synonyms["retention.bytes"] == [("log.retention.bytes", "500", 3), ("log.retention.bytes", "-1", 5)]
     assert (configs["retention.bytes"].value, configs["retention.bytes"].config_source) == ("500", 3)
 
@@ -128,11 +128,11 @@ async def test_the_broker_without_a_name_has_the_defaults_that_were_set_and_a_na
     ]
     configs = {config.name: (config.value, config.config_source) for config in broker.configs}
     assert (configs["log.retention.ms"], configs["log.retention.bytes"]) == (("2000", 3), ("-1", 5))
-    assert [name for name, _ in world.sequencer.queries] == ["cluster_configs"], "asked once for the whole request"
+    assert [name for name, _ in world.sequencer.queries] == ["cluster_configs"], "one query for the whole request"
     assert [config.name for config in broker.configs] == sorted(config.name for config in broker.configs)
 
 
-async def test_what_was_altered_through_another_gateway_is_told_here_at_once() -> None:
+async def test_a_change_through_another_gateway_is_described_here_at_once() -> None:
     world = new_world()
     world.sequencer.add_topic("t", 1, **{"retention.ms": "1000"})
     await world.gateway.topics.find(["t"])
@@ -141,7 +141,7 @@ async def test_what_was_altered_through_another_gateway_is_told_here_at_once() -
     assert [config.value for config in result.configs] == ["2000"]
 
 
-async def test_without_sequencers_nothing_is_described_as_if_it_were_known() -> None:
+async def test_without_sequencers_no_cached_configuration_is_described() -> None:
     world = new_world()
     world.sequencer.add_topic("t")
     await world.gateway.topics.find(["t"])
@@ -151,7 +151,7 @@ async def test_without_sequencers_nothing_is_described_as_if_it_were_known() -> 
 
 
 def altering_world(*outcomes: Outcome) -> World:
-    """Sequencers that answer so to the commands that come, and accept those after."""
+    """Sequencers that give these outcomes to the first commands, and accept all later ones."""
     world = new_world()
     answers = iter(outcomes)
     world.sequencer.on_command = lambda command: next(answers, Done())
@@ -171,15 +171,15 @@ async def altering(
 ) -> dict[tuple[int, str], tuple[int, str | None]]:
     request = IncrementalAlterConfigsRequest(list(resources), validate_only)
     response = await ask(world, INCREMENTAL_ALTER_CONFIGS, version, request)
-    verdicts = {
+    results = {
         (each.resource_type, each.resource_name): (each.error_code, each.error_message) for each in response.responses
     }
-    assert len(verdicts) == len(response.responses)
-    return verdicts
+    assert len(results) == len(response.responses)
+    return results
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_what_is_named_changes_and_nothing_else(version: int) -> None:
+async def test_only_the_named_configurations_change(version: int) -> None:
     world = altering_world()
     world.sequencer.seen_sequence = 41
     configs = [
@@ -198,7 +198,7 @@ async def test_what_is_named_changes_and_nothing_else(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_the_older_api_says_all_that_is_to_be_set(version: int) -> None:
+async def test_the_older_api_replaces_all_configurations(version: int) -> None:
     world = altering_world()
     asked = alter_configs.AlterConfigsResource(TOPIC, "t", [alter_configs.AlterableConfig("retention.ms", "1000")])
     response = await ask(world, ALTER_CONFIGS, version, alter_configs.AlterConfigsRequest([asked]))
@@ -256,31 +256,31 @@ async def test_the_broker_without_a_name_stands_for_the_clusters_defaults() -> N
         ),
     ],
 )
-async def test_what_cannot_be_is_refused_by_name_while_the_rest_goes_on(
+async def test_an_invalid_change_is_rejected_by_name_and_the_others_are_made(
     bad: AlterConfigsResource, error: int, named: str
 ) -> None:
     world = altering_world()
-    verdicts = await altering(world, bad, resource("good", AlterableConfig("retention.ms", SET, "1")))
-    code, message = verdicts[bad.resource_type, bad.resource_name]
+    results = await altering(world, bad, resource("good", AlterableConfig("retention.ms", SET, "1")))
+    code, message = results[bad.resource_type, bad.resource_name]
     assert (code, named in (message or "")) == (error, True), message
-    assert verdicts[TOPIC, "good"] == (0, None)
+    assert results[TOPIC, "good"] == (0, None)
     assert [command.topic for command in altered(world)] == ["good"]
 
 
 async def test_a_resource_named_twice_is_refused_once() -> None:
     world = altering_world()
-    verdicts = await altering(world, resource("t"), resource("t"), resource("good"))
-    assert {name: code for (_, name), (code, _) in verdicts.items()} == {"t": ErrorCode.INVALID_REQUEST, "good": 0}
+    results = await altering(world, resource("t"), resource("t"), resource("good"))
+    assert {name: code for (_, name), (code, _) in results.items()} == {"t": ErrorCode.INVALID_REQUEST, "good": 0}
 
 
-async def test_an_answer_does_not_echo_megabytes() -> None:
+async def test_an_error_message_has_a_limited_length() -> None:
     long = AlterableConfig("retention.ms" * 100_000, SET, "1")
     code, message = (await altering(altering_world(), resource("t", long)))[TOPIC, "t"]
     assert code == ErrorCode.INVALID_CONFIG
     assert message is not None and len(message) <= 1_000
 
 
-async def test_a_sequencers_refusal_is_the_resources_own() -> None:
+async def test_a_sequencers_rejection_is_the_result_of_its_resource() -> None:
     world = altering_world(
         Rejected(Rejection.UNKNOWN_TOPIC, "no such topic"), Rejected(Rejection.INVALID_CONFIG, "no list")
     )
@@ -291,7 +291,7 @@ async def test_a_sequencers_refusal_is_the_resources_own() -> None:
     }
 
 
-async def test_who_did_not_know_of_another_gateways_change_asks_again_for_that_topic_only() -> None:
+async def test_after_an_unknown_change_through_another_gateway_only_that_topic_is_tried_again() -> None:
     world = altering_world(Rejected(Rejection.STALE, "changed since"), Done())
     assert await altering(world, resource("t"), resource("other")) == {
         (TOPIC, "t"): (0, None),
@@ -300,7 +300,7 @@ async def test_who_did_not_know_of_another_gateways_change_asks_again_for_that_t
     assert [command.topic for command in altered(world)] == ["t", "other", "t"]
 
 
-async def test_who_comes_too_late_again_and_again_is_told_to_ask_once_more() -> None:
+async def test_after_several_unknown_changes_the_client_gets_a_retriable_error() -> None:
     world = altering_world(*[Rejected(Rejection.STALE, "changed since")] * 100)
     code, message = (await altering(world, resource("t")))[TOPIC, "t"]
     assert (code, message) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "changed since")
@@ -322,13 +322,13 @@ async def test_validation_only_asks_and_alters_nothing() -> None:
     assert world.sequencer.commands == []
 
 
-async def test_a_change_whose_outcome_nobody_knows_is_a_time_out() -> None:
+async def test_a_change_with_an_unknown_outcome_is_a_time_out() -> None:
     world = altering_world()
     world.sequencer.is_down = True
     assert (await altering(world, resource("t")))[TOPIC, "t"][0] == ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_a_topic_that_was_altered_is_asked_for_anew() -> None:
+async def test_a_topic_that_was_altered_is_queried_again() -> None:
     world = altering_world()
     world.sequencer.add_topic("t")
     await world.gateway.topics.find(["t"])

@@ -1,4 +1,4 @@
-"""DeleteRecords: each partition has its own verdict, and its new low watermark."""
+"""DeleteRecords: each partition has its own result, and its new low watermark."""
 
 from typing import Any
 
@@ -26,20 +26,20 @@ HIGH_WATERMARK = 90
 
 
 def trimming_world(**rejections: Rejection) -> World:
-    """Sequencers that move log starts to where they are told, or refuse all of a topic's."""
+    """Sequencers that move log starts to the given offsets, or reject all logs of a topic."""
     world = new_world()
     names: dict[bytes, str] = {}
 
     def trim(command: Any) -> Outcome:
         names.update({view.topic_id: view.name for view in world.sequencer.topics.values()})
-        return LogsTrimmed([verdict(log) for log in command.logs], is_more=True)
+        return LogsTrimmed([result(log) for log in command.logs], is_more=True)
 
-    def verdict(log: LogOffset) -> LogTrimmed:
+    def result(log: LogOffset) -> LogTrimmed:
         rejection = rejections.get(names[log.topic_id], Rejection.NONE)
         return LogTrimmed(rejection) if rejection else LogTrimmed(rejection, log.offset)
 
     def ends(query: Any) -> OffsetsView:
-        assert query.fresh, "the end is what anybody was told of before"
+        assert query.fresh, "the end must cover all acknowledged records"
         return OffsetsView(1, [OffsetFound(Rejection.NONE, HIGH_WATERMARK, None, 1) for _ in query.partitions])
 
     world.sequencer.on_command = trim
@@ -73,16 +73,16 @@ async def test_log_starts_move_to_the_offsets_or_to_the_high_watermark(version: 
     world = trimming_world()
     view = world.sequencer.add_topic("t", 3)
     assert await deleted(world, {"t": [(2, 7), (0, -1)]}, version) == {("t", 2): (0, 7), ("t", 0): (0, 90)}
-    # Never "all": sent again, or late, that would delete what was written since.
+    # Never "all": a repeated or late command would delete newer records.
     assert sent(world) == [[LogOffset(view.topic_id, 2, 7), LogOffset(view.topic_id, 0, HIGH_WATERMARK)]]
 
 
-async def test_what_is_not_there_or_named_twice_is_refused_and_the_rest_is_done() -> None:
+async def test_unknown_and_repeated_partitions_are_rejected_and_the_others_are_trimmed() -> None:
     world = trimming_world()
     world.sequencer.add_topic("t", 2)
-    verdicts = await deleted(world, {"absent": [(0, 1)], "t": [(0, 5), (2, 5), (-1, 5), (1, 5), (1, 6)]})
+    results = await deleted(world, {"absent": [(0, 1)], "t": [(0, 5), (2, 5), (-1, 5), (1, 5), (1, 6)]})
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert verdicts == {
+    assert results == {
         ("absent", 0): (unknown, -1),
         ("t", 0): (0, 5),
         ("t", 2): (unknown, -1),
@@ -91,7 +91,7 @@ async def test_what_is_not_there_or_named_twice_is_refused_and_the_rest_is_done(
     }
 
 
-async def test_a_log_that_is_refused_keeps_its_records_and_tells_why() -> None:
+async def test_a_rejected_log_keeps_its_records_and_has_its_error() -> None:
     world = trimming_world(
         far=Rejection.OFFSET_OUT_OF_RANGE, compacted=Rejection.POLICY_VIOLATION, gone=Rejection.UNKNOWN_TOPIC
     )
@@ -103,19 +103,19 @@ async def test_a_log_that_is_refused_keeps_its_records_and_tells_why() -> None:
         ("gone", 0): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
         ("good", 0): (0, 5),
     }
-    assert world.gateway.topics.cached("gone") is None, "it is looked up anew, for it may have been made again"
+    assert world.gateway.topics.cached("gone") is None, "the topic may have been created again, and must be looked up"
 
 
 async def test_many_logs_take_several_entries_each_bounded() -> None:
     world = trimming_world()
     count = LOGS_PER_COMMAND_MAX + 1
     world.sequencer.add_topic("t", count)
-    verdicts = await deleted(world, {"t": [(number, number) for number in range(count)]})
-    assert verdicts == {("t", number): (0, number) for number in range(count)}
+    results = await deleted(world, {"t": [(number, number) for number in range(count)]})
+    assert results == {("t", number): (0, number) for number in range(count)}
     assert [len(logs) for logs in sent(world)] == [LOGS_PER_COMMAND_MAX, 1]
 
 
-async def test_a_log_whose_end_nobody_knows_is_left_alone() -> None:
+async def test_a_log_with_an_unknown_end_is_not_trimmed() -> None:
     world = trimming_world()
     world.sequencer.add_topic("t", 3)
 
@@ -133,7 +133,7 @@ async def test_a_log_whose_end_nobody_knows_is_left_alone() -> None:
     assert await deleted(world, {"t": [(2, -1)]}) == {("t", 2): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
 
 
-async def test_a_deletion_whose_outcome_nobody_knows_is_a_time_out() -> None:
+async def test_a_deletion_with_an_unknown_outcome_is_a_time_out() -> None:
     world = trimming_world()
     world.sequencer.add_topic("t")
     await world.gateway.topics.find(["t"])
@@ -141,9 +141,9 @@ async def test_a_deletion_whose_outcome_nobody_knows_is_a_time_out() -> None:
     assert await deleted(world, {"t": [(0, 5)]}) == {("t", 0): (ErrorCode.REQUEST_TIMED_OUT, -1)}
 
 
-async def test_a_command_refused_as_a_whole_is_refused_for_each_log() -> None:
+async def test_the_rejection_of_a_command_is_the_error_of_each_log() -> None:
     world = trimming_world()
     world.sequencer.add_topic("t", 2)
     world.sequencer.on_command = lambda command: Rejected(Rejection.INVALID_REQUEST, "no")
-    verdicts = await deleted(world, {"t": [(0, 5), (1, 5)]})
-    assert set(verdicts.values()) == {(ErrorCode.INVALID_REQUEST, -1)}
+    results = await deleted(world, {"t": [(0, 5), (1, 5)]})
+    assert set(results.values()) == {(ErrorCode.INVALID_REQUEST, -1)}

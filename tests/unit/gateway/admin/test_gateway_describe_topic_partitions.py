@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions gives topics in the order of their names, so many partitions at a time, none twice."""
+"""DescribeTopicPartitions lists topics in the order of their names, in pages of partitions, none twice."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def errors(response: Any) -> dict[str, int]:
 ALL = [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
 
 
-async def test_topics_are_told_with_ids_leaders_and_epochs(world: World) -> None:
+async def test_topics_are_listed_with_ids_leaders_and_epochs(world: World) -> None:
     response = await described(world, "a")
     (topic,) = response.topics
     view = world.sequencer.topics["a"]
@@ -47,12 +47,12 @@ async def test_topics_are_told_with_ids_leaders_and_epochs(world: World) -> None
     for partition in topic.partitions:
         assert (partition.leader_id, partition.replica_nodes, partition.isr_nodes) == (leader, [leader], [leader])
         assert (partition.error_code, partition.leader_epoch) == (0, view.leader_epoch)
-        # The Java client throws at null here.
+        # The Java client fails at null here.
         assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
     assert response.next_cursor is None
 
 
-async def test_without_names_all_topics_are_told(world: World) -> None:
+async def test_without_names_all_topics_are_listed(world: World) -> None:
     response = await described(world)
     assert partitions(response) == ALL
     assert response.next_cursor is None
@@ -101,16 +101,16 @@ async def test_a_negative_cursor_is_refused(world: World) -> None:
     assert errors(response) == {"a": ErrorCode.INVALID_REQUEST}
 
 
-async def test_topics_that_are_not_there_and_names_that_cannot_be_have_errors(world: World) -> None:
-    response = await described(world, "b", "nobody", "not/legal")
+async def test_unknown_topics_and_illegal_names_have_errors(world: World) -> None:
+    response = await described(world, "b", "absent", "not/legal")
     assert errors(response) == {
         "b": ErrorCode.NONE,
-        "nobody": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "not/legal": ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 
 
-async def test_without_sequencers_topics_known_here_are_told_and_nothing_is_said_of_others(world: World) -> None:
+async def test_without_sequencers_cached_topics_are_listed_and_others_close_the_connection(world: World) -> None:
     await described(world, "a")
     world.sequencer.is_down = True
     assert errors(await described(world, "a")) == {"a": ErrorCode.NONE}

@@ -1,4 +1,4 @@
-"""Metadata: one leader for a client, topics made on first use, and never a wrong word about one that exists."""
+"""Metadata: one leader per client, topics created on first use, and no wrong answer about an existing topic."""
 
 from typing import Any
 
@@ -77,7 +77,7 @@ async def test_no_topics_are_listed_when_none_is_asked_for() -> None:
     assert response.controller_id == response.brokers[0].node_id
 
 
-@pytest.mark.parametrize("no_name", [None, ""], ids=["null", "empty, as the Java client sends it"])
+@pytest.mark.parametrize("no_name", [None, ""], ids=["null", "empty, as from the Java client"])
 async def test_a_topic_is_found_by_its_id(no_name: str | None) -> None:
     world = new_world()
     view = world.sequencer.add_topic("a")
@@ -87,14 +87,14 @@ async def test_a_topic_is_found_by_its_id(no_name: str | None) -> None:
     assert (unknown.name, unknown.topic_id, unknown.error_code) == (None, b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-async def test_a_topic_is_made_when_it_is_first_asked_for() -> None:
+async def test_a_topic_is_created_on_first_use() -> None:
     world = creating_world(default_partitions=5)
     response = await ask(world, 3, VERSION, named("new"))
     assert errors(response) == {"new": 0}
     assert len(response.topics[0].partitions) == 5
 
 
-async def test_a_topic_that_somebody_else_makes_first_is_answered_all_the_same() -> None:
+async def test_a_topic_that_another_client_creates_first_is_described_too() -> None:
     world = creating_world()
     make = world.sequencer.on_command
 
@@ -109,7 +109,7 @@ async def test_a_topic_that_somebody_else_makes_first_is_answered_all_the_same()
 
 
 @pytest.mark.parametrize(("create", "setting"), [(False, True), (True, False)])
-async def test_a_topic_is_not_made_when_the_client_or_the_settings_do_not_want_it(create: bool, setting: bool) -> None:
+async def test_a_topic_is_not_created_if_the_client_or_the_settings_forbid_it(create: bool, setting: bool) -> None:
     world = creating_world(auto_create_topics=setting)
     assert errors(await ask(world, 3, VERSION, named("new", create=create))) == {
         "new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -118,7 +118,7 @@ async def test_a_topic_is_not_made_when_the_client_or_the_settings_do_not_want_i
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "x" * 250, "é"])
-async def test_an_illegal_name_is_refused_and_never_made(name: str) -> None:
+async def test_an_illegal_name_is_rejected_and_never_created(name: str) -> None:
     world = creating_world()
     assert errors(await ask(world, 3, VERSION, named(name, "good"))) == {
         name: ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -126,7 +126,7 @@ async def test_an_illegal_name_is_refused_and_never_made(name: str) -> None:
     }
 
 
-async def test_good_names_are_made_beside_bad_ones_and_names_asked_for_twice_once() -> None:
+async def test_legal_names_are_created_beside_illegal_ones_and_repeated_names_once() -> None:
     world = creating_world()
     response = await ask(world, 3, VERSION, named("a", "b/", "a", "c"))
     assert [(topic.name, topic.error_code) for topic in response.topics] == [
@@ -137,14 +137,14 @@ async def test_good_names_are_made_beside_bad_ones_and_names_asked_for_twice_onc
     assert [[command.name for command in commands] for commands in world.sequencer.commands] == [["a", "c"]]  # type: ignore[union-attr]
 
 
-async def test_asking_by_id_makes_nothing() -> None:
+async def test_a_request_by_id_creates_no_topic() -> None:
     world = creating_world()
     asked = MetadataRequest(topics=[MetadataRequestTopic(b"?" * 16, None)], allow_auto_topic_creation=True)
     assert errors(await ask(world, 3, VERSION, asked)) == {None: ErrorCode.UNKNOWN_TOPIC_ID}
     assert world.sequencer.commands == []
 
 
-async def test_a_refused_creation_is_answered_with_its_reason() -> None:
+async def test_a_rejected_creation_has_its_error() -> None:
     world = new_world()
     world.sequencer.on_command = lambda command: Rejected(Rejection.INVALID_TOPIC)
     assert errors(await ask(world, 3, VERSION, named("a.b"))) == {"a.b": ErrorCode.INVALID_TOPIC_EXCEPTION}
@@ -162,15 +162,15 @@ async def test_without_sequencers_known_topics_are_answered() -> None:
     "asked",
     [
         pytest.param(named("made", create=False), id="by name"),
-        pytest.param(named("made"), id="to be made"),
+        pytest.param(named("made"), id="to be created"),
         pytest.param(named("known", "made"), id="beside a known one"),
         pytest.param(MetadataRequest(topics=[MetadataRequestTopic(b"made".ljust(16, b"\1"), None)]), id="by id"),
     ],
 )
-async def test_without_sequencers_nothing_is_said_of_topics_that_another_gateway_may_have_made(
+async def test_without_sequencers_a_topic_that_may_exist_closes_the_connection(
     asked: MetadataRequest,
 ) -> None:
-    """No code would do: whatever it is, somebody was told that the topic is there."""
+    """No error code is right: another gateway may have confirmed that the topic exists."""
     world = creating_world()
     world.sequencer.add_topic("known")
     await ask(world, 3, VERSION, named("known"))

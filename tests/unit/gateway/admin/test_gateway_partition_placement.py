@@ -1,4 +1,4 @@
-"""Elections and reassignments: there is nothing to move, and clients are told so in Kafka's words."""
+"""Elections and reassignments: nothing can move, and clients get Kafka's errors for that."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ async def altered(world: World, *partitions: ReassignablePartition, topic: str =
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_an_election_is_not_needed_where_there_is_a_partition(world: World, version: int) -> None:
+async def test_an_election_is_not_needed_for_an_existing_partition(world: World, version: int) -> None:
     asked = [TopicPartitions("t", [0, 1, 2]), TopicPartitions("other", [0])]
     assert await elected(world, *asked, version=version) == {
         ("t", 0): ErrorCode.ELECTION_NOT_NEEDED,
@@ -55,7 +55,7 @@ async def test_an_election_is_not_needed_where_there_is_a_partition(world: World
     }
 
 
-async def test_an_election_for_all_partitions_names_none_as_none_needs_it(world: World) -> None:
+async def test_an_election_for_all_partitions_lists_none_because_none_needs_it(world: World) -> None:
     response = await ask(world, ELECT_LEADERS, 2, ElectLeadersRequest(1, None))
     assert (response.error_code, response.replica_election_results) == (0, [])
 
@@ -65,30 +65,30 @@ async def test_an_election_of_an_unknown_kind_is_refused(world: World) -> None:
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_an_election_while_sequencers_are_away_may_be_asked_for_again(world: World) -> None:
+async def test_without_sequencers_an_election_has_a_retriable_error(world: World) -> None:
     world.sequencer.is_down = True
     assert await elected(world, TopicPartitions("t", [0])) == {("t", 0): ErrorCode.REQUEST_TIMED_OUT}
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_a_reassignment_is_refused_and_the_message_says_why(world: World, version: int) -> None:
+async def test_a_reassignment_is_rejected_with_a_reason(world: World, version: int) -> None:
     ((partition, error, message),) = await altered(world, ReassignablePartition(1, [7]), version=version)
     assert (partition, error) == (1, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
     assert "replicas cannot be assigned" in message
 
 
-async def test_there_is_no_reassignment_to_call_off(world: World) -> None:
+async def test_there_is_no_reassignment_to_cancel(world: World) -> None:
     ((_, error, _),) = await altered(world, ReassignablePartition(0, None))
     assert error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-async def test_a_reassignment_of_what_is_not_there_says_so(world: World) -> None:
+async def test_a_reassignment_of_an_unknown_partition_has_kafkas_error(world: World) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await altered(world, ReassignablePartition(2, [7])) == [(2, unknown, None)]
     assert await altered(world, ReassignablePartition(0, [7]), topic="other") == [(0, unknown, None)]
 
 
 @pytest.mark.parametrize("topics", [None, [ListPartitionReassignmentsTopics("t", [0])]])
-async def test_no_reassignment_is_under_way(world: World, topics: Any) -> None:
+async def test_no_reassignment_is_in_progress(world: World, topics: Any) -> None:
     response = await ask(world, LIST_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest(topics=topics))
     assert (response.error_code, response.error_message, response.topics) == (0, None, [])

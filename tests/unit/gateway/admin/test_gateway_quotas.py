@@ -1,4 +1,4 @@
-"""Clients are held to their quotas: what they use is counted, the answer says how long to wait, and so long they do."""
+"""Client quotas: the gateway counts their use, puts the time to wait in the answer, and mutes the connection for it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -45,13 +45,13 @@ async def world() -> AsyncIterator[World]:
     await asyncio.wait([running])
 
 
-async def held_to(world: World, key: str, value: str, **entity: str | None) -> None:
+async def set_quota(world: World, key: str, value: str, **entity: str | None) -> None:
     world.sequencer.set_quota(key, value, **entity)
     await world.gateway.quotas.refresh()
 
 
 async def produced(world: World, client: Any, records: int = 1) -> Any:
-    """As a connection does it: the request is noted when it comes, and then answered."""
+    """Produce as a connection does: the request is counted on arrival, and then answered."""
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch(records))])]
     request = ProduceRequest(None, -1, 30_000, data)
     frame = request_frame(PRODUCE, 9, encode_request(PRODUCE, 9, request), client.client_id)
@@ -59,40 +59,40 @@ async def produced(world: World, client: Any, records: int = 1) -> Any:
     return await ask(world, PRODUCE, 9, request, client)
 
 
-async def test_who_produces_too_much_is_told_to_wait_as_long_as_it_would_have_taken(world: World) -> None:
-    await held_to(world, "producer_byte_rate", "100", user=None)
+async def test_a_client_above_its_produce_quota_must_wait_as_long_as_the_quota_needs(world: World) -> None:
+    await set_quota(world, "producer_byte_rate", "100", user=None)
     client = new_client()
     first = await produced(world, client, records=100)
     assert first.responses[0].partition_responses[0].error_code == 0
-    told_s = first.throttle_time_ms / 1000
-    assert told_s > 5
-    assert client.muted_until_s == pytest.approx(world.clock.monotonic_s() + told_s, abs=0.01)
+    throttle_s = first.throttle_time_ms / 1000
+    assert throttle_s > 5
+    assert client.muted_until_s == pytest.approx(world.clock.monotonic_s() + throttle_s, abs=0.01)
     assert world.metric("penstock_gateway_throttled_total", quota="producer_byte_rate") == 1
 
 
-async def test_who_stays_below_the_quota_is_told_nothing(world: World) -> None:
-    await held_to(world, "producer_byte_rate", "1000000", user=None)
+async def test_a_client_below_its_quota_is_not_throttled(world: World) -> None:
+    await set_quota(world, "producer_byte_rate", "1000000", user=None)
     client = new_client()
     assert (await produced(world, client)).throttle_time_ms == 0
     assert client.muted_until_s == 0
 
 
 async def test_connections_of_one_entity_share_its_quota_and_others_do_not(world: World) -> None:
-    await held_to(world, "producer_byte_rate", "500", client_id=None)
+    await set_quota(world, "producer_byte_rate", "500", client_id=None)
     one, same, other = new_client("a"), new_client("a"), new_client("b")
     await produced(world, one, records=60)
     assert (await produced(world, same)).throttle_time_ms > 0
     assert (await produced(world, other)).throttle_time_ms == 0
 
 
-async def test_a_fetch_by_who_has_to_wait_gets_nothing_but_the_time(
+async def test_a_fetch_of_a_throttled_client_gets_no_records(
     world: World,
 ) -> None:
     async def answer(*request: Any) -> FetchResponse:
         return FetchResponse(responses=[FETCHED_TOPIC])
 
     world.handlers[FETCH] = answer
-    await held_to(world, "consumer_byte_rate", "1000", client_id="reader")
+    await set_quota(world, "consumer_byte_rate", "1000", client_id="reader")
     client = new_client("reader")
     meter = world.gateway.quotas.meter("consumer_byte_rate", client.user, "reader")
     assert meter is not None
@@ -106,10 +106,10 @@ async def test_a_fetch_by_who_has_to_wait_gets_nothing_but_the_time(
 
 
 @pytest.mark.parametrize(("asked", "given"), [(50_000_000, 4000), (100, 100)])
-async def test_a_fetch_asks_for_no_more_than_a_second_brings_and_pays_for_what_it_gets(
+async def test_a_fetch_is_limited_to_one_second_of_the_quota_and_its_records_count(
     world: World, asked: int, given: int
 ) -> None:
-    await held_to(world, "consumer_byte_rate", "4000", client_id="reader")
+    await set_quota(world, "consumer_byte_rate", "4000", client_id="reader")
     seen: list[int] = []
 
     async def answer(gateway: Any, client: Any, version: int, request: FetchRequest) -> FetchResponse:
@@ -124,9 +124,9 @@ async def test_a_fetch_asks_for_no_more_than_a_second_brings_and_pays_for_what_i
     assert len(answered.responses[0].partitions[0].records) == 8000
 
 
-async def test_what_a_share_group_acquires_is_paid_for_and_nothing_is_kept_from_being_acknowledged() -> None:
+async def test_acquired_records_count_and_acknowledgements_are_never_delayed() -> None:
     world = new_world(share_groups=True)
-    await held_to(world, "consumer_byte_rate", "4000", client_id="reader")
+    await set_quota(world, "consumer_byte_rate", "4000", client_id="reader")
     client = new_client("reader")
     meter = world.gateway.quotas.meter("consumer_byte_rate", client.user, "reader")
     assert meter is not None
@@ -142,8 +142,8 @@ async def test_what_a_share_group_acquires_is_paid_for_and_nothing_is_kept_from_
     assert len(answered.responses[0].partitions[0].records) == 4000
 
 
-async def test_any_request_counts_for_the_time_that_it_took(world: World) -> None:
-    await held_to(world, "request_percentage", "50", user="ANONYMOUS")
+async def test_every_request_counts_with_its_time_on_the_event_loop(world: World) -> None:
+    await set_quota(world, "request_percentage", "50", user="ANONYMOUS")
     handle = world.handlers[METADATA]
 
     async def work(*request: Any) -> Any:
@@ -153,11 +153,11 @@ async def test_any_request_counts_for_the_time_that_it_took(world: World) -> Non
     world.handlers[METADATA] = work
     client = new_client()
     answered = await ask(world, METADATA, 9, MetadataRequest([]), client)
-    assert answered.throttle_time_ms == 3000  # two seconds are four of this quota, one of which was saved up
+    assert answered.throttle_time_ms == 3000  # 2 s are 4 s of this quota, and 1 s was credit
     assert client.muted_until_s
 
 
-async def test_where_no_quota_was_ever_set_nothing_is_asked_or_measured(world: World) -> None:
+async def test_without_quotas_the_gateway_queries_and_measures_nothing(world: World) -> None:
     await produced(world, new_client())
     world.gateway.quotas.record(0)
     assert world.gateway.quotas.is_empty
@@ -165,7 +165,7 @@ async def test_where_no_quota_was_ever_set_nothing_is_asked_or_measured(world: W
     assert "client_quotas" not in [name for name, _ in world.sequencer.queries]
 
 
-async def test_quotas_are_asked_for_when_another_entry_is_said_to_have_changed_them(world: World) -> None:
+async def test_quotas_are_queried_after_an_announcement_of_a_change(world: World) -> None:
     running = asyncio.create_task(world.gateway.quotas.run())
     try:
         world.sequencer.set_quota("producer_byte_rate", "1", user=None)
@@ -184,23 +184,23 @@ async def test_quotas_are_asked_for_when_another_entry_is_said_to_have_changed_t
         await asyncio.wait([running])
 
 
-async def test_what_is_known_of_quotas_holds_while_nobody_answers(world: World) -> None:
-    await held_to(world, "producer_byte_rate", "100", user=None)
+async def test_cached_quotas_stay_in_force_while_no_sequencer_answers(world: World) -> None:
+    await set_quota(world, "producer_byte_rate", "100", user=None)
     world.sequencer.is_down = True
     await world.gateway.quotas.refresh()
     assert not world.gateway.quotas.is_empty
 
 
-async def test_what_is_used_here_is_told_and_what_others_use_leaves_less(world: World) -> None:
-    await held_to(world, "producer_byte_rate", "1000", user="alice")
+async def test_the_use_here_is_reported_and_the_use_of_other_gateways_leaves_less(world: World) -> None:
+    await set_quota(world, "producer_byte_rate", "1000", user="alice")
     quotas = world.gateway.quotas
     meter = quotas.meter(PRODUCE_RATE, "alice", "c")
     assert meter is not None
     for _ in range(8):
         meter.use(900, world.clock.monotonic_s())
         world.clock.now_s += 1
-        told = quotas.reported()
-    ((key, who, per_second),) = [(use.key, use.who, use.per_second) for use in told]
+        reported = quotas.reported()
+    ((key, who, per_second),) = [(use.key, use.who, use.per_second) for use in reported]
     assert (key, who) == (PRODUCE_RATE, ALICE)
     assert per_second == pytest.approx(900, rel=0.05)
     assert meter.rate == 1000
@@ -215,7 +215,7 @@ async def test_what_is_used_here_is_told_and_what_others_use_leaves_less(world: 
     assert meter.rate == 1000
 
 
-async def test_what_others_use_is_gone_through_once_however_many_quotas_are_used(world: World) -> None:
+async def test_the_uses_of_other_gateways_are_read_once_for_all_quotas(world: World) -> None:
     looks = 0
 
     class Watched(tuple[QuotaUse, ...]):
@@ -226,7 +226,7 @@ async def test_what_others_use_is_gone_through_once_however_many_quotas_are_used
             looks += 1
             return super().__iter__()
 
-    await held_to(world, "producer_byte_rate", "1000", client_id=None)
+    await set_quota(world, "producer_byte_rate", "1000", client_id=None)
     uses = Watched(QuotaUse(PRODUCE_RATE, (("client-id", f"c{number}"),), 300.0 + number) for number in range(20))
     world.directory.put(msgspec.structs.replace(gateway_presence("g2"), quota_use=uses))
     quotas = world.gateway.quotas
@@ -238,24 +238,26 @@ async def test_what_others_use_is_gone_through_once_however_many_quotas_are_used
     world.clock.now_s += 1
     quotas.reported()
     assert [meter.rate for meter in meters if meter is not None] == [700.0 - number for number in range(20)]
-    assert looks == 2, "with the first of the meters, and for all of them a second later"
+    assert looks == 2, "one read with the first meter, and one a second later for all meters"
 
 
-@pytest.mark.parametrize(("wishes", "parts"), [((None, None), (5, 5)), ((None, 200.0), (8, 2)), ((None, 0.0), (10, 0))])
-async def test_gateways_that_hear_of_each_other_give_out_a_quota_together_and_no_more(
-    wishes: tuple[float | None, float | None], parts: tuple[int, int]
+@pytest.mark.parametrize(
+    ("demands", "parts"), [((None, None), (5, 5)), ((None, 200.0), (8, 2)), ((None, 0.0), (10, 0))]
+)
+async def test_gateways_that_know_each_other_divide_a_quota_and_do_not_exceed_it(
+    demands: tuple[float | None, float | None], parts: tuple[int, int]
 ) -> None:
-    """One wants all it can get, the other so much a second, or all too: what each gets in tenths of the quota."""
+    """One gateway uses all that it gets, the other this rate, or all too. `parts`: their tenths of the quota."""
     worlds = [new_world(), new_world()]
     for world in worlds:
-        await held_to(world, "producer_byte_rate", "1000", user="alice")
+        await set_quota(world, "producer_byte_rate", "1000", user="alice")
     meters = [world.gateway.quotas.meter(PRODUCE_RATE, "alice", "c") for world in worlds]
     given, seconds, step_s = [0.0, 0.0], 60, 0.1
     for step in range(int(seconds / step_s)):
         for place, (world, meter) in enumerate(zip(worlds, meters, strict=True)):
             assert meter is not None
-            now_s, wish = world.clock.monotonic_s(), wishes[place]
-            amount = 100.0 if wish is None else wish * step_s
+            now_s, demand = world.clock.monotonic_s(), demands[place]
+            amount = 100.0 if demand is None else demand * step_s
             if amount and not meter.wait_s(now_s):
                 meter.use(amount, now_s)
                 given[place] += amount
@@ -264,19 +266,19 @@ async def test_gateways_that_hear_of_each_other_give_out_a_quota_together_and_no
             for place, world in enumerate(worlds):
                 said = worlds[1 - place].gateway.quotas.reported()
                 world.directory.put(msgspec.structs.replace(gateway_presence("g2"), quota_use=said))
-    assert sum(given) <= 1000 * (seconds + 6)  # what was saved up, and the seconds until they have heard of each other
+    assert sum(given) <= 1000 * (seconds + 6)  # the credit, and the seconds until they know each other
     assert sum(given) >= 1000 * seconds * 0.85
     assert [each / seconds / 100 for each in given] == pytest.approx(parts, abs=1.3)
 
 
-async def test_what_gateways_tell_each_other_of_quotas_arrives_as_it_was_told() -> None:
+async def test_reported_uses_of_quotas_arrive_unchanged() -> None:
     use = (QuotaUse(PRODUCE_RATE, ALICE, 12.5), QuotaUse("connection_creation_rate", (("ip", "10.0.0.1"),), 1.0))
     said = msgspec.structs.replace(gateway_presence("g2"), quota_use=use)
     assert decode(encode(said), Presence) == said
 
 
-async def test_who_uses_nothing_for_a_while_is_forgotten(world: World) -> None:
-    await held_to(world, "producer_byte_rate", "1000", user="alice")
+async def test_the_meter_of_an_idle_client_is_removed(world: World) -> None:
+    await set_quota(world, "producer_byte_rate", "1000", user="alice")
     meter = world.gateway.quotas.meter(PRODUCE_RATE, "alice", "c")
     assert meter is not None
     meter.use(900, world.clock.monotonic_s())
@@ -287,10 +289,10 @@ async def test_who_uses_nothing_for_a_while_is_forgotten(world: World) -> None:
     assert world.gateway.quotas.meter(PRODUCE_RATE, "alice", "c") is not meter
 
 
-async def test_nothing_is_read_from_a_connection_whose_client_has_to_wait() -> None:
+async def test_the_gateway_reads_nothing_from_the_connection_of_a_throttled_client() -> None:
     async with Kafka() as kafka:
         await kafka.world.add_flusher("f1")
-        await held_to(kafka.world, "producer_byte_rate", "2000", client_id="test")
+        await set_quota(kafka.world, "producer_byte_rate", "2000", client_id="test")
         client = await kafka.connect()
         client.produce(1, batch(250))
         answer = decode_response(PRODUCE, 7, await client.next_body())
@@ -306,10 +308,10 @@ async def test_nothing_is_read_from_a_connection_whose_client_has_to_wait() -> N
         assert await client.next_correlation_id() == 2
 
 
-async def test_a_gateway_that_ends_does_not_wait_for_who_has_to_wait() -> None:
+async def test_a_gateway_that_ends_does_not_wait_for_throttled_clients() -> None:
     async with Kafka() as kafka:
         await kafka.world.add_flusher("f1")
-        await held_to(kafka.world, "producer_byte_rate", "10", client_id="test")
+        await set_quota(kafka.world, "producer_byte_rate", "10", client_id="test")
         client = await kafka.connect()
         client.produce(1, batch(100))
         assert await client.next_correlation_id() == 1
@@ -317,23 +319,23 @@ async def test_a_gateway_that_ends_does_not_wait_for_who_has_to_wait() -> None:
         assert await client.until_closed() == b""
 
 
-async def test_what_was_sent_behind_a_request_that_used_up_the_quota_is_not_begun_before_its_time() -> None:
+async def test_requests_behind_one_that_exceeds_the_quota_start_after_the_wait() -> None:
     async with Kafka() as kafka:
         flusher = await kafka.world.add_flusher("f1")
-        await held_to(kafka.world, "producer_byte_rate", "2000", client_id="test")
+        await set_quota(kafka.world, "producer_byte_rate", "2000", client_id="test")
         client = await kafka.connect()
-        for number in range(5):  # at once, as clients do that have many requests in flight
+        for number in range(5):  # at once, like a client with many requests in flight
             client.produce(number, batch(200))
         assert await client.next_correlation_id() == 0
         for number in range(1, 5):
-            assert len(flusher.produces) <= number + 1  # the first second's worth is there at once
+            assert len(flusher.produces) <= number + 1  # the first request uses the credit of one second
             kafka.world.clock.now_s += 2
             assert await client.next_correlation_id() == number
 
 
-async def test_an_address_that_opens_too_many_connections_is_kept_waiting_and_sent_away() -> None:
+async def test_connections_above_the_quota_of_an_address_are_delayed_and_closed() -> None:
     async with Kafka() as kafka:
-        await held_to(kafka.world, "connection_creation_rate", "2", ip="127.0.0.1")
+        await set_quota(kafka.world, "connection_creation_rate", "2", ip="127.0.0.1")
         first, second, third = [await kafka.connect() for _ in range(3)]
         for number, client in enumerate((first, second, third)):
             client.ask_versions(number)
@@ -347,15 +349,15 @@ async def test_an_address_that_opens_too_many_connections_is_kept_waiting_and_se
         assert await again.next_correlation_id() == 7
 
 
-async def test_an_address_without_a_quota_may_open_what_it_likes(world: World) -> None:
-    await held_to(world, "connection_creation_rate", "1", ip="10.0.0.1")
+async def test_an_address_without_a_quota_may_open_any_number_of_connections(world: World) -> None:
+    await set_quota(world, "connection_creation_rate", "1", ip="10.0.0.1")
     assert [connection_delay_s(world.gateway, "10.0.0.2") for _ in range(5)] == [0.0] * 5
     assert connection_delay_s(world.gateway, "10.0.0.1") == 0
     assert connection_delay_s(world.gateway, "10.0.0.1") > 0
 
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.floats(0, 3)), min_size=1, max_size=60), st.integers(10, 2000))
-def test_nobody_who_waits_as_told_gets_more_than_the_rate(uses: list[tuple[int, float]], rate: int) -> None:
+def test_a_client_that_waits_never_exceeds_the_rate(uses: list[tuple[int, float]], rate: int) -> None:
     now_s = 0.0
     meter = RateMeter(float(rate), now_s)
     paid = 0
@@ -367,19 +369,19 @@ def test_nobody_who_waits_as_told_gets_more_than_the_rate(uses: list[tuple[int, 
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=6))
-def test_shares_of_a_quota_leave_nobody_with_less_than_an_equal_part(others: list[float]) -> None:
+def test_every_gateway_gets_at_least_an_equal_part_of_a_quota(others: list[float]) -> None:
     share = share_of(100.0, others)
     active = 1 + sum(used > 0 for used in others)
     assert 100.0 / active <= share + 1e-9
     assert share <= 100.0
 
 
-def test_gateways_that_all_want_more_come_to_equal_parts_and_one_that_wants_little_leaves_the_rest() -> None:
-    wishes, given = [1000.0, 1000.0, 10.0], [100.0, 0.0, 0.0]
+def test_gateways_with_more_demand_converge_to_equal_parts_of_the_unused_quota() -> None:
+    demands, given = [1000.0, 1000.0, 10.0], [100.0, 0.0, 0.0]
     for _ in range(10):
         given = [
-            min(wish, share_of(100.0, [used for place, used in enumerate(given) if place != own]))
-            for own, wish in enumerate(wishes)
+            min(demand, share_of(100.0, [used for place, used in enumerate(given) if place != own]))
+            for own, demand in enumerate(demands)
         ]
     assert given == pytest.approx([45.0, 45.0, 10.0], rel=0.3)
     assert sum(given) <= 100.0 * 1.3
@@ -403,7 +405,7 @@ async def test_only_the_steps_of_a_coroutine_are_timed_and_a_cancellation_reache
     timed = Timed(work(), lambda: now_s)  # type: ignore[arg-type]
     task = asyncio.ensure_future(timed)
     await asyncio.sleep(0)
-    now_s += 50  # others' work
+    now_s += 50  # work of other tasks
     release.set()
     await task
     assert timed.used_s == 3
@@ -416,7 +418,7 @@ async def test_only_the_steps_of_a_coroutine_are_timed_and_a_cancellation_reache
     assert seen == ["cancelled"]
 
 
-def test_what_is_said_of_a_user_goes_before_what_is_said_of_a_client_id_and_names_before_everybody() -> None:
+def test_a_quota_of_a_user_precedes_one_of_a_client_id_and_a_named_one_precedes_the_default() -> None:
     quotas: dict[Any, dict[str, str]] = {}
     order = [
         (("client-id", None),),
@@ -438,7 +440,7 @@ def test_what_is_said_of_a_user_goes_before_what_is_said_of_a_client_id_and_name
         assert client_quota(quotas, "consumer_byte_rate", "u", "c") is None
 
 
-def test_an_address_of_its_own_goes_before_the_default() -> None:
+def test_the_quota_of_an_address_precedes_the_default() -> None:
     quotas: dict[Any, dict[str, str]] = {(("ip", None),): {"connection_creation_rate": "5"}}
     found = connection_quota(quotas, "10.0.0.1")
     assert found is not None
@@ -450,10 +452,10 @@ def test_an_address_of_its_own_goes_before_the_default() -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_who_makes_too_many_partitions_has_to_wait_and_newer_clients_are_told_topic_by_topic(
+async def test_too_many_new_partitions_throttle_a_client_and_newer_versions_get_an_error_per_topic(
     world: World, version: int
 ) -> None:
-    await held_to(world, "controller_mutation_rate", "4", user=None)
+    await set_quota(world, "controller_mutation_rate", "4", user=None)
     made: list[str] = []
 
     def make(command: Any) -> Any:
@@ -469,7 +471,7 @@ async def test_who_makes_too_many_partitions_has_to_wait_and_newer_clients_are_t
     answer = await ask(world, CREATE_TOPICS, version, CreateTopicsRequest(asked, 30_000), client)
     errors = {topic.name: topic.error_code for topic in answer.topics}
     exceeded = 89 if version >= 6 else 0
-    assert errors == {"a": 0, "b": 0, "c": exceeded}  # what was left when b came was enough to begin it
+    assert errors == {"a": 0, "b": 0, "c": exceeded}  # b may exceed the quota, because there was credit left
     assert made == ["a", "b", "c"][: 2 if exceeded else 3]
     assert answer.throttle_time_ms == (2000 if exceeded else 2250)
     world.clock.now_s += 3
@@ -478,12 +480,12 @@ async def test_who_makes_too_many_partitions_has_to_wait_and_newer_clients_are_t
 
 
 async def test_partitions_that_are_added_and_topics_that_are_deleted_count_as_well(world: World) -> None:
-    await held_to(world, "controller_mutation_rate", "1", user=None)
+    await set_quota(world, "controller_mutation_rate", "1", user=None)
     world.sequencer.on_command = lambda command: Done()
     grown = await ask(
         world, CREATE_PARTITIONS, 3, CreatePartitionsRequest([CreatePartitionsTopic("t", 7)], 30_000), new_client()
     )
-    assert (grown.results[0].error_code, grown.throttle_time_ms) == (0, 2000)  # three more than there were
+    assert (grown.results[0].error_code, grown.throttle_time_ms) == (0, 2000)  # three new partitions
     deletion = DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000)
     rejected = await ask(world, DELETE_TOPICS, 5, deletion, new_client())
     assert rejected.responses[0].error_code == 89

@@ -1,4 +1,4 @@
-"""What else administrators ask: quotas, directories, resources, and what there is none of, answered as by Kafka."""
+"""Other administration APIs: quotas, log directories, resources, and features that Penstock does not have."""
 
 from typing import Any
 
@@ -51,12 +51,12 @@ def sizes(response: Any) -> dict[str, dict[int, int]]:
 
 
 @versions(DESCRIBE_LOG_DIRS)
-async def test_all_logs_are_told_with_their_bytes(world: World, version: int) -> None:
+async def test_all_logs_are_listed_with_their_bytes(world: World, version: int) -> None:
     response = await ask(world, DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(None))
     assert sizes(response) == {"t": {0: 100, 1: 200, 2: 300}, "u": {0: 100}}
 
 
-async def test_of_the_logs_asked_for_those_are_told_that_there_are(world: World) -> None:
+async def test_only_existing_logs_of_a_request_are_listed(world: World) -> None:
     asked = [
         DescribableLogDirTopic("t", [2, 7, -1, 2]),
         DescribableLogDirTopic("gone", [0]),
@@ -65,24 +65,24 @@ async def test_of_the_logs_asked_for_those_are_told_that_there_are(world: World)
     assert sizes(await ask(world, DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(asked))) == {"t": {2: 300}}
 
 
-async def test_each_byte_is_told_by_one_gateway_for_a_client(world: World) -> None:
-    told = []
+async def test_for_a_client_one_gateway_reports_each_byte(world: World) -> None:
+    reported = []
     for client_id in [f"c{number}" for number in range(40)]:
         world.directory.put(gateway_presence("g2", PLAINTEXT=("10.0.0.2", 9092)))
-        told.append(
+        reported.append(
             bool(sizes(await ask(world, DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(None), new_client(client_id))))
         )
-    assert 5 < sum(told) < 35
+    assert 5 < sum(reported) < 35
 
 
-async def test_without_sequencers_logs_may_be_asked_for_again(world: World) -> None:
+async def test_without_sequencers_a_request_for_logs_has_a_retriable_error(world: World) -> None:
     world.sequencer.is_down = True
     response = await ask(world, DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(None))
     assert response.error_code == response.results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 @versions(ALTER_LOG_DIRS)
-async def test_nothing_can_be_moved_to_a_directory_that_there_is_not(world: World, version: int) -> None:
+async def test_no_partition_moves_to_an_unknown_directory(world: World, version: int) -> None:
     def asked(path: str) -> AlterReplicaLogDir:
         return AlterReplicaLogDir(path, [AlterReplicaLogDirTopic("t", [0, 9]), AlterReplicaLogDirTopic("gone", [0])])
 
@@ -94,7 +94,7 @@ async def test_nothing_can_be_moved_to_a_directory_that_there_is_not(world: Worl
 
 
 @versions(DESCRIBE_ACLS)
-async def test_who_asks_for_acls_learns_that_there_is_no_authorizer(world: World, version: int) -> None:
+async def test_requests_for_acls_get_the_error_for_a_missing_authorizer(world: World, version: int) -> None:
     described = await ask(world, DESCRIBE_ACLS, version, DescribeAclsRequest(2, None, 3, None, None, 1, 1))
     created = await ask(world, CREATE_ACLS, version, CreateAclsRequest([AclCreation(2, "t")] * 2))
     deleted = await ask(world, DELETE_ACLS, version, DeleteAclsRequest([DeleteAclsFilter(2)]))
@@ -149,11 +149,11 @@ def with_quotas(world: World) -> None:
         ([("user", 0, "alice"), ("client-id", 2, None)], True, {3}),
         ([("client-id", 0, "c")], False, {3, 12.5}),
         ([("ip", 1, None)], False, {9}),
-        ([("user", 0, "nobody")], False, set()),
+        ([("user", 0, "absent")], False, set()),
     ],
 )
 @versions(DESCRIBE_QUOTAS)
-async def test_quotas_are_described_as_a_filter_matches_them(
+async def test_the_quotas_that_a_filter_matches_are_described(
     world: World, version: int, components: list[tuple[str, int, str | None]], strict: bool, values: set[float]
 ) -> None:
     with_quotas(world)
@@ -174,14 +174,14 @@ async def test_quotas_are_described_as_a_filter_matches_them(
         ([("user", 3, None)], ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_a_filter_that_makes_no_sense_is_refused(world: World, components: Any, error: ErrorCode) -> None:
+async def test_an_invalid_filter_is_rejected(world: World, components: Any, error: ErrorCode) -> None:
     request = DescribeClientQuotasRequest([ComponentData(*each) for each in components])
     response = await ask(world, DESCRIBE_QUOTAS, 1, request)
     assert (response.error_code, response.entries) == (error, None)
     assert response.error_message
 
 
-async def test_without_sequencers_quotas_may_be_asked_for_again(world: World) -> None:
+async def test_without_sequencers_a_request_for_quotas_has_a_retriable_error(world: World) -> None:
     world.sequencer.is_down = True
     response = await ask(world, DESCRIBE_QUOTAS, 1, DescribeClientQuotasRequest())
     assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -193,7 +193,7 @@ def entry(entity: dict[str, str | None], **values: float | None) -> EntryData:
 
 
 @versions(ALTER_QUOTAS)
-async def test_each_entity_is_altered_or_refused_by_itself(world: World, version: int) -> None:
+async def test_each_entity_is_altered_or_rejected_on_its_own(world: World, version: int) -> None:
     world.sequencer.on_command = lambda command: Done()
     response = await ask(
         world,
@@ -232,7 +232,7 @@ async def test_an_entity_that_occurs_twice_is_refused_once(world: World) -> None
     assert world.sequencer.commands == []
 
 
-async def test_who_did_not_know_of_a_change_tries_again_knowing_it(world: World) -> None:
+async def test_after_an_unknown_change_through_another_gateway_the_command_is_tried_again(world: World) -> None:
     answers = [Rejected(Rejection.STALE, "changed since"), Done()]
     world.sequencer.on_command = lambda command: answers.pop(0)
     request = AlterClientQuotasRequest([entry({"user": "a"}, producer_byte_rate=1.0)])
@@ -240,7 +240,7 @@ async def test_who_did_not_know_of_a_change_tries_again_knowing_it(world: World)
     assert answers == []
 
 
-async def test_what_was_altered_holds_here_at_once(world: World) -> None:
+async def test_altered_quotas_are_in_force_here_at_once(world: World) -> None:
     world.sequencer.on_command = lambda command: Done()
     world.sequencer.set_quota("producer_byte_rate", "5", user="a")
     await ask(world, ALTER_QUOTAS, 1, AlterClientQuotasRequest([entry({"user": "a"}, producer_byte_rate=5.0)]))

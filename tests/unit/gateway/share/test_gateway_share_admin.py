@@ -1,4 +1,4 @@
-"""Share groups as administrators see them, and their members' heartbeats, against the real machine."""
+"""Share groups in administration APIs, and their members' heartbeats, against the real state machine."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -62,7 +62,7 @@ async def test_a_member_joins_stays_and_leaves_by_heartbeats(world: World) -> No
     entries = len(world.sequencer.entries)
     stays = await beat(world, joined.member_epoch)
     assert (stays.error_code, stays.member_epoch, stays.assignment) == (ErrorCode.NONE, joined.member_epoch, None)
-    assert len(world.sequencer.entries) == entries, "a heartbeat that changes nothing is no entry"
+    assert len(world.sequencer.entries) == entries, "a heartbeat without a change was journaled"
     assert (await beat(world, LEAVES)).member_epoch == LEAVES
     assert (await beat(world, joined.member_epoch)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -88,7 +88,7 @@ async def test_groups_are_described_with_their_members(world: World) -> None:
     assert (none.error_code, nameless.error_code) == (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID)
 
 
-async def test_share_groups_are_listed_as_such(world: World) -> None:
+async def test_share_groups_are_listed_with_their_type(world: World) -> None:
     topic_id = await open_world(world)
     await joined_members(world, topic_id, "m1")
     for types in ([], ["Share"]):
@@ -97,7 +97,7 @@ async def test_share_groups_are_listed_as_such(world: World) -> None:
     assert (await ask(world, list_groups, ListGroupsRequest([], ["consumer"]))).groups == []
 
 
-async def test_offsets_are_described_with_what_is_left_to_do(world: World) -> None:
+async def test_offsets_are_described_with_their_lag(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"a", b"b", b"c")]})
@@ -110,7 +110,7 @@ async def test_offsets_are_described_with_what_is_left_to_do(world: World) -> No
     assert (await offsets(world, group="none")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_an_empty_group_is_sent_elsewhere_and_forgets(world: World) -> None:
+async def test_an_empty_group_gets_new_offsets_and_loses_topics(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"a", b"b", b"c")]})

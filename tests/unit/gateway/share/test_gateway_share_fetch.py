@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge against the real machine: each record to one member, until it is done with."""
+"""ShareFetch and ShareAcknowledge against the real state machine: each record has one member, until it is processed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ from tests.unit.gateway.gateway_share import (
     records,
 )
 
-FOR_EVER_MS = 60_000
+LONG_MS = 60_000
 
 
 @pytest.fixture
@@ -44,12 +44,12 @@ async def world() -> AsyncIterator[World]:
 async def closing_world(limits: ShareLimits | None = None) -> AsyncIterator[World]:
     made = World(limits=GatewayLimits(share=limits or ShareLimits()))
     yield made
-    assert made.tail.watched_partitions == 0, "a fetch left a waiter behind"
-    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.tail.watched_partitions == 0, "a fetch still watches partitions"
+    assert made.log_reader.held_bytes == 0, "a fetch still holds bytes of the budget"
     await made.close()
 
 
-async def test_two_members_share_a_partition_and_each_record_is_given_to_one(world: World) -> None:
+async def test_two_members_share_a_partition_and_each_record_goes_to_one(world: World) -> None:
     topic_id = await open_world(world)
     one, two = await joined_members(world, topic_id, "m1", "m2")
     await world.produce(topic_id, {0: [batch_of(b"a", b"b"), batch_of(b"c", b"d")]})
@@ -61,7 +61,7 @@ async def test_two_members_share_a_partition_and_each_record_is_given_to_one(wor
     assert first.acquisition_lock_timeout_ms == 30_000
 
 
-async def test_not_one_record_more_than_asked_for_in_the_mode_that_says_so(world: World) -> None:
+async def test_in_exact_mode_there_is_no_record_above_the_limit(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"a", b"b", b"c")]})
@@ -90,7 +90,7 @@ async def start_offset(world: World, member: Member) -> int:
     return start
 
 
-async def test_what_is_released_comes_again_and_counts(world: World) -> None:
+async def test_a_released_record_comes_again_with_a_higher_count(world: World) -> None:
     topic_id = await open_world(world)
     one, two = await joined_members(world, topic_id, "m1", "m2")
     await world.produce(topic_id, {0: [batch_of(b"a", b"b", b"c")]})
@@ -102,45 +102,45 @@ async def test_what_is_released_comes_again_and_counts(world: World) -> None:
     assert records(again) == {1: b"b"}
 
 
-async def test_a_release_wakes_who_waits_at_the_same_gateway(world: World) -> None:
+async def test_a_release_wakes_waiting_members_at_the_same_gateway(world: World) -> None:
     topic_id = await open_world(world)
     one, two = await joined_members(world, topic_id, "m1", "m2")
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     await one.fetch(0)
-    waiting = asyncio.create_task(two.fetch(0, max_wait_ms=FOR_EVER_MS))
+    waiting = asyncio.create_task(two.fetch(0, max_wait_ms=LONG_MS))
     await until(lambda: world.tail.watched_partitions == 1)
     await one.acknowledge({0: [(0, 0, RELEASE)]})
     assert acquired(await waiting) == [(0, 0, 2)]
 
 
-async def test_new_records_wake_who_waits(world: World) -> None:
+async def test_new_records_wake_waiting_members(world: World) -> None:
     topic_id = await open_world(world, partitions=2)
     (one,) = await joined_members(world, topic_id, "m1")
-    waiting = asyncio.create_task(one.fetch(0, 1, max_wait_ms=FOR_EVER_MS))
+    waiting = asyncio.create_task(one.fetch(0, 1, max_wait_ms=LONG_MS))
     await until(lambda: world.tail.watched_partitions == 2)
     await world.produce(topic_id, {1: [batch_of(b"a")]})
     assert records(await waiting, 1) == {0: b"a"}
 
 
-async def test_who_waits_asks_again_for_what_comes_back_elsewhere(world: World) -> None:
-    """Through another gateway, or by time: nobody tells this one."""
+async def test_a_waiting_member_looks_again_for_records_that_another_gateway_released(world: World) -> None:
+    """No announcement reports releases through another gateway or by time."""
     topic_id = await open_world(world)
     one, two = await joined_members(world, topic_id, "m1", "m2")
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     await one.fetch(0)
-    waiting = asyncio.create_task(two.fetch(0, max_wait_ms=FOR_EVER_MS))
+    waiting = asyncio.create_task(two.fetch(0, max_wait_ms=LONG_MS))
     await until(lambda: world.tail.watched_partitions == 1)
     world.sequencer.apply([ShareRecords(0, "g", "m1", [SharePartition(topic_id, 0)], releases_through=1)])
-    assert acquired(await waiting) == [(0, 0, 1)], "what a session gives back unread was not delivered"
+    assert acquired(await waiting) == [(0, 0, 1)], "an unread record of a closed session counts as delivered"
 
 
-async def test_what_a_waiting_member_had_to_say_does_not_wait(world: World) -> None:
+async def test_acknowledgements_of_a_waiting_fetch_are_sent_at_once(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     await one.fetch(0)
     entries = len(world.sequencer.entries)
-    waiting = asyncio.create_task(one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=FOR_EVER_MS))
+    waiting = asyncio.create_task(one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=LONG_MS))
     await until(lambda: len(world.sequencer.entries) == entries + 1)
     await world.produce(topic_id, {0: [batch_of(b"b")]})
     response = await waiting
@@ -148,7 +148,7 @@ async def test_what_a_waiting_member_had_to_say_does_not_wait(world: World) -> N
     assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.NONE
 
 
-async def test_acknowledging_what_one_does_not_have_is_an_error_of_the_partition(world: World) -> None:
+async def test_an_acknowledgement_of_records_of_another_member_is_an_error_of_the_partition(world: World) -> None:
     topic_id = await open_world(world)
     one, two = await joined_members(world, topic_id, "m1", "m2")
     await world.produce(topic_id, {0: [batch_of(b"a")]})
@@ -162,7 +162,7 @@ async def test_acknowledging_what_one_does_not_have_is_an_error_of_the_partition
 
 
 @pytest.mark.parametrize("by_fetch", [False, True])
-async def test_closing_a_session_gives_back_what_was_not_acknowledged(world: World, by_fetch: bool) -> None:
+async def test_closing_a_session_releases_records_without_acknowledgement(world: World, by_fetch: bool) -> None:
     topic_id = await open_world(world)
     one, two = await joined_members(world, topic_id, "m1", "m2")
     await world.produce(topic_id, {0: [batch_of(b"a", b"b")]})
@@ -179,9 +179,7 @@ async def test_closing_a_session_gives_back_what_was_not_acknowledged(world: Wor
 
 
 @pytest.mark.parametrize("by_fetch", [False, True])
-async def test_closing_a_session_gives_back_nothing_that_came_through_another_gateway(
-    world: World, by_fetch: bool
-) -> None:
+async def test_closing_a_session_releases_no_records_of_another_gateway(world: World, by_fetch: bool) -> None:
     topic_id = await open_world(world, partitions=2)
     here, other = await joined_members(world, topic_id, "m1", "m2")
     there = through_another_gateway(world, topic_id, "m1")
@@ -194,12 +192,14 @@ async def test_closing_a_session_gives_back_nothing_that_came_through_another_ga
         assert not (await here.fetch()).error_code
     else:
         assert not (await here.acknowledge({}, epoch=CLOSING_EPOCH)).error_code
-    assert acquired(await other.fetch(0, 1)) == [(0, 0, 1)], "what came through the session is others' now"
+    assert acquired(await other.fetch(0, 1)) == [(0, 0, 1)], (
+        "the records of the session are not available to other members"
+    )
     answer = await there.acknowledge({0: [(1, 1, ACCEPT)], 1: [(0, 0, ACCEPT)]}, epoch=CLOSING_EPOCH)
     assert [each.error_code for each in answer.responses[0].partitions] == [ErrorCode.NONE] * 2
 
 
-async def test_the_end_of_the_later_of_two_sessions_leaves_what_came_by_the_earlier(world: World) -> None:
+async def test_the_end_of_the_later_of_two_sessions_releases_no_records_of_the_earlier(world: World) -> None:
     topic_id = await open_world(world)
     (before,) = await joined_members(world, topic_id, "m1")
     moved = through_another_gateway(world, topic_id, "m1")
@@ -211,7 +211,7 @@ async def test_the_end_of_the_later_of_two_sessions_leaves_what_came_by_the_earl
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
 
 
-async def test_closing_a_session_that_brought_nothing_is_no_entry(world: World) -> None:
+async def test_closing_a_session_without_records_is_not_journaled(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await one.fetch(0)
@@ -220,7 +220,7 @@ async def test_closing_a_session_that_brought_nothing_is_no_entry(world: World) 
     assert len(world.sequencer.entries) == entries
 
 
-async def test_a_session_that_another_gateway_had_is_begun_anew_and_acknowledgements_hold(world: World) -> None:
+async def test_a_session_of_another_gateway_is_opened_again_and_acknowledgements_stay_valid(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"a")]})
@@ -253,7 +253,7 @@ async def test_a_renewal_keeps_records_and_acquires_nothing(world: World) -> Non
     assert rejected.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_who_is_no_member_gets_nothing_and_no_error(world: World) -> None:
+async def test_a_client_that_is_no_member_gets_no_records_and_no_error(world: World) -> None:
     topic_id = await open_world(world)
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     stranger = Member(world, topic_id, "m9")
@@ -261,15 +261,15 @@ async def test_who_is_no_member_gets_nothing_and_no_error(world: World) -> None:
     assert (response.error_code, response.responses) == (ErrorCode.NONE, [])
 
 
-async def test_a_topic_that_is_not_there_is_an_error_of_its_partitions(world: World) -> None:
+async def test_an_unknown_topic_is_an_error_of_its_partitions(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     one.topic_id = b"\7" * 16
-    response = await one.fetch(0, max_wait_ms=FOR_EVER_MS)
+    response = await one.fetch(0, max_wait_ms=LONG_MS)
     assert partitions_of(response)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_a_partition_that_was_forgotten_is_not_fetched_any_more(world: World) -> None:
+async def test_a_partition_removed_from_the_session_is_not_fetched(world: World) -> None:
     topic_id = await open_world(world, partitions=2)
     (one,) = await joined_members(world, topic_id, "m1")
     await one.fetch(0, 1)
@@ -279,7 +279,7 @@ async def test_a_partition_that_was_forgotten_is_not_fetched_any_more(world: Wor
     assert not records(response, 1)
 
 
-async def test_nothing_is_acquired_that_could_not_be_read(world: World) -> None:
+async def test_a_record_that_cannot_be_read_is_not_acquired(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     segment = await world.produce(topic_id, {0: [batch_of(b"a")]}, stored=False)
@@ -305,7 +305,7 @@ async def test_every_version_can_be_encoded(world: World, version: int) -> None:
     ]
 
 
-async def test_the_bytes_of_an_answer_are_bounded_by_what_was_asked_for(world: World) -> None:
+async def test_the_bytes_of_an_answer_are_limited_by_the_request(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"a" * 1000) for _ in range(10)]})
@@ -324,41 +324,41 @@ async def test_many_members_at_once_each_get_their_own_records(world: World) -> 
             for offset in records(response):
                 assert offset not in got, f"{offset} went to {got[offset]} and {member.name}"
                 got[offset] = member.name
-    assert len(set(got.values())) == 8, "who has had its turn hands on what is left"
+    assert len(set(got.values())) == 8, "a member with a slot did not wake the next one"
 
 
 def through_another_gateway(world: World, topic_id: TopicId, name: str) -> Member:
-    """The same member at a gateway that knows nothing of the first one's queues."""
+    """The same member at another gateway, which has its own queues."""
     member = Member(world, topic_id, name)
     member.gateway = world.new_gateway()
     return member
 
 
-async def test_two_gateways_that_read_the_same_give_each_record_to_one_member(world: World) -> None:
+async def test_two_gateways_that_read_the_same_records_give_each_to_one_member(world: World) -> None:
     topic_id = await open_world(world)
     here, there = await joined_members(world, topic_id, "m1", "m2")
     there = through_another_gateway(world, topic_id, "m2")
     await world.produce(topic_id, {0: [batch_of(b"%d" % number) for number in range(20)]})
     first, second = await asyncio.gather(
-        here.fetch(0, max_records=10, max_wait_ms=FOR_EVER_MS), there.fetch(0, max_records=10, max_wait_ms=FOR_EVER_MS)
+        here.fetch(0, max_records=10, max_wait_ms=LONG_MS), there.fetch(0, max_records=10, max_wait_ms=LONG_MS)
     )
-    assert world.sequencer.asked.count("share_partitions") == 3, "who got nothing of what both had read asked again"
+    assert world.sequencer.asked.count("share_partitions") == 3, "the member without records did not query again"
     assert len(records(first)) == len(records(second)) == 10
     assert records(first).keys().isdisjoint(records(second))
 
 
-async def test_an_outcome_that_nobody_knows_is_an_error_of_what_was_said_and_wanted(world: World) -> None:
+async def test_an_unknown_outcome_is_an_error_of_acknowledgements_and_acquisitions(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
     await one.fetch(0, max_records=1)
 
-    async def nobody(commands: list[Command], *, deadline_s: float) -> list[Outcome]:
+    async def unavailable(commands: list[Command], *, deadline_s: float) -> list[Outcome]:
         raise Unavailable("no sequencer answered")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.sequencer, "command", nobody)
-        data = partitions_of(await one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=FOR_EVER_MS))[0]
+        patch.setattr(world.sequencer, "command", unavailable)
+        data = partitions_of(await one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=LONG_MS))[0]
         answer = await one.acknowledge({0: [(0, 0, ACCEPT)]})
     assert data.error_code == data.acknowledge_error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -367,19 +367,19 @@ async def test_an_outcome_that_nobody_knows_is_an_error_of_what_was_said_and_wan
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
 
 
-async def test_one_record_is_asked_for_by_who_gets_it_and_one_more_of_many_who_wait() -> None:
-    async with closing_world(ShareLimits(look_again_s=FOR_EVER_MS / 1000)) as world:
+async def test_for_one_record_only_two_of_many_waiting_members_query() -> None:
+    async with closing_world(ShareLimits(look_again_s=LONG_MS / 1000)) as world:
         topic_id = await open_world(world)
         members = await joined_members(world, topic_id, *(f"m{number}" for number in range(8)))
         sequencer, queues = world.sequencer, world.gateway.share_fetcher.queues
-        await members[0].fetch(0)  # so that the topic is known
+        await members[0].fetch(0)  # after this the topic is cached
         sequencer.asked.clear()
         sequencer.gate.clear()
-        fetches = [asyncio.create_task(member.fetch(0, max_wait_ms=FOR_EVER_MS)) for member in members]
+        fetches = [asyncio.create_task(member.fetch(0, max_wait_ms=LONG_MS)) for member in members]
         await until(lambda: queues.queued == 7)
         sequencer.gate.set()
-        await until(lambda: queues.places == 2)  # no slot is taken: there is the queue, and those who wait
-        assert sequencer.asked.count("share_partitions") == 1, "where one finds nothing there is nothing for others"
+        await until(lambda: queues.places == 2)  # no slot is taken: only the queue and the waiting group are left
+        assert sequencer.asked.count("share_partitions") == 1, "members queried again after one found no records"
         await world.produce(topic_id, {0: [batch_of(b"a")]})
         await until(lambda: any(fetch.done() for fetch in fetches))
         for fetch in fetches:
@@ -389,7 +389,7 @@ async def test_one_record_is_asked_for_by_who_gets_it_and_one_more_of_many_who_w
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_what_was_acquired_for_a_connection_that_ended_meanwhile_is_given_back(
+async def test_records_acquired_for_a_connection_that_ended_are_released(
     world: World, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
     topic_id = await open_world(world)

@@ -1,4 +1,4 @@
-"""Offsets without records in what a share group reads: markers, aborted transactions, and what compaction took."""
+"""Offsets without records for a share group: markers, aborted transactions, and records removed by compaction."""
 
 from collections.abc import AsyncIterator
 
@@ -29,7 +29,7 @@ from tests.unit.gateway.gateway_transactions import end, new_writer, write
 async def world() -> AsyncIterator[World]:
     made = World()
     yield made
-    assert made.log_reader.held_bytes == 0, "a fetch kept bytes of the budget"
+    assert made.log_reader.held_bytes == 0, "a fetch still holds bytes of the budget"
     await made.close()
 
 
@@ -48,7 +48,7 @@ async def start_offset(world: World, member: Member) -> int:
 
 
 async def read_all(member: Member) -> dict[int, bytes | None]:
-    """All that there is now, accepted as it comes; nothing else is left to acknowledge."""
+    """Fetch and accept all present records; each acquired offset must have a record."""
     found: dict[int, bytes | None] = {}
     response = await member.fetch(0)
     while acquired(response):
@@ -56,13 +56,13 @@ async def read_all(member: Member) -> dict[int, bytes | None]:
         found |= records(response)
         ranges = acquired(response)
         offsets = [offset for first, last, _ in ranges for offset in range(first, last + 1)]
-        assert sorted(records(response)) == offsets, "each acquired offset has a record"
+        assert sorted(records(response)) == offsets, "an acquired offset has no record"
         response = await member.fetch(said={0: [(first, last, ACCEPT) for first, last, _ in ranges]})
     return found
 
 
 async def write_some(world: World, topic_id: TopicId) -> None:
-    """One committed transaction, one aborted, one that is open, and records outside of any."""
+    """Write one committed, one aborted and one open transaction, and records outside of transactions."""
     commits, aborts = await new_writer(world, "commits"), await new_writer(world, "aborts")
     await write(world, topic_id, commits, b"0", b"1")
     await write(world, topic_id, aborts, b"2")
@@ -80,7 +80,7 @@ async def test_with_read_committed_aborted_records_and_markers_never_come(world:
     assert await start_offset(world, member) == 9
 
 
-async def test_with_read_committed_an_open_transaction_holds_back_what_is_behind_it(world: World) -> None:
+async def test_with_read_committed_an_open_transaction_blocks_the_records_after_it(world: World) -> None:
     topic_id, member = await open_transactional(world, "read_committed")
     writer = await new_writer(world)
     await world.produce(topic_id, {0: [batch_of(b"0")]})
@@ -99,13 +99,13 @@ async def test_with_read_uncommitted_all_but_the_markers_comes(world: World) -> 
     assert await start_offset(world, member) == 9
 
 
-async def test_offsets_that_compaction_took_are_done_with(world: World) -> None:
+async def test_offsets_without_records_after_compaction_are_gaps(world: World) -> None:
     topic_id = await open_world(world)
     (member,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"%d" % number, b"x") for number in range(6)]})
 
     def thin(batch: Batch) -> bytes | None:
-        """Two batches of three go, one of them with a trace of its offsets."""
+        """Remove two batches of three; one of them leaves an empty batch."""
         return (None, empty_batch(batch[0], batch[1]), batch[2])[batch[0] // 2 % 3]
 
     await compact(world, topic_id, [0], change=thin)
@@ -113,7 +113,7 @@ async def test_offsets_that_compaction_took_are_done_with(world: World) -> None:
     assert await start_offset(world, member) == 12
 
 
-async def test_a_group_goes_on_where_compaction_took_all_that_it_may_have_in_flight(world: World) -> None:
+async def test_a_group_continues_after_compaction_removed_more_offsets_than_may_be_in_flight(world: World) -> None:
     topic_id = await open_world(world, share_partition_max_record_locks="100")
     (member,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"%d" % number) for number in range(150)]})

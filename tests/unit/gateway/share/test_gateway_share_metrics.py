@@ -1,4 +1,4 @@
-"""What a gateway counts of share groups' records."""
+"""The metrics of a gateway about share groups."""
 
 from tests.unit.gateway.gateway_read_world import World, batch_of
 from tests.unit.gateway.gateway_share import ACCEPT, REJECT, RELEASE, joined_members, open_world
@@ -8,7 +8,7 @@ def counted(world: World, name: str, **labels: str) -> float:
     return world.registry.get_sample_value(f"penstock_gateway_share_{name}_total", labels) or 0.0
 
 
-async def test_records_are_counted_as_they_are_given_out_and_as_members_say_what_became_of_them() -> None:
+async def test_acquired_and_acknowledged_records_are_counted() -> None:
     world = World()
     topic_id = await open_world(world)
     one, two = await joined_members(world, topic_id, "m1", "m2")
@@ -22,6 +22,6 @@ async def test_records_are_counted_as_they_are_given_out_and_as_members_say_what
     await two.fetch(0)
     assert counted(world, "acquired_records", delivery="again") == 1
     await one.acknowledge({0: [(2, 2, ACCEPT)]})
-    assert counted(world, "acknowledged_records", kind="accept") == 2, "what is refused is not counted"
+    assert counted(world, "acknowledged_records", kind="accept") == 2, "a rejected acknowledgement was counted"
     assert counted(world, "refused_acknowledgements", error="INVALID_RECORD_STATE") == 1
     await world.close()

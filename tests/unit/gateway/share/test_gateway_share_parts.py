@@ -28,24 +28,24 @@ def opened(sessions: ShareSessions, member: tuple[str, str] = MEMBER) -> ShareSe
     return session
 
 
-def test_a_session_goes_on_with_the_next_number_only() -> None:
+def test_a_session_resumes_with_the_next_epoch_only() -> None:
     sessions = ShareSessions()
     session = opened(sessions)
-    assert sessions.go_on(MEMBER, 1) is session
-    assert sessions.go_on(MEMBER, 1) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert sessions.go_on(MEMBER, 2) is session
-    assert sessions.go_on(("g", "other"), 1) == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert sessions.resume(MEMBER, 1) is session
+    assert sessions.resume(MEMBER, 1) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert sessions.resume(MEMBER, 2) is session
+    assert sessions.resume(("g", "other"), 1) == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-def test_behind_the_largest_number_a_session_goes_on_with_1() -> None:
+def test_after_the_largest_epoch_a_session_resumes_with_1() -> None:
     sessions = ShareSessions()
     session = opened(sessions)
     session.next_epoch = EPOCH_MAX
-    assert sessions.go_on(MEMBER, EPOCH_MAX) is session
-    assert sessions.go_on(MEMBER, 1) is session
+    assert sessions.resume(MEMBER, EPOCH_MAX) is session
+    assert sessions.resume(MEMBER, 1) is session
 
 
-def test_a_closed_session_is_not_found_and_a_new_one_knows_nothing_of_it() -> None:
+def test_a_closed_session_is_not_found_and_a_new_one_is_empty() -> None:
     sessions = ShareSessions()
     session = opened(sessions)
     session.change([T0], [])
@@ -54,7 +54,7 @@ def test_a_closed_session_is_not_found_and_a_new_one_knows_nothing_of_it() -> No
     assert not opened(sessions).partitions
 
 
-def test_a_session_has_what_was_added_and_not_forgotten() -> None:
+def test_a_session_has_the_added_partitions_without_the_removed_ones() -> None:
     session = ShareSession()
     session.change([T0, T1], [])
     session.change([T0], [T1])
@@ -66,7 +66,7 @@ def test_a_connection_has_a_bounded_number_of_sessions() -> None:
     for number in range(SESSIONS_MAX):
         opened(sessions, ("g", str(number)))
     assert sessions.open(MEMBER) == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    opened(sessions, ("g", "0"))  # again
+    opened(sessions, ("g", "0"))  # replaces the first one
 
 
 def new_watch() -> TailWatch:
@@ -87,7 +87,7 @@ async def test_one_member_at_a_time_has_the_slot_and_the_next_is_woken_when_it_i
             assert others.keys == [T0]
         assert not await is_woken(second)
     assert await is_woken(second)
-    assert not await is_woken(first), "whoever found nothing does not look again because of itself"
+    assert not await is_woken(first), "a member without success was woken by its own slot"
     with queues.take("g", [T0], second) as slot:
         assert slot.keys == [T0]
 
@@ -116,7 +116,7 @@ class Crowd:
         self.asked += 1
         await asyncio.sleep(0)
         if not self.left:
-            slot.bare.update(slot.keys)
+            slot.empty.update(slot.keys)
             return
         self.left -= 1
         self.fed += 1
@@ -153,8 +153,8 @@ async def test_new_data_costs_each_member_one_look_and_queries_only_for_members_
     assert (crowd.watches, crowd.queues.places) == ({}, 0), "a member stayed in a queue"
 
 
-async def test_who_is_busy_elsewhere_is_passed_over_for_the_first_that_waits() -> None:
-    """It may leave with what it finds there, and look at nothing more."""
+async def test_the_first_waiting_member_is_woken_beside_a_busy_one() -> None:
+    """A busy member may return with records of another partition, and not look at this one."""
     queues, holder = PartitionQueues(), new_watch()
     watches = [new_watch() for _ in range(3)]
     busy, *waiting = watches
@@ -171,17 +171,17 @@ async def test_who_is_busy_elsewhere_is_passed_over_for_the_first_that_waits() -
     assert await waits[1]
 
 
-async def test_new_data_that_arrives_while_nothing_is_found_is_handed_on() -> None:
+async def test_new_data_that_arrives_during_a_look_wakes_the_next_member() -> None:
     queues, first, second = PartitionQueues(), new_watch(), new_watch()
     with queues.take("g", [T0], first) as slot:
-        slot.bare.add(T0)
+        slot.empty.add(T0)
         with queues.take("g", [T0], second):
             pass
         first.wake()
     assert await is_woken(second)
 
 
-async def test_who_waits_is_told_when_records_of_its_group_come_back() -> None:
+async def test_a_waiting_member_is_woken_when_records_of_its_group_are_released() -> None:
     queues, watch, stranger = PartitionQueues(), new_watch(), new_watch()
     with queues.waiting("g", [T0], watch), queues.waiting("other", [T0], stranger):
         queues.wake("g")
@@ -190,12 +190,12 @@ async def test_who_waits_is_told_when_records_of_its_group_come_back() -> None:
     assert not await is_woken(stranger)
 
 
-def said(*batches: tuple[int, int, list[int]]) -> list[AcknowledgementBatch]:
+def batches_from(*batches: tuple[int, int, list[int]]) -> list[AcknowledgementBatch]:
     return [AcknowledgementBatch(*batch) for batch in batches]
 
 
 def test_acknowledgements_have_one_type_or_one_for_each_offset() -> None:
-    acknowledged = acknowledged_ranges(said((1, 3, [1]), (5, 6, [2, 3])), renews=False)
+    acknowledged = acknowledged_ranges(batches_from((1, 3, [1]), (5, 6, [2, 3])), renews=False)
     assert acknowledged == [AcknowledgedRange(1, 3, b"\1"), AcknowledgedRange(5, 6, b"\2\3")]
 
 
@@ -213,16 +213,16 @@ def test_acknowledgements_have_one_type_or_one_for_each_offset() -> None:
     ],
 )
 def test_other_acknowledgements_are_refused(batches: Any) -> None:
-    assert isinstance(acknowledged_ranges(said(*batches), renews=False), str)
+    assert isinstance(acknowledged_ranges(batches_from(*batches), renews=False), str)
 
 
-def test_a_renewal_is_for_requests_that_say_they_have_some() -> None:
-    assert acknowledged_ranges(said((1, 1, [4])), renews=True) == [AcknowledgedRange(1, 1, b"\4")]
-    assert isinstance(acknowledged_ranges(said((1, 1, [4])), renews=False), str)
+def test_a_renewal_is_only_valid_in_requests_with_renewals() -> None:
+    assert acknowledged_ranges(batches_from((1, 1, [4])), renews=True) == [AcknowledgedRange(1, 1, b"\4")]
+    assert isinstance(acknowledged_ranges(batches_from((1, 1, [4])), renews=False), str)
 
 
 def read(*offsets: tuple[int, int], empty: tuple[int, ...] = ()) -> list[ReadBatch]:
-    """Batches of ten bytes with these first and last offsets; those that begin with `empty` have no records."""
+    """Batches of ten bytes with these first and last offsets; batches that start at `empty` have no records."""
     return [
         ReadBatch(10 * place, 10 * place + 10, first, last, first not in empty)
         for place, (first, last) in enumerate(offsets)
@@ -235,13 +235,13 @@ def test_whole_batches_are_chosen_until_there_are_enough_records() -> None:
     assert (chosen.last, chosen.records_max, chosen.gaps) == (9, 10, [])
 
 
-def test_only_what_can_be_had_counts() -> None:
+def test_only_offsets_within_the_windows_count() -> None:
     chosen = choose(read((0, 4), (5, 9), (10, 14)), [OffsetRange(3, 3), OffsetRange(12, 14)], 3)
     assert chosen is not None
     assert (chosen.last, chosen.records_max) == (14, 4)
 
 
-def test_offsets_without_records_are_gaps_as_far_as_they_can_be_had() -> None:
+def test_offsets_without_records_within_the_windows_are_gaps() -> None:
     batches = read((2, 3), (6, 6), (7, 9), empty=(6,))
     chosen = choose(batches, [OffsetRange(0, 4), OffsetRange(6, 20)], 100)
     assert chosen is not None
@@ -249,19 +249,19 @@ def test_offsets_without_records_are_gaps_as_far_as_they_can_be_had() -> None:
     assert (chosen.last, chosen.records_max) == (9, 5)
 
 
-def test_a_batch_that_began_before_what_can_be_had_is_no_gap() -> None:
+def test_a_batch_that_starts_before_the_window_is_no_gap() -> None:
     chosen = choose(read((0, 9)), [OffsetRange(4, 9)], 100)
     assert chosen is not None
     assert (chosen.last, chosen.records_max, chosen.gaps) == (9, 6, [])
 
 
-def test_nothing_read_is_nothing_chosen() -> None:
+def test_without_batches_or_windows_nothing_is_chosen() -> None:
     assert choose([], [OffsetRange(0, 9)], 5) is None
     assert choose(read((0, 3)), [], 5) is None
 
 
-def test_many_batches_and_many_windows_are_looked_at_once() -> None:
-    """Where members leave every second record to others, both are thousands."""
+def test_many_batches_and_many_windows_are_scanned_once() -> None:
+    """If members leave every second record to others, there are thousands of both."""
 
     class Counted(list[OffsetRange]):
         looks = 0
@@ -284,7 +284,7 @@ def test_many_batches_and_many_windows_are_looked_at_once() -> None:
     assert Counted.looks < 20 * count
 
 
-def test_gaps_are_bounded_and_none_before_the_end_is_left_out() -> None:
+def test_gaps_are_limited_and_none_before_the_end_is_missing() -> None:
     batches = read(*[(3 * number + 1, 3 * number + 2) for number in range(2 * GAPS_MAX)])
     chosen = choose(batches, [OffsetRange(0, 10**6)], 10**6)
     assert chosen is not None
@@ -292,7 +292,7 @@ def test_gaps_are_bounded_and_none_before_the_end_is_left_out() -> None:
     assert chosen.last == 3 * GAPS_MAX - 1
 
 
-def test_only_batches_with_something_acquired_are_sent_and_neighbours_as_one_piece() -> None:
+def test_only_batches_with_acquired_records_are_sent_and_neighbours_in_one_fragment() -> None:
     data = b"".join(bytes([place]) * 10 for place in range(6))
     batches = read((0, 4), (5, 9), (10, 14), (15, 15), (16, 20), (21, 25), empty=(15,))
     acquired = [AcquiredRange(3, 6, 1), AcquiredRange(18, 22, 2)]
@@ -305,7 +305,7 @@ def test_only_batches_with_something_acquired_are_sent_and_neighbours_as_one_pie
     st.lists(st.integers(1, 6), min_size=2, max_size=8),
     st.integers(1, 20),
 )
-def test_what_is_chosen_is_accounted_for_offset_by_offset(
+def test_every_chosen_offset_has_a_record_or_is_a_gap(
     shapes: list[tuple[int, int, bool]], steps: list[int], records_max: int
 ) -> None:
     batches, offset = [], 0
@@ -327,7 +327,7 @@ def test_what_is_chosen_is_accounted_for_offset_by_offset(
         return
     wanted = {each for each in available if each <= chosen.last}
     gaps = [each for gap in chosen.gaps for each in range(gap.first, gap.last + 1)]
-    assert sorted(gaps) == sorted(wanted - with_records), "each offset without records is a gap, once"
+    assert sorted(gaps) == sorted(wanted - with_records), "an offset without records is no gap, or twice"
     assert chosen.records_max == len(wanted & with_records)
 
 
@@ -337,7 +337,7 @@ def placed(data: bytes, offset: int) -> bytes:
     return bytes(out)
 
 
-def test_records_of_aborted_transactions_count_as_none_where_only_committed_ones_are_read() -> None:
+def test_with_read_committed_records_of_aborted_transactions_do_not_count() -> None:
     record = [Record(value=b"v")]
     data = placed(build_batch(record, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), 5)
     data += placed(build_batch(record), 6)

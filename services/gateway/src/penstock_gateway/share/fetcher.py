@@ -202,7 +202,7 @@ class ShareFetcher:
     async def _acquire(self, progress: _Progress, located: Located, slot: QueueSlot) -> None:
         view = await self._ask(progress, slot.keys)
         if view.rejection is Rejection.NONE:
-            slot.bare.update(key for key, each in zip(slot.keys, view.partitions, strict=True) if not each.windows)
+            slot.empty.update(key for key, each in zip(slot.keys, view.partitions, strict=True) if not each.windows)
         offers = _offers(view, progress, located, slot.keys)
         if not offers:
             return

@@ -23,10 +23,10 @@ Key = TypeVar("Key")
 
 @dataclass(slots=True)
 class QueueSlot:
-    """The partitions that one member may fetch now, and those of them without records for any member (`bare`)."""
+    """The partitions that one member may fetch now, and those of them without records for any member (`empty`)."""
 
     keys: list[PartitionKey] = field(default_factory=list)
-    bare: set[PartitionKey] = field(default_factory=set)
+    empty: set[PartitionKey] = field(default_factory=set)
 
 
 class PartitionQueues:
@@ -90,7 +90,7 @@ class PartitionQueues:
         for key in slot.keys:
             self._taken.discard((group_id, key))
         for key in slot.keys:
-            if key not in slot.bare or watch.woken_s is not None:  # if woken, there may be newer data than it saw
+            if key not in slot.empty or watch.woken_s is not None:  # if woken, there may be newer data than it saw
                 self._hand_on((group_id, key))
 
     def _hand_on(self, place: Place) -> None:

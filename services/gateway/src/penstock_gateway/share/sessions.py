@@ -60,7 +60,7 @@ class ShareSessions:
         self._sessions[member] = ShareSession()
         return self._sessions[member]
 
-    def go_on(self, member: Member, epoch: int) -> ShareSession | ErrorCode:
+    def resume(self, member: Member, epoch: int) -> ShareSession | ErrorCode:
         """The member's session, if `epoch` is the expected one; else an error."""
         session = self._sessions.get(member)
         if session is None:
@@ -87,7 +87,7 @@ def requested_session(client: Client, request: ShareFetchRequest) -> ShareSessio
             return ErrorCode.INVALID_REQUEST
         session = sessions.open(member)
     else:
-        session = sessions.go_on(member, epoch)
+        session = sessions.resume(member, epoch)
     if isinstance(session, ErrorCode):
         return session
     session.change(
@@ -110,4 +110,4 @@ def acknowledging_session(client: Client, request: ShareAcknowledgeRequest) -> S
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     if epoch == CLOSING_EPOCH:
         return sessions.close(member)
-    return sessions.go_on(member, epoch)
+    return sessions.resume(member, epoch)
