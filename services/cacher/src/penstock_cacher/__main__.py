@@ -1,4 +1,4 @@
-"""Runs one cacher."""
+"""Runs one cacher process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from penstock_cacher.config import CacherConfig
 
 
 def main() -> int:
-    """The process, from its settings to its exit code."""
+    """Read the settings, run the cacher, and return the exit code."""
     config = read_config(CacherConfig, sys.argv[1:], os.environ, program="cacher")
     return run_app("cacher", config, lambda: CacherApp(config))
 

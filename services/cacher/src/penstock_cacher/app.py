@@ -24,7 +24,7 @@ ROLE = "cacher"
 
 
 class CacherLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits and waits of a cacher that are no settings."""
+    """Limits and timeouts of a cacher that are not settings."""
 
     reads: ReadLimits = ReadLimits()
     serve: ServeLimits = ServeLimits()
@@ -34,7 +34,7 @@ CACHER_LIMITS = CacherLimits()
 
 
 class Cacher:
-    """The parts of one cacher that do its work, over a bus and a store."""
+    """The working parts of one cacher, over a bus and a store."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Cacher:
         )
 
     async def open(self) -> None:
-        """Take requests in."""
+        """Subscribe to requests."""
         subject = subjects.cache(self._config.cluster, self._config.zone, self._config.instance)
         self._subscription = await self._bus.subscribe(subject, self.server.handle)
 
@@ -80,11 +80,11 @@ class Cacher:
         await self.server.run()
 
     async def drain(self) -> None:
-        """Answer what was already sent."""
+        """Answer the requests that were already sent."""
         if self._subscription is not None:
             await self._subscription.unsubscribe()
         await self.server.until_idle()
-        with contextlib.suppress(Unavailable):  # without a server nothing waits to be sent
+        with contextlib.suppress(Unavailable):  # without a connection, no answer waits to be sent
             await self._bus.flush()
 
     async def close(self) -> None:
@@ -117,7 +117,7 @@ class CacherApp:
         self._cacher: Cacher | None = None
 
     async def open(self) -> None:
-        """Connect to everything, and take requests in."""
+        """Connect to the store and the bus, and subscribe to requests."""
         config = self._config
         await self._host.open_http()
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
@@ -144,7 +144,7 @@ class CacherApp:
             self._host.start(group)
 
     async def drain(self) -> None:
-        """Announce that it leaves, then answer what was already asked."""
+        """Announce that this cacher leaves, then answer the requests already sent."""
         assert self._cacher is not None, "drain comes after open"
         await self._host.begin_drain()
         await self._cacher.drain()

@@ -1,4 +1,4 @@
-"""The cached chunks: old data may take up to half of the memory, and is evicted first for new data. Pure."""
+"""The cache of chunks: cold data may use up to half of the memory, and is evicted first for new data. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,15 +7,15 @@ from typing import Generic, TypeVar
 from penstock.contracts.codec import Buffer
 from penstock_cacher.chunks import Chunk
 
-# Catch-up reads get one part in so many, and cannot evict what all tailing consumers read.
+# Cold chunks may use 1/COLD_SHARE of the memory. So catch-up reads cannot evict the data of tailing consumers.
 COLD_SHARE = 2
-ENTRY_OVERHEAD_BYTES = 512  # key, view and table entry, so that many short chunks cannot outgrow the bound
+ENTRY_OVERHEAD_BYTES = 512  # key, view and table entry, so that many short chunks cannot exceed the limit
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class LruCache(Generic[Key]):
-    """Buffers by key, with never more than `bytes_max` in all, overhead counted."""
+    """Buffers by key, with at most `bytes_max` in all, overhead included."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -29,14 +29,14 @@ class LruCache(Generic[Key]):
         return key in self._entries
 
     def get(self, key: Key) -> Buffer | None:
-        """The buffer under `key`, which is now the most recently used."""
+        """The buffer of `key`, which becomes the most recently used."""
         found = self._entries.get(key)
         if found is not None:
             self._entries.move_to_end(key)
         return found
 
     def put(self, key: Key, data: Buffer) -> int:
-        """Keep `data`, which may not be changed any more, and return how many others were evicted.
+        """Keep `data`, and return how many other buffers were evicted. The caller must not change `data` later.
 
         A buffer larger than the whole cache is not kept.
         """
@@ -63,7 +63,7 @@ class LruCache(Generic[Key]):
 
 
 class ChunkCache:
-    """Chunks in two classes: cold chunks came for catch-up reads, hot ones for tailing reads."""
+    """Chunks in two classes: cold chunks were loaded for catch-up reads, hot ones for tailing reads."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -78,16 +78,19 @@ class ChunkCache:
 
     @property
     def held_bytes(self) -> int:
-        """Of all chunks, overhead counted."""
+        """The bytes of all chunks, overhead included."""
         return self._hot.held_bytes + self._cold.held_bytes
 
     def get(self, chunk: Chunk) -> Buffer | None:
-        """The chunk's bytes, which are now the most recently used of their kind."""
+        """The chunk's bytes, which become the most recently used of their class."""
         found = self._hot.get(chunk)
         return self._cold.get(chunk) if found is None else found
 
     def put(self, chunk: Chunk, data: Buffer, *, is_cold: bool) -> int:
-        """Keep a chunk's bytes, which may not be changed any more, and return how many others were evicted."""
+        """Keep a chunk's bytes, and return how many other chunks were evicted.
+
+        The caller must not change the bytes later.
+        """
         evicted = (self._cold if is_cold else self._hot).put(chunk, data)
         while self.held_bytes > self._bytes_max:
             # A hot chunk evicts cold ones first. A cold chunk evicts hot ones only within the share of cold chunks.

@@ -1,4 +1,4 @@
-"""The chunks that segments are cached in, and which of them make up a range. Pure."""
+"""Chunks, the cached parts of segments, and the mapping of byte ranges to chunks. Pure."""
 
 from collections.abc import Callable, Iterable
 
@@ -22,21 +22,21 @@ LEVEL_MAX = 9
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One chunk of a segment; equal for the same bytes."""
+    """One chunk of a segment; equal values mean the same bytes."""
 
     segment_id: SegmentId
     index: int
     level: int
-    size_bytes: int  # of the chunk; only the segment's last one is shorter or longer
+    size_bytes: int  # of the chunk; only the last chunk of a segment is shorter or longer
 
     @property
     def position(self) -> int:
-        """Bytes from the start of the segment."""
+        """The position of the first byte in the segment."""
         return self.index * CHUNK_BYTES
 
 
 def is_readable(read: SegmentRead) -> bool:
-    """Whether the range lies inside of a segment that can exist."""
+    """Whether the range lies inside its segment, and the segment can exist."""
     segment = read.segment
     return (
         len(segment.segment_id) == ID_BYTES
@@ -55,7 +55,7 @@ def chunks_of(read: SegmentRead) -> list[Chunk]:
 
 
 def chunks_ahead(read: SegmentRead) -> list[Chunk]:
-    """The chunks behind the range that its reader probably needs next, within the stripe in which the range ends."""
+    """The next chunks that the reader of the range probably needs, within the stripe in which the range ends."""
     size_bytes = read.segment.size_bytes
     end = read.position + read.length
     last = chunk_at(size_bytes, end - 1)
@@ -64,7 +64,7 @@ def chunks_ahead(read: SegmentRead) -> list[Chunk]:
 
 
 def chunks_beside(chunk: Chunk, segment: SegmentRef) -> list[Chunk]:
-    """The chunks of a chunk's stripe, including itself."""
+    """All chunks of a chunk's stripe, including the chunk itself."""
     first = chunk.index // STRIPE_CHUNKS * STRIPE_CHUNKS
     end = min(first + STRIPE_CHUNKS, chunk_count(segment.size_bytes))
     return [_chunk(segment, index) for index in range(first, end)]
@@ -82,7 +82,7 @@ def slices_of(read: SegmentRead, data_of: Callable[[Chunk], Buffer]) -> list[Buf
 
 
 def runs_of(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
-    """The chunks of one segment, neighbours of a stripe put together."""
+    """The chunks of one segment, grouped into runs of neighbours in a stripe."""
     runs: list[list[Chunk]] = []
     for chunk in sorted(chunks, key=lambda each: each.index):
         before = runs[-1][-1] if runs else None

@@ -1,7 +1,7 @@
-"""Where a chunk comes from: the cache, the flusher that wrote it, or the store.
+"""Reads of chunks from the cache, from the flusher that wrote them, or from the store.
 
-A new segment is loaded from the store with one GET, whichever of its chunks is requested. Its readers will soon request
-the other chunks, too. So zones other than the writer's never need more GETs than there were PUTs.
+A request for one chunk of a new segment loads all its chunks from the store with one GET, because its readers will soon
+need them too. So zones other than the writer's never need more GETs than there were PUTs.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -32,14 +32,14 @@ from penstock_cacher.metrics import CacherMetrics
 log = structlog.get_logger()
 
 FLUSHER = "flusher"
-NO_PREFIX = ""  # the store's address has a prefix of its own
+NO_PREFIX = ""  # the store's URL already has the prefix
 
 
 class ReadLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How chunks are loaded."""
 
-    writer_timeout_s: float = 1.0  # then the store is asked: a flusher answers from memory, or is in trouble
-    # One part in so many of the loads may be for catch-up reads, so that tailing reads never wait for all of them.
+    writer_timeout_s: float = 1.0  # a flusher answers from memory; after this time the chunk is read from the store
+    # Catch-up reads may use 1/catch_up_share of the bytes in load. So tailing reads never wait for all of them.
     catch_up_share: int = 2
 
 
@@ -47,13 +47,13 @@ READ_LIMITS = ReadLimits()
 
 
 class Instances(Protocol):
-    """The part of the directory that is needed: which instances live."""
+    """The part of the directory that is needed: the live instances."""
 
     def get(self, instance: str) -> Presence | None: ...
 
 
 class ChunkReads:
-    """Chunks by need: cached if used lately, loaded once however many ask, so many bytes at a time."""
+    """Reads chunks: from the cache if used lately, else by one load for all requests, within a limit of bytes."""
 
     def __init__(
         self,
@@ -84,15 +84,15 @@ class ChunkReads:
         self._runs: SingleFlight[tuple[Chunk, ...], list[Buffer]] = SingleFlight()
 
     def cached(self, chunk: Chunk) -> Buffer | None:
-        """The chunk's bytes if they are here."""
+        """The chunk's bytes if they are cached."""
         found = self._cache.get(chunk)
         self._metrics.chunks.labels("miss" if found is None else "hit").inc()
         return found
 
     def begin(self, read: SegmentRead) -> None:
-        """Begin to load what a sequential catch-up read needs now and next: neighbours in one GET.
+        """Start loads of the chunks that a sequential catch-up read needs now and next; one GET for neighbours.
 
-        Nothing is loaded ahead while other loads wait for their part of the limit.
+        Nothing is loaded ahead while other loads wait for a memory reservation.
         """
         segment = read.segment
         if not self._is_cold(segment):
@@ -106,7 +106,7 @@ class ChunkReads:
                 self._loads.begin(chunk, partial(self._load_of_run, run, number, is_cold=True))
 
     async def load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
-        """The bytes of a chunk that is not here; `PenstockError` if they cannot be loaded."""
+        """Load the bytes of a chunk that is not cached; `PenstockError` if that fails."""
         return await self._loads.get(chunk, lambda: self._load(chunk, segment))
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class ChunkReads:
         return is_cold(segment, self._clock.now_ms())
 
     async def _load(self, chunk: Chunk, segment: SegmentRef) -> Buffer:
-        cached = self._cache.get(chunk)  # by a load that ended after the caller had looked
+        cached = self._cache.get(chunk)  # another load may have ended after the caller's check
         if cached is not None:
             return cached
         if self._is_cold(segment):
@@ -133,7 +133,7 @@ class ChunkReads:
         return data
 
     async def _load_of_run(self, run: list[Chunk], number: int, *, is_cold: bool) -> Buffer:
-        """One chunk of several that one GET brings."""
+        """One chunk of a run that one GET loads."""
         return (await self._runs.get(tuple(run), lambda: self._load_run(run, is_cold=is_cold)))[number]
 
     async def _load_run(self, run: list[Chunk], *, is_cold: bool) -> list[Buffer]:
@@ -142,7 +142,7 @@ class ChunkReads:
         parts: list[Buffer] = []
         for chunk in run:
             start = chunk.position - run[0].position
-            # A copy of its own where there are several: a view would keep all of them in memory.
+            # With several chunks, each gets its own copy: a view would keep the whole run in memory.
             part = data[start : start + chunk.size_bytes]
             parts.append(part if len(run) == 1 else bytes(part))
             self._keep(chunk, parts[-1], is_cold=is_cold)
@@ -150,7 +150,7 @@ class ChunkReads:
 
     @asynccontextmanager
     async def _reserve(self, size_bytes: int, *, is_cold: bool) -> AsyncIterator[None]:
-        """Reserve memory to load so many bytes; catch-up reads wait for each other first."""
+        """Reserve memory to load so many bytes; a catch-up read first needs a part of the limit for catch-up reads."""
         if not is_cold:
             async with self._loading.hold(size_bytes):
                 yield
@@ -172,7 +172,7 @@ class ChunkReads:
             raise
 
     async def _from_writer(self, chunk: Chunk, segment: SegmentRef) -> Buffer | None:
-        """The chunk from the memory of the flusher that wrote it, if that is in this zone and still has it."""
+        """The chunk from the memory of its writer, if that flusher is in this zone and still has it."""
         if segment.zone != self._zone:
             return None
         writer = self._directory.get(segment.writer)

@@ -1,4 +1,4 @@
-"""Answers cache requests: ranges of segments, put together from chunks."""
+"""Answers cache requests: ranges of segments, assembled from chunks."""
 
 import asyncio
 from collections import Counter
@@ -25,19 +25,19 @@ NOT_HERE = -1
 
 
 class ServeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many requests the cacher works on."""
+    """The limits of concurrent requests."""
 
-    requests_max: int = 1_024  # waiting for loads at the same time; each holds the chunks that it needs
+    requests_max: int = 1_024  # that wait for loads at the same time; each holds the chunks that it needs
 
 
 SERVE_LIMITS = ServeLimits()
 
 
 class CacheServer:
-    """Answers requests: at once if all chunks are cached, else in a task of its own.
+    """Answers requests: at once if all chunks are cached, else in a separate task.
 
-    A range is answered with -1 if it is not inside of its segment, does not fit into the reply, could not be loaded, or
-    came while too many chunks are awaited already. The gateway then asks elsewhere.
+    The answer is -1 for a range that is not inside its segment, does not fit into the reply, or cannot be loaded. It
+    is also -1 while requests wait for too many chunks. The gateway then reads from another source.
     """
 
     def __init__(
@@ -56,16 +56,16 @@ class CacheServer:
         self._limits = limits
         self._tasks: set[asyncio.Task[None]] = set()
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waited_for: Counter[Chunk] = Counter()
+        self._awaited: Counter[Chunk] = Counter()
         self.waiting_bytes = 0  # of the chunks that requests hold or wait for, each counted once
 
     @property
     def waiting_count(self) -> int:
-        """How many requests wait for loads."""
+        """The number of requests that wait for loads."""
         return len(self._tasks)
 
     async def handle(self, inbound: Inbound) -> None:
-        """Take one request in."""
+        """Handle one request."""
         try:
             request = decode(inbound.data, CacheRequest)
         except Corrupt as error:
@@ -94,7 +94,7 @@ class CacheServer:
         await self._failed
 
     async def until_idle(self) -> None:
-        """Return when every request that came in is answered."""
+        """Return when every received request is answered."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -105,7 +105,7 @@ class CacheServer:
         await self.until_idle()
 
     def _acceptable(self, request: CacheRequest) -> list[SegmentRead | None]:
-        """The reads in their order, with None for those that cannot be answered in this reply or at all."""
+        """The reads in their order, with None for each read that does not fit into this reply or is impossible."""
         left_bytes = self._message_bytes_max - HEAD_BYTES_MAX - LENGTH_BYTES_MAX * len(request.reads)
         reads: list[SegmentRead | None] = []
         for read in request.reads:
@@ -118,11 +118,11 @@ class CacheServer:
         return reads
 
     def _bytes_with(self, chunks: Iterable[Chunk]) -> int:
-        return self.waiting_bytes + sum(chunk.size_bytes for chunk in chunks if chunk not in self._waited_for)
+        return self.waiting_bytes + sum(chunk.size_bytes for chunk in chunks if chunk not in self._awaited)
 
     def _begin(self, work: Coroutine[Any, Any, None], chunks: list[Chunk]) -> None:
         self.waiting_bytes = self._bytes_with(chunks)
-        self._waited_for.update(chunks)
+        self._awaited.update(chunks)
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(done, chunks))
@@ -130,9 +130,9 @@ class CacheServer:
     def _ended(self, task: asyncio.Task[None], chunks: list[Chunk]) -> None:
         self._tasks.discard(task)
         for chunk in chunks:
-            self._waited_for[chunk] -= 1
-            if not self._waited_for[chunk]:
-                del self._waited_for[chunk]
+            self._awaited[chunk] -= 1
+            if not self._awaited[chunk]:
+                del self._awaited[chunk]
                 self.waiting_bytes -= chunk.size_bytes
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._failed.done():
