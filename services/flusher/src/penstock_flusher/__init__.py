@@ -1,6 +1,6 @@
 """The flusher: packs produce requests of gateways into segments, stores them, and commits them.
 
-Start reading at `app.py`, then `intake.py` (messages into the buffer) and `flush.py` (closed buffers into committed
-segments). `buffer.py`, `reassembly.py`, `put_latency.py` and `commit_group.py` decide and do no I/O. `serve.py` answers
-cachers from `recent.py`, the newest segments in memory. It may import the shared library, and no other service.
+Start with `app`, then `intake` (messages into the buffer) and `flush` (closed buffers into committed segments).
+`buffer`, `reassembly`, `put_latency` and `commit_group` decide and do no I/O. `serve` answers cachers from `recent`,
+the newest segments in memory. May import the shared library, and no other service.
 """

@@ -1,4 +1,4 @@
-"""Runs one flusher."""
+"""Runs one flusher process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from penstock_flusher.config import FlusherConfig
 
 
 def main() -> int:
-    """The process, from its settings to its exit code."""
+    """Read the settings, run the flusher, and return the exit code."""
     config = read_config(FlusherConfig, sys.argv[1:], os.environ, program="flusher")
     return run_app("flusher", config, lambda: FlusherApp(config))
 

@@ -31,7 +31,7 @@ ROLE = "flusher"
 
 
 class FlusherLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits and waits of a flusher that are no settings."""
+    """Limits and timeouts of a flusher that are not settings."""
 
     commit_attempt_s: float = ATTEMPT_S
     hedging: HedgeLimits = HedgeLimits()
@@ -41,7 +41,7 @@ FLUSHER_LIMITS = FlusherLimits()
 
 
 class Flusher:
-    """The parts of one flusher that do its work, over a bus and a store."""
+    """The working parts of one flusher, over a bus and a store."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Flusher:
         self._server = RecentServer(recent=recent, message_bytes_max=bus.message_bytes_max, metrics=metrics)
 
     async def open(self) -> None:
-        """Take messages in."""
+        """Subscribe to messages of gateways and cachers."""
         address = (self._config.cluster, self._config.zone, self._config.instance)
         await self._bus.subscribe(subjects.cache(*address), self._server.handle)
         self._subscription = await self._bus.subscribe(subjects.flush(*address), self.intake.handle)
@@ -99,12 +99,12 @@ class Flusher:
             group.create_task(self.intake.run())
 
     async def drain(self) -> None:
-        """Take in what was already sent, flush it and answer; cachers are served until the bus closes."""
+        """Flush and answer the messages already sent; cachers are served until the bus closes."""
         if self._subscription is not None:
             await self._subscription.unsubscribe()
         await self.intake.drain()
         await self.flushes.until_idle()
-        with contextlib.suppress(Unavailable):  # without a server nothing waits to be sent
+        with contextlib.suppress(Unavailable):  # without a connection, no answer waits to be sent
             await self._bus.flush()
 
 
@@ -133,7 +133,7 @@ class FlusherApp:
         self._flusher: Flusher | None = None
 
     async def open(self) -> None:
-        """Connect to everything, and take messages in."""
+        """Connect to the store and the bus, and subscribe to messages."""
         config = self._config
         await self._host.open_http()
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
@@ -160,7 +160,7 @@ class FlusherApp:
             self._host.start(group)
 
     async def drain(self) -> None:
-        """Announce that it leaves, then finish what was begun."""
+        """Announce that this flusher leaves, then finish the work in progress."""
         assert self._flusher is not None, "drain comes after open"
         await self._host.begin_drain()
         await self._flusher.drain()
@@ -174,7 +174,7 @@ class FlusherApp:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of requests that are not answered yet; 0 before `open`."""
+        """The bytes of requests that are not yet answered; 0 before `open`."""
         return self._flusher.budget.held_bytes if self._flusher is not None else 0
 
     def _complete_presence(self, presence: Presence) -> Presence:

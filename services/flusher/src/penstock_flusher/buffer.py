@@ -1,4 +1,4 @@
-"""The active buffer: decides what becomes a segment together and when; it knows no clock and does no I/O."""
+"""The active buffer: decides which requests become one segment, and when. It has no clock and does no I/O."""
 
 import enum
 import math
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Weighed(Protocol):
-    """What the buffer must know of a fragment: its record bytes and its batches."""
+    """The facts that the buffer needs of a fragment: its record bytes and its number of batches."""
 
     @property
     def size_bytes(self) -> int: ...
@@ -22,7 +22,7 @@ Fragment = TypeVar("Fragment", bound=Weighed)
 
 
 class Reason(enum.StrEnum):
-    """Why a buffer closes."""
+    """The reason why a buffer closes."""
 
     SIZE = "size"
     TIMER = "timer"
@@ -31,45 +31,46 @@ class Reason(enum.StrEnum):
 
 
 class BufferLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a buffer closes, at the latest."""
+    """The conditions that close a buffer."""
 
     bytes_max: int
     batches_max: int  # keeps the commit of a segment of tiny batches far below the largest message
     interval_s: float  # since the first byte
-    quiet_s: float  # since the latest byte or answer; infinity: quiet never closes
-    quiet_under_way_max: int  # segments not yet answered, beside which quiet still closes
+    quiet_s: float  # since the latest byte or answer; infinity: no quiet flush
+    quiet_under_way_max: int  # segments not yet answered; with more of them there is no quiet flush
 
 
 class TokenBucket:
-    """`rate_per_second` tokens come in every second, and at most one second's worth is kept."""
+    """A bucket that gains `rate_per_second` tokens every second, and keeps at most those of one second."""
 
     def __init__(self, rate_per_second: float) -> None:
-        assert rate_per_second > 0, f"a bucket filled at {rate_per_second} per second never fills"
+        assert rate_per_second > 0, f"a bucket that gains {rate_per_second} tokens per second stays empty"
         self._period_s = 1 / rate_per_second
         self._kept_s = max(0.0, 1 - self._period_s)
         self._ready_s = -math.inf
 
     @property
     def ready_s(self) -> float:
-        """From when on a token is there."""
+        """The time from which a token is available."""
         return self._ready_s
 
     def take(self, now_s: float) -> None:
-        """Take the token that is there."""
-        assert now_s >= self._ready_s, f"no token before {self._ready_s}, it is {now_s}"
+        """Take an available token."""
+        assert now_s >= self._ready_s, f"no token is available before {self._ready_s}, but it is {now_s}"
         self._ready_s = max(self._ready_s, now_s - self._kept_s) + self._period_s
 
 
 class ActiveBuffer(Generic[Fragment]):
-    """Whole requests in the order in which they came.
+    """Complete requests in the order of their arrival.
 
-    It is due at the first of: full; `interval_s` after its first byte; or *quiet*, when every producer waits for an
-    answer and waiting longer gains nothing. The buffer is quiet when no byte came and no answer went out for `quiet_s`.
-    It is quiet at once when as many requests are in as waited or were answered last time: all producers are back.
+    The buffer is due when it is full, or `interval_s` after its first byte, or when it is *quiet*. It is quiet when
+    every producer waits for an answer, so that a longer wait gains nothing. That is the case when for `quiet_s` no byte
+    came and no answer was sent. It is also the case as soon as all producers are back: the buffer has as many requests
+    as it had at the last answer, plus those answered then.
 
-    Either way a token must be there to pay for the PUT, and no more than a few segments may be under way. Their answers
-    will soon bring more bytes, and the bytes that wait meanwhile make a larger segment. Without that limit, a machine
-    without CPU time to spare would pause for `quiet_s` again and again, and many small segments would cost it more.
+    A quiet flush also needs a token, which limits the PUTs, and only a few segments may be unanswered. Their answers
+    will soon bring more bytes, so the waiting bytes make a larger segment. Without that limit, a machine without free
+    CPU time would wait for `quiet_s` again and again. Many small segments would then cost it more.
     """
 
     def __init__(self, limits: BufferLimits, quiet_tokens: TokenBucket) -> None:
@@ -84,20 +85,20 @@ class ActiveBuffer(Generic[Fragment]):
         self._batches = 0
         self._first_s = math.inf
         self._latest_s = math.inf
-        self._expected_requests: float = math.inf  # how many requests there will be when all producers are back
+        self._expected_requests: float = math.inf  # the number of requests when all producers are back
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in."""
+        """Whether the buffer is empty."""
         return not self._fragments
 
     @property
     def first_s(self) -> float:
-        """When the first of what is in came; infinity while it is empty."""
+        """The arrival time of the first fragment; infinity if the buffer is empty."""
         return self._first_s
 
     def add(self, fragments: Sequence[Fragment], now_s: float) -> None:
-        """Take in all the fragments of one request; they will be in one segment."""
+        """Add all fragments of one request; they will be in one segment."""
         if not self._fragments:
             self._first_s = now_s
         self._latest_s = now_s
@@ -106,12 +107,12 @@ class ActiveBuffer(Generic[Fragment]):
         self._batches += sum(fragment.batch_count for fragment in fragments)
 
     def record_answered(self, requests: int, now_s: float) -> None:
-        """So many requests were answered just now; their producers will soon send again, or never."""
+        """Record that so many requests were answered now; their producers will soon send again, or never."""
         self._expected_requests = len(self._fragments) + requests
         self._answered_s = now_s
 
     def reason_to_close(self, now_s: float, under_way: int) -> Reason | None:
-        """Why the buffer is due now, with so many segments under way, or None."""
+        """The reason why the buffer is due now, with so many segments unanswered, or None."""
         if self._bytes >= self._limits.bytes_max or self._batches >= self._limits.batches_max:
             return Reason.SIZE
         if now_s >= self._timer_s():
@@ -121,11 +122,11 @@ class ActiveBuffer(Generic[Fragment]):
         return None
 
     def due_s(self, under_way: int) -> float:
-        """When a buffer that is not full is due if nothing changes; infinity while it is empty."""
+        """The time when a buffer that is not full is due without further events; infinity if it is empty."""
         return min(self._timer_s(), self._quiet_s(under_way))
 
     def close(self, reason: Reason, now_s: float) -> list[Fragment]:
-        """Hand over all that is in, and begin anew."""
+        """Return all fragments and empty the buffer."""
         if reason is Reason.QUIET:
             self._quiet_tokens.take(now_s)
         fragments = self._fragments

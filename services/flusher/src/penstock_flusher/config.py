@@ -7,8 +7,8 @@ from msgspec import Meta
 from penstock.runtime.process.config import ADVANCED, ServiceConfig
 
 MIB = 1024 * 1024
-PUTS_PER_SECOND_PAID = 8.0  # bounds the bill: at most $105 a month for quiet flushes at $5 per million PUTs
-# A PUT to a local disk costs its fsync only. But sequencers keep 200,000 commits for 15 minutes: 220 a second.
+PUTS_PER_SECOND_PAID = 8.0  # limits the cost: at most $105 a month for quiet flushes at $5 per million PUTs
+# A PUT to a local disk costs only its fsync. But sequencers remember 200,000 commits for 15 minutes: 220 a second.
 PUTS_PER_SECOND_FREE = 200.0
 
 
@@ -65,7 +65,7 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
 
 
 def quiet_puts_per_second(config: FlusherConfig) -> float:
-    """The configured rate of quiet flushes, else a rate by the price of a PUT and the flush interval."""
+    """The configured rate of quiet flushes, else a rate for the price of a PUT and the flush interval."""
     if config.quiet_puts_per_second > 0:
         return config.quiet_puts_per_second
     if _is_local(config):
@@ -74,7 +74,7 @@ def quiet_puts_per_second(config: FlusherConfig) -> float:
 
 
 def put_hedge_share(config: FlusherConfig) -> float:
-    """The configured share; 0 for a store on this machine, where a second put is as slow as the first."""
+    """The configured share of hedged puts; 0 for a local store, where a second put is as slow as the first."""
     return 0.0 if _is_local(config) else config.put_hedge_share
 
 

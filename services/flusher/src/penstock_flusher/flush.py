@@ -1,14 +1,14 @@
-"""Closed buffers become committed segments: uploaded in parallel, committed strictly in the order they closed.
+"""Uploads closed buffers as segments in parallel, and commits them strictly in the order in which they closed.
 
-The outcomes a producer can get, and what each promises:
+The outcomes for a producer, and their guarantees:
 
-- an offset: the segment is in the store and its commit in the journal;
-- OVERLOADED: surely not stored. Its commit was never sent, because its upload was given up;
-- OUTCOME_UNKNOWN: the commit was sent, and no answer came until the segment was too old to be committed. Or it was
-  rejected as too old: an earlier attempt may have been accepted, and the segment compacted and removed since;
-- any other rejection: the state machine's own.
+- an offset: the segment is in the store, and its commit is in the journal;
+- OVERLOADED: certainly not stored. Its upload failed, so its commit was never sent;
+- OUTCOME_UNKNOWN: the commit was sent, and no answer came before the segment was too old for a commit. Or the commit
+  was rejected as too old. An earlier attempt may have been accepted, and the segment compacted and removed later;
+- any other rejection: from the state machine.
 
-The flusher never deletes an object. The janitor deletes objects that were uploaded and not committed.
+The flusher never deletes an object. The janitor deletes objects that were uploaded but not committed.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from penstock_flusher.recent import RecentSegments
 
 log = structlog.get_logger()
 
-LEVEL = 0  # flushers write this level and no other
-NO_PREFIX = ""  # the store's address has a prefix of its own
-ATTEMPT_S = 1.0  # one try of a commit; after it another replica is asked
+LEVEL = 0  # flushers write only this level
+NO_PREFIX = ""  # the store's URL already has the prefix
+ATTEMPT_S = 1.0  # one attempt of a commit; the next attempt goes to another replica
 
 
 class Sequencers(Protocol):
-    """The part of the sequencer client that commits need."""
+    """The part of the sequencer client that is needed for commits."""
 
     seen_sequence: int
     seen_clock_ms: int
@@ -55,19 +55,19 @@ class Sequencers(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Flush:
-    """One closed buffer on its way."""
+    """One closed buffer, until it is answered."""
 
     fragments: list[Fragment]
-    uploaded: asyncio.Event = field(default_factory=asyncio.Event)  # or given up
+    uploaded: asyncio.Event = field(default_factory=asyncio.Event)  # also set when the upload failed
     segment_id: SegmentId = b""
-    built: BuiltSegment | None = None  # None again when the upload was given up
+    built: BuiltSegment | None = None  # None again when the upload failed
     closed_s: float = 0.0  # monotonic, as the next two
     born_s: float = 0.0
     stored_s: float = 0.0
 
 
 class FlushLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How segments are uploaded and committed."""
+    """The limits of uploads and commits."""
 
     upload_parallel_max: int
     segment_age_max_s: float  # a segment older than this is never committed
@@ -102,8 +102,8 @@ class FlushQueue:
         self._entropy = entropy
         self._metrics = metrics
         self._limits = limits
-        self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # bounded by the byte budget of the intake
-        self._to_commit: deque[Flush] = deque()  # the same flushes, until they are answered
+        self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # limited by the byte budget of the intake
+        self._to_commit: deque[Flush] = deque()  # all flushes until they are answered
         self._submitted = asyncio.Event()
         self._answered_requests = 0  # by the commit in progress
         self._on_answered: Callable[[int], None] = lambda _: None
@@ -111,7 +111,7 @@ class FlushQueue:
         self._idle.set()
 
     def submit(self, fragments: list[Fragment], reason: Reason) -> None:
-        """Take over a closed buffer; each of its fragments will be settled."""
+        """Add a closed buffer; each of its fragments will be settled."""
         assert fragments, "an empty buffer does not close"
         flush = Flush(fragments, closed_s=self._clock.monotonic_s())
         self._to_upload.put_nowait(flush)
@@ -122,11 +122,11 @@ class FlushQueue:
 
     @property
     def under_way(self) -> int:
-        """How many closed buffers are not answered yet."""
+        """The number of closed buffers that are not yet answered."""
         return len(self._to_commit)
 
     def on_answered(self, callback: Callable[[int], None]) -> None:
-        """Call back with the number of answered requests whenever fewer segments are under way."""
+        """Call back with the number of answered requests whenever segments were answered."""
         self._on_answered = callback
 
     async def run(self) -> None:
@@ -137,7 +137,7 @@ class FlushQueue:
             group.create_task(self._commit_for_ever())
 
     async def until_idle(self) -> None:
-        """Return when everything that was submitted is answered."""
+        """Return when all submitted buffers are answered."""
         await self._idle.wait()
 
     async def _upload_for_ever(self) -> None:
@@ -193,7 +193,7 @@ class FlushQueue:
             self._on_answered(self._answered_requests)
 
     def _next_group(self) -> list[Flush]:
-        """The stored flushes at the head of the queue, as many as go into one commit; they stay in the queue."""
+        """The stored flushes at the head of the queue for one commit; they stay in the queue."""
         count = commit_group_size(self._stored(), self._limits.commit_bytes_max)
         return list(itertools.islice(self._to_commit, count))
 
@@ -204,7 +204,7 @@ class FlushQueue:
             yield flush.built
 
     async def _commit(self, group: list[Flush]) -> None:
-        """Commit the group and answer it; without an outcome only segments that are too old leave the queue."""
+        """Commit the group and answer it; without an outcome, only too old segments leave the queue."""
         started_s = self._clock.monotonic_s()
         attempt_s = self._limits.attempt_s
         left_s = group[0].born_s + self._limits.segment_age_max_s - started_s
@@ -216,7 +216,7 @@ class FlushQueue:
             )
         except Unavailable as error:
             log.error("segment_commit_without_answer", segments=len(group), error=str(error))
-            await self._give_up_too_old()
+            await self._reject_too_old()
             return
         except Invalid as error:
             log.error("segment_commit_impossible", segments=len(group), error=str(error))
@@ -235,20 +235,21 @@ class FlushQueue:
         return CommitSegment(self._now_ms(), flush.segment_id, size_bytes, self._instance, self._zone, runs)
 
     def _now_ms(self) -> int:
-        """The time, never behind the state machine's, whose time does not go back when the wall clock is set back.
+        """The wall clock's time, but at least the time of the state machine.
 
-        A segment born by such a clock would be too old to be committed from the start.
+        The state machine's time does not go back when the wall clock is set back. A segment born by a clock that was
+        set back would be too old for a commit from the start.
         """
         return max(self._clock.now_ms(), self._sequencers.seen_clock_ms)
 
-    async def _give_up_too_old(self) -> None:
+    async def _reject_too_old(self) -> None:
         born_before_s = self._clock.monotonic_s() - self._limits.segment_age_max_s
         while self._to_commit and self._to_commit[0].built and self._to_commit[0].born_s <= born_before_s:
             await self._settle_rejected(self._to_commit.popleft(), Rejection.OUTCOME_UNKNOWN)
 
     async def _settle(self, flush: Flush, outcome: Outcome) -> None:
         if isinstance(outcome, Rejected):
-            log.error("segment_refused", segment=ulid_text(flush.segment_id), rejection=outcome.rejection.name)
+            log.error("segment_rejected", segment=ulid_text(flush.segment_id), rejection=outcome.rejection.name)
             is_too_old = outcome.rejection is Rejection.SEGMENT_TOO_OLD
             await self._settle_rejected(flush, Rejection.OUTCOME_UNKNOWN if is_too_old else outcome.rejection)
             return

@@ -1,4 +1,4 @@
-"""A flush message while it is in work: its fragments, and the reply that waits for all of them."""
+"""A flush message in progress: its fragments, and its reply when all of them are settled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,23 +13,23 @@ from penstock.runtime.bus.bus import Inbound
 from penstock_flusher.budget import BATCH_OVERHEAD_BYTES, Budget
 
 BATCH_BYTES_MIN = 61  # the header of a record batch
-PARTS_MAX = 1_024  # of one request: far more than the largest Kafka frame needs
+PARTS_MAX = 1_024  # of one request; far more than the largest Kafka frame needs
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
 
 @dataclass(slots=True, eq=False)
 class Message:
-    """A flush message: answered, and its bytes released from the budget, once its last fragment is settled."""
+    """A flush message. When its last fragment is settled, it is answered and its bytes leave the budget."""
 
     inbound: Inbound
     budget: Budget
-    weight_bytes: int  # held in the budget until answered
+    weight_bytes: int  # in the budget until answered
     results: list[list[BatchResult]]
     unsettled: int
     sequence: int = 0
 
     async def settle(self, index: int, results: list[BatchResult], sequence: int) -> None:
-        """The outcome of the fragment at `index`, true at journal sequence `sequence`."""
+        """Record the results of the fragment at `index`, which are of journal sequence `sequence`."""
         assert self.unsettled > 0, "a fragment was settled twice"
         self.results[index] = results
         self.sequence = max(self.sequence, sequence)
@@ -42,7 +42,7 @@ class Message:
 
 @dataclass(slots=True, eq=False)
 class Fragment:
-    """One produce request, or one part of it, as it came in one message."""
+    """One produce request, or one part of it, in one message."""
 
     gateway: str
     request: int
@@ -61,12 +61,12 @@ class Fragment:
 
 
 def weight_bytes(request: FlushRequest, payload: memoryview) -> int:
-    """What a message weighs in the byte budget."""
+    """The weight of a message in the byte budget."""
     return len(payload) + BATCH_OVERHEAD_BYTES * sum(len(produce.batches) for produce in request.produces)
 
 
 def new_message(inbound: Inbound, request: FlushRequest, budget: Budget, weight: int) -> Message:
-    """A message whose produces all wait for their outcome."""
+    """A message with no settled fragment."""
     return Message(inbound, budget, weight, [[] for _ in request.produces], len(request.produces))
 
 
@@ -92,7 +92,7 @@ def rejected(batches: Sequence[FlushBatch], rejection: Rejection) -> list[BatchR
 
 
 def check_request(request: FlushRequest, payload: memoryview) -> None:
-    """`Corrupt` for a message that no gateway of this code sends; its batches must not get into a segment."""
+    """`Corrupt` for a message that no correct gateway sends; its batches must not get into a segment."""
     if not request.produces:
         raise Corrupt(f"flush message of gateway {request.gateway!r} without a produce request")
     total = 0
@@ -101,7 +101,7 @@ def check_request(request: FlushRequest, payload: memoryview) -> None:
             raise Corrupt(f"request {produce.request} of gateway {request.gateway!r} has impossible parts or batches")
         total += sum(batch.meta.length for batch in produce.batches)
     if total != len(payload):
-        raise Corrupt(f"{len(payload)} bytes of batches came from gateway {request.gateway!r}, announced were {total}")
+        raise Corrupt(f"gateway {request.gateway!r} announced {total} bytes of batches but sent {len(payload)}")
 
 
 def _is_sound(produce: FlushProduce) -> bool:

@@ -1,7 +1,7 @@
-"""Puts a second time what takes unusually long, so that one slow answer of the store does not delay all later segments.
+"""Repeats a put that takes unusually long, so that one slow answer does not delay all later segments.
 
-Both put the same bytes under the same key, and create only. The first to arrive makes the object, and for the other one
-it exists already. That is no error, because no other flusher uses the key.
+Both puts have the same bytes and the same key, and never overwrite. The first put to arrive creates the object, and the
+other one fails because the object exists. That is no error, because no other flusher uses the key.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class SegmentStore(Protocol):
 
 
 class HedgedPuts:
-    """Puts of a store that retries; a share of the small puts is made twice."""
+    """Puts to a store that retries; a share of the small puts is sent twice."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class HedgedPuts:
         self._metrics = metrics
 
     async def put(self, key: str, body: Sequence[Buffer]) -> str:
-        """As the store; if both puts fail, the error is the one with the less certain outcome."""
+        """Put as the store does; if both puts fail, raise the error with the less certain outcome."""
         if sum(map(len, body)) > self._hedged_bytes_max:
             return await self._store.put(key, body)
         began_s = self._clock.monotonic_s()
@@ -60,7 +60,7 @@ class HedgedPuts:
 
 
 async def _first_of(puts: Sequence["asyncio.Task[str]"]) -> str:
-    """The first success; if all fail, the error of one, preferably of one that may have had its effect."""
+    """The first success; if all fail, one error, preferably of a put that may have had an effect."""
     pending = set(puts)
     failure: PenstockError | None = None
     while pending:
@@ -76,7 +76,7 @@ async def _first_of(puts: Sequence["asyncio.Task[str]"]) -> str:
 
 
 async def _end(puts: Sequence["asyncio.Task[str]"]) -> None:
-    """Cancel those that still run, and return when none does."""
+    """Cancel the puts that still run, and return when all have ended."""
     for task in puts:
         task.cancel()
     await asyncio.gather(*puts, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Takes flush messages in from the bus: checks, weighs and reassembles them, and fills the buffer in arrival order."""
+"""The intake of flush messages: checks, weighs and reassembles them, and fills the buffer in arrival order."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class Intake:
-    """The way from the bus into closed buffers, and the timers that close them."""
+    """Moves messages from the bus into the buffer, and closes the buffer when it is due."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Intake:
         flushes.on_answered(self._record_answered)
 
     async def handle(self, inbound: Inbound) -> None:
-        """Take one flush message in; its reply follows when all of it is committed or rejected."""
+        """Handle one flush message; the reply follows when all its fragments are committed or rejected."""
         try:
             request, payload = decode_with_payload(inbound.data, FlushRequest)
             check_request(request, payload)
@@ -72,7 +72,7 @@ class Intake:
         self._metrics.held_bytes.set(self._budget.held_bytes)
 
     async def run(self) -> None:
-        """Close the buffer and give up incomplete requests when they are due, until cancelled."""
+        """Close the buffer when it is due and reject overdue incomplete requests, until cancelled."""
         while True:
             now_s = self._clock.monotonic_s()
             self._close_if_due(now_s)
@@ -81,7 +81,7 @@ class Intake:
             await self._sleep(self._sleeps_until_s - now_s)
 
     async def drain(self) -> None:
-        """Close what is in the buffer now; call it when no message comes any more."""
+        """Close the buffer now; call this when no more messages can come."""
         await self._reject(self._reassembly.give_up_all(), Rejection.OVERLOADED)
         now_s = self._clock.monotonic_s()
         if not self._buffer.is_empty:
@@ -90,16 +90,16 @@ class Intake:
     async def _accept(self, fragments: list[Fragment]) -> None:
         now_s = self._clock.monotonic_s()
         for fragment in fragments:
-            whole, given_up = self._reassembly.add(fragment, now_s)
-            if whole:
-                self._buffer.add(whole, now_s)
+            complete, broken = self._reassembly.add(fragment, now_s)
+            if complete:
+                self._buffer.add(complete, now_s)
                 self._close_if_due(now_s)
-            await self._reject(given_up, Rejection.OVERLOADED)
+            await self._reject(broken, Rejection.OVERLOADED)
         if self._due_s() < self._sleeps_until_s:
             self._wake.set()
 
     async def _reject_overload(self, message: Message, request: FlushRequest) -> None:
-        """Reject the whole message; surely nothing is stored of it, or of a request that it would have continued."""
+        """Reject the whole message; nothing of it is stored, nor of a request that it would have continued."""
         self._metrics.rejected_messages.labels("overload").inc()
         for index, produce in enumerate(request.produces):
             await self._reject(self._reassembly.give_up(request.gateway, produce.request), Rejection.OVERLOADED)
@@ -126,7 +126,7 @@ class Intake:
         self._flushes.submit(self._buffer.close(reason, now_s), reason)
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep until then, or until something becomes due earlier."""
+        """Sleep for so long, or until an earlier due time is set."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if seconds == math.inf else seconds):
                 await self._wake.wait()

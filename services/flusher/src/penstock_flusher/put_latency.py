@@ -1,4 +1,4 @@
-"""Learns how long the store takes for small puts: when to put a second time, and how often that may be. Pure."""
+"""Measures the latency of small puts: decides when a second put is sent, and limits how often. Pure."""
 
 from collections import deque
 
@@ -6,17 +6,17 @@ import msgspec
 
 
 class HedgeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a slow put is made a second time."""
+    """When a slow put is sent a second time."""
 
-    samples_max: int = 128  # the newest puts, which are the usual ones
-    samples_min: int = 16  # with fewer the usual time is not known
-    update_interval_puts: int = 8  # between two updates, because sorting the samples costs time
+    samples_max: int = 128  # the newest puts, which define the usual latency
+    samples_min: int = 16  # with fewer samples, the usual latency is not known
+    update_interval_puts: int = 8  # between two updates, because the sort of the samples costs time
     quantile: float = 0.9
-    hedge_after_factor: float = 1.5  # a put that takes this much longer than most others is made again
+    hedge_after_factor: float = 1.5  # a put that takes this much longer than the quantile is sent again
     hedge_after_s_min: float = 0.02
     hedge_after_s_max: float = 1.0
-    hedges_max: float = 4.0  # unused ones that are kept; where every put is slow, more hedges help nothing
-    # A larger segment takes long because of its bytes, and a second put of them is not faster. Flushers write larger
+    hedges_max: float = 4.0  # unused hedges that are kept; if every put is slow, more hedges do not help
+    # A larger segment is slow because of its bytes, and a second put of them is not faster. Flushers write larger
     # segments at full rate, so the number of PUTs for each GiB stays the same.
     hedged_bytes_max: int = 1024 * 1024
 
@@ -25,7 +25,7 @@ HEDGE_LIMITS = HedgeLimits()
 
 
 class PutLatency:
-    """Learns from every put; `share` of them may be made twice."""
+    """The latency of recent puts; `share` of all puts may be sent twice."""
 
     def __init__(self, share: float, *, limits: HedgeLimits = HEDGE_LIMITS) -> None:
         self._share = share
@@ -37,11 +37,11 @@ class PutLatency:
 
     @property
     def hedge_after_s(self) -> float | None:
-        """How long to wait for a put before a second one; None while the usual time is not known."""
+        """The wait before a second put; None while the usual latency is not known."""
         return self._hedge_after_s
 
     def record_put(self, taken_s: float) -> None:
-        """A put has ended after so long, or its hedge ended first then."""
+        """Record that a put took so long, up to the end of the faster one if it was hedged."""
         limits = self._limits
         self._taken_s.append(taken_s)
         self._hedges = min(self._hedges + self._share, limits.hedges_max)
@@ -53,7 +53,7 @@ class PutLatency:
             self._hedge_after_s = min(max(wanted_s, limits.hedge_after_s_min), limits.hedge_after_s_max)
 
     def take_hedge(self) -> bool:
-        """Whether a put may be made twice; takes one of the allowed hedges if so."""
+        """Take one of the allowed hedges; return whether there was one."""
         if self._hedges < 1:
             return False
         self._hedges -= 1

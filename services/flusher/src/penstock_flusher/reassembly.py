@@ -1,11 +1,11 @@
-"""Reassembles requests that came in several messages: keeps their parts outside the buffer until the last one came."""
+"""Reassembles requests that come in several messages: keeps their parts until the last one has come."""
 
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 
 class Part(Protocol):
-    """What reassembly needs of a fragment to find the others of its request."""
+    """The facts that reassembly needs of a fragment: its request and its place in it."""
 
     @property
     def gateway(self) -> str: ...
@@ -30,11 +30,11 @@ class _PartialRequest(Generic[Fragment]):
 
 
 class Reassembly(Generic[Fragment]):
-    """Makes whole requests of their parts.
+    """Joins the parts of requests.
 
-    A whole request enters the buffer with its last part, so a buffer may close at any time without splitting one. Parts
-    come one after the other, so the order of a connection's requests stays. A request is given up if its next part does
-    not come within `part_wait_s`, or another part comes: none of it was stored.
+    A request enters the buffer with its last part. So a buffer may close at any time without splitting a request. Parts
+    come one after the other, so the order of a connection's requests is kept. A request is rejected if its next part
+    does not come within `part_wait_s`, or a wrong part comes. Nothing of it is stored then.
     """
 
     def __init__(self, part_wait_s: float) -> None:
@@ -42,7 +42,7 @@ class Reassembly(Generic[Fragment]):
         self._partial: dict[tuple[str, int], _PartialRequest[Fragment]] = {}
 
     def add(self, fragment: Fragment, now_s: float) -> tuple[list[Fragment], list[Fragment]]:
-        """The whole request if `fragment` completes one, and the fragments given up if it does not continue one."""
+        """All fragments of a request that `fragment` completes, and all fragments of a request that it breaks."""
         if fragment.parts == 1:
             return [fragment], []
         key = (fragment.gateway, fragment.request)
@@ -57,21 +57,21 @@ class Reassembly(Generic[Fragment]):
         return [], []
 
     def give_up(self, gateway: str, request: int) -> list[Fragment]:
-        """The fragments so far of a request that can no longer become whole."""
+        """Remove and return the fragments of a request that can no longer be completed."""
         partial = self._partial.pop((gateway, request), None)
         return partial.fragments if partial else []
 
     def give_up_late(self, now_s: float) -> list[Fragment]:
-        """The fragments of all requests whose next part is overdue."""
+        """Remove and return the fragments of all requests whose next part is overdue."""
         late = [key for key, partial in self._partial.items() if now_s >= partial.latest_s + self._part_wait_s]
         return [fragment for key in late for fragment in self._partial.pop(key).fragments]
 
     def give_up_all(self) -> list[Fragment]:
-        """The fragments of all requests that are not whole."""
+        """Remove and return the fragments of all incomplete requests."""
         fragments = [fragment for partial in self._partial.values() for fragment in partial.fragments]
         self._partial.clear()
         return fragments
 
     def due_s(self) -> float:
-        """When the first request is overdue; infinity if all are whole."""
+        """The time when the first incomplete request is overdue; infinity if there is none."""
         return min((partial.latest_s + self._part_wait_s for partial in self._partial.values()), default=float("inf"))

@@ -1,4 +1,4 @@
-"""The newest segments in memory, bounded in bytes, so that tailing readers cost no GET."""
+"""The newest segments in memory, limited in bytes, so that tailing readers cost no GET."""
 
 import itertools
 from bisect import bisect_right
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from penstock.contracts.codec import Buffer
 from penstock.contracts.ids import SegmentId
 
-BUFFER_OVERHEAD_BYTES = 256  # a view and its place in the list, so that segments of tiny batches are counted in full
+BUFFER_OVERHEAD_BYTES = 256  # a view and its list entry, so that segments of tiny batches are counted completely
 
 
 class _Segment:
@@ -24,8 +24,8 @@ class _Segment:
 class RecentSegments:
     """Segments by id; the oldest is removed first when memory is needed.
 
-    The oldest is removed, not the least recently used, because each cacher loads a segment's bytes once. A read does
-    not make another read more likely. A segment may be put in before it is committed: its id is known only from the
+    The oldest is removed, and not the least recently used, because each cacher loads a segment's bytes once. A read
+    does not make another read more likely. A segment may be here before its commit: readers learn its id only from the
     journal.
     """
 
@@ -38,7 +38,7 @@ class RecentSegments:
         return len(self._segments)
 
     def put(self, segment_id: SegmentId, buffers: Sequence[Buffer], size_bytes: int) -> None:
-        """Keep a new segment, and remove the oldest ones until all fit; one that is too large alone is not kept."""
+        """Keep a new segment, and remove the oldest ones until all fit; a segment above the limit is not kept."""
         self.discard(segment_id)
         segment = _Segment(buffers, size_bytes)
         self._segments[segment_id] = segment
@@ -48,13 +48,13 @@ class RecentSegments:
             self.held_bytes -= oldest.weight_bytes
 
     def discard(self, segment_id: SegmentId) -> None:
-        """Remove a segment, if it is here."""
+        """Remove a segment if it is kept."""
         segment = self._segments.pop(segment_id, None)
         if segment is not None:
             self.held_bytes -= segment.weight_bytes
 
     def read(self, segment_id: SegmentId, position: int, length: int) -> list[Buffer] | None:
-        """Views of the range, in order; None for a segment that is not here or a range outside of it."""
+        """Views of the range, in order; None if the segment is not kept, or the range lies outside it."""
         segment = self._segments.get(segment_id)
         if segment is None or position < 0 or length <= 0 or position + length > segment.size_bytes:
             return None

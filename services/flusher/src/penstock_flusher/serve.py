@@ -1,4 +1,4 @@
-"""Ranges of this flusher's newest segments, for the cachers of its zone."""
+"""Serves ranges of this flusher's newest segments to the cachers of its zone."""
 
 import structlog
 
@@ -16,7 +16,7 @@ LENGTH_BYTES_MAX = 9  # of one length in msgpack
 
 
 class RecentServer:
-    """Answers cache requests from memory; a range that is not there is answered with -1."""
+    """Answers cache requests from memory; the answer for a range that is not kept is -1."""
 
     def __init__(self, *, recent: RecentSegments, message_bytes_max: int, metrics: FlusherMetrics) -> None:
         self._recent = recent
