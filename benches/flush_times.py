@@ -29,7 +29,7 @@ from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock, Virt
 CLUSTER, ZONE, INSTANCE = "bench", "z1", "flusher-1"
 TOPIC = bytes(16)
 BATCH_BYTES = 1_024
-COMMIT_S = 0.002  # DESIGN's budget for the median
+COMMIT_S = 0.002  # the budget in docs/design.md for the median
 ANSWER_TIMEOUT_S = 60.0
 STALL_S = 2.0
 Store = tuple[tuple[float, float], float]  # median and 99th percentile of its PUTs in ms, and the share that stalls

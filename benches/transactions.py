@@ -28,7 +28,7 @@ TOGETHER = 4_000  # transactions of all producers
 VALUE = bytes(100)
 FLUSH_MS = 5
 TIMEOUT_MS = 60_000
-# An EndTxn is one commit in the journal, the gateway's work, and two hops. DESIGN: 2 ms per commit, 10 ms at p99.
+# An EndTxn is one commit in the journal, the gateway's work, and two hops. Budgets: 2 ms per commit, 10 ms at p99.
 END_P50_MS, END_P99_MS = 3.0, 12.0
 TRANSACTIONS_PER_S = 500.0  # each takes two entries and a flush, which concurrent transactions share
 

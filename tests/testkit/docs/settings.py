@@ -56,15 +56,13 @@ def _rows(fields: Iterable[FieldInfo], *, is_advanced: bool) -> list[str]:
 
 def _row(field: FieldInfo) -> list[str]:
     default = f"`{field.default}`" if str(field.default) else "(empty)"
-    return [f"`{field.name}`", default, _meta(field).description or ""]
+    meaning = next((meta.description for meta in _metas(field) if meta.description), "")
+    return [f"`{field.name}`", default, meaning]
 
 
 def _is_advanced(field: FieldInfo) -> bool:
-    return _meta(field).extra == ADVANCED
+    return any(meta.extra == ADVANCED for meta in _metas(field))
 
 
-def _meta(field: FieldInfo) -> msgspec.Meta:
-    (meta, *_) = [each for each in getattr(field.type, "__metadata__", ()) if isinstance(each, msgspec.Meta)] or [
-        msgspec.Meta()
-    ]
-    return meta
+def _metas(field: FieldInfo) -> list[msgspec.Meta]:
+    return [each for each in getattr(field.type, "__metadata__", ()) if isinstance(each, msgspec.Meta)]

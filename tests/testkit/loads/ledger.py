@@ -89,7 +89,7 @@ def read_everything(
 
 
 def check_nothing_lost_twice_or_reordered(ledger: Ledger, bootstrap: str, topic: str, **settings: object) -> int:
-    """DESIGN's invariants 1, 2 and 4 between the ledger and the topic; values are unique and grow per partition.
+    """Invariants 1, 2 and 4 of docs/design.md between the ledger and the topic; values are unique and grow per partition.
 
     Returns how many records the topic holds. A record whose outcome the client never learned may be there too.
     """

@@ -44,7 +44,7 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One run of one partition in one segment, with its offsets (DESIGN section 5).
+    """One run of one partition in one segment, with its offsets (docs/design.md, section 5).
 
     A marker has `NO_SEGMENT_ID`, no position and no bytes.
     """

@@ -7,7 +7,7 @@ loaded twice.
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.ids import segment_born_ms
 
-CHUNK_BYTES = 4 * 1024 * 1024  # DESIGN section 6
+CHUNK_BYTES = 4 * 1024 * 1024  # docs/design.md, section 6
 # A full segment is a little longer than the flusher's limit. The remainder belongs to the chunk before it; otherwise
 # each segment would cost one more GET. A chunk with its remainder still fits into one message of the bus (8 MiB).
 SPILL_BYTES_MAX = CHUNK_BYTES // 4

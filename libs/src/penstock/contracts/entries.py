@@ -1,4 +1,4 @@
-"""Encoding of journal entries, and the hash chain over them (DESIGN section 5).
+"""Encoding of journal entries, and the hash chain over them (docs/design.md, section 5).
 
     u8 version | u32 CRC-32C of the msgpack bytes, big endian | msgpack of Entry
 

@@ -6,7 +6,7 @@ import re
 from penstock.contracts.errors import Invalid
 
 # 16 bytes as a ULID: a 48-bit creation time in milliseconds since 1970, big endian, then 80 random bits.
-# So ids sort by creation time, and the id of a segment gives its age (DESIGN section 3).
+# So ids sort by creation time, and the id of a segment gives its age (docs/design.md, section 3).
 SegmentId = bytes
 # 16 bytes, a version-4 UUID as Kafka uses it (KIP-516); all zeros is "no topic id".
 TopicId = bytes

@@ -19,7 +19,7 @@ class FlushProduce(msgspec.Struct, frozen=True, array_like=True):
     """One client's Produce request, or one part of it.
 
     One gateway sends all parts of a request one after the other. The flusher puts them together in one buffer, and so
-    in one segment (DESIGN section 3).
+    in one segment (docs/design.md, section 3).
     """
 
     request: int  # unique within the gateway's instance

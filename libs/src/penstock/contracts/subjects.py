@@ -1,4 +1,4 @@
-"""Names of all NATS subjects, queue groups and streams; no other module builds them (DESIGN section 2)."""
+"""Names of all NATS subjects, queue groups and streams; no other module builds them (docs/design.md, section 2)."""
 
 from penstock.contracts.ids import check_token
 
