@@ -1,4 +1,4 @@
-"""What share_state.py and state.py say of share groups at any moment."""
+"""Checks of the share group invariants in share_state.py and state.py."""
 
 from penstock_sequencer.core.share.offset_ranges import end_of
 from penstock_sequencer.core.state.cluster import State
@@ -11,7 +11,7 @@ def check_share_groups(state: State) -> None:
         assert group.group_id == group_id
         assert group_id not in state.groups
         assert group_id not in state.transactions_by_group
-        assert group.members or group.partitions, "nothing would be lost with it"
+        assert group.members or group.partitions, "a group without both is removed"
         check_members(state, group)
         due = [share.due_ms for shares in group.partitions.values() for share in shares.values() if share.due_ms]
         due += [group.target_due_ms] * bool(group.target_due_ms)
@@ -71,7 +71,7 @@ def check_share(state: State, group: ShareGroup, share: SharePartition) -> None:
     assert place == end_of(share)
     assert not share.holds or share.holds[0].status != DONE
     for before, after in zip(share.holds, share.holds[1:], strict=False):
-        assert [*vars_of(before)] != [*vars_of(after)], "neighbours that are alike are one"
+        assert [*vars_of(before)] != [*vars_of(after)], "equal neighbours are merged"
     in_flight = sum(hold.last - hold.first + 1 for hold in share.holds if hold.status != DONE)
     assert share.in_flight == in_flight
     assert len(share.holds) <= 2 * in_flight + 1

@@ -1,4 +1,4 @@
-"""Commands of share groups' members and administrators, by chance."""
+"""Random commands of share groups' members and administrators."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a walk does with a share group: members that come, go, acquire and acknowledge, and administrators."""
+"""Random steps with a share group: members join, leave, acquire and acknowledge; administrators change the group."""
 
 from random import Random
 
@@ -38,7 +38,7 @@ CONFIGS = [
 
 
 def share_command(random: Random, state: State, now_ms: int) -> Command:
-    """What one of the group's members or administrators does next."""
+    """The next step of one of the group's members or administrators."""
     group = state.share_groups.get(GROUP)
     if group is None or not group.members or random.random() < 0.2:
         return _beat(random, state, now_ms, random.choice(MEMBERS), 0)
@@ -57,7 +57,7 @@ def _beat(random: Random, state: State, now_ms: int, member_id: str, epoch: int)
 
 
 def _records(random: Random, now_ms: int, group: ShareGroup, member_id: str) -> Command:
-    """Of a few partitions: what became of what the member has, and what else there is."""
+    """Acknowledge the member's records in a few partitions, and acquire others."""
     shares = [(topic, number) for topic, each in group.partitions.items() for number in each]
     partitions = []
     for topic, number in random.sample(shares, min(len(shares), 3)):
@@ -74,7 +74,7 @@ def _records(random: Random, now_ms: int, group: ShareGroup, member_id: str) -> 
 
 
 def _administer(random: Random, state: State, now_ms: int, group: ShareGroup) -> Command:
-    """The group's configurations change, a member was silent, or the group is to begin elsewhere."""
+    """Change the group's configurations or offsets, or expire a member."""
     name, value = random.choice(CONFIGS)
     change = ConfigChange(name, random.choice([ConfigOperation.SET, ConfigOperation.DELETE]), value)
     topic = random.choice([*state.topics, "none"])

@@ -36,7 +36,7 @@ class ShareGroups:
         self._world = world
 
     def begin(self, *members: str, records: int = 0, **configs: str) -> None:
-        """Make topic "t" of one partition with so many records; the group reads it from its begin."""
+        """Make topic "t" of one partition with `records` records; the group reads it from the first offset."""
         self._world.do(RaiseLevel(self._world.now_ms, SHARE_GROUPS_LEVEL))
         self._world.topic()
         at_once = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
@@ -53,19 +53,19 @@ class ShareGroups:
         if records:
             self._world.produce(batch(records), number=number)
 
-    def heartbeat(self, member: str, epoch: int, topics: list[str] | None = None, **said: Any) -> Any:
+    def heartbeat(self, member: str, epoch: int, topics: list[str] | None = None, **changes: Any) -> Any:
         given: dict[str, Any] = {"group_id": "g", "rack_id": None, "client_id": "client", "client_host": "/host"}
         command = ShareHeartbeat(
-            self._world.now_ms, member_id=member, member_epoch=epoch, topics=topics, **(given | said)
+            self._world.now_ms, member_id=member, member_epoch=epoch, topics=topics, **(given | changes)
         )
         asked = queries.QUERIES["share_heartbeat"](self._world.state, ShareHeartbeatQuery(0, command)).outcome
         return self._world.do(command) if asked is None else asked
 
-    def join(self, member: str, *topics: str, **said: Any) -> Any:
-        return self.heartbeat(member, 0, list(topics or ("t",)), **said)
+    def join(self, member: str, *topics: str, **changes: Any) -> Any:
+        return self.heartbeat(member, 0, list(topics or ("t",)), **changes)
 
-    def leave(self, member: str, **said: Any) -> Any:
-        return self.heartbeat(member, -1, **said)
+    def leave(self, member: str, **changes: Any) -> Any:
+        return self.heartbeat(member, -1, **changes)
 
     def expire(self, member: str) -> Any:
         return self._world.do(ExpireMember(self._world.now_ms, "g", member, self.group.members[member].active_sequence))

@@ -1,4 +1,4 @@
-"""Transactions in a `World`: short ways to begin, write and end them, and what a read_committed reader sees."""
+"""Transactions in a `World`: short forms to begin, write and end them, and the view of a read_committed reader."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ TIMEOUT_MS = 60_000
 
 
 class Writer(msgspec.Struct):
-    """A transactional producer as its client sees itself."""
+    """A transactional producer with the state that its client knows."""
 
     name: str
     producer_id: int
@@ -55,12 +55,12 @@ class Transactions:
 
     def add(self, writer: Writer, *partitions: int, number: int = 1, seen: int = -1) -> Any:
         wanted = [TransactionPartition(topic_id(number), each) for each in partitions or (0,)]
-        return self._world.do(AddPartitionsToTxn(*self._who(writer), wanted, seen_sequence=seen))
+        return self._world.do(AddPartitionsToTxn(*self._producer(writer), wanted, seen_sequence=seen))
 
     def write(
         self, writer: Writer, partition: int = 0, *, records: int = 1, number: int = 1, adds: bool = False
     ) -> BatchResult:
-        """One batch, the next in sequence if it is accepted."""
+        """Write one batch, the next in sequence if it is accepted."""
         place = (number, partition)
         sequence = writer.sequences.get(place, 0)
         (result,) = self._world.produce(
@@ -81,16 +81,16 @@ class Transactions:
         )
 
     def end(self, writer: Writer, *, committed: bool = True, bumps: bool = False, seen: int = -1) -> Any:
-        return self._world.do(EndTxn(*self._who(writer), committed, bumps=bumps, seen_sequence=seen))
+        return self._world.do(EndTxn(*self._producer(writer), committed, bumps=bumps, seen_sequence=seen))
 
-    def go_on(self, writer: Writer, outcome: Any) -> None:
-        """The writer takes the producer id and epoch that it was told."""
+    def adopt(self, writer: Writer, outcome: Any) -> None:
+        """Give the writer the producer id and epoch of the answer."""
         if (writer.producer_id, writer.epoch) != (outcome.producer_id, outcome.producer_epoch):
             writer.producer_id, writer.epoch = outcome.producer_id, outcome.producer_epoch
             writer.sequences = {}
 
     def add_offsets(self, writer: Writer, group_id: str = "g", seen: int = -1) -> Any:
-        return self._world.do(AddOffsetsToTxn(*self._who(writer), group_id, seen_sequence=seen))
+        return self._world.do(AddOffsetsToTxn(*self._producer(writer), group_id, seen_sequence=seen))
 
     def commit_txn_offset(
         self,
@@ -105,9 +105,9 @@ class Transactions:
         seen: int = -1,
         group_id: str = "g",
     ) -> Any:
-        who = (*self._who(writer), group_id, generation, member_id, None)
+        sender = (*self._producer(writer), group_id, generation, member_id, None)
         item = OffsetToCommit(topic, partition, offset, 1, "")
-        return self._world.do(CommitTxnOffsets(*who, [item], adds=adds, seen_sequence=seen))
+        return self._world.do(CommitTxnOffsets(*sender, [item], adds=adds, seen_sequence=seen))
 
     def plan(self, offset: int = 0, partition: int = 0, number: int = 1, bytes_max: int = 2**30) -> PartitionPlan:
         wanted = PlanPartition(topic_id(number), partition, offset, bytes_max)
@@ -116,5 +116,5 @@ class Transactions:
     def stable(self, partition: int = 0, number: int = 1) -> int:
         return self.plan(partition=partition, number=number).last_stable_offset
 
-    def _who(self, writer: Writer) -> tuple[int, str, int, int]:
+    def _producer(self, writer: Writer) -> tuple[int, str, int, int]:
         return self._world.now_ms, writer.name, writer.producer_id, writer.epoch

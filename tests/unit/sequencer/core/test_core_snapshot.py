@@ -291,7 +291,7 @@ def transactions(world: World) -> None:
     world.transactions.end(second)
     world.transactions.write(third, number=6, adds=True)
     world.do(DeleteTopic(world.now_ms, "t6", bytes(16)))
-    world.transactions.go_on(third, world.transactions.end(third, bumps=True))
+    world.transactions.adopt(third, world.transactions.end(third, bumps=True))
     world.transactions.write(third, number=7, adds=True)
     world.transactions.commit_txn_offset(third, topic="t7", group_id="later", adds=True)
     assert list(world.state.ongoing) == ["third"]

@@ -1,4 +1,4 @@
-"""Promises of share groups' membership and administration (KIP-932)."""
+"""Members and administration of share groups (KIP-932)."""
 
 from typing import Any
 
@@ -52,14 +52,14 @@ def assigned(world: World, *members: str) -> list[list[int]]:
     return [world.shares.group.members[each].target.get(T, []) for each in members]
 
 
-def test_who_joins_is_told_epoch_interval_and_partitions() -> None:
+def test_a_joining_member_gets_epoch_interval_and_partitions() -> None:
     world = share_world()
     joined = world.shares.join("one")
     assert (joined.member_epoch, joined.heartbeat_interval_ms) == (1, 5_000)
     assert joined.assignment == [TopicPartitions(T, [0])]
 
 
-def test_a_heartbeat_that_says_nothing_new_is_no_entry() -> None:
+def test_a_heartbeat_that_changes_nothing_is_not_journaled() -> None:
     world = share_world("one")
     sequence = world.state.sequence
     answer = world.shares.heartbeat("one", 1)
@@ -82,7 +82,7 @@ def test_partitions_are_spread_over_fewer_members() -> None:
 
 @pytest.mark.parametrize("members", range(1, 7))
 @pytest.mark.parametrize("counts", [(1,), (3,), (2, 3), (6, 1, 4)])
-def test_every_partition_has_a_member_and_the_work_is_even(members: int, counts: tuple[int, ...]) -> None:
+def test_every_partition_has_a_member_and_members_have_equally_many(members: int, counts: tuple[int, ...]) -> None:
     names = [str(each) for each in range(members)]
     topics = {topic_id(number): count for number, count in enumerate(counts, 1)}
     found = assign_simply(dict.fromkeys(topics, names), topics)
@@ -98,7 +98,7 @@ def test_every_partition_has_a_member_and_the_work_is_even(members: int, counts:
         assert max(totals) - min(totals) <= 2
 
 
-def test_who_leaves_is_no_member_and_its_partitions_are_others() -> None:
+def test_a_leaving_member_is_removed_and_its_partitions_go_to_others() -> None:
     world = share_world("one", "two")
     world.do(CreatePartitions(world.now_ms, "t", 2))
     assert world.shares.leave("one").member_epoch == -1
@@ -106,7 +106,7 @@ def test_who_leaves_is_no_member_and_its_partitions_are_others() -> None:
     assert world.shares.heartbeat("one", 1).rejection == Rejection.UNKNOWN_MEMBER
 
 
-def test_a_silent_member_goes_and_its_records_come_again() -> None:
+def test_a_silent_member_is_removed_and_its_records_are_delivered_again() -> None:
     world = share_world("one", "two", records=3)
     assert world.shares.acquire("one") == [(0, 2, 1)]
     world.shares.expire("one")
@@ -115,7 +115,7 @@ def test_a_silent_member_goes_and_its_records_come_again() -> None:
     assert watched == ["two"]
 
 
-def test_only_the_epochs_that_a_member_may_know_of_are_its() -> None:
+def test_only_epochs_that_a_member_may_have_are_accepted() -> None:
     world = share_world("one")
     world.shares.join("two")
     world.shares.heartbeat("one", 1, ["t", "u"])
@@ -125,7 +125,7 @@ def test_only_the_epochs_that_a_member_may_know_of_are_its() -> None:
     assert world.shares.join("one", "t", "u").member_epoch == 3
 
 
-def test_wrong_heartbeats_are_refused() -> None:
+def test_invalid_heartbeats_are_rejected() -> None:
     world = share_world("one")
     assert world.shares.heartbeat("two", 1).rejection == Rejection.UNKNOWN_MEMBER
     assert world.shares.heartbeat("two", 1, group_id="h").rejection == Rejection.UNKNOWN_GROUP
@@ -135,13 +135,13 @@ def test_wrong_heartbeats_are_refused() -> None:
     assert world.shares.heartbeat("two", 0, ["t"], rack_id="").rejection == Rejection.INVALID_REQUEST
 
 
-def test_a_group_has_no_more_members_than_it_may() -> None:
+def test_the_number_of_members_is_limited() -> None:
     world = share_world("one", "two", limits=Limits(share=ShareLimits(share_members_max=2)))
     assert world.shares.join("three").rejection == Rejection.GROUP_FULL
     assert world.shares.join("two").member_epoch == 2
 
 
-def test_a_late_heartbeat_does_not_bring_back_who_left() -> None:
+def test_a_late_heartbeat_does_not_bring_back_a_departed_member() -> None:
     world = share_world("one")
     world.shares.join("two")
     seen = world.state.sequence
@@ -150,14 +150,14 @@ def test_a_late_heartbeat_does_not_bring_back_who_left() -> None:
     assert world.shares.join("two", seen_sequence=world.state.sequence).member_epoch == 4
 
 
-def test_a_late_leave_does_not_drop_who_came_again() -> None:
+def test_a_late_leave_does_not_remove_a_member_that_joined_again() -> None:
     world = share_world("one")
     seen = world.state.sequence - 3
     world.shares.leave("one", seen_sequence=seen)
     assert [*world.shares.group.members] == ["one"]
 
 
-def test_an_id_is_of_one_kind_of_group() -> None:
+def test_an_id_belongs_to_one_kind_of_group() -> None:
     world = share_world("one")
     join = JoinGroup(
         START_MS, "g", "", "new", None, False, "c", "h", 10_000, 10_000, "consumer", [GroupProtocol("range", b"")]
@@ -174,7 +174,7 @@ def test_an_id_is_of_one_kind_of_group() -> None:
     assert "g" not in world.state.groups
 
 
-def test_no_share_group_takes_another_groups_id() -> None:
+def test_no_share_group_gets_another_groups_id() -> None:
     world = share_world("one")
     world.do(CommitOffsets(START_MS, "h", -1, "", None, [OffsetToCommit("t", 0, 1, -1, "")]))
     assert world.shares.join("one", group_id="h").rejection == Rejection.UNKNOWN_GROUP
@@ -185,7 +185,7 @@ def test_no_share_group_takes_another_groups_id() -> None:
     assert world.do(alter).rejection == Rejection.UNKNOWN_GROUP
 
 
-def test_a_deleted_topics_offsets_come_back_to_no_share_group() -> None:
+def test_an_undeleted_topics_offsets_are_not_restored_to_a_share_group() -> None:
     world = share_world()
     world.topic("u", number=2, **{"penstock.undelete.window.ms": "7200000"})
     world.do(CommitOffsets(world.now_ms, "h", -1, "", None, [OffsetToCommit("u", 0, 1, -1, "")]))
@@ -220,7 +220,7 @@ def test_only_a_group_without_members_is_deleted() -> None:
     assert not (world.state.share_groups or world.state.share_topics or world.state.share_record_count)
 
 
-def test_a_group_begins_at_the_end_unless_it_is_told_otherwise() -> None:
+def test_a_group_starts_at_the_end_unless_it_is_configured_otherwise() -> None:
     world = share_world(records=5)
     world.shares.configure("latest", **{"share.auto.offset.reset": "latest"})
     world.shares.join("one", group_id="latest")
@@ -229,7 +229,7 @@ def test_a_group_begins_at_the_end_unless_it_is_told_otherwise() -> None:
     assert world.shares.share.start == 0
 
 
-def test_partitions_that_come_later_are_read_from_their_begin() -> None:
+def test_later_partitions_are_read_from_their_first_offset() -> None:
     world = share_world("one", **{"share.auto.offset.reset": "latest"})
     world.shares.leave("one")
     world.do(CreatePartitions(world.now_ms, "t", 2))
@@ -238,7 +238,7 @@ def test_partitions_that_come_later_are_read_from_their_begin() -> None:
     assert world.shares.group.partitions[T][1].start == 0
 
 
-def test_where_a_group_is_survives_its_members() -> None:
+def test_a_groups_position_survives_its_members() -> None:
     world = share_world("one", records=4)
     world.shares.acquire("one", 2)
     world.shares.acknowledge("one", 0, 1, AcknowledgeType.ACCEPT)
@@ -247,7 +247,7 @@ def test_where_a_group_is_survives_its_members() -> None:
     assert world.shares.acquire("two") == [(2, 3, 1)]
 
 
-def test_a_topic_that_is_gone_is_forgotten_and_one_that_can_come_back_is_not() -> None:
+def test_positions_in_a_deleted_topic_are_removed_and_in_a_recoverable_one_are_kept() -> None:
     world = share_world("one", records=4)
     world.topic("u", number=2, **{"penstock.undelete.window.ms": "60000"})
     world.shares.heartbeat("one", 1, ["t", "u"])
@@ -261,7 +261,7 @@ def test_a_topic_that_is_gone_is_forgotten_and_one_that_can_come_back_is_not() -
     assert world.shares.heartbeat("one", 2).assignment == []
 
 
-def test_an_empty_group_goes_on_from_where_an_administrator_says() -> None:
+def test_an_empty_group_continues_from_the_altered_offsets() -> None:
     world = share_world("one", records=9)
     world.shares.acquire("one", 5)
     alter = AlterShareOffsets(
@@ -276,7 +276,7 @@ def test_an_empty_group_goes_on_from_where_an_administrator_says() -> None:
     assert world.shares.acquire("one") == [(2, 8, 1)]
 
 
-def test_an_administrator_makes_a_group_that_begins_where_he_says() -> None:
+def test_altered_offsets_make_a_group_that_starts_there() -> None:
     world = share_world(records=9)
     assert world.do(AlterShareOffsets(world.now_ms, "g", [ShareOffset("t", 0, 7)])) == PerItem([Rejection.NONE])
     world.shares.join("one")
@@ -286,7 +286,7 @@ def test_an_administrator_makes_a_group_that_begins_where_he_says() -> None:
     assert "bare" not in world.state.share_groups
 
 
-def test_a_group_whose_offsets_are_deleted_begins_anew() -> None:
+def test_a_group_whose_offsets_are_deleted_starts_anew() -> None:
     world = share_world("one", records=9)
     world.shares.acquire("one", 5)
     world.shares.acknowledge("one", 0, 4, AcknowledgeType.ACCEPT)
@@ -299,7 +299,7 @@ def test_a_group_whose_offsets_are_deleted_begins_anew() -> None:
     assert world.shares.acquire("one") == [(0, 8, 1)]
 
 
-def test_late_changes_of_offsets_are_refused() -> None:
+def test_late_changes_of_offsets_are_rejected() -> None:
     world = share_world(records=9)
     seen = world.state.sequence
     world.do(AlterShareOffsets(world.now_ms, "g", [ShareOffset("t", 0, 7)], seen))
@@ -308,14 +308,14 @@ def test_late_changes_of_offsets_are_refused() -> None:
     assert world.do(DeleteGroup(world.now_ms, "g", seen)).rejection == Rejection.STALE
 
 
-def test_groups_have_configurations_of_their_own() -> None:
+def test_groups_have_their_own_configurations() -> None:
     world = share_world("one", **{"share.heartbeat.interval.ms": "700"})
     assert world.shares.heartbeat("one", 1).heartbeat_interval_ms == 700
     told = ask(world, "group_configs", GroupConfigsQuery(0, ["g", "h"])).configs
     assert told[0].items() >= {"share.auto.offset.reset": "earliest", "share.heartbeat.interval.ms": "700"}.items()
     assert not told[1]
     everything = ask(world, "group_configs", GroupConfigsQuery(0, []))
-    assert (everything.group_ids, everything.configs) == (["g"], []), "of ten thousand groups that fits into a message"
+    assert (everything.group_ids, everything.configs) == (["g"], []), "the ids of ten thousand groups fit one message"
     assert world.shares.configure(**{"share.session.timeout.ms": "500"}).rejection == Rejection.INVALID_CONFIG
     assert world.shares.configure(**{"retention.ms": "1"}).rejection == Rejection.INVALID_CONFIG
     assert world.shares.configure(**{"share.heartbeat.interval.ms": "60000"}).rejection == Rejection.INVALID_CONFIG
@@ -336,7 +336,7 @@ def test_changes_of_groups_configurations_are_validated_and_never_late() -> None
     assert world.do(late).rejection == Rejection.STALE
 
 
-def test_what_one_restored_state_is_told_no_other_knows() -> None:
+def test_restored_states_share_nothing() -> None:
     empty = encode_state(new_state())
     change = [ConfigChange("share.record.lock.duration.ms", ConfigOperation.SET, "15000")]
     apply_entry(decode_state(empty), 1, [[AlterGroupConfigs(START_MS, "g", change)]])

@@ -1,7 +1,7 @@
-"""Any interleaving of members, time and retention against a naive model: how each record stands, one by one.
+"""Any interleaving of members, time and retention against a naive model of each single record.
 
-The model says exactly who gets what: so a record is one member's at a time, what is done with never comes again, none
-comes more often than it may, and none is passed over.
+The model knows exactly which member gets which records. So a record has one member at a time, and a done record is
+never delivered again. No record is delivered more often than the limit, and none is skipped.
 """
 
 from random import Random
@@ -45,7 +45,7 @@ any_seed = pytest.mark.parametrize("seed", range(40))
 
 
 class Record(msgspec.Struct):
-    """How one record stands; `holder` is "" unless somebody has it."""
+    """The state of one record; `holder` is "" unless a member has it."""
 
     deliveries: int = 0
     holder: str = ""
@@ -60,7 +60,7 @@ class Record(msgspec.Struct):
 
 
 class Play:
-    """Members that come, go, acquire and acknowledge; and the model beside them."""
+    """Members that join, leave, acquire and acknowledge, with the model beside them."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -103,7 +103,7 @@ class Play:
         self.members = list(dict.fromkeys([*self.members, name]))
 
     def go(self) -> None:
-        """A member leaves, is thrown out, or ends its session; what it did not read does not count as delivered."""
+        """A member leaves, expires, or ends its session; unread records do not count as delivered."""
         if not self.members:
             return
         name = self.random.choice(self.members)
@@ -129,7 +129,7 @@ class Play:
                 record.release()
 
     def trim(self) -> None:
-        """Retention lets go of the first records; who has some of them may still acknowledge them."""
+        """Retention removes the first records; a member that has some of them may still acknowledge them."""
         self.log_start = max(self.log_start, self.random.randint(0, len(self.records)) // 2)
         self.world.do(DeleteRecords(self.world.now_ms, [LogOffset(topic_id(1), 0, self.log_start)]))
 
@@ -149,7 +149,7 @@ class Play:
         partition = SharePartition(topic_id(1), 0, [], 0, -1, count, gaps)
         command = ShareRecords(self.world.now_ms, "g", name, [partition], 100, ticket=self.tickets)
         answers = [self.world.do(command) for _ in range(self.random.choice([1, 1, 2]))]
-        assert answers[0] == answers[-1], "sent again it is answered the same"
+        assert answers[0] == answers[-1], "a repeated command gets the same answer"
         (shared,) = answers[0].partitions
         got = [(each.delivery_count, offset) for each in shared.acquired for offset in range(each.first, each.last + 1)]
         assert got == self.expected(name, count, [offset for gap in gaps for offset in range(gap.first, gap.last + 1)])
@@ -159,7 +159,7 @@ class Play:
         return [OffsetRange(first, first + self.random.randint(0, 3))]
 
     def expected(self, name: str, count: int, gaps: list[int]) -> list[tuple[int, int]]:
-        """What the member gets; gaps among it are done with, and those right behind it or in flight already."""
+        """The records that the member gets; gaps among them are done, and so are gaps after them or in flight."""
         given: list[tuple[int, int]] = []
         end = self.end = max(self.end, self.log_start)
         for offset in self.free():
@@ -175,7 +175,7 @@ class Play:
         return given
 
     def acknowledge(self) -> None:
-        """Mostly of what somebody has, now and then of anything."""
+        """Acknowledge mostly records that a member has, sometimes others."""
         if not self.members or not self.records:
             return
         name = self.random.choice(self.members)
@@ -206,7 +206,7 @@ class Play:
         )
 
     def check(self) -> None:
-        """What can be had is what the model has; where the group is goes forward only."""
+        """The model's records can be acquired; the group's position never goes back."""
         windows = self.world.shares.windows(self.members[0]) if self.members else []
         if self.members:
             assert [offset for first, last in windows for offset in range(first, last + 1)] == self.free()
@@ -225,7 +225,7 @@ class Play:
                 assert (hold.status == DONE) <= (record.is_done or offset < self.log_start)
 
     def finish(self) -> None:
-        """One member that takes all that is left: then the group is at the end."""
+        """One member acquires all remaining records; then the group is at the end."""
         self.come()
         self.world.wait(LOCK_MS)
         self.expire_locks()
@@ -245,7 +245,7 @@ class Play:
 
 
 @any_seed
-def test_every_record_is_one_members_at_a_time_and_comes_until_it_is_done_with(seed: int) -> None:
+def test_every_record_has_one_member_at_a_time_and_is_delivered_until_it_is_done(seed: int) -> None:
     play = Play(seed)
     play.come()
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""Promises of share groups for any journal: no exception, the invariants, the same state by every way to it."""
+"""Share groups with any journal: no exception, all invariants, and the same state with and without snapshots."""
 
 from typing import Any
 
@@ -44,9 +44,9 @@ SHARING: Log = [
     ],
 ]
 others = st.one_of(data_commands(usual), group_commands(usual), retention_commands(usual), transaction_commands(usual))
-among_others = st.lists(st.one_of(share_commands(usual), share_commands(usual), others), min_size=1, max_size=20)
+mixed = st.lists(st.one_of(share_commands(usual), share_commands(usual), others), min_size=1, max_size=20)
 alone = st.lists(share_commands(usual) | share_commands(wild), min_size=1, max_size=20)
-logs = st.builds(cut, st.sampled_from([SHARING, SHARING, OPENING, []]), among_others | alone, st.integers(1, 3))
+logs = st.builds(cut, st.sampled_from([SHARING, SHARING, OPENING, []]), mixed | alone, st.integers(1, 3))
 any_log = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -67,10 +67,10 @@ def test_every_command_has_an_outcome_and_the_invariants_hold(log: Log) -> None:
 @given(logs, st.integers(0, 20))
 def test_a_snapshot_and_the_entries_after_it_are_the_whole_journal(log: Log, place: int) -> None:
     whole, half = new_state(), new_state()
-    said: list[Any] = [apply_entry(whole, sequence, entry)[0] for sequence, entry in enumerate(log, 1)]
+    outcomes: list[Any] = [apply_entry(whole, sequence, entry)[0] for sequence, entry in enumerate(log, 1)]
     for sequence, entry in enumerate(log, 1):
         if sequence == min(place, len(log)):
             half = decode_state(encode_state(half))
             check_invariants(half)
-        assert apply_entry(half, sequence, entry)[0] == said[sequence - 1]
+        assert apply_entry(half, sequence, entry)[0] == outcomes[sequence - 1]
     assert encode_state(half) == encode_state(whole)

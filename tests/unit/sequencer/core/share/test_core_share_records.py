@@ -1,4 +1,4 @@
-"""Promises of share groups' records: who gets which, for how long, how often (KIP-932)."""
+"""Records of share groups: which member gets which, for how long, how often (KIP-932)."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_members_get_different_records_in_order() -> None:
     assert world.shares.lag() == 10
 
 
-def test_what_is_accepted_is_behind_the_group() -> None:
+def test_accepted_records_are_done() -> None:
     world = share_world("one", records=10)
     world.shares.acquire("one", 6)
     assert world.shares.acknowledge("one", 2, 3, ACCEPT) == Rejection.NONE
@@ -53,7 +53,7 @@ def test_what_is_accepted_is_behind_the_group() -> None:
     assert world.shares.acknowledge("one", 0, 1, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
-def test_what_is_released_comes_again_and_says_how_often_it_came() -> None:
+def test_released_records_are_delivered_again_with_a_higher_count() -> None:
     world = share_world("one", "two", records=6)
     world.shares.acquire("one")
     assert world.shares.acknowledge("one", 0, 3, ACCEPT, RELEASE, REJECT, RELEASE) == Rejection.NONE
@@ -61,7 +61,7 @@ def test_what_is_released_comes_again_and_says_how_often_it_came() -> None:
     assert world.shares.acquire("two") == [(1, 1, 2), (3, 3, 2)]
 
 
-def test_a_record_comes_no_more_often_than_it_may() -> None:
+def test_a_record_is_delivered_up_to_the_limit() -> None:
     world = share_world("one", records=2)
     for delivery in range(1, 6):
         assert world.shares.acquire("one") == [(0, 1, delivery)]
@@ -70,7 +70,7 @@ def test_a_record_comes_no_more_often_than_it_may() -> None:
     assert (world.shares.share.start, world.shares.lag()) == (2, 0)
 
 
-def test_a_lock_that_ends_is_a_delivery_and_the_record_comes_again() -> None:
+def test_a_record_whose_lock_ended_counts_as_delivered_and_is_delivered_again() -> None:
     world = share_world("one", "two", records=3)
     world.shares.acquire("one")
     assert next_deadline_ms(world.state) == world.now_ms + LOCK_MS
@@ -81,7 +81,7 @@ def test_a_lock_that_ends_is_a_delivery_and_the_record_comes_again() -> None:
     assert world.shares.acknowledge("one", 0, 2, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
-def test_locks_that_end_are_told_to_who_counts_them_and_no_others() -> None:
+def test_only_ended_locks_are_counted() -> None:
     world = share_world("one", records=3)
     world.shares.acquire("one")
     world.shares.acknowledge("one", 0, 0, ACCEPT)
@@ -92,7 +92,7 @@ def test_locks_that_end_are_told_to_who_counts_them_and_no_others() -> None:
     assert world.effects.share_locks_ended == 0
 
 
-def test_a_lock_that_is_renewed_begins_anew() -> None:
+def test_a_renewed_lock_starts_again() -> None:
     world = share_world("one", records=3)
     world.shares.acquire("one")
     world.wait(LOCK_MS - 1)
@@ -115,7 +115,7 @@ def test_locks_end_together_at_tenths_of_a_second() -> None:
     assert world.shares.windows() == [(0, 2), (3, 3)]
 
 
-def test_what_was_not_read_does_not_count_as_delivered() -> None:
+def test_unread_records_do_not_count_as_delivered() -> None:
     world = share_world("one", "two", records=4)
     world.shares.acquire("one")
     world.shares.acknowledge("one", 0, 1, AcknowledgeType.UNREAD)
@@ -126,7 +126,7 @@ def test_what_was_not_read_does_not_count_as_delivered() -> None:
     assert world.shares.acquire("one") == [(0, 3, 1)]
 
 
-def test_a_session_that_ends_judges_first_and_gives_back_the_rest() -> None:
+def test_the_end_of_a_session_acknowledges_first_and_releases_the_rest() -> None:
     world = share_world("one", "two", records=4)
     world.shares.acquire("one")
     partition = SharePartition(T, 0, [AcknowledgedRange(0, 1, bytes([ACCEPT]))])
@@ -134,7 +134,7 @@ def test_a_session_that_ends_judges_first_and_gives_back_the_rest() -> None:
     assert (world.shares.share.start, world.shares.windows()) == (2, [(2, 3)])
 
 
-def test_a_session_that_ends_gives_back_what_it_got_of_its_partitions_and_no_other() -> None:
+def test_the_end_of_a_session_releases_only_its_own_records() -> None:
     world = share_world("one", records=4)
     world.topic("u", number=2)
     world.shares.heartbeat("one", 1, ["t", "u"])
@@ -146,19 +146,19 @@ def test_a_session_that_ends_gives_back_what_it_got_of_its_partitions_and_no_oth
     ]
     assert numbers == [1, 2]
     world.shares.records("one", SharePartition(T, 0), releases_through=1)
-    assert world.shares.windows() == [(0, 1), (3, 3)], "what came later is another session's"
+    assert world.shares.windows() == [(0, 1), (3, 3)], "later records belong to another session"
     assert world.shares.records("one", SharePartition(T, 0, [], 0, -1, 1), other, ticket=7).acquisition == 2
     world.shares.acquire("one", 1)
     world.shares.records("one", SharePartition(T, 0), releases_from=2, releases_through=2)
-    assert world.shares.windows() == [(1, 2), (3, 3)], "what came before is another session's, too"
+    assert world.shares.windows() == [(1, 2), (3, 3)], "earlier records belong to another session too"
     world.shares.records("one", SharePartition(T, 0), releases_through=9)
     assert world.shares.windows() == [(0, 2), (3, 3)]
     acknowledged = [AcknowledgedRange(0, 1, bytes([ACCEPT]))]
     (shared,) = world.shares.records("one", SharePartition(topic_id(2), 0, acknowledged)).partitions
-    assert shared.acknowledge_rejection == Rejection.NONE, "the session did not name this one"
+    assert shared.acknowledge_rejection == Rejection.NONE, "the session does not have this partition"
 
 
-def test_only_who_has_a_record_judges_it_and_all_or_nothing() -> None:
+def test_only_the_owner_acknowledges_records_and_all_or_none() -> None:
     world = share_world("one", "two", records=6)
     world.shares.acquire("one", 3)
     world.shares.acquire("two", 3)
@@ -180,14 +180,14 @@ def test_only_who_has_a_record_judges_it_and_all_or_nothing() -> None:
         [AcknowledgedRange(-1, 0, b"\1")],
     ],
 )
-def test_what_makes_no_sense_is_refused(acknowledged: list[AcknowledgedRange]) -> None:
+def test_invalid_acknowledgements_are_rejected(acknowledged: list[AcknowledgedRange]) -> None:
     world = share_world("one", records=3)
     world.shares.acquire("one")
     (shared,) = world.shares.records("one", SharePartition(T, 0, acknowledged)).partitions
     assert (shared.acknowledge_rejection, world.shares.lag()) == (Rejection.INVALID_REQUEST, 3)
 
 
-def test_what_somebody_wants_that_is_no_member_is_refused() -> None:
+def test_a_client_that_is_no_member_acquires_nothing() -> None:
     world = share_world("one", records=3)
     wanted = SharePartition(T, 0, [], 0, -1, 5)
     assert world.shares.records("two", wanted).rejection == Rejection.UNKNOWN_MEMBER
@@ -198,7 +198,7 @@ def test_what_somebody_wants_that_is_no_member_is_refused() -> None:
     assert world.shares.acknowledge("two", 0, 0, ACCEPT) == Rejection.INVALID_RECORD_STATE
 
 
-def test_a_partition_that_does_not_exist_is_refused_by_itself() -> None:
+def test_an_unknown_partition_is_rejected_by_itself() -> None:
     world = share_world("one", records=3)
     missing = SharePartition(topic_id(7), 0, [AcknowledgedRange(0, 0, b"\1")], 0, -1, 5)
     first, second = world.shares.records("one", missing, SharePartition(T, 0, [], 0, -1, 5)).partitions
@@ -210,7 +210,7 @@ def test_a_partition_that_does_not_exist_is_refused_by_itself() -> None:
     assert [each.last for each in second.acquired] == [2]
 
 
-def test_a_command_sent_again_acquires_nothing_more() -> None:
+def test_a_repeated_command_acquires_no_more_records() -> None:
     world = share_world("one", records=9)
     acknowledged = [AcknowledgedRange(5, 5, b"\1")]
     command = ShareRecords(world.now_ms, "g", "one", [SharePartition(T, 0, acknowledged, 0, -1, 3)], 3, ticket=77)
@@ -223,7 +223,7 @@ def test_a_command_sent_again_acquires_nothing_more() -> None:
     assert world.do(command).partitions[0].acquired[0].first == 3
 
 
-def test_a_request_gets_no_more_records_than_it_may_over_all_partitions() -> None:
+def test_the_limit_of_records_counts_over_all_partitions_of_a_request() -> None:
     world = share_world("one", records=5)
     world.do(CreatePartitions(world.now_ms, "t", 2))
     world.produce(batch(5), partition=1)
@@ -232,7 +232,7 @@ def test_a_request_gets_no_more_records_than_it_may_over_all_partitions() -> Non
     assert ([each.last for each in first.acquired], [each.last for each in second.acquired]) == ([3], [1])
 
 
-def test_no_more_is_in_flight_than_may_be() -> None:
+def test_the_records_in_flight_of_a_partition_are_limited() -> None:
     world = share_world("one", records=250, **{"share.partition.max.record.locks": "100"})
     assert world.shares.windows() == [(0, 99)]
     assert world.shares.acquire("one") == [(0, 99, 1)]
@@ -243,7 +243,7 @@ def test_no_more_is_in_flight_than_may_be() -> None:
     assert world.shares.acquire("one") == [(30, 39, 2), (100, 119, 1)]
 
 
-def test_all_groups_together_have_no_more_in_flight_than_there_is_room_for() -> None:
+def test_the_records_in_flight_of_all_groups_together_are_limited() -> None:
     world = share_world("one", records=10, limits=Limits(share=ShareLimits(share_records_max=7)))
     world.shares.configure("h", **{"share.auto.offset.reset": "earliest"})
     world.shares.join("one", group_id="h")
@@ -253,7 +253,7 @@ def test_all_groups_together_have_no_more_in_flight_than_there_is_room_for() -> 
     assert world.shares.windows() == []
 
 
-def test_a_window_is_kept_to_and_nothing_is_passed_over() -> None:
+def test_only_offsets_of_the_window_are_acquired_and_none_is_skipped() -> None:
     world = share_world("one", records=10)
     assert world.shares.acquire("one", 9, first=0, last=3) == [(0, 3, 1)]
     assert world.shares.acquire("one", 9, first=6) == []
@@ -262,7 +262,7 @@ def test_a_window_is_kept_to_and_nothing_is_passed_over() -> None:
     assert world.shares.acquire("one", 9, first=3, last=7) == [(3, 5, 2), (6, 7, 1)]
 
 
-def test_gaps_are_done_with_and_given_to_nobody() -> None:
+def test_gaps_are_done_and_never_delivered() -> None:
     world = share_world("one", "two", records=10)
     assert world.shares.acquire("one", 4, gaps=[OffsetRange(0, 1), OffsetRange(4, 4)]) == [(2, 3, 1), (5, 6, 1)]
     assert world.shares.share.start == 2
@@ -271,7 +271,7 @@ def test_gaps_are_done_with_and_given_to_nobody() -> None:
     assert world.shares.acknowledge("one", 5, 6, ACCEPT) == Rejection.NONE
 
 
-def test_what_retention_takes_is_done_with_but_may_still_be_judged() -> None:
+def test_records_removed_by_retention_are_done_but_may_still_be_acknowledged() -> None:
     world = share_world("one", records=10)
     world.shares.acquire("one", 3)
     world.shares.acquire("one", 3)
@@ -283,7 +283,7 @@ def test_what_retention_takes_is_done_with_but_may_still_be_judged() -> None:
     assert (world.shares.share.start, world.shares.lag()) == (8, 2)
 
 
-def test_a_group_goes_on_when_retention_has_taken_all_that_it_may_have_in_flight() -> None:
+def test_a_group_continues_after_retention_has_removed_all_its_records_in_flight() -> None:
     world = share_world("one", records=250, **{"share.partition.max.record.locks": "100"})
     world.shares.acquire("one")
     world.shares.acknowledge("one", 0, 99, RELEASE)
@@ -294,7 +294,7 @@ def test_a_group_goes_on_when_retention_has_taken_all_that_it_may_have_in_flight
     assert world.shares.acquire("one") == [(150, 249, 1)]
 
 
-def test_a_deleted_topics_records_are_nobodys() -> None:
+def test_records_of_a_deleted_topic_have_no_owner() -> None:
     world = share_world("one", records=3)
     world.topic("u", number=2)
     world.shares.heartbeat("one", 1, ["t", "u"])
@@ -316,7 +316,7 @@ def end(world: World, producer: Any) -> None:
     world.do(EndTxn(world.now_ms, "tx", producer.producer_id, producer.producer_epoch, committed=True))
 
 
-def test_a_group_that_reads_what_is_committed_waits_for_the_end_of_transactions() -> None:
+def test_a_read_committed_group_waits_for_the_end_of_transactions() -> None:
     world = share_world("one", records=2, **{"share.isolation.level": "read_committed"})
     producer = begin(world)
     world.shares.write(1)
@@ -326,7 +326,7 @@ def test_a_group_that_reads_what_is_committed_waits_for_the_end_of_transactions(
     assert world.shares.acquire("one") == [(2, 5, 1)]
 
 
-def test_other_groups_do_not_wait_and_nobody_gets_a_marker() -> None:
+def test_read_uncommitted_groups_do_not_wait_and_no_group_gets_a_marker() -> None:
     world = share_world("one", records=2)
     producer = begin(world)
     assert world.shares.acquire("one", 3) == [(0, 2, 1)]
@@ -337,7 +337,7 @@ def test_other_groups_do_not_wait_and_nobody_gets_a_marker() -> None:
     assert world.shares.share.start == 6
 
 
-def test_what_an_abandoned_group_left_takes_no_room_from_others() -> None:
+def test_records_of_an_abandoned_group_take_no_space_from_other_groups() -> None:
     world = share_world("one", records=200, limits=Limits(share=ShareLimits(share_records_max=50)))
     assert world.shares.acquire("one", 90) == [(0, 49, 1)]
     world.shares.configure("h", **{"share.auto.offset.reset": "earliest"})
@@ -345,11 +345,9 @@ def test_what_an_abandoned_group_left_takes_no_room_from_others() -> None:
     wanted = ShareRecords(world.now_ms, "h", "two", [SharePartition(T, 0, [], 0, -1, 90)], 90)
     assert world.do(wanted).partitions[0].acquired == []
     world.shares.expire("one")
-    assert world.do(wanted).partitions[0].acquired == [AcquiredRange(0, 48, 1)], "one range is to be remembered"
+    assert world.do(wanted).partitions[0].acquired == [AcquiredRange(0, 48, 1)], "the other group keeps one range"
     world.shares.join("one")
-    assert world.shares.acquire("one", 90) == [(0, 49, 2)], (
-        "it had these before, and how often they came is not forgotten"
-    )
+    assert world.shares.acquire("one", 90) == [(0, 49, 2)], "the group keeps how often it delivered them"
     world.shares.leave("one")
     check_invariants(world.state)
     check_invariants(decode_state(encode_state(world.state)))

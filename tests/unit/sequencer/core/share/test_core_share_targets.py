@@ -1,4 +1,4 @@
-"""Share groups' targets are made some time apart, so that a thousand members may come at once (KIP-1263)."""
+"""Share groups' targets are made some time apart, so that a thousand members may join together (KIP-1263)."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ def world() -> World:
 
 
 def targets_made(world: World) -> set[tuple[int, int]]:
-    """From now on the epoch and the time of each target that is made for the group's members."""
+    """Record, from now on, the epoch and the time of each target that is made for the group's members."""
     made: set[tuple[int, int]] = set()
 
     def look(state: State) -> None:
@@ -34,7 +34,7 @@ def targets_made(world: World) -> set[tuple[int, int]]:
     return made
 
 
-def test_who_comes_within_the_interval_has_nothing_at_the_epoch_that_there_is_and_comes_again_soon(
+def test_a_member_that_joins_within_the_interval_gets_nothing_at_the_current_epoch_and_returns_soon(
     world: World,
 ) -> None:
     first, second = world.shares.join("one"), world.shares.join("two")
@@ -46,13 +46,13 @@ def test_who_comes_within_the_interval_has_nothing_at_the_epoch_that_there_is_an
     assert (second.member_epoch, second.heartbeat_interval_ms, second.assignment) == (1, SOON_MS, [])
     sequence = world.state.sequence
     assert world.shares.heartbeat("two", 1).heartbeat_interval_ms == SOON_MS
-    assert world.state.sequence == sequence, "nothing is journaled while nothing is decided"
+    assert world.state.sequence == sequence, "nothing is journaled before a target is due"
     world.wait(INTERVAL_MS)
     told = world.shares.heartbeat("two", 1)
     assert (told.member_epoch, told.heartbeat_interval_ms, told.assignment) == (2, USUAL_MS, [TopicPartitions(T, [0])])
 
 
-def test_targets_are_made_once_for_all_who_came_within_the_interval(world: World) -> None:
+def test_targets_are_made_once_for_all_members_that_joined_within_the_interval(world: World) -> None:
     made = targets_made(world)
     for number in range(50):
         world.shares.join(str(number))
@@ -60,12 +60,12 @@ def test_targets_are_made_once_for_all_who_came_within_the_interval(world: World
     world.wait(INTERVAL_MS)
     assert len(made) == 2
     world.wait(INTERVAL_MS)
-    assert len(made) == 2, "nothing has changed since"
+    assert len(made) == 2, "nothing has changed since the last target"
     assert all(member.target == {T: [0]} for member in world.shares.group.members.values())
     check_invariants(world.state)
 
 
-def test_after_a_quiet_time_and_in_an_empty_group_targets_are_made_at_once(world: World) -> None:
+def test_after_a_pause_and_in_an_empty_group_targets_are_made_at_once(world: World) -> None:
     world.shares.join("one")
     world.wait(INTERVAL_MS)
     assert world.shares.join("two").assignment == [TopicPartitions(T, [0])]
@@ -75,7 +75,7 @@ def test_after_a_quiet_time_and_in_an_empty_group_targets_are_made_at_once(world
     assert world.shares.group.target_due_ms == 0
 
 
-def test_what_is_written_while_targets_are_to_come_is_not_missed(world: World) -> None:
+def test_records_written_before_the_next_target_are_not_missed(world: World) -> None:
     world.topic("u", number=2)
     world.shares.join("one")
     world.shares.join("two", "u")
@@ -86,14 +86,14 @@ def test_what_is_written_while_targets_are_to_come_is_not_missed(world: World) -
     assert world.shares.group.partitions[T].keys() == {0, 1}
 
 
-def test_what_a_member_unsubscribes_it_is_told_at_once(world: World) -> None:
+def test_a_member_loses_unsubscribed_topics_at_once(world: World) -> None:
     world.topic("u", number=2)
     world.shares.join("one", "t", "u")
     world.shares.heartbeat("one", 1)
     assert world.shares.heartbeat("one", 1, ["u"]).assignment == [TopicPartitions(U, [0])]
 
 
-def test_a_topic_that_goes_meanwhile_is_nobodys_when_the_targets_come(world: World) -> None:
+def test_a_topic_deleted_before_the_next_target_is_not_assigned(world: World) -> None:
     world.shares.join("one")
     world.shares.join("two")
     world.do(DeleteTopic(world.now_ms, "t", T))
@@ -103,7 +103,7 @@ def test_a_topic_that_goes_meanwhile_is_nobodys_when_the_targets_come(world: Wor
     assert world.shares.heartbeat("one", 1).assignment == []
 
 
-def test_a_lock_that_ends_meanwhile_is_not_kept_by_targets_that_are_to_come() -> None:
+def test_locks_end_in_time_while_targets_are_due() -> None:
     configs = {"share.assignment.interval.ms": "15000", "share.record.lock.duration.ms": "1000"}
     world = share_world("one", records=2, **configs)
     world.shares.acquire("one")
@@ -114,7 +114,7 @@ def test_a_lock_that_ends_meanwhile_is_not_kept_by_targets_that_are_to_come() ->
     assert world.shares.group.members["two"].target == {T: [0]}
 
 
-def test_a_restored_state_makes_the_targets_at_the_same_time(world: World) -> None:
+def test_a_restored_state_makes_targets_at_the_same_time(world: World) -> None:
     world.shares.join("one")
     world.shares.join("two")
     world.state = decode_state(encode_state(world.state), world.state.limits)
@@ -124,7 +124,7 @@ def test_a_restored_state_makes_the_targets_at_the_same_time(world: World) -> No
     assert world.shares.group.members["two"].target == {T: [0]}
 
 
-def test_targets_that_are_much_work_are_made_further_apart() -> None:
+def test_targets_that_take_much_work_are_made_further_apart() -> None:
     one_each_ms = Limits(share=ShareLimits(share_fragments_per_pause_ms=1))
     world = share_world(limits=one_each_ms, **{"share.assignment.interval.ms": "2"})
     world.do(CreatePartitions(world.now_ms, "t", 8))
@@ -140,7 +140,7 @@ def test_targets_that_are_much_work_are_made_further_apart() -> None:
 @pytest.mark.parametrize(
     "join", [lambda world: world.shares.join("three"), lambda world: world.shares.heartbeat("two", 2, ["t", "u"])]
 )
-def test_members_subscribe_no_more_topics_in_all_than_there_is_time_to_assign(join: Callable[[World], object]) -> None:
+def test_the_subscriptions_of_all_members_together_are_limited(join: Callable[[World], object]) -> None:
     world = share_world("one", "two", limits=Limits(share=ShareLimits(share_subscriptions_max=3)))
     world.shares.heartbeat("one", 1, ["t", "u"])
     answer = join(world)
@@ -149,13 +149,13 @@ def test_members_subscribe_no_more_topics_in_all_than_there_is_time_to_assign(jo
     assert getattr(join(world), "rejection", None) is None
 
 
-def test_who_gets_the_last_partitions_does_not_depend_on_a_snapshot() -> None:
+def test_the_assignment_of_the_last_partitions_does_not_depend_on_a_snapshot() -> None:
     world = share_world("one", limits=Limits(share=ShareLimits(share_partitions_max=3)))
     world.shares.configure("h", **{"share.assignment.interval.ms": "0"})
     world.shares.join("two", "u", group_id="h")
     world.shares.heartbeat(
         "one", 1, ["t", "u"]
-    )  # the groups subscribe "u" in another order than that in which they came
+    )  # the groups subscribe "u" in another order than that in which they were made
     again = decode_state(encode_state(world.state), world.state.limits)
     next_sequence = again.sequence + 1
     for state in (world.state, again):

@@ -1,4 +1,4 @@
-"""Promises of transactions: who may write, what belongs to one, how it ends, in all partitions at once."""
+"""Transactions: which producer may write, what a transaction contains, and its end in all partitions at once."""
 
 from typing import Any
 
@@ -33,14 +33,14 @@ def rejection_of(outcome: Any) -> Rejection:
     return rejection
 
 
-def test_a_producer_gets_an_id_that_nobody_has_and_the_first_epoch(world: World) -> None:
+def test_a_producer_gets_a_unique_id_and_the_first_epoch(world: World) -> None:
     one, other = world.transactions.init("one"), world.transactions.init("other")
     assert one.producer_id != other.producer_id
     assert (one.epoch, other.epoch) == (0, 0)
     assert world.state.transactions["one"].state == EMPTY
 
 
-def test_who_comes_later_under_the_same_id_gets_a_higher_epoch_and_fences_who_was_there(
+def test_a_later_producer_of_the_same_id_gets_a_higher_epoch_and_fences_the_former_one(
     world: World,
 ) -> None:
     old = world.transactions.init()
@@ -63,7 +63,7 @@ def test_a_new_epoch_fences_in_partitions_that_only_the_old_one_wrote_to(world: 
         assert rejection_of(world.transactions.write(old, partition)) == Rejection.PRODUCER_FENCED
 
 
-def test_who_begins_aborts_what_was_left_open_in_the_same_entry(world: World) -> None:
+def test_a_starting_producer_aborts_the_open_transaction_in_the_same_entry(world: World) -> None:
     old = world.transactions.init()
     world.transactions.add(old)
     world.transactions.write(old)
@@ -74,25 +74,25 @@ def test_who_begins_aborts_what_was_left_open_in_the_same_entry(world: World) ->
     assert world.state.transactions["tx"].state == EMPTY
 
 
-def test_a_producer_that_lives_goes_on_with_a_higher_epoch_and_may_ask_twice(world: World) -> None:
+def test_a_live_producer_continues_with_a_higher_epoch_and_may_ask_twice(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.add(writer)
     world.transactions.write(writer)
     assert world.transactions.init_again(writer) == ProducerAllocated(writer.producer_id, 1)
     assert world.transactions.init_again(writer) == ProducerAllocated(writer.producer_id, 1)
-    world.transactions.go_on(writer, ProducerAllocated(writer.producer_id, 1))
+    world.transactions.adopt(writer, ProducerAllocated(writer.producer_id, 1))
     world.transactions.add(writer)
     assert world.transactions.write(writer) == BatchResult(Rejection.NONE, 2, 0)
 
 
-def test_asking_twice_does_not_help_who_was_fenced_meanwhile(world: World) -> None:
+def test_a_producer_that_was_fenced_since_may_not_ask_again(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.init_again(writer)
     world.transactions.init()
     assert rejection_of(world.transactions.init_again(writer)) == Rejection.PRODUCER_FENCED
 
 
-def test_after_the_last_epoch_comes_another_producer_id_and_the_old_one_is_no_ones(world: World) -> None:
+def test_another_producer_id_follows_the_last_epoch_and_the_old_one_is_unknown(world: World) -> None:
     writer = world.transactions.init()
     world.state.transactions["tx"].epoch = writer.epoch = PRODUCER_EPOCH_MAX - 1
     world.transactions.add(writer)
@@ -103,12 +103,12 @@ def test_after_the_last_epoch_comes_another_producer_id_and_the_old_one_is_no_on
     assert world.transactions.plan().markers[0].producer_epoch == PRODUCER_EPOCH_MAX
     assert rejection_of(world.transactions.write(writer)) == Rejection.INVALID_PRODUCER_MAPPING
     assert world.transactions.init_again(writer) == ProducerAllocated(writer.producer_id + 1, 0)
-    world.transactions.go_on(writer, ended)
+    world.transactions.adopt(writer, ended)
     assert not rejection_of(world.transactions.write(writer, adds=True))
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, DEFAULT_LIMITS.transactions.transaction_timeout_max_ms + 1])
-def test_a_time_out_that_is_none_or_too_long_is_refused(world: World, timeout_ms: int) -> None:
+def test_an_invalid_or_too_long_timeout_is_rejected(world: World, timeout_ms: int) -> None:
     outcome = world.do(InitTransactionalProducer(world.now_ms, "tx", timeout_ms))
     assert rejection_of(outcome) == Rejection.INVALID_TRANSACTION_TIMEOUT
     world.transactions.init(timeout_ms=DEFAULT_LIMITS.transactions.transaction_timeout_max_ms)
@@ -123,12 +123,12 @@ def test_a_time_out_that_is_none_or_too_long_is_refused(world: World, timeout_ms
         ("tx", -1, 0),
     ],
 )
-def test_what_names_no_producer_is_refused(world: World, name: str, producer: int, epoch: int) -> None:
+def test_an_invalid_id_is_rejected(world: World, name: str, producer: int, epoch: int) -> None:
     outcome = world.do(InitTransactionalProducer(world.now_ms, name, TIMEOUT_MS, producer, epoch))
     assert rejection_of(outcome) == Rejection.INVALID_REQUEST
 
 
-def test_there_is_room_for_so_many_transactional_ids(world: World) -> None:
+def test_the_number_of_transactional_ids_is_limited(world: World) -> None:
     world.use_limits(Limits(transactions=TransactionLimits(transactions_max=1)))
     world.transactions.init("one")
     assert rejection_of(world.do(InitTransactionalProducer(world.now_ms, "two", TIMEOUT_MS))) == Rejection.OVERLOADED
@@ -152,7 +152,7 @@ def test_a_batch_may_add_its_partition_and_begin_the_transaction(world: World) -
     assert world.transactions.stable() == 0
 
 
-def test_a_batch_that_is_refused_begins_nothing(world: World) -> None:
+def test_a_rejected_batch_begins_no_transaction(world: World) -> None:
     writer = world.transactions.init()
     writer.sequences[1, 0] = 7
     assert rejection_of(world.transactions.write(writer, adds=True)) == Rejection.OUT_OF_ORDER_SEQUENCE
@@ -160,19 +160,19 @@ def test_a_batch_that_is_refused_begins_nothing(world: World) -> None:
     assert not world.state.ongoing
 
 
-def test_a_transactional_producer_writes_in_transactions_only(world: World) -> None:
+def test_a_transactional_producer_writes_only_in_transactions(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.add(writer)
     plain = batch(producer=writer.producer_id, epoch=writer.epoch, sequence=0)
     assert rejection_of(world.produce(plain)[0]) == Rejection.INVALID_TXN_STATE
 
 
-def test_a_transactional_batch_of_a_producer_without_transactional_id_is_refused(world: World) -> None:
+def test_a_transactional_batch_of_a_producer_without_transactional_id_is_rejected(world: World) -> None:
     stranger = Writer("none", world.producer(), 0)
     assert rejection_of(world.transactions.write(stranger, adds=True)) == Rejection.INVALID_PRODUCER_MAPPING
 
 
-def test_a_batch_that_comes_again_gets_its_first_offset_also_after_the_end(world: World) -> None:
+def test_a_repeated_batch_gets_its_first_offset_even_after_the_end(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.add(writer)
     first = world.transactions.of(writer, 0)
@@ -203,7 +203,7 @@ def test_partitions_are_added_all_or_none(world: World) -> None:
     assert list(world.state.transactions["tx"].partitions.values()) == [-1, -1]
 
 
-def test_a_transaction_has_so_many_partitions(world: World) -> None:
+def test_the_partitions_of_a_transaction_are_limited(world: World) -> None:
     world.use_limits(Limits(transactions=TransactionLimits(partitions_per_transaction_max=1)))
     writer = world.transactions.init()
     assert rejection_of(world.transactions.add(writer, 0, 1)) == Rejection.POLICY_VIOLATION
@@ -234,8 +234,8 @@ def test_the_end_writes_one_marker_to_each_partition_with_records(world: World, 
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_that_has_ended_does_not_end_otherwise(world: World, committed: bool) -> None:
-    """Its epoch is over, as a fenced producer's; but Kafka tells its producer what is wrong."""
+def test_an_ended_transaction_does_not_end_with_another_result(world: World, committed: bool) -> None:
+    """Its epoch has ended, like a fenced producer's; but Kafka reports the error to its producer."""
     writer = world.transactions.init()
     world.transactions.write(writer, adds=True)
     ended = world.transactions.end(writer, committed=committed, bumps=True)
@@ -249,8 +249,8 @@ def test_a_transaction_that_has_ended_does_not_end_otherwise(world: World, commi
     )
 
 
-def test_who_comes_to_the_new_protocol_may_abort_nothing_after_any_end(world: World) -> None:
-    """The epoch is still that of the transaction before, which ended otherwise."""
+def test_a_producer_new_to_the_new_protocol_may_abort_an_empty_transaction_after_any_end(world: World) -> None:
+    """The epoch is still that of the transaction before, which ended with the other result."""
     writer = world.transactions.init()
     world.transactions.write(writer, adds=True)
     world.transactions.end(writer, committed=True)
@@ -258,7 +258,7 @@ def test_who_comes_to_the_new_protocol_may_abort_nothing_after_any_end(world: Wo
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
-def test_whoever_begins_has_no_transaction_yet(world: World, is_ended: bool) -> None:
+def test_a_starting_producer_has_no_transaction_yet(world: World, is_ended: bool) -> None:
     writer = world.transactions.init()
     world.transactions.write(writer, adds=True)
     if is_ended:
@@ -268,8 +268,8 @@ def test_whoever_begins_has_no_transaction_yet(world: World, is_ended: bool) -> 
 
 
 @pytest.mark.parametrize("bumps", [True, False])
-def test_a_producer_whose_time_is_over_may_go_on_with_the_next_epoch(world: World, bumps: bool) -> None:
-    """It hears that it is fenced, and aborts; in the old protocol it has to begin anew (KIP-588)."""
+def test_a_producer_whose_transaction_timed_out_may_continue_with_the_next_epoch(world: World, bumps: bool) -> None:
+    """It learns that it is fenced, and aborts; in the old protocol it must start again (KIP-588)."""
     writer = world.transactions.init()
     world.transactions.write(writer, adds=True)
     world.wait(TIMEOUT_MS + 1)
@@ -283,12 +283,12 @@ def test_a_producer_whose_time_is_over_may_go_on_with_the_next_epoch(world: Worl
         assert rejection_of(world.transactions.end(writer, committed=False)) == Rejection.PRODUCER_FENCED
         outcome = world.transactions.init_again(writer)
         assert outcome == ProducerAllocated(writer.producer_id, 1)
-    world.transactions.go_on(writer, outcome)
+    world.transactions.adopt(writer, outcome)
     assert not rejection_of(world.transactions.write(writer, adds=True))
 
 
 @pytest.mark.parametrize("bumps", [True, False])
-def test_whose_time_is_over_does_not_go_on_beside_somebody_who_took_its_place(world: World, bumps: bool) -> None:
+def test_a_producer_whose_transaction_timed_out_cannot_continue_beside_a_later_one(world: World, bumps: bool) -> None:
     writer = world.transactions.init()
     world.transactions.write(writer, adds=True)
     world.wait(TIMEOUT_MS + 1)
@@ -297,7 +297,7 @@ def test_whose_time_is_over_does_not_go_on_beside_somebody_who_took_its_place(wo
     assert rejection_of(world.transactions.init_again(writer)) == Rejection.PRODUCER_FENCED
 
 
-def test_an_end_that_comes_again_is_answered_again(world: World) -> None:
+def test_a_repeated_end_is_answered_again(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.add(writer)
     world.transactions.write(writer)
@@ -307,8 +307,8 @@ def test_an_end_that_comes_again_is_answered_again(world: World) -> None:
     assert world.transactions.plan().high_watermark == 2
 
 
-def test_an_end_that_comes_late_does_not_end_the_next_transaction(world: World) -> None:
-    """The old protocol has one epoch for both."""
+def test_a_late_end_does_not_end_the_next_transaction(world: World) -> None:
+    """The old protocol has one epoch for both transactions."""
     writer = world.transactions.init()
     world.transactions.add(writer)
     seen = world.state.sequence
@@ -321,8 +321,8 @@ def test_an_end_that_comes_late_does_not_end_the_next_transaction(world: World) 
     assert world.transactions.end(writer, seen=known) == TransactionEnded(writer.producer_id, 0)
 
 
-def test_whoever_ends_a_transaction_has_to_know_of_it(world: World) -> None:
-    """An end that was asked for twice, after it was done, may still come late."""
+def test_the_sender_of_an_end_must_have_seen_the_transaction(world: World) -> None:
+    """A repeated end may arrive late, after the first copy was done."""
     writer = world.transactions.init()
     world.transactions.add(writer)
     world.transactions.end(writer)
@@ -333,7 +333,7 @@ def test_whoever_ends_a_transaction_has_to_know_of_it(world: World) -> None:
     assert world.transactions.end(writer, seen=world.state.sequence) == TransactionEnded(writer.producer_id, 0)
 
 
-def test_partitions_groups_and_producers_that_come_late_begin_nothing(world: World) -> None:
+def test_late_partitions_groups_and_producers_begin_no_transaction(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.add(writer)
     seen = world.state.sequence
@@ -347,7 +347,7 @@ def test_partitions_groups_and_producers_that_come_late_begin_nothing(world: Wor
     assert world.transactions.init(seen=world.state.sequence).epoch == 1
 
 
-def test_with_transaction_version_2_every_end_brings_an_epoch(world: World) -> None:
+def test_with_transaction_version_2_every_end_starts_an_epoch(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.write(writer, adds=True)
     ended = world.transactions.end(writer, bumps=True)
@@ -360,14 +360,14 @@ def test_with_transaction_version_2_every_end_brings_an_epoch(world: World) -> N
     assert world.state.transactions["tx"].state == ONGOING
 
 
-def test_with_transaction_version_2_what_never_began_may_be_aborted(world: World) -> None:
+def test_with_transaction_version_2_an_empty_transaction_may_be_aborted(world: World) -> None:
     writer = world.transactions.init()
     assert rejection_of(world.transactions.end(writer, bumps=True)) == Rejection.INVALID_TXN_STATE
     assert rejection_of(world.transactions.end(writer, committed=False)) == Rejection.INVALID_TXN_STATE
     assert world.transactions.end(writer, committed=False, bumps=True) == TransactionEnded(writer.producer_id, 1)
 
 
-def test_nobody_ends_what_is_not_his(world: World) -> None:
+def test_only_the_current_producer_ends_its_transaction(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.add(writer)
     assert rejection_of(world.do(EndTxn(world.now_ms, "other", writer.producer_id, 0, committed=True))) == (
@@ -381,7 +381,7 @@ def test_nobody_ends_what_is_not_his(world: World) -> None:
     )
 
 
-def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: World) -> None:
+def test_a_transaction_that_times_out_is_aborted_and_its_producer_fenced(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.add(writer)
     world.transactions.write(writer)
@@ -400,7 +400,7 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced(world: World) ->
     [(False, Rejection.PRODUCER_FENCED), (True, Rejection.INVALID_TXN_STATE)],
     ids=["old", "new"],
 )
-def test_who_is_aborted_from_outside_commits_nothing_and_may_go_on_with_the_next_epoch(
+def test_a_producer_aborted_by_an_administrator_commits_nothing_and_may_continue(
     world: World, bumps: bool, rejection: Rejection
 ) -> None:
     writer = world.transactions.init()
@@ -414,7 +414,7 @@ def test_who_is_aborted_from_outside_commits_nothing_and_may_go_on_with_the_next
     assert world.transactions.init_again(writer) == ProducerAllocated(writer.producer_id, writer.epoch + 1)
 
 
-def test_many_short_transactions_leave_few_alarms(world: World) -> None:
+def test_many_short_transactions_leave_few_stale_alarms(world: World) -> None:
     writer = world.transactions.init()
     for _ in range(200):
         world.transactions.add(writer)
@@ -425,7 +425,7 @@ def test_many_short_transactions_leave_few_alarms(world: World) -> None:
     assert world.state.transactions["tx"].state == ABORTED
 
 
-def test_a_tick_ends_so_many_partitions_and_at_least_one_transaction(world: World) -> None:
+def test_a_tick_ends_a_limited_number_of_partitions_but_at_least_one_transaction(world: World) -> None:
     world.use_limits(Limits(transactions=TransactionLimits(transaction_partitions_ended_per_tick=1)))
     for name in ("b", "a", "c"):
         world.transactions.add(world.transactions.init(name), 0, 1)
@@ -435,7 +435,7 @@ def test_a_tick_ends_so_many_partitions_and_at_least_one_transaction(world: Worl
     assert list(world.state.ongoing) == ["c"]
 
 
-def test_a_transactional_id_is_forgotten_when_nobody_has_used_it_for_long(world: World) -> None:
+def test_a_transactional_id_is_removed_when_it_was_not_used_for_long(world: World) -> None:
     old = world.transactions.init("old")
     world.transactions.init("used")
     world.wait(DEFAULT_LIMITS.transactions.transactional_id_expiry_ms - 1)
@@ -445,7 +445,7 @@ def test_a_transactional_id_is_forgotten_when_nobody_has_used_it_for_long(world:
     assert rejection_of(world.transactions.add(old)) == Rejection.INVALID_PRODUCER_MAPPING
 
 
-def test_a_transaction_goes_on_without_a_topic_that_is_deleted(world: World) -> None:
+def test_a_transaction_continues_without_a_deleted_topic(world: World) -> None:
     world.topic("u", number=2)
     writer = world.transactions.init()
     world.transactions.add(writer)
@@ -458,7 +458,7 @@ def test_a_transaction_goes_on_without_a_topic_that_is_deleted(world: World) -> 
     assert world.transactions.stable() == 2
 
 
-def test_a_topic_that_comes_back_knows_how_the_transaction_ended(world: World) -> None:
+def test_an_undeleted_topic_has_the_transactions_end(world: World) -> None:
     world.topic("u", number=2, **{"penstock.undelete.window.ms": "60000"})
     writer = world.transactions.init()
     world.transactions.write(writer, number=2, adds=True)

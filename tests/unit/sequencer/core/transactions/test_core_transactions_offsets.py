@@ -1,4 +1,4 @@
-"""Promises of offsets that are committed with a transaction: they wait for its end, and come with it or never."""
+"""Offsets that are committed with a transaction: they wait for its end, and are committed or dropped with it."""
 
 from typing import Any
 
@@ -21,39 +21,39 @@ def world() -> World:
     return transaction_world()
 
 
-def told(world: World, topic: str = "t", group_id: str = "g") -> tuple[int, bool]:
+def stored(world: World, topic: str = "t", group_id: str = "g") -> tuple[int, bool]:
     """The offset that the group has in partition 0, and whether another may come."""
     query = GroupOffsetsQuery(0, group_id, [GroupTopicPartitions(topic, [0])])
     (found,) = queries.group_offsets(world.state, query).offsets
     return found.offset, found.pending
 
 
-def test_offsets_wait_for_the_end_and_come_with_it(world: World) -> None:
+def test_offsets_wait_for_the_end_and_are_committed_with_it(world: World) -> None:
     world.commit_offset(3)
     writer = world.transactions.init()
     assert world.transactions.add_offsets(writer) == Done()
     assert world.transactions.commit_txn_offset(writer, 7) == PerItem([Rejection.NONE])
-    assert told(world) == (3, True)
+    assert stored(world) == (3, True)
     world.transactions.end(writer)
-    assert told(world) == (7, False)
+    assert stored(world) == (7, False)
 
 
-def test_offsets_of_an_aborted_transaction_never_come(world: World) -> None:
+def test_offsets_of_an_aborted_transaction_are_dropped(world: World) -> None:
     world.commit_offset(3)
     writer = world.transactions.init()
     world.transactions.commit_txn_offset(writer, 7, adds=True)
     world.transactions.end(writer, committed=False)
-    assert told(world) == (3, False)
+    assert stored(world) == (3, False)
 
 
-def test_offsets_of_a_transaction_that_takes_too_long_never_come(world: World) -> None:
+def test_offsets_of_a_transaction_that_times_out_are_dropped(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.commit_txn_offset(writer, 7, adds=True)
     world.wait(TIMEOUT_MS)
-    assert told(world) == (-1, False)
+    assert stored(world) == (-1, False)
 
 
-def test_a_group_is_added_before_its_offsets_unless_they_say_that_they_add_it(world: World) -> None:
+def test_a_group_is_added_before_its_offsets_unless_their_command_adds_it(world: World) -> None:
     writer = world.transactions.init()
     assert world.transactions.commit_txn_offset(writer).rejection == Rejection.INVALID_TXN_STATE
     world.transactions.add_offsets(writer, "other")
@@ -66,10 +66,10 @@ def test_the_last_offset_of_a_transaction_counts(world: World) -> None:
     for offset in (7, 9, 8):
         world.transactions.commit_txn_offset(writer, offset, adds=True)
     world.transactions.end(writer)
-    assert told(world) == (8, False)
+    assert stored(world) == (8, False)
 
 
-def test_an_offset_that_comes_late_takes_no_later_ones_place(world: World) -> None:
+def test_a_late_offset_does_not_replace_a_later_one(world: World) -> None:
     writer = world.transactions.init()
     seen = world.state.sequence
     world.transactions.commit_txn_offset(writer, 7, adds=True, seen=seen)
@@ -77,7 +77,7 @@ def test_an_offset_that_comes_late_takes_no_later_ones_place(world: World) -> No
     assert world.transactions.commit_txn_offset(writer, 7, seen=seen) == PerItem([Rejection.STALE])
     assert world.transactions.commit_txn_offset(writer, 9, seen=seen) == PerItem([Rejection.NONE])
     world.transactions.end(writer)
-    assert told(world) == (9, False)
+    assert stored(world) == (9, False)
 
 
 def test_an_offset_that_was_committed_later_than_a_waiting_one_stays(world: World) -> None:
@@ -85,10 +85,10 @@ def test_an_offset_that_was_committed_later_than_a_waiting_one_stays(world: Worl
     world.transactions.commit_txn_offset(writer, 7, adds=True)
     world.commit_offset(9)
     world.transactions.end(writer)
-    assert told(world) == (9, False)
+    assert stored(world) == (9, False)
 
 
-def test_only_members_of_this_generation_commit_but_who_names_no_member_may(world: World) -> None:
+def test_only_members_of_this_generation_commit_and_senders_that_name_no_member(world: World) -> None:
     generation = world.classic.stable_group("m1")
     writer = world.transactions.init()
 
@@ -103,8 +103,8 @@ def test_only_members_of_this_generation_commit_but_who_names_no_member_may(worl
     assert world.transactions.commit_txn_offset(writer, adds=True, group_id="").rejection == Rejection.INVALID_GROUP
 
 
-def test_a_rebalance_keeps_nobody_of_the_newest_generation_from_committing(world: World) -> None:
-    """Kafka has no REBALANCE_IN_PROGRESS for transactions: the Java client would give its producer up."""
+def test_members_of_the_newest_generation_commit_during_a_rebalance(world: World) -> None:
+    """Kafka has no REBALANCE_IN_PROGRESS for transactions: the Java client would close its producer."""
     generation = world.classic.stable_group("m1")
     world.classic.join("m2")
     writer = world.transactions.init()
@@ -117,14 +117,14 @@ def test_a_rebalance_keeps_nobody_of_the_newest_generation_from_committing(world
     )
 
 
-def test_committing_with_a_transaction_proves_that_the_member_lives(world: World) -> None:
+def test_committing_with_a_transaction_counts_as_activity(world: World) -> None:
     generation = world.classic.stable_group("m1")
     writer = world.transactions.init()
     world.transactions.commit_txn_offset(writer, generation=generation, member_id="m1", adds=True)
     assert world.group().members["m1"].active_sequence == world.state.sequence
 
 
-def test_committing_with_a_transaction_proves_that_the_member_of_a_consumer_group_lives(
+def test_committing_with_a_transaction_counts_as_activity_in_a_consumer_group(
     world: World,
 ) -> None:
     consumers = World(level=CONSUMER_GROUPS_LEVEL)
@@ -136,41 +136,41 @@ def test_committing_with_a_transaction_proves_that_the_member_of_a_consumer_grou
     assert consumers.consumers.member("m1").active_sequence == world.state.sequence
 
 
-def test_what_does_not_exist_or_says_too_much_is_refused_by_itself(world: World) -> None:
+def test_unknown_partitions_and_large_metadata_are_rejected_by_themselves(world: World) -> None:
     writer = world.transactions.init()
     assert world.transactions.commit_txn_offset(writer, topic="none", adds=True) == PerItem([Rejection.UNKNOWN_TOPIC])
     assert world.transactions.commit_txn_offset(writer, partition=2, adds=True) == PerItem([Rejection.UNKNOWN_TOPIC])
 
 
-def test_offsets_wait_for_the_topic_that_they_were_meant_for(world: World) -> None:
+def test_waiting_offsets_belong_to_the_topic_id_of_their_command(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.commit_txn_offset(writer, adds=True)
     world.do(DeleteTopic(world.now_ms, "t", bytes(16)))
     world.do(CreateTopic(world.now_ms, "t", new_topic_id(bytes(15) + b"9"), 1, {}))
     world.transactions.end(writer)
-    assert told(world) == (-1, False)
+    assert stored(world) == (-1, False)
 
 
-def test_a_topic_that_comes_back_has_what_was_committed_meanwhile(world: World) -> None:
+def test_an_undeleted_topic_has_the_offsets_committed_since(world: World) -> None:
     world.topic("u", number=2, **{"penstock.undelete.window.ms": "60000"})
     writer = world.transactions.init()
     world.transactions.commit_txn_offset(writer, 7, topic="u", adds=True)
     world.do(DeleteTopic(world.now_ms, "u", bytes(16)))
     world.transactions.end(writer)
     world.do(UndeleteTopic(world.now_ms, "u", bytes(16)))
-    assert told(world, "u") == (7, False)
+    assert stored(world, "u") == (7, False)
 
 
-def test_a_group_that_is_deleted_comes_back_with_the_offsets_that_waited(world: World) -> None:
+def test_a_deleted_group_is_made_again_by_waiting_offsets(world: World) -> None:
     world.commit_offset(3)
     writer = world.transactions.init()
     world.transactions.commit_txn_offset(writer, 7, adds=True)
     assert world.do(DeleteGroup(world.now_ms, "g")) == Done()
     world.transactions.end(writer)
-    assert told(world) == (7, False)
+    assert stored(world) == (7, False)
 
 
-def test_a_transaction_has_so_many_offsets_and_groups(world: World) -> None:
+def test_the_offsets_and_groups_of_a_transaction_are_limited(world: World) -> None:
     world.use_limits(Limits(transactions=TransactionLimits(offsets_per_transaction_max=1)))
     writer = world.transactions.init()
     world.transactions.commit_txn_offset(writer, adds=True)

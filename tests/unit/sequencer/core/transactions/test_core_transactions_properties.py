@@ -1,7 +1,7 @@
 """Any interleaving of transactions against a naive model: each committed record is read once, and no other ever.
 
-The model keeps each log as a plain list of records, and knows of each when and how its transaction was decided. It is
-told what the machine answered, but for who is fenced and what time ends: that it works out for itself.
+The model keeps each log as a plain list of records, with the transaction of each record and its result. It uses the
+machine's answers, except for fenced producers and timeouts: those it computes by itself.
 """
 
 from random import Random
@@ -35,7 +35,7 @@ from tests.unit.sequencer.core.core_world import World, batch, topic_id, transac
 
 STEPS = 250
 TIMEOUT_MS = 10_000
-TOPICS = {1: 2, 2: 1}  # topic's number -> partitions; the second one is deleted and comes back
+TOPICS = {1: 2, 2: 1}  # topic's number -> partitions; the second topic is deleted and undeleted
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 TRANSACTIONAL_COMMANDS = (
     InitTransactionalProducer,
@@ -49,10 +49,10 @@ Log = tuple[int, int]
 
 
 class Transaction(msgspec.Struct, eq=False):
-    """A transaction, by the book."""
+    """A transaction in the model."""
 
-    fate: str = OPEN
-    logs: dict[Log, None] = {}  # those with records of it
+    decision: str = OPEN
+    logs: dict[Log, None] = {}  # logs with its records
     added: set[Log] = set()
     offset: int | None = None  # of the group, in partition 0 of topic 1
     since_ms: int = 0
@@ -62,13 +62,13 @@ class Entry(msgspec.Struct, eq=False):
     """One offset of a log: a record, or a marker."""
 
     producer: int  # -1: not transactional
-    transaction: Transaction | None  # None: of nobody's transaction
+    transaction: Transaction | None  # None: not in a transaction
     is_marker: bool = False
-    is_gone: bool = False  # a compaction has left it out
+    is_gone: bool = False  # a compaction has removed it
 
 
 class Client(msgspec.Struct, eq=False):
-    """Somebody who writes under a transactional id, maybe fenced without knowing."""
+    """A client that writes under a transactional id, and may be fenced without knowing."""
 
     writer: Writer
     bumps: bool
@@ -96,7 +96,7 @@ class Play:
         self.world.do = self.do  # type: ignore[method-assign]
 
     def do(self, command: Any) -> Any:
-        """As a gateway sends it: with the newest entry that it knows; what was done may come once more, later."""
+        """Send it as a gateway does, with the newest known entry; an accepted command may be journaled again later."""
         if hasattr(command, "seen_sequence"):
             command = msgspec.structs.replace(command, seen_sequence=self.world.state.sequence)
         outcome = World.do(self.world, command)
@@ -105,8 +105,8 @@ class Play:
             self.done.append(command)
         return outcome
 
-    def come_late(self) -> None:
-        """A copy that a replica in doubt has journaled once more changes nothing."""
+    def repeat_late(self) -> None:
+        """A copy that a replica in doubt journaled again changes nothing."""
         if self.done:
             World.do(self.world, self.random.choice(self.done[-30:]))
 
@@ -124,15 +124,15 @@ class Play:
         client.is_fenced = True
         self.fenced.append(client)
 
-    def decide(self, client: Client, fate: str) -> None:
-        """By the book: a marker to each log with records, the group's offset if it is committed."""
+    def decide(self, client: Client, decision: str) -> None:
+        """Decide in the model: a marker in each log with records, and the group's offset if it is committed."""
         transaction, client.current = client.current, None
         if transaction is None:
             return
-        transaction.fate = fate
+        transaction.decision = decision
         for log in transaction.logs:
             self.logs[log].append(Entry(client.writer.producer_id, transaction, is_marker=True))
-        if fate == COMMITTED and transaction.offset is not None:
+        if decision == COMMITTED and transaction.offset is not None:
             self.group_offset = transaction.offset
 
     def some_client(self) -> Client | None:
@@ -147,7 +147,7 @@ class Play:
         return self.random.choice(list(self.logs))
 
     def write(self) -> None:
-        """A batch of a client between others' records; whether it is accepted the book knows."""
+        """A batch of a client among other clients' records; the model knows whether it is accepted."""
         client, log = self.some_client(), self.some_log()
         if client is None:
             return
@@ -178,7 +178,7 @@ class Play:
             self.logs[log].append(Entry(-1, None))
 
     def write_fenced(self) -> None:
-        """Who was fenced gets nothing done any more, wherever it tries."""
+        """A fenced client can do nothing any more."""
         if not self.fenced:
             return
         writer, (topic, partition) = self.random.choice(self.fenced).writer, self.some_log()
@@ -195,24 +195,24 @@ class Play:
         again = self.world.transactions.end(client.writer, committed=committed, bumps=client.bumps)
         assert again == outcome
         self.decide(client, COMMITTED if committed else ABORTED)
-        self.world.transactions.go_on(client.writer, outcome)
+        self.world.transactions.adopt(client.writer, outcome)
 
     def commit_offset(self) -> None:
         client = self.some_client()
         if client is None or client.is_fenced:
             return
         offset = self.random.randint(0, 1_000)
-        if self.others_wait(client):
-            return  # the book has no opinion on whose offset counts then
+        if self.has_other_waiting(client):
+            return  # the model does not know which offset counts then
         assert not any(self.world.transactions.commit_txn_offset(client.writer, offset, adds=True).rejections)
         self.ongoing(client).offset = offset
 
-    def others_wait(self, client: Client) -> bool:
+    def has_other_waiting(self, client: Client) -> bool:
         others = (each.current for each in self.clients.values() if each is not client)
         return any(each is not None and each.offset is not None for each in others)
 
     def pass_time(self) -> None:
-        """Whoever is overdue is aborted and fenced, in the order of their deadlines."""
+        """Clients whose timeout has ended are aborted and fenced, in the order of their deadlines."""
         self.world.wait(self.random.choice([1, 1_000, 4_000, 9_000]))
         overdue = [
             (client.current.since_ms, name, client)
@@ -222,23 +222,23 @@ class Play:
         for _, name, client in sorted(overdue, key=lambda each: each[:2]):
             self.decide(client, ABORTED)
             if self.random.random() < 0.5:
-                self.go_on(client)
+                self.continue_with_next_epoch(client)
             else:
                 self.fence(client)
                 del self.clients[name]
 
-    def go_on(self, client: Client) -> None:
-        """Whose time was over learns of it, and has the next epoch."""
+    def continue_with_next_epoch(self, client: Client) -> None:
+        """A client whose transaction timed out learns that, and gets the next epoch."""
         if client.bumps and self.random.random() < 0.5:
             outcome = self.world.transactions.end(client.writer, committed=False, bumps=True)
             assert isinstance(outcome, TransactionEnded)
         else:
             outcome = self.world.transactions.init_again(client.writer)
             assert isinstance(outcome, ProducerAllocated)
-        self.world.transactions.go_on(client.writer, outcome)
+        self.world.transactions.adopt(client.writer, outcome)
 
     def exhaust(self) -> None:
-        """A producer comes to its last epoch."""
+        """A producer reaches its last epoch."""
         client = self.some_client()
         if client is None or client.current is not None or client.is_fenced:
             return
@@ -281,14 +281,14 @@ class Play:
             self.leave_out(self.logs[topic, partition], run.base_offset, run.last_offset)
 
     def leave_out(self, log: list[Entry], first: int, last: int) -> None:
-        """What a compaction left out: the records that were aborted."""
+        """Remove the records that a compaction removed: those of aborted transactions."""
         for entry in log[first : last + 1]:
-            if entry.transaction is not None and entry.transaction.fate == ABORTED and not entry.is_marker:
+            if entry.transaction is not None and entry.transaction.decision == ABORTED and not entry.is_marker:
                 entry.is_gone = True
                 self.left_out += 1
 
     def check_aborted(self) -> None:
-        """What is known of aborted transactions is counted, and each ends with a marker that says so."""
+        """Known aborted transactions are counted, and each ends with an abort marker."""
         count = 0
         for (topic, partition), log in self.logs.items():
             known = (
@@ -299,7 +299,7 @@ class Play:
             for each in known.aborted(0, len(log), 10**6)[0] if known is not None else []:
                 count += 1
                 end = log[each.last_offset]
-                assert end.is_marker and end.transaction is not None and end.transaction.fate == ABORTED
+                assert end.is_marker and end.transaction is not None and end.transaction.decision == ABORTED
                 assert each.first_offset < each.last_offset
         assert self.is_recoverable or count == self.world.state.aborted_count
 
@@ -320,7 +320,7 @@ class Play:
             self.trim: 2,
             self.merge: 5,
             self.restart: 3,
-            self.come_late: 12,
+            self.repeat_late: 12,
         }
         (act,) = self.random.choices(list(weights), list(weights.values()))
         act()
@@ -335,21 +335,21 @@ class Play:
         assert queries.group_offsets(self.world.state, query).offsets[0].offset == self.group_offset
 
     def expected(self, log: list[Entry], start: int) -> list[int]:
-        """The offsets that a read_committed reader sees: what is decided, and committed or of no transaction."""
+        """The offsets that a read_committed reader sees: decided, and committed or in no transaction."""
         stable = next(
-            (at for at, each in enumerate(log) if each.transaction and each.transaction.fate == OPEN), len(log)
+            (at for at, each in enumerate(log) if each.transaction and each.transaction.decision == OPEN), len(log)
         )
         return [
             offset
             for offset in range(start, stable)
             if not log[offset].is_marker
-            and (log[offset].transaction is None or log[offset].transaction.fate == COMMITTED)
+            and (log[offset].transaction is None or log[offset].transaction.decision == COMMITTED)
         ]
 
     def read(self, topic: int, partition: int, start: int) -> list[int]:
-        """As a client reads: by plans of a few extents, leaving out what lies in aborted transactions, and markers.
+        """Read as a client does: by plans of a few extents, without aborted transactions and markers.
 
-        Whose record an offset is, a client sees in the batch; here it is looked up in the log.
+        A client finds the producer of a record in the batch; here it is looked up in the log.
         """
         seen: list[int] = []
         offset = start
@@ -365,7 +365,7 @@ class Play:
             end = min(plan.extents[-1].last_offset + 1, plan.last_stable_offset)
             if plan.aborted_end_offset >= 0:
                 end = min(end, plan.aborted_end_offset)
-            assert end > offset, "a plan leads somewhere"
+            assert end > offset, "a plan has at least one offset"
             markers = {each.offset for each in plan.markers}
             assert markers == {each.base_offset for each in plan.extents if each.segment.segment_id == NO_SEGMENT_ID}
             for at in range(offset, end):
@@ -394,7 +394,7 @@ def test_a_read_committed_reader_sees_each_committed_record_once_and_no_other(se
     play.clients = {}
     play.check()
     for (topic, partition), log in play.logs.items():
-        assert play.world.transactions.stable(partition, topic) == len(log), "nothing stays undecided"
+        assert play.world.transactions.stable(partition, topic) == len(log), "everything is decided"
 
 
 @any_seed
@@ -403,14 +403,14 @@ def test_the_same_commands_give_the_same_bytes_whatever_snapshots_lie_between(se
     entries = []
     entry = play.world.entry
 
-    def note(*requests: Any) -> Any:
+    def record(*requests: Any) -> Any:
         entries.append([list(each) for each in requests])
         return entry(*requests)
 
     first = play.world.state.sequence
     before = encode_state(play.world.state)
-    play.world.entry = note  # type: ignore[method-assign]
-    play.exhaust = play.restart  # type: ignore[method-assign]  # that changes the state behind the journal's back
+    play.world.entry = record  # type: ignore[method-assign]
+    play.exhaust = play.restart  # type: ignore[method-assign]  # exhaust changes the state without the journal
     for _ in range(STEPS):
         play.step()
     state = decode_state(before)
@@ -421,8 +421,8 @@ def test_the_same_commands_give_the_same_bytes_whatever_snapshots_lie_between(se
 
 
 def test_plays_commit_abort_fence_and_trim() -> None:
-    """Or they would prove little."""
-    fates = {COMMITTED: 0, ABORTED: 0}
+    """Otherwise these tests would prove little."""
+    decisions = {COMMITTED: 0, ABORTED: 0}
     fenced = trimmed = merged = left_out = 0
     for seed in range(10):
         play = Play(seed)
@@ -431,10 +431,10 @@ def test_plays_commit_abort_fence_and_trim() -> None:
         for log in play.logs.values():
             for entry in log:
                 if entry.is_marker and entry.transaction is not None:
-                    fates[entry.transaction.fate] += 1
+                    decisions[entry.transaction.decision] += 1
         fenced += len(play.fenced)
         trimmed += len(play.starts)
         left_out += play.left_out
         merged += sum(level > 0 for level in play.world.state.segments.levels)
-    assert min(*fates.values(), fenced, merged, left_out) > 50
+    assert min(*decisions.values(), fenced, merged, left_out) > 50
     assert trimmed > 10

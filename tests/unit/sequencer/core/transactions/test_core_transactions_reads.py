@@ -1,4 +1,4 @@
-"""Promises to readers: how far a log is decided, which transactions were aborted, and markers wherever extents are."""
+"""Reads of transactional logs: how far a log is decided, which transactions were aborted, and markers in extents."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_the_log_is_decided_up_to_the_oldest_open_transaction(world: World) -> N
     assert (world.transactions.stable(), world.transactions.plan().high_watermark) == (7, 7)
 
 
-def test_a_marker_is_an_extent_without_bytes_and_says_what_became_of_the_transaction(world: World) -> None:
+def test_a_marker_is_an_extent_without_bytes_and_has_the_transactions_result(world: World) -> None:
     writer = transact(world, committed=False, records=2)
     plan = world.transactions.plan()
     marker = plan.extents[1]
@@ -81,7 +81,7 @@ def test_a_marker_is_an_extent_without_bytes_and_says_what_became_of_the_transac
     assert plan.aborted_end_offset == 3
 
 
-def test_a_plan_from_behind_an_aborted_transaction_does_not_name_it(world: World) -> None:
+def test_a_plan_that_starts_after_an_aborted_transaction_does_not_name_it(world: World) -> None:
     transact(world, committed=False)
     world.produce(batch())
     assert world.transactions.plan(offset=1).aborted
@@ -96,7 +96,7 @@ def test_a_plan_that_ends_before_an_aborted_transaction_does_not_name_it(world: 
     assert world.transactions.plan(bytes_max=501).aborted
 
 
-def test_a_transaction_aborted_late_is_named_though_others_were_aborted_before(world: World) -> None:
+def test_a_transaction_aborted_late_is_named_after_others_that_were_aborted_before(world: World) -> None:
     long = world.transactions.init("long")
     world.transactions.write(long, adds=True)
     short = [transact(world, f"short-{number}", committed=False) for number in range(3)]
@@ -108,7 +108,7 @@ def test_a_transaction_aborted_late_is_named_though_others_were_aborted_before(w
     ]
 
 
-def test_a_plan_with_too_many_aborted_transactions_says_up_to_where_they_are_all(world: World) -> None:
+def test_a_plan_with_too_many_aborted_transactions_has_the_offset_up_to_which_they_are_complete(world: World) -> None:
     world.use_limits(Limits(answers=AnswerLimits(plan_aborted_max=2)))
     for number in range(4):
         transact(world, f"tx-{number}", committed=False)
@@ -120,7 +120,7 @@ def test_a_plan_with_too_many_aborted_transactions_says_up_to_where_they_are_all
     assert plan.aborted_end_offset == 8
 
 
-def test_a_partition_without_transactions_has_nothing_to_say_of_them(world: World) -> None:
+def test_a_partition_without_transactions_reports_none(world: World) -> None:
     world.produce(batch())
     plan = world.transactions.plan()
     assert (plan.markers, plan.aborted, plan.aborted_end_offset) == ([], [], -1)
@@ -130,7 +130,7 @@ def offset_of(world: World, timestamp: int) -> Any:
     return queries.offsets(world.state, OffsetsQuery(0, [OffsetOf(topic_id(1), 0, timestamp)])).partitions[0]
 
 
-def test_no_search_by_time_ends_at_a_marker(world: World) -> None:
+def test_no_timestamp_search_ends_at_a_marker(world: World) -> None:
     transact(world, committed=True)
     world.wait(5_000)
     transact(world, committed=True)
@@ -141,7 +141,7 @@ def test_no_search_by_time_ends_at_a_marker(world: World) -> None:
     assert offset_of(world, START_MS + 10_000).extent is None
 
 
-def test_whoever_asks_for_offsets_is_told_what_is_decided(world: World) -> None:
+def test_offset_queries_report_the_last_stable_offset(world: World) -> None:
     transact(world, committed=True)
     world.transactions.write(world.transactions.init("open"), adds=True)
     for timestamp in (EARLIEST, LATEST, MAX_TIMESTAMP, START_MS, START_MS + 1):
@@ -149,7 +149,7 @@ def test_whoever_asks_for_offsets_is_told_what_is_decided(world: World) -> None:
     assert offset_of(world, LATEST).offset == 3
 
 
-def test_a_log_of_nothing_but_markers_has_no_latest_time(world: World) -> None:
+def test_a_log_of_markers_only_has_no_latest_timestamp(world: World) -> None:
     transact(world, committed=True)
     world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 1)]))
     assert [each.base_offset for each in world.transactions.plan(offset=1).extents] == [1]
@@ -165,7 +165,7 @@ def test_markers_count_as_extents_and_belong_to_no_segment(world: World) -> None
     assert [each.last_offset for each in placed[0]] == [0]
 
 
-def test_records_may_be_deleted_up_to_the_high_watermark_also_of_an_open_transaction(world: World) -> None:
+def test_records_of_an_open_transaction_may_be_deleted_up_to_the_high_watermark(world: World) -> None:
     writer = world.transactions.init()
     world.transactions.write(writer, records=3, adds=True)
     outcome = world.do(DeleteRecords(world.now_ms, [LogOffset(topic_id(1), 0, 2)]))
@@ -175,7 +175,7 @@ def test_records_may_be_deleted_up_to_the_high_watermark_also_of_an_open_transac
     assert [each.first_offset for each in world.transactions.plan(offset=2).aborted] == [0]
 
 
-def test_what_a_log_no_longer_has_is_forgotten_with_its_markers_and_aborted_transactions(
+def test_trimmed_offsets_are_removed_with_their_markers_and_aborted_transactions(
     world: World,
 ) -> None:
     for number in range(3):
@@ -193,7 +193,7 @@ def expire(world: World, **configs: str) -> int:
     return int(world.do(ExpireLogs(world.now_ms, [LogRef(topic_id(1), 0)])).logs[0].log_start_offset)
 
 
-def test_retention_takes_markers_with_what_is_before_them(world: World) -> None:
+def test_retention_removes_markers_with_the_records_before_them(world: World) -> None:
     transact(world, committed=True)
     world.wait(10_000)
     transact(world, committed=True)
@@ -235,10 +235,10 @@ def test_a_compaction_stores_markers_with_the_records_around_them(world: World) 
     assert ends(world) == [(0, 2), (3, 3)]
     plan = world.transactions.plan()
     assert [each.offset for each in plan.markers] == [3]
-    assert [each.last_offset for each in plan.aborted] == [1], "its records are still there"
+    assert [each.last_offset for each in plan.aborted] == [1], "its records still exist"
 
 
-def test_a_compaction_that_leaves_a_marker_out_is_refused(world: World) -> None:
+def test_a_compaction_without_a_marker_is_rejected(world: World) -> None:
     transact(world, "one", committed=True)
     transact(world, "two", committed=True)
     job = world.job((1, 0, 0, 3))
@@ -256,21 +256,21 @@ def aborted(world: World) -> list[tuple[int, int]]:
     return [(each.first_offset, each.last_offset) for each in world.transactions.plan().aborted]
 
 
-def test_what_a_compaction_leaves_out_of_aborted_transactions_is_forgotten(world: World) -> None:
+def test_aborted_transactions_that_a_compaction_removed_are_removed_from_the_state(world: World) -> None:
     for name in ("one", "two", "three"):
         transact(world, name, committed=False)
     assert aborted(world) == [(0, 1), (2, 3), (4, 5)]
     assert merged(world, 2, 4)[1] == PerItem([Rejection.NONE])
-    assert aborted(world) == [(0, 1), (2, 3), (4, 5)], "a merge that says nothing has left nothing out"
+    assert aborted(world) == [(0, 1), (2, 3), (4, 5)], "a merge without that flag has removed nothing"
     assert merged(world, 2, 3, without_aborted=True)[1] == PerItem([Rejection.NONE])
     assert aborted(world) == [(0, 1), (4, 5)]
     assert world.transactions.plan(offset=2, bytes_max=1).aborted_end_offset == 4, (
-        "a reader is still told that this is all"
+        "readers still learn that the list is complete"
     )
 
 
-def test_an_aborted_transaction_is_forgotten_only_with_one_extent_that_covers_it(world: World) -> None:
-    """Until then readers may hold old extents of a part of it beside new ones of the other."""
+def test_an_aborted_transaction_is_removed_only_with_one_extent_that_covers_it(world: World) -> None:
+    """Until then readers may hold old extents of one part and new extents of the other."""
     long, other = world.transactions.init("long"), world.transactions.init("other")
     for _ in range(3):
         world.transactions.write(long, adds=True)
@@ -287,7 +287,7 @@ def test_an_aborted_transaction_is_forgotten_only_with_one_extent_that_covers_it
     assert aborted(world) == []
 
 
-def test_nothing_is_left_out_of_what_is_not_decided(world: World) -> None:
+def test_undecided_records_cannot_be_removed(world: World) -> None:
     transact(world, "one", committed=False)
     writer = world.transactions.init("open")
     world.transactions.write(writer, adds=True)
@@ -297,37 +297,37 @@ def test_nothing_is_left_out_of_what_is_not_decided(world: World) -> None:
     assert aborted(world) == []
 
 
-def told(world: World, *rows: int) -> list[LogTransactions]:
+def transactions_of(world: World, *rows: int) -> list[LogTransactions]:
     view = queries.segment_extents(world.state, SegmentExtentsQuery(0, list(rows)))
     assert len(view.transactions) == len(view.extents) == len(rows)
     return [each for of_segment in view.transactions for each in of_segment]
 
 
-def test_who_compacts_is_told_of_markers_behind_the_extents_and_of_what_was_aborted(world: World) -> None:
+def test_compactors_get_markers_after_the_extents_and_aborted_transactions(world: World) -> None:
     world.produce(batch())
-    assert told(world, 0) == [], "it has never had a transaction"
+    assert transactions_of(world, 0) == [], "the partition has never had a transaction"
     one, two = world.transactions.init("one"), world.transactions.init("two")
     world.transactions.write(one, adds=True)
     world.transactions.write(two, adds=True)
     world.transactions.end(one, committed=False)
     world.transactions.end(two)
     world.transactions.write(two, adds=True)
-    (plain,) = told(world, 0)
+    (plain,) = transactions_of(world, 0)
     assert (plain.topic_id, plain.partition, plain.decided_offset) == (topic_id(1), 0, 5)
     assert (plain.markers, plain.aborted) == ([], [])
-    (of_one,) = told(world, 1)
+    (of_one,) = transactions_of(world, 1)
     assert (of_one.markers, of_one.aborted) == ([], [AbortedTransaction(one.producer_id, 1, 3)])
-    (of_two,) = told(world, 2)
+    (of_two,) = transactions_of(world, 2)
     assert [(each.offset, each.committed) for each in of_two.markers] == [(3, False), (4, True)]
-    # The extent lies between the first record of one and its marker.
+    # The extent lies between the first record of a transaction and its marker.
     assert of_two.aborted == [AbortedTransaction(one.producer_id, 1, 3)]
-    assert told(world, 3)[0].decided_offset == 5
+    assert transactions_of(world, 3)[0].decided_offset == 5
     merged(world, 1, 4)
-    (after,) = told(world, 4)
-    assert [each.offset for each in after.markers] == [4], "the other one is stored"
+    (after,) = transactions_of(world, 4)
+    assert [each.offset for each in after.markers] == [4], "the other marker is stored"
 
 
-def test_who_compacts_is_told_of_so_many_transactions_and_how_far_these_are_all(world: World) -> None:
+def test_compactors_get_a_limited_number_of_transactions_and_their_end_offset(world: World) -> None:
     world.use_limits(Limits(answers=AnswerLimits(plan_aborted_max=2, extents_listed_max=3)))
     for number in range(4):
         transact(world, f"tx-{number}", committed=False)
@@ -337,10 +337,10 @@ def test_who_compacts_is_told_of_so_many_transactions_and_how_far_these_are_all(
     for each in writers:
         world.transactions.end(each)
     merged(world, 0, 13)
-    (told_of,) = told(world, len(world.state.segments.by_number) - 1)
-    assert [each.first_offset for each in told_of.aborted] == [0, 2]
-    assert told_of.decided_offset == 4
-    assert [each.offset for each in told_of.markers] == [13, 14, 15]
+    (found,) = transactions_of(world, len(world.state.segments.by_number) - 1)
+    assert [each.first_offset for each in found.aborted] == [0, 2]
+    assert found.decided_offset == 4
+    assert [each.offset for each in found.markers] == [13, 14, 15]
 
 
 def test_key_compaction_stops_at_an_open_transaction_and_merging_does_not(world: World) -> None:
@@ -353,19 +353,19 @@ def test_key_compaction_stops_at_an_open_transaction_and_merging_does_not(world:
     assert world.transactions.stable() == 2
 
 
-def test_key_compaction_that_knows_of_no_transactions_is_refused_where_there_were_some(world: World) -> None:
-    """An earlier release's compactor takes an aborted record for the latest of its key, and drops the committed one."""
+def test_key_compaction_without_transactions_is_rejected_where_there_were_some(world: World) -> None:
+    """An earlier release's compactor would keep an aborted record as the latest of its key, and remove the committed one."""
     world.produce(batch())
     assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Rejection.NONE])
     transact(world, "one", committed=False)
     assert merged(world, 0, 2, cleaned=True)[1] == PerItem([Rejection.EXTENTS_CHANGED])
-    assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Rejection.EXTENTS_CHANGED]), "nor before the first of them"
+    assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Rejection.EXTENTS_CHANGED]), "even before the first of them"
     assert ends(world) == [(0, 0), (1, 1), (2, 2)]
     assert merged(world, 0, 2, cleaned=True, without_aborted=True)[1] == PerItem([Rejection.NONE])
     assert ends(world) == [(0, 1), (2, 2)]
 
 
-def test_a_log_is_dirty_since_its_first_stored_records_and_up_to_what_is_decided(world: World) -> None:
+def test_a_log_is_dirty_from_its_first_stored_records_to_the_last_stable_offset(world: World) -> None:
     transact(world, "one", committed=True)
     writer = world.transactions.init("open")
     world.transactions.write(writer, adds=True)
@@ -379,7 +379,7 @@ def test_a_log_is_dirty_since_its_first_stored_records_and_up_to_what_is_decided
     assert (log.dirty_bytes, log.dirty_since_ms) == (100, START_MS)
 
 
-def test_transactions_are_described_with_what_is_in_them(world: World) -> None:
+def test_transactions_are_described_with_their_partitions(world: World) -> None:
     world.topic("u", 3, number=2)
     writer = world.transactions.init(timeout_ms=5_000)
     world.transactions.add(writer, 1, 0)
@@ -421,7 +421,7 @@ def test_transactions_are_listed_by_patterns_for_their_whole_ids(world: World, p
     assert ([each.transactional_id for each in view.transactions], view.rejection) == (found, Rejection.NONE)
 
 
-def test_a_pattern_takes_letters_that_no_topic_has_only_where_it_says_so(world: World) -> None:
+def test_a_pattern_matches_letters_that_no_topic_has_only_with_wildcards(world: World) -> None:
     for name in ("ab$c", "abü", "abc"):
         world.transactions.init(name)
 
@@ -434,7 +434,7 @@ def test_a_pattern_takes_letters_that_no_topic_has_only_where_it_says_so(world: 
     assert listed("ab[^c$]") == ["abü"]
 
 
-def test_few_ids_are_held_against_a_pattern_at_once(world: World) -> None:
+def test_a_limited_number_of_ids_is_matched_with_a_pattern_at_once(world: World) -> None:
     world.use_limits(Limits(answers=AnswerLimits(pattern_letters_max=5)))
     for name in ("aa", "ab", "ba", "bb", "bc-longer", "c"):
         world.transactions.init(name)
@@ -447,13 +447,13 @@ def test_few_ids_are_held_against_a_pattern_at_once(world: World) -> None:
     assert (found, looks) == (["ba", "bb", "bc-longer"], ["ab", "bb", "bc-longer", "c"])
 
 
-def test_a_pattern_that_is_none_lists_no_transactions(world: World) -> None:
+def test_an_invalid_pattern_lists_no_transactions(world: World) -> None:
     world.transactions.init("a")
     view = queries.transactions(world.state, TransactionsQuery(0, pattern="(a"))
     assert (view.transactions, view.rejection) == ([], Rejection.INVALID_PATTERN)
 
 
-def test_the_producers_of_a_partition_are_told_with_their_open_transactions(world: World) -> None:
+def test_the_producers_of_a_partition_are_listed_with_their_open_transactions(world: World) -> None:
     plain = world.producer()
     world.produce(batch(producer=plain, epoch=0, sequence=0))
     writer = world.transactions.init()
@@ -466,7 +466,7 @@ def test_the_producers_of_a_partition_are_told_with_their_open_transactions(worl
     assert view.partitions == [PartitionProducers(Rejection.NONE, found), PartitionProducers(Rejection.UNKNOWN_TOPIC)]
 
 
-def test_no_transaction_begins_while_partitions_know_too_many_aborted_ones(world: World) -> None:
+def test_no_transaction_begins_while_partitions_have_too_many_aborted_ones(world: World) -> None:
     world.use_limits(Limits(transactions=TransactionLimits(aborted_transactions_max=1)))
     writer = transact(world, committed=False)
     assert world.transactions.write(writer, adds=True).rejection == Rejection.OVERLOADED
@@ -489,7 +489,7 @@ def test_transactions_are_listed_in_pages_by_their_ids(world: World) -> None:
 
 
 def test_an_answer_has_no_more_partitions_and_producers_than_fit(world: World) -> None:
-    """One transaction and one partition at least, so that who asks for the rest comes to an end."""
+    """At least one transaction and one partition, so that a client that asks for the rest comes to an end."""
     world.use_limits(Limits(answers=AnswerLimits(transaction_partitions_listed_max=1, producers_listed_max=1)))
     world.transactions.write(world.transactions.init("a"), adds=True)
     described = queries.describe_transactions(world.state, DescribeTransactionsQuery(0, ["a", "a"]))
