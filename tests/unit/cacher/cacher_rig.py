@@ -1,4 +1,4 @@
-"""A cacher on a memory bus, with a flusher beside it that may answer, and a store that counts."""
+"""A cacher on a memory bus for tests, with a flusher that may answer, and a store that counts GETs."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ GRACE_S = 20
 
 
 class Store:
-    """A store with one object, that counts its GETs and can be held up or broken."""
+    """A store with one object. It counts its GETs, and can be blocked or made to fail."""
 
     def __init__(self) -> None:
         self.gets: list[tuple[int, int]] = []
@@ -46,12 +46,12 @@ class Store:
         self.gate.set()
         self.broken = False
         self.running = 0
-        self.running_most = 0
+        self.running_max = 0
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
         self.gets.append((position, length))
         self.running += 1
-        self.running_most = max(self.running_most, self.running)
+        self.running_max = max(self.running_max, self.running)
         await self.gate.wait()
         self.running -= 1
         if self.broken:
@@ -75,7 +75,7 @@ class Directory:
 
 
 class Rig:
-    """A cacher on a memory bus, with a flusher beside it that may answer."""
+    """A cacher on a memory bus, with a flusher that may answer."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Rig:
             requests_bytes_max=requests_bytes_max,
             metrics=self.metrics,
         )
-        self.asked_of_writer: list[CacheRequest] = []
+        self.writer_requests: list[CacheRequest] = []
 
     async def __aenter__(self) -> "Rig":
         await self.bus.subscribe("penstock.c.cache.z.cacher", self.server.handle)
@@ -129,7 +129,7 @@ class Rig:
 
         async def handle(inbound: object) -> None:
             request = decode(inbound.data, CacheRequest)
-            self.asked_of_writer.append(request)
+            self.writer_requests.append(request)
             await inbound.respond(answer(request))
 
         await self.flusher.subscribe("penstock.c.cache.z.f1", handle)
@@ -145,7 +145,7 @@ class Rig:
         return self.metric("loads_total", source=source)
 
     def metric(self, name: str, **labels: str) -> float:
-        """What the cacher has counted or measured."""
+        """A metric of the cacher; 0 if it has no value."""
         return self.registry.get_sample_value(f"penstock_cacher_{name}", labels) or 0.0
 
 

@@ -1,4 +1,4 @@
-"""Whoever replays gets old data with few GETs, and never takes from those who follow the end of the log."""
+"""Catch-up reads get cold data with few GETs, and do not delay tailing reads."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from penstock.contracts.messages import CacheRequest, SegmentRead
 from tests.unit.cacher.cacher_rig import BYTES, FAR, NOW_MS, OLD, SEGMENT, SIZE, Rig, born, from_memory
 
 
-async def test_a_sequential_reader_of_history_gets_neighbours_with_one_get_and_finds_the_next_here() -> None:
+async def test_a_sequential_catch_up_read_loads_neighbours_with_one_get_and_the_next_chunks_too() -> None:
     async with Rig() as rig:
         read = SegmentRead(OLD, 10, 20, ahead=2 * CHUNK_BYTES)
         assert await rig.ask(read) == ([20], BYTES[10:30])
@@ -19,7 +19,7 @@ async def test_a_sequential_reader_of_history_gets_neighbours_with_one_get_and_f
         assert len(rig.store.gets) == 1
 
 
-async def test_nobody_reads_ahead_beyond_a_stripe_or_loads_twice_what_is_here() -> None:
+async def test_read_ahead_stays_within_a_stripe_and_loads_no_cached_chunk_again() -> None:
     async with Rig() as rig:
         await rig.ask(SegmentRead(OLD, CHUNK_BYTES, 1))
         await rig.ask(SegmentRead(OLD, 0, 1, ahead=len(BYTES)))
@@ -29,23 +29,23 @@ async def test_nobody_reads_ahead_beyond_a_stripe_or_loads_twice_what_is_here() 
         assert rig.store.gets == [(CHUNK_BYTES, CHUNK_BYTES), (0, CHUNK_BYTES), (2 * CHUNK_BYTES, rest)]
 
 
-async def test_nobody_reads_ahead_of_readers_of_new_data() -> None:
+async def test_there_is_no_read_ahead_for_tailing_reads() -> None:
     async with Rig() as rig:
         large = msgspec.structs.replace(FAR, size_bytes=len(BYTES))
         await rig.ask(SegmentRead(large, 0, 1, ahead=len(BYTES)))
         assert rig.store.gets == [(0, STRIPE_CHUNKS * CHUNK_BYTES)]
 
 
-async def test_what_was_written_a_minute_ago_is_history() -> None:
+async def test_a_segment_older_than_a_minute_is_cold() -> None:
     async with Rig() as rig:
         await rig.writer_answers(from_memory)
         aged = msgspec.structs.replace(SEGMENT, segment_id=born(NOW_MS - RECENT_MS - 1))
-        assert await rig.ask(SegmentRead(aged, 0, 1)) == ([-1], b"")  # no such object: but the store was asked
-        assert rig.asked_of_writer == []
+        assert await rig.ask(SegmentRead(aged, 0, 1)) == ([-1], b"")  # the store was asked, but has no such object
+        assert rig.writer_requests == []
         assert len(rig.store.gets) == 1
 
 
-async def test_what_is_only_to_be_loaded_is_not_answered() -> None:
+async def test_a_request_only_for_loads_is_not_answered() -> None:
     async with Rig() as rig:
         request = encode(CacheRequest([SegmentRead(OLD, 0, 1, ahead=CHUNK_BYTES)], loads_only=True))
         await rig.client.publish("penstock.c.cache.z.cacher", request)

@@ -1,4 +1,4 @@
-"""Old data in the cache never pushes out more than its share of the new, and never more is held than allowed."""
+"""Cold chunks evict hot ones only within their share, and the cache never exceeds its limit."""
 
 import hypothesis.strategies as st
 from hypothesis import given
@@ -19,7 +19,7 @@ def cold(index: int, level: int = 2) -> Chunk:
     return Chunk(bytes(16), index, level, SIZE)
 
 
-def test_a_replay_takes_no_more_than_its_share_of_the_room() -> None:
+def test_catch_up_reads_use_no_more_than_their_share_of_the_cache() -> None:
     cache = ChunkCache(8 * WEIGHT)
     for index in range(8):
         cache.put(hot(index), DATA, is_cold=False)
@@ -29,7 +29,7 @@ def test_a_replay_takes_no_more_than_its_share_of_the_room() -> None:
     assert [index for index in range(100) if cache.get(cold(index)) is not None] == [96, 97, 98, 99]
 
 
-def test_new_data_takes_all_the_room_that_it_needs() -> None:
+def test_new_data_may_use_the_whole_cache() -> None:
     cache = ChunkCache(8 * WEIGHT)
     for index in range(4):
         cache.put(cold(index), DATA, is_cold=True)
@@ -39,7 +39,7 @@ def test_new_data_takes_all_the_room_that_it_needs() -> None:
     assert all(cache.get(cold(index)) is None for index in range(4))
 
 
-def test_what_had_to_go_is_counted() -> None:
+def test_evicted_chunks_are_counted() -> None:
     cache = ChunkCache(4 * WEIGHT)
     assert [cache.put(cold(index), DATA, is_cold=True) for index in range(3)] == [0, 0, 1]
     assert [cache.put(hot(index), DATA, is_cold=False) for index in range(5)] == [0, 0, 1, 1, 1]
@@ -47,7 +47,7 @@ def test_what_had_to_go_is_counted() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(0, 5 * SIZE)), max_size=60))
-def test_never_more_is_held_than_allowed_and_what_is_held_is_right(puts: list[tuple[bool, int, int]]) -> None:
+def test_the_cache_stays_within_its_limit_and_returns_the_right_bytes(puts: list[tuple[bool, int, int]]) -> None:
     bytes_max = 6 * WEIGHT
     cache = ChunkCache(bytes_max)
     for number, (is_hot, index, size) in enumerate(puts):
@@ -60,4 +60,4 @@ def test_never_more_is_held_than_allowed_and_what_is_held_is_right(puts: list[tu
         found = cache.get(chunk)
         assert found is None or found == data
         if size + ENTRY_OVERHEAD_BYTES <= bytes_max // COLD_SHARE:
-            assert found == data, "what was put last is there"
+            assert found == data, "the last chunk put is cached"

@@ -1,4 +1,4 @@
-"""Ranges are made up of aligned chunks, exactly."""
+"""Ranges consist exactly of aligned chunks."""
 
 from itertools import pairwise
 
@@ -38,7 +38,7 @@ def test_the_slices_of_a_range_are_its_bytes_and_chunks_tile_the_segment(size_by
     assert chunks[-1].position + chunks[-1].size_bytes >= position + length
 
 
-def test_what_a_full_segment_has_too_many_belongs_to_its_last_chunk() -> None:
+def test_the_last_chunk_includes_the_excess_bytes_of_a_full_segment() -> None:
     full = segment(2 * CHUNK_BYTES + SPILL_BYTES_MAX)
     assert [chunk.size_bytes for chunk in chunks_of(SegmentRead(full, 0, full.size_bytes))] == [
         CHUNK_BYTES,
@@ -66,8 +66,8 @@ def test_ahead_of_a_range_are_the_next_chunks_of_its_stripe(size_bytes: int, ahe
 
 @given(st.sets(st.integers(0, 11)))
 def test_runs_are_neighbours_of_one_stripe(indexes: set[int]) -> None:
-    whole = segment(12 * CHUNK_BYTES)
-    chunks = chunks_of(SegmentRead(whole, 0, whole.size_bytes))
+    large = segment(12 * CHUNK_BYTES)
+    chunks = chunks_of(SegmentRead(large, 0, large.size_bytes))
     runs = runs_of(chunks[index] for index in indexes)
     assert [chunk.index for run in runs for chunk in run] == sorted(indexes)
     for run in runs:
@@ -78,11 +78,11 @@ def test_runs_are_neighbours_of_one_stripe(indexes: set[int]) -> None:
 
 
 def test_a_range_over_a_chunk_boundary_has_the_right_bytes_of_both() -> None:
-    whole = bytes(CHUNK_BYTES - 2) + b"abcdef" + bytes(SPILL_BYTES_MAX)
-    read = SegmentRead(segment(len(whole)), CHUNK_BYTES - 2, 5)
+    body = bytes(CHUNK_BYTES - 2) + b"abcdef" + bytes(SPILL_BYTES_MAX)
+    read = SegmentRead(segment(len(body)), CHUNK_BYTES - 2, 5)
 
     def data_of(chunk: object) -> bytes:
-        return whole[chunk.position : chunk.position + chunk.size_bytes]
+        return body[chunk.position : chunk.position + chunk.size_bytes]
 
     assert b"".join(slices_of(read, data_of)) == b"abcde"
 
@@ -100,5 +100,5 @@ def test_a_range_over_a_chunk_boundary_has_the_right_bytes_of_both() -> None:
         SegmentRead(segment(100, segment_id=b"short"), 0, 1),
     ],
 )
-def test_ranges_outside_of_what_can_exist_are_not_read(read: SegmentRead) -> None:
+def test_impossible_ranges_are_not_readable(read: SegmentRead) -> None:
     assert not is_readable(read)

@@ -1,4 +1,4 @@
-"""Requests for ranges are answered from the cache, the writer or the store, and never with wrong bytes."""
+"""Requests for ranges are answered from the cache, the writer or the store, never with wrong bytes."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def test_ranges_come_from_the_store_with_one_get_for_a_new_segment_and_the
         assert rig.loads("store") == 1
 
 
-async def test_a_new_segment_of_another_zone_is_one_get_whichever_part_is_asked_for_and_by_whom() -> None:
+async def test_a_new_segment_of_another_zone_is_one_get_for_all_readers_and_ranges() -> None:
     async with Rig() as rig:
         rig.store.gate.clear()
         positions = (SIZE - 1, 0, CHUNK_BYTES, 5)
@@ -35,7 +35,7 @@ async def test_a_new_segment_of_another_zone_is_one_get_whichever_part_is_asked_
         assert rig.store.gets == [(0, SIZE)]
 
 
-async def test_of_a_new_segment_only_what_is_missing_is_loaded() -> None:
+async def test_only_the_missing_chunks_of_a_new_segment_are_loaded() -> None:
     async with Rig() as rig:
         first, last = chunks_of(SegmentRead(FAR, 0, SIZE))
         rig.cache.put(first, BYTES[: first.size_bytes], is_cold=False)
@@ -63,22 +63,22 @@ async def test_a_hundred_readers_at_once_cost_one_get() -> None:
         assert rig.store.gets == [(0, SIZE)]
 
 
-async def test_a_near_writer_is_asked_before_the_store() -> None:
+async def test_a_writer_in_the_same_zone_is_asked_before_the_store() -> None:
     async with Rig() as rig:
         await rig.writer_answers(from_memory)
         assert await rig.ask(SegmentRead(SEGMENT, 5, 5)) == ([5], BYTES[5:10])
         assert rig.store.gets == []
-        assert [(read.position, read.length) for read in rig.asked_of_writer[0].reads] == [(0, CHUNK_BYTES)]
+        assert [(read.position, read.length) for read in rig.writer_requests[0].reads] == [(0, CHUNK_BYTES)]
         assert rig.loads("writer") == 1
         assert await rig.ask(SegmentRead(SEGMENT, 6, 5)) == ([5], BYTES[6:11])
-        assert len(rig.asked_of_writer) == 1
+        assert len(rig.writer_requests) == 1
 
 
 async def test_the_store_is_asked_when_the_writer_no_longer_has_it() -> None:
     async with Rig() as rig:
         await rig.writer_answers(not_here)
         assert await rig.ask(SegmentRead(SEGMENT, 5, 5)) == ([5], BYTES[5:10])
-        assert len(rig.asked_of_writer) == 1
+        assert len(rig.writer_requests) == 1
         assert rig.loads("store") == 1
 
 
@@ -107,10 +107,10 @@ async def test_a_writer_of_another_zone_is_never_asked() -> None:
     async with Rig() as rig:
         await rig.writer_answers(from_memory)
         assert await rig.ask(SegmentRead(FAR, 5, 5)) == ([5], BYTES[5:10])
-        assert rig.asked_of_writer == []
+        assert rig.writer_requests == []
 
 
-async def test_a_load_that_fails_is_answered_with_minus_one_and_tried_again_next_time() -> None:
+async def test_a_failed_load_is_answered_with_minus_one_and_retried_by_the_next_request() -> None:
     async with Rig() as rig:
         await rig.ask(SegmentRead(OLD, CHUNK_BYTES, 5))
         rig.store.broken = True
@@ -132,13 +132,13 @@ async def test_ranges_outside_of_their_segment_are_answered_with_minus_one() -> 
         assert await rig.ask(*reads) == ([-1, -1, 5], BYTES[:5])
 
 
-async def test_a_segment_shorter_than_it_is_said_to_be_gives_no_bytes() -> None:
+async def test_a_segment_shorter_than_its_reference_gives_no_bytes() -> None:
     async with Rig() as rig:
         longer = msgspec.structs.replace(FAR, size_bytes=len(BYTES) + 100)
         assert await rig.ask(SegmentRead(longer, 5 * CHUNK_BYTES, 5)) == ([-1], b"")
 
 
-async def test_a_reply_never_outgrows_the_largest_message() -> None:
+async def test_a_reply_never_exceeds_the_largest_message() -> None:
     async with Rig(message_bytes_max=2_000) as rig:
         reads = [SegmentRead(FAR, 0, 1_500), SegmentRead(FAR, 0, 1_500), SegmentRead(FAR, 7, 100)]
         assert await rig.ask(*reads) == ([1_500, -1, 100], BYTES[:1_500] + BYTES[7:107])
@@ -154,14 +154,14 @@ async def test_only_so_many_chunks_are_loaded_at_once() -> None:
         rig.store.gate.set()
         await asyncio.gather(*readers)
         assert len(rig.store.gets) == 6
-        assert rig.store.running_most == 2
+        assert rig.store.running_max == 2
 
 
-async def test_whoever_replays_old_data_leaves_room_for_the_loads_of_new_data() -> None:
+async def test_catch_up_reads_leave_loads_for_new_data() -> None:
     async with Rig(loads_bytes_max=4 * CHUNK_BYTES) as rig:
         rig.store.gate.clear()
         old = [msgspec.structs.replace(FAR, segment_id=born(NOW_MS, number), level=1) for number in range(6)]
-        replaying = [asyncio.create_task(rig.ask(SegmentRead(segment, 0, 1))) for segment in old]
+        catching_up = [asyncio.create_task(rig.ask(SegmentRead(segment, 0, 1))) for segment in old]
         while rig.server.waiting_count < 6 or rig.store.running < 2:
             await asyncio.sleep(0)
         tailing = asyncio.create_task(rig.ask(SegmentRead(FAR, 0, 1)))
@@ -170,11 +170,11 @@ async def test_whoever_replays_old_data_leaves_room_for_the_loads_of_new_data() 
         assert [position for position, _ in rig.store.gets] == [0, 0, 0]
         rig.store.gate.set()
         assert (await tailing)[0] == [1]
-        await asyncio.gather(*replaying)
-        assert rig.store.running_most <= 4
+        await asyncio.gather(*catching_up)
+        assert rig.store.running_max <= 4
 
 
-async def test_requests_beyond_what_may_wait_are_answered_at_once_with_what_is_here() -> None:
+async def test_requests_above_the_limit_are_answered_at_once_with_the_cached_chunks() -> None:
     async with Rig(requests_bytes_max=CHUNK_BYTES) as rig:
         await rig.ask(SegmentRead(OLD, CHUNK_BYTES, 5))
         rig.store.gate.clear()
@@ -202,32 +202,32 @@ async def test_the_cache_stays_within_its_bound() -> None:
         assert rig.metric("evictions_total") >= 1
 
 
-async def test_a_load_asked_for_after_the_chunk_has_landed_takes_it_from_the_cache() -> None:
+async def test_a_load_after_the_end_of_another_load_uses_the_cache() -> None:
     async with Rig() as rig:
         (chunk,) = chunks_of(SegmentRead(FAR, 0, 1))
         assert await rig.reads.load(chunk, FAR) == await rig.reads.load(chunk, FAR)
         assert len(rig.store.gets) == 1
 
 
-async def test_a_load_asked_for_while_another_lands_leaves_nothing_behind() -> None:
+async def test_a_load_during_the_end_of_another_load_leaves_nothing_behind() -> None:
     async with Rig(cache_bytes=0) as rig:
         await rig.writer_answers(from_memory)
         (chunk,) = chunks_of(SegmentRead(FAR, 0, 1))
         rig.store.gate.clear()
 
-        async def ask_at_the_landing() -> None:
+        async def load_at_the_end() -> None:
             await rig.store.gate.wait()
             await rig.reads.load(chunk, FAR)
 
         loads = [asyncio.create_task(rig.reads.load(chunk, FAR))]
         await until_loading(rig)
-        loads.append(asyncio.create_task(ask_at_the_landing()))
+        loads.append(asyncio.create_task(load_at_the_end()))
         await asyncio.sleep(0)
         rig.store.gate.set()
         await asyncio.gather(*loads)
         assert len(rig.store.gets) == 1
         await rig.reads.load(chunk, SEGMENT)
-        assert len(rig.asked_of_writer) == 1
+        assert len(rig.writer_requests) == 1
 
 
 async def until_loading(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""What surrounds a flusher, for tests: time to turn, a store to hold up, a sequencer that writes down what it sees."""
+"""Fakes around a flusher: a manual clock, a store that can be blocked, and sequencers that record their requests."""
 
 import asyncio
 import math
@@ -29,7 +29,7 @@ OTHER_TOPIC = bytes(range(1, 17))
 
 
 class ManualClock:
-    """Time that moves when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 1_000.0
@@ -42,13 +42,13 @@ class ManualClock:
 
 
 class HeldStore:
-    """A store whose puts end when the test says so: `ends[n]` is the n-th put's."""
+    """A store whose puts end when the test ends them: `ends[n]` ends the n-th put."""
 
     def __init__(self, *, held: bool = False) -> None:
         self.objects: dict[str, bytes] = {}
         self.ends: list[asyncio.Future[None]] = []
         self.running = 0
-        self.running_most = 0
+        self.running_max = 0
         self._held = held
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
@@ -58,7 +58,7 @@ class HeldStore:
         if not self._held:
             end.set_result(None)
         self.running += 1
-        self.running_most = max(self.running_most, self.running)
+        self.running_max = max(self.running_max, self.running)
         try:
             await end
         finally:
@@ -68,7 +68,7 @@ class HeldStore:
 
 
 class LoggingSequencers:
-    """Gives out offsets per partition, and remembers every request for commits in the order in which they came."""
+    """Sequencers that assign offsets per partition, and record the commit requests in the order of arrival."""
 
     def __init__(self, *, held: bool = False) -> None:
         self.seen_sequence = 0
@@ -76,7 +76,7 @@ class LoggingSequencers:
         self.requests: list[list[Command]] = []
         self.replies: asyncio.Queue[list[Outcome] | PenstockError | None] = asyncio.Queue()  # None: the usual outcome
         self.running = 0
-        self.running_most = 0
+        self.running_max = 0
         self._held = held
         self._ends: dict[tuple[bytes, int], int] = {}
         self._outcomes: dict[bytes, SegmentCommitted] = {}
@@ -85,7 +85,7 @@ class LoggingSequencers:
         assert deadline_s > 0
         self.requests.append(commands)
         self.running += 1
-        self.running_most = max(self.running_most, self.running)
+        self.running_max = max(self.running_max, self.running)
         reply = await self.replies.get() if self._held or not self.replies.empty() else await asyncio.sleep(0)
         self.running -= 1
         if isinstance(reply, PenstockError):
@@ -110,7 +110,7 @@ class LoggingSequencers:
 
 
 class FakeInbound:
-    """A message with its reply, once there is one."""
+    """A message, and its reply when there is one."""
 
     def __init__(self, data: bytes) -> None:
         self.subject = "a.subject"
@@ -138,13 +138,13 @@ def produce(
 
 
 def flush_message(*produces: FlushProduce, gateway: str = "g1") -> FakeInbound:
-    """A flush message; each batch is filled with the lowest byte of its request's number."""
+    """A flush message; the bytes of each batch are the lowest byte of its request's number."""
     payload = [bytes([produce.request % 256]) * batch.meta.length for produce in produces for batch in produce.batches]
     return FakeInbound(encode_with_payload(FlushRequest(gateway, list(produces)), payload))
 
 
 class Rig:
-    """A whole flusher but for the bus and the timers: what is sent in is closed when the test says so."""
+    """A flusher without a bus; the test closes the buffer."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class Rig:
         return message
 
     def metric(self, name: str, **labels: str) -> float:
-        """What the flusher has counted or measured."""
+        """A metric of the flusher; 0 if it has no value."""
         return self.registry.get_sample_value(f"penstock_flusher_{name}", labels) or 0.0
 
     def close_buffer(self) -> None:

@@ -1,4 +1,4 @@
-"""Whatever store and sequencers do, every request is answered once and no answer promises what is not so."""
+"""With any faults of store and sequencers, every request is answered once, and every answer is true."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ ALLOWED_REJECTIONS = {Rejection.NONE, Rejection.OVERLOADED, Rejection.OUTCOME_UN
 
 
 class FaultyStore(HeldStore):
-    """Slow, and sometimes in trouble, before or after the object is there."""
+    """A slow store that sometimes fails, before or after the object is stored."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
@@ -32,12 +32,12 @@ class FaultyStore(HeldStore):
             raise Unavailable("nothing was stored")
         etag = await super().put(key, body)
         if fault < 0.2:
-            raise Unavailable("it was stored, and nobody knows")
+            raise Unavailable("it was stored, but the answer is lost")
         return etag
 
 
 class FaultySequencers(LoggingSequencers):
-    """Slow, and sometimes without an answer, before or after the commit is done."""
+    """Slow sequencers that sometimes do not answer, before or after the commit."""
 
     def __init__(self, chance: random.Random, objects: dict[str, bytes]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class FaultySequencers(LoggingSequencers):
                 self.log.append(data[position : position + batch.length])
                 position += batch.length
         if fault < 0.4:
-            raise Unavailable("it was done, and nobody knows")
+            raise Unavailable("it was done, but the answer is lost")
         return outcomes
 
 
@@ -86,7 +86,7 @@ async def _scenario(chance: random.Random) -> None:
         await rig.flushes.until_idle()
         results = [(await message.reply()).results[0][0] for message in messages]
         assert rig.budget.held_bytes == 0
-    assert sequencers.running_most == 1
+    assert sequencers.running_max == 1
     assert {result.rejection for result in results} <= ALLOWED_REJECTIONS
     accepted = [(result.base_offset, number) for number, result in enumerate(results) if not result.rejection]
     assert accepted == sorted(accepted)

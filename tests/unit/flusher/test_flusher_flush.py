@@ -1,4 +1,4 @@
-"""Segments are uploaded in parallel, committed in the order their buffers closed, and answered only then."""
+"""Segments are uploaded in parallel, committed in the order in which their buffers closed, and then answered."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def test_the_answer_comes_after_the_store_and_after_the_commit() -> None:
     assert reply.sequence == 1
 
 
-async def test_the_object_is_a_segment_with_exactly_what_the_commit_says() -> None:
+async def test_the_object_is_a_segment_that_matches_its_commit_exactly() -> None:
     async with Rig() as rig:
         message = await rig.send_and_close(produce(1, 100, 70, partition=3), produce(2, 80, topic=OTHER_TOPIC))
         await message.reply()
@@ -59,7 +59,7 @@ async def test_each_request_gets_the_results_of_its_own_batches_though_the_file_
 
 @settings(max_examples=25, deadline=None)
 @given(st.permutations(range(6)), st.data())
-def test_commits_keep_the_closing_order_whatever_the_uploads_take(ends: list[int], data: st.DataObject) -> None:
+def test_commits_keep_the_closing_order_for_any_upload_times(ends: list[int], data: st.DataObject) -> None:
     async def scenario() -> None:
         async with Rig(store=HeldStore(held=True), commit_bytes_max=data.draw(st.sampled_from([1, 900, 10**6]))) as rig:
             messages = [await rig.send_and_close(produce(number)) for number in range(6)]
@@ -70,12 +70,12 @@ def test_commits_keep_the_closing_order_whatever_the_uploads_take(ends: list[int
                     await asyncio.sleep(0)
             offsets = [(await message.reply()).results[0][0].base_offset for message in messages]
             assert offsets == list(range(6))
-            assert rig.sequencers.running_most == 1
+            assert rig.sequencers.running_max == 1
 
     asyncio.run(scenario())
 
 
-async def test_all_that_became_ready_meanwhile_goes_in_one_commit() -> None:
+async def test_all_segments_stored_during_a_commit_are_in_the_next_commit() -> None:
     async with Rig(sequencers=LoggingSequencers(held=True)) as rig:
         messages = [await rig.send_and_close(produce(0))]
         await until(lambda: rig.sequencers.requests)
@@ -107,10 +107,10 @@ async def test_no_more_uploads_run_at_once_than_allowed() -> None:
             rig.store.ends[number].set_result(None)
         for message in messages:
             await message.reply()
-    assert rig.store.running_most == 3
+    assert rig.store.running_max == 3
 
 
-async def test_a_commit_in_doubt_is_sent_again_with_the_same_segments() -> None:
+async def test_an_unanswered_commit_is_sent_again_with_the_same_segments() -> None:
     async with Rig() as rig:
         rig.sequencers.replies.put_nowait(Unavailable("no answer"))
         message = await rig.send_and_close(produce(1))
@@ -120,7 +120,7 @@ async def test_a_commit_in_doubt_is_sent_again_with_the_same_segments() -> None:
     assert len(rig.store.objects) == 1
 
 
-async def test_a_commit_in_doubt_until_too_old_is_answered_as_unknown_and_the_next_go_on() -> None:
+async def test_a_commit_unanswered_until_too_old_is_answered_as_unknown_and_the_next_continue() -> None:
     async with Rig(sequencers=LoggingSequencers(held=True)) as rig:
         old = await rig.send_and_close(produce(1))
         await until(lambda: rig.sequencers.requests)
@@ -131,10 +131,10 @@ async def test_a_commit_in_doubt_until_too_old_is_answered_as_unknown_and_the_ne
         assert (await old.reply()).results[0][0].rejection == Rejection.OUTCOME_UNKNOWN
         rig.sequencers.replies.put_nowait(None)
         assert (await young.reply()).results[0][0].rejection == 0
-    assert len(rig.store.objects) == 2  # in doubt nothing is deleted
+    assert len(rig.store.objects) == 2  # if the outcome is unknown, nothing is deleted
 
 
-async def test_an_upload_given_up_is_refused_without_a_commit_and_the_next_go_on() -> None:
+async def test_a_failed_upload_is_rejected_without_a_commit_and_the_next_continue() -> None:
     async with Rig(store=HeldStore(held=True)) as rig:
         messages = [await rig.send_and_close(produce(number)) for number in range(3)]
         await until(lambda: len(rig.store.ends) == 3)
@@ -147,31 +147,31 @@ async def test_an_upload_given_up_is_refused_without_a_commit_and_the_next_go_on
     assert [key[-26:] for key in rig.store.objects] == [ulid_text(each) for each in reversed(committed)]
 
 
-async def test_an_object_that_is_there_already_is_never_committed() -> None:
+async def test_an_object_that_already_exists_is_never_committed() -> None:
     async with Rig(store=HeldStore(held=True)) as rig:
         message = await rig.send_and_close(produce(1))
         await until(lambda: rig.store.ends)
-        rig.store.ends[0].set_exception(AlreadyExists("another's object"))
+        rig.store.ends[0].set_exception(AlreadyExists("an object of another flusher"))
         assert (await message.reply()).results[0][0].rejection == Rejection.OVERLOADED
     assert not rig.sequencers.requests
 
 
 @pytest.mark.parametrize(
-    ("said", "answered"),
+    ("rejection", "answered"),
     [
         (Rejection.SEGMENT_TOO_OLD, Rejection.OUTCOME_UNKNOWN),
         (Rejection.INVALID_REQUEST, Rejection.INVALID_REQUEST),
     ],
 )
-async def test_a_refused_segment_refuses_all_of_its_batches(said: Rejection, answered: Rejection) -> None:
+async def test_a_rejected_segment_rejects_all_of_its_batches(rejection: Rejection, answered: Rejection) -> None:
     async with Rig() as rig:
-        rig.sequencers.replies.put_nowait([Rejected(said)])
+        rig.sequencers.replies.put_nowait([Rejected(rejection)])
         message = await rig.send_and_close(produce(1, 100, 100), produce(2))
         results = (await message.reply()).results
     assert [[result.rejection for result in each] for each in results] == [[answered, answered], [answered]]
 
 
-async def test_a_commit_that_fits_no_message_is_refused_and_the_next_go_on() -> None:
+async def test_a_commit_that_fits_no_message_is_rejected_and_the_next_continue() -> None:
     async with Rig(sequencers=LoggingSequencers(held=True)) as rig:
         large = await rig.send_and_close(produce(1))
         await until(lambda: rig.sequencers.requests)
@@ -181,7 +181,7 @@ async def test_a_commit_that_fits_no_message_is_refused_and_the_next_go_on() -> 
         assert (await (await rig.send_and_close(produce(2))).reply()).results[0][0].rejection == 0
 
 
-async def test_an_answer_of_the_wrong_shape_ends_the_process_and_not_the_data() -> None:
+async def test_an_answer_of_the_wrong_shape_ends_the_process_without_replies() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         async with Rig() as rig:
             rig.sequencers.replies.put_nowait([SegmentCommitted([[BatchResult(0, 0, 0)]])])
@@ -191,7 +191,7 @@ async def test_an_answer_of_the_wrong_shape_ends_the_process_and_not_the_data() 
     assert not message.replied.done()
 
 
-async def test_the_budget_is_given_back_with_the_answer() -> None:
+async def test_the_bytes_leave_the_budget_with_the_answer() -> None:
     async with Rig() as rig:
         message = await rig.send(produce(1, 1_000, 500))
         assert rig.budget.held_bytes == 1_500 + 2 * 1_024
@@ -201,14 +201,14 @@ async def test_the_budget_is_given_back_with_the_answer() -> None:
         assert rig.budget.held_bytes == 0
 
 
-async def test_new_segments_are_kept_in_memory_and_those_given_up_are_not() -> None:
+async def test_new_segments_are_kept_in_memory_and_failed_ones_are_not() -> None:
     async with Rig(store=HeldStore(held=True)) as rig:
-        kept, given_up = [await rig.send_and_close(produce(number)) for number in (1, 2)]
+        kept, failed = [await rig.send_and_close(produce(number)) for number in (1, 2)]
         await until(lambda: len(rig.store.ends) == 2)
         rig.store.ends[0].set_result(None)
         rig.store.ends[1].set_exception(Unavailable("the store does not answer"))
         await kept.reply()
-        await given_up.reply()
+        await failed.reply()
         assert len(rig.recent) == 1
         ((commit,),) = rig.sequencers.requests
         (data,) = rig.store.objects.values()
@@ -217,7 +217,7 @@ async def test_new_segments_are_kept_in_memory_and_those_given_up_are_not() -> N
         assert b"".join(views) == data
 
 
-async def test_segments_are_not_born_before_the_machines_time_when_the_wall_clock_was_set_back() -> None:
+async def test_segments_are_not_born_before_the_uptime_clock_when_the_wall_clock_was_set_back() -> None:
     async with Rig() as rig:
         rig.sequencers.seen_clock_ms = rig.clock.now_ms() + 3_600_000
         await (await rig.send_and_close(produce(1))).reply()

@@ -1,4 +1,4 @@
-"""A put that takes unusually long is made twice, seldom; whichever comes first counts, and the other is no error."""
+"""A small share of unusually slow puts is sent twice; the faster put counts, and the other is no error."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,39 +19,39 @@ USUAL_S = 0.05
 HEDGED_AFTER_S = HEDGE_LIMITS.hedge_after_factor * USUAL_S
 SLOW_S = 5.0
 SHARE = 0.5
-Fate = float | PenstockError | tuple[float, PenstockError]  # when it is done; or what is raised, and when
+Result = float | PenstockError | tuple[float, PenstockError]  # the time of a success; or an error, and its time
 
 
-class FatefulStore(MemoryStore):
-    """Each put takes its time, as told for the first ones, or ends with an error instead."""
+class ScriptedStore(MemoryStore):
+    """A store with prepared results for the next puts; later puts take the usual time."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.fates: list[Fate] = []
+        self.results: list[Result] = []
         self.running = 0
         self.puts = 0
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         self.puts += 1
         self.running += 1
-        fate = self.fates.pop(0) if self.fates else USUAL_S
+        result = self.results.pop(0) if self.results else USUAL_S
         try:
-            if isinstance(fate, PenstockError):
-                raise fate
-            if isinstance(fate, tuple):
-                await asyncio.sleep(fate[0])
-                raise fate[1]
-            await asyncio.sleep(fate)
+            if isinstance(result, PenstockError):
+                raise result
+            if isinstance(result, tuple):
+                await asyncio.sleep(result[0])
+                raise result[1]
+            await asyncio.sleep(result)
             return await super().put(key, body)
         finally:
             self.running -= 1
 
 
 class Hedging:
-    """Hedged puts into a store whose usual time they know."""
+    """Hedged puts into a store; after `learn` the usual latency is known."""
 
     def __init__(self) -> None:
-        self.store = FatefulStore()
+        self.store = ScriptedStore()
         self.registry = CollectorRegistry()
         self.puts = HedgedPuts(
             store=self.store, share=SHARE, clock=VirtualClock(), metrics=FlusherMetrics(self.registry)
@@ -63,10 +63,10 @@ class Hedging:
             await self.put()
         self.store.puts = 0
 
-    async def put(self, *fates: Fate, size_bytes: int = 10) -> float:
-        """How long a put takes whose attempts have these fates."""
+    async def put(self, *results: Result, size_bytes: int = 10) -> float:
+        """The time of a put whose attempts have these results."""
         self._number += 1
-        self.store.fates = list(fates)
+        self.store.results = list(results)
         began_s = asyncio.get_running_loop().time()
         await self.puts.put(f"key-{self._number}", [bytes(size_bytes)])
         assert await self.store.get(f"key-{self._number}") == bytes(size_bytes)
@@ -77,7 +77,7 @@ class Hedging:
 
 
 @in_virtual_time
-async def test_a_put_that_takes_unusually_long_is_made_again_and_the_faster_one_counts() -> None:
+async def test_an_unusually_slow_put_is_sent_again_and_the_faster_one_counts() -> None:
     hedging = Hedging()
     await hedging.learn()
     assert await hedging.put(SLOW_S) == pytest.approx(HEDGED_AFTER_S + USUAL_S)
@@ -86,7 +86,7 @@ async def test_a_put_that_takes_unusually_long_is_made_again_and_the_faster_one_
 
 
 @in_virtual_time
-async def test_a_usual_put_is_made_once() -> None:
+async def test_a_usual_put_is_sent_once() -> None:
     hedging = Hedging()
     await hedging.learn()
     await hedging.put()
@@ -94,7 +94,7 @@ async def test_a_usual_put_is_made_once() -> None:
 
 
 @in_virtual_time
-async def test_what_exists_because_the_other_put_came_first_is_no_error() -> None:
+async def test_an_object_that_exists_because_of_the_other_put_is_no_error() -> None:
     hedging = Hedging()
     await hedging.learn()
     exists = AlreadyExists("object exists: by the other attempt")
@@ -103,18 +103,18 @@ async def test_what_exists_because_the_other_put_came_first_is_no_error() -> Non
 
 
 @in_virtual_time
-async def test_one_attempts_failure_leaves_it_to_the_other() -> None:
+async def test_after_the_failure_of_one_attempt_the_other_counts() -> None:
     hedging = Hedging()
     await hedging.learn()
-    rejected = (2 * USUAL_S, Unavailable("the store refused"))
+    rejected = (2 * USUAL_S, Unavailable("the store rejected it"))
     assert await hedging.put(rejected, 2 * USUAL_S) == pytest.approx(HEDGED_AFTER_S + 2 * USUAL_S)
 
 
 @in_virtual_time
-async def test_when_both_fail_what_may_have_had_its_effect_is_told() -> None:
+async def test_when_both_fail_the_less_certain_error_is_raised() -> None:
     hedging = Hedging()
     await hedging.learn()
-    rejected, exists = Unavailable("the store refused"), AlreadyExists("object exists")
+    rejected, exists = Unavailable("the store rejected it"), AlreadyExists("object exists")
     for first, second in ((rejected, exists), (exists, rejected)):
         with pytest.raises(Unavailable):
             await hedging.put((2 * USUAL_S, first), (2 * USUAL_S, second))
@@ -124,7 +124,7 @@ async def test_when_both_fail_what_may_have_had_its_effect_is_told() -> None:
 
 
 @in_virtual_time
-async def test_a_failure_before_it_took_long_is_passed_on_at_once() -> None:
+async def test_an_early_failure_is_raised_at_once() -> None:
     hedging = Hedging()
     await hedging.learn()
     with pytest.raises(Conflict):
@@ -133,7 +133,7 @@ async def test_a_failure_before_it_took_long_is_passed_on_at_once() -> None:
 
 
 @in_virtual_time
-async def test_what_is_large_is_never_put_twice() -> None:
+async def test_a_large_segment_is_never_put_twice() -> None:
     hedging = Hedging()
     await hedging.learn()
     assert await hedging.put(SLOW_S, size_bytes=HEDGE_LIMITS.hedged_bytes_max + 1) == pytest.approx(SLOW_S)
@@ -141,7 +141,7 @@ async def test_what_is_large_is_never_put_twice() -> None:
 
 
 @in_virtual_time
-async def test_nothing_is_left_of_a_put_that_is_cancelled() -> None:
+async def test_a_cancelled_put_leaves_nothing_behind() -> None:
     hedging = Hedging()
     await hedging.learn()
     putting = asyncio.create_task(hedging.put(SLOW_S, SLOW_S))
@@ -153,7 +153,7 @@ async def test_nothing_is_left_of_a_put_that_is_cancelled() -> None:
     assert hedging.store.running == 0
 
 
-def test_a_store_that_is_slow_for_all_costs_its_share_of_puts_more_and_no_others() -> None:
+def test_a_generally_slow_store_causes_no_more_hedges_than_the_share() -> None:
     latency = PutLatency(0.05)
     hedges = 0
     for _ in range(1_000):
@@ -166,7 +166,7 @@ def test_a_store_that_is_slow_for_all_costs_its_share_of_puts_more_and_no_others
     assert sum(latency.take_hedge() for _ in range(100)) == HEDGE_LIMITS.hedges_max
 
 
-def test_nothing_is_put_twice_before_the_usual_time_is_known() -> None:
+def test_there_are_no_hedges_before_the_usual_latency_is_known() -> None:
     latency = PutLatency(1.0)
     for _ in range(HEDGE_LIMITS.samples_min - 1):
         latency.record_put(0.01)

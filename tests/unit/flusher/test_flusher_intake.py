@@ -1,4 +1,4 @@
-"""Flush messages are checked, weighed and joined on arrival, and buffers close by themselves."""
+"""Flush messages are checked, weighed and reassembled on arrival, and buffers close when they are due."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ async def test_a_quiet_buffer_is_flushed_long_before_its_timer() -> None:
 
 
 @in_virtual_time
-async def test_what_comes_while_a_segment_is_under_way_is_flushed_together_right_after_it() -> None:
+async def test_requests_that_come_during_a_commit_are_flushed_together_after_it() -> None:
     sequencers = LoggingSequencers(held=True)
     async with Rig(clock=VirtualClock(), quiet_s=0.003, sequencers=sequencers) as rig:
         messages = [await rig.send(produce(0))]
@@ -65,7 +65,7 @@ async def test_a_buffer_that_is_never_quiet_is_flushed_by_its_timer() -> None:
 
 
 @in_virtual_time
-async def test_it_is_told_what_segments_waited_for() -> None:
+async def test_the_waits_of_segments_are_measured() -> None:
     store = HeldStore(held=True)
     async with Rig(clock=VirtualClock(), store=store, interval_s=1.0, upload_parallel_max=2) as rig:
         for number in range(3):  # closed after 1, 2 and 3 seconds
@@ -77,8 +77,8 @@ async def test_it_is_told_what_segments_waited_for() -> None:
         store.ends[0].set_result(None)  # at 6 seconds
         store.ends[2].set_result(None)
         await rig.flushes.until_idle()
-    told = {name: rig.metric("wait_seconds_sum", **{"for": name}) for name in ("flush", "upload", "turn")}
-    assert told == pytest.approx({"flush": 3.0, "upload": 1.0, "turn": 2.0}, abs=0.01)
+    waits = {name: rig.metric("wait_seconds_sum", **{"for": name}) for name in ("flush", "upload", "turn")}
+    assert waits == pytest.approx({"flush": 3.0, "upload": 1.0, "turn": 2.0}, abs=0.01)
 
 
 async def test_one_message_may_span_two_segments_and_is_answered_once() -> None:
@@ -106,40 +106,40 @@ async def test_parts_of_a_request_join_in_one_segment_though_a_buffer_closes_bet
 
 
 @in_virtual_time
-async def test_a_request_whose_next_part_never_comes_is_refused_and_others_keep_their_order() -> None:
+async def test_a_request_whose_next_part_never_comes_is_rejected_and_others_keep_their_order() -> None:
     async with Rig(clock=VirtualClock()) as rig:
-        torn = await rig.send(produce(1, part=0, parts=2))
-        whole = [await rig.send(produce(number), gateway="g2") for number in (1, 2)]
+        incomplete = await rig.send(produce(1, part=0, parts=2))
+        complete = [await rig.send(produce(number), gateway="g2") for number in (1, 2)]
         await asyncio.sleep(4.9)
-        assert not torn.replied.done()
-        assert (await torn.reply()).results[0][0].rejection == OVERLOADED
+        assert not incomplete.replied.done()
+        assert (await incomplete.reply()).results[0][0].rejection == OVERLOADED
         rig.close_buffer()
-        assert [(await message.reply()).results[0][0].base_offset for message in whole] == [0, 1]
+        assert [(await message.reply()).results[0][0].base_offset for message in complete] == [0, 1]
     ((commit,),) = rig.sequencers.requests
     assert len(commit.runs[0].batches) == 2
 
 
-async def test_a_lost_part_refuses_the_rest_of_its_request() -> None:
+async def test_a_lost_part_rejects_the_rest_of_its_request() -> None:
     async with Rig() as rig:
         messages = [await rig.send(produce(1, part=part, parts=4)) for part in (0, 2, 3)]
         assert [(await message.reply()).results[0][0].rejection for message in messages] == [OVERLOADED] * 3
         assert rig.budget.held_bytes == 0
 
 
-async def test_what_does_not_fit_into_the_budget_is_refused_at_once_and_nothing_of_it_is_stored() -> None:
+async def test_a_message_above_the_budget_is_rejected_at_once_and_nothing_of_it_is_stored() -> None:
     async with Rig(budget_bytes=10_000) as rig:
-        held = await rig.send(produce(1, 8_000))
+        accepted = await rig.send(produce(1, 8_000))
         rejected = await rig.send(produce(2, 500, 500), produce(3))
         results = (await rejected.reply()).results
         assert [[result.rejection for result in each] for each in results] == [[OVERLOADED] * 2, [OVERLOADED]]
         rig.close_buffer()
-        assert (await held.reply()).results[0][0].rejection == 0
+        assert (await accepted.reply()).results[0][0].rejection == 0
         again = await rig.send_and_close(produce(2, 500, 500))
         assert (await again.reply()).results[0][0].rejection == 0
     assert len(rig.sequencers.requests) == 2
 
 
-async def test_a_part_that_does_not_fit_refuses_the_parts_before_and_after_it() -> None:
+async def test_a_part_above_the_budget_rejects_the_parts_before_and_after_it() -> None:
     async with Rig(budget_bytes=10_000) as rig:
         messages = [await rig.send(produce(1, 4_500, part=part, parts=3)) for part in range(3)]
         assert [(await message.reply()).results[0][0].rejection for message in messages] == [OVERLOADED] * 3
@@ -157,7 +157,7 @@ async def test_bytes_uploading_and_committing_count_against_the_budget() -> None
         assert rig.budget.held_bytes == 0
 
 
-async def test_replies_ask_for_no_pause_while_there_is_room() -> None:
+async def test_replies_ask_for_no_pause_while_the_budget_is_free() -> None:
     async with Rig() as rig:
         assert (await (await rig.send_and_close(produce(1))).reply()).throttle_ms == 0
 
@@ -201,14 +201,14 @@ async def test_a_malformed_message_is_dropped_and_the_next_is_served(data: bytes
         assert rig.metric("refused_messages_total", reason="malformed") == 1
 
 
-async def test_draining_flushes_what_is_whole_and_refuses_what_is_torn() -> None:
+async def test_a_drain_flushes_complete_requests_and_rejects_incomplete_ones() -> None:
     async with Rig() as rig:
-        whole = await rig.send(produce(1))
-        torn = await rig.send(produce(2, part=0, parts=2))
+        complete = await rig.send(produce(1))
+        incomplete = await rig.send(produce(2, part=0, parts=2))
         await rig.intake.drain()
         await rig.flushes.until_idle()
-        assert (await torn.reply()).results[0][0].rejection == OVERLOADED
-        assert (await whole.reply()).results[0][0].rejection == 0
+        assert (await incomplete.reply()).results[0][0].rejection == OVERLOADED
+        assert (await complete.reply()).results[0][0].rejection == 0
     assert rig.metric("closed_buffers_total", reason="drain") == 1
 
 

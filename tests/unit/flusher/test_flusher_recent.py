@@ -1,4 +1,4 @@
-"""The newest segments stay in memory within a bound, and ranges of them are exact."""
+"""The newest segments are kept in memory within a limit, and ranges of them are exact."""
 
 from hypothesis import given, strategies as st
 
@@ -34,7 +34,7 @@ def test_a_discarded_segment_is_gone_with_its_weight() -> None:
 
 
 @given(st.lists(st.integers(0, 300), max_size=40))
-def test_the_bound_holds_and_the_weight_is_that_of_what_is_kept(sizes: list[int]) -> None:
+def test_the_limit_holds_and_the_weight_is_that_of_the_kept_segments(sizes: list[int]) -> None:
     recent = RecentSegments(2_000)
     for number, size in enumerate(sizes):
         recent.put(number.to_bytes(16, "big"), [bytes(size)], size)
@@ -44,19 +44,19 @@ def test_the_bound_holds_and_the_weight_is_that_of_what_is_kept(sizes: list[int]
 
 
 @given(st.lists(st.binary(max_size=9), min_size=1, max_size=8), st.integers(-2, 60), st.integers(-2, 60))
-def test_a_range_is_what_the_joined_bytes_have_there(buffers: list[bytes], position: int, length: int) -> None:
+def test_a_range_equals_that_of_the_joined_bytes(buffers: list[bytes], position: int, length: int) -> None:
     recent = RecentSegments(100_000)
-    whole = b"".join(buffers)
-    recent.put(b"a", buffers, len(whole))
+    body = b"".join(buffers)
+    recent.put(b"a", buffers, len(body))
     found = recent.read(b"a", position, length)
-    if position >= 0 and length > 0 and position + length <= len(whole):
+    if position >= 0 and length > 0 and position + length <= len(body):
         assert found is not None
-        assert b"".join(found) == whole[position : position + length]
+        assert b"".join(found) == body[position : position + length]
     else:
         assert found is None
 
 
-def test_the_budget_refuses_what_does_not_fit_and_takes_it_when_it_does() -> None:
+def test_the_budget_rejects_bytes_that_do_not_fit_and_accepts_them_later() -> None:
     budget = Budget(100)
     assert budget.take(60)
     assert not budget.take(41)

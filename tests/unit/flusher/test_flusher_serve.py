@@ -1,4 +1,4 @@
-"""Cachers get ranges of the newest segments, and a clear no for all else."""
+"""Cachers get ranges of the newest segments, and -1 for all other ranges."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -31,7 +31,7 @@ async def ask(*reads: tuple[bytes, int, int], message_bytes_max: int = 10_000) -
     return reply.lengths, bytes(payload), len(data)
 
 
-async def test_ranges_come_in_the_order_asked_for_and_what_is_gone_is_minus_one() -> None:
+async def test_ranges_come_in_the_requested_order_and_a_removed_segment_is_minus_one() -> None:
     lengths, payload, _ = await ask((HERE, 40, 20), (GONE, 0, 5), (HERE, 0, 5))
     assert lengths == [20, -1, 5]
     assert payload == BYTES[40:60] + BYTES[:5]
@@ -42,7 +42,7 @@ async def test_a_range_outside_of_the_segment_is_minus_one() -> None:
 
 
 @pytest.mark.parametrize("message_bytes_max", [100, 150, 240, 300, 500])
-async def test_a_reply_never_outgrows_the_largest_message(message_bytes_max: int) -> None:
+async def test_a_reply_never_exceeds_the_largest_message(message_bytes_max: int) -> None:
     reads = [(HERE, 0, 100), (HERE, 0, 60), (HERE, 100, 20)]
     lengths, payload, size = await ask(*reads, message_bytes_max=message_bytes_max)
     assert size <= message_bytes_max

@@ -1,7 +1,7 @@
 """Reads of chunks from the cache, from the flusher that wrote them, or from the store.
 
-A request for one chunk of a new segment loads all its chunks from the store with one GET, because its readers will soon
-need them too. So zones other than the writer's never need more GETs than there were PUTs.
+A request for one chunk of a new segment loads all its chunks from the store with one GET. The readers of the segment
+will soon need them too. So zones other than the writer's never need more GETs than there were PUTs.
 """
 
 from collections.abc import AsyncIterator, Iterable

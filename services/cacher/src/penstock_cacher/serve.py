@@ -36,8 +36,8 @@ SERVE_LIMITS = ServeLimits()
 class CacheServer:
     """Answers requests: at once if all chunks are cached, else in a separate task.
 
-    The answer is -1 for a range that is not inside its segment, does not fit into the reply, or cannot be loaded. It
-    is also -1 while requests wait for too many chunks. The gateway then reads from another source.
+    The answer for a range is -1 if it lies outside its segment, exceeds the reply, or cannot be loaded. It is also -1
+    while requests wait for too many chunks. The gateway then reads from another source.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def quiet_puts_per_second(config: FlusherConfig) -> float:
 
 
 def put_hedge_share(config: FlusherConfig) -> float:
-    """The configured share of hedged puts; 0 for a local store, where a second put is as slow as the first."""
+    """The configured share of hedged puts; 0 for a local store, where a second put is not faster."""
     return 0.0 if _is_local(config) else config.put_hedge_share
 
 
