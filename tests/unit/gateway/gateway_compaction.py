@@ -1,4 +1,4 @@
-"""Compaction of what a read path's world holds."""
+"""Compaction of the partitions in the world of the read path's tests."""
 
 from penstock.contracts.batches import Extent, Marker, SegmentRef
 from penstock.contracts.commands import PerItem
@@ -19,7 +19,7 @@ def key_of(segment: SegmentRef) -> str:
 
 
 async def all_batches(world: World, topic_id: TopicId, partition: int = 0) -> list[Batch]:
-    """What a partition holds now."""
+    """The present batches of a partition."""
     return [
         batch
         for extent in extents_of(world.sequencer.state, topic_id, partition)
@@ -34,9 +34,9 @@ async def bytes_of(world: World, extent: Extent) -> bytes:
 
 
 def markers_of(world: World, topic_id: TopicId, partition: int) -> list[Marker]:
-    """What the markers of a partition say."""
+    """The markers of a partition."""
     found = find_partition(world.sequencer.state, topic_id, partition)
-    assert found is not None, "there is a log"
+    assert found is not None, "the partition has no log"
     return markers_among(found, found.extents.head, found.extents.end)
 
 
@@ -49,7 +49,7 @@ async def compact(
     change: Change = as_it_is,
     place_bytes: int = PLACE_BYTES,
 ) -> SegmentRef:
-    """Put all extents of these partitions into one compacted segment, and let it take their place."""
+    """Replace all extents of these partitions with one compacted segment."""
     world.segments += 1
     segment_id = new_segment_id(START_MS, world.segments.to_bytes(10))
     inputs = [
@@ -72,5 +72,5 @@ async def compact(
 
 
 async def remove_segment(world: World, segment: SegmentRef) -> None:
-    """Delete a segment's object, as after its grace."""
+    """Delete a segment's object, as a janitor does after the grace."""
     await world.store.delete([key_of(segment)])

@@ -1,4 +1,4 @@
-"""Stand-ins for what surrounds a gateway: time, directory, sequencers and flushers that tests hold in their hands."""
+"""Fakes for the surroundings of a gateway: time, directory, sequencers and flushers that tests control."""
 
 import asyncio
 import dataclasses
@@ -45,7 +45,7 @@ LISTENER = "PLAINTEXT"
 
 
 class ManualClock:
-    """Time that passes when the test says so."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -58,7 +58,7 @@ class ManualClock:
 
 
 class CountingEntropy:
-    """Bytes that are never twice the same, and the same in every run."""
+    """Bytes that are different at each call, and the same in every run."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -69,7 +69,7 @@ class CountingEntropy:
 
 
 class FakeDirectory:
-    """A directory that knows what the test put in."""
+    """A directory with the presences that the test put into it."""
 
     def __init__(self) -> None:
         self._known: dict[str, Presence] = {}
@@ -87,22 +87,22 @@ class FakeDirectory:
 
     def put(self, presence: Presence) -> None:
         self._known[presence.instance] = presence
-        self._tell()
+        self._notify()
 
     def leave(self, instance: str) -> None:
         self.put(msgspec.structs.replace(self._known[instance], leaving=True))
 
     def drop(self, instance: str) -> None:
         del self._known[instance]
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in self._callbacks:
             callback()
 
 
 class FakeSequencer:
-    """Sequencers that answer from a table of topics, and whatever else the test scripts."""
+    """Sequencers that answer from a table of topics, and with the answers that a test sets."""
 
     def __init__(self) -> None:
         self.seen_sequence = 0
@@ -122,7 +122,7 @@ class FakeSequencer:
         }
         self.is_down = False
         self.hold: asyncio.Event | None = None
-        self.unheard_of: set[str] = set()  # topics that a replica knows only if it looks into the journal first
+        self.unheard_of: set[str] = set()  # topics that a replica knows only for a fresh query
 
     def record_sequence(self, sequence: int) -> None:
         self.seen_sequence = max(self.seen_sequence, sequence)
@@ -155,7 +155,7 @@ class FakeSequencer:
         return MetadataView(self.seen_sequence, found)
 
     def set_quota(self, key: str, value: str, **entity: str | None) -> None:
-        """The quota holds from now on for who asks; `client_id` and so on, None for everybody."""
+        """Set a quota of an entity: `client_id` and so on, None for the default."""
         parts = [QuotaPart(kind.replace("_", "-"), name) for kind, name in entity.items()]
         self.quotas.append(QuotaEntry(parts, {key: value}))
         self.quotas_sequence += 1
@@ -176,7 +176,7 @@ class FakeSequencer:
 
 
 class FakeFlusher:
-    """A flusher on the memory bus that keeps what it gets, and answers when told."""
+    """A flusher on the memory bus that keeps its requests, and answers when the test asks for it."""
 
     def __init__(self, hub: MemoryHub, instance: str, zone: str = ZONE, budget_bytes: int = 64 * 1024 * 1024) -> None:
         self.presence = Presence("flusher", zone, instance, "1", budget_bytes=budget_bytes)
@@ -195,17 +195,17 @@ class FakeFlusher:
         self._subscription = await self._bus.subscribe(subject, self._take)
 
     async def go_away(self) -> None:
-        """Nobody listens any more."""
+        """End the subscription, like a flusher that died."""
         await self._subscription.unsubscribe()
 
     @property
     def produces(self) -> list[FlushProduce]:
-        """All that came, in order."""
+        """All produces that arrived, in order."""
         return [produce for request, _ in self.requests for produce in request.produces]
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of the produces that came, in order."""
+        """The numbers of the produces that arrived, in order."""
         return [produce.request for produce in self.produces]
 
     async def answer_all(self) -> None:
@@ -220,7 +220,7 @@ class FakeFlusher:
     async def _take(self, inbound: Inbound) -> None:
         request, payload = decode_with_payload(inbound.data, FlushRequest)
         total = sum(batch.meta.length for produce in request.produces for batch in produce.batches)
-        assert len(payload) == total, "the payload is exactly the batches that the head names"
+        assert len(payload) == total, "the payload has other bytes than the batches in the head"
         self.requests.append((request, bytes(payload)))
         for produce in request.produces:
             self.on_produce(produce.request)
@@ -291,7 +291,7 @@ def new_world(
     limits: GatewayLimits | None = None,
     **settings: Any,
 ) -> World:
-    """A gateway that knows no other process; its flush router is not running. `nodes` are its own place by listener."""
+    """A gateway without other processes; its flush router does not run. `nodes`: its own node, by listener."""
     limits = limits or GatewayLimits()
     hub = hub or MemoryHub(message_bytes_max)
     clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
@@ -339,13 +339,13 @@ def new_world(
 
 
 class NoSegments:
-    """Segments of which none is read."""
+    """Segments that no test may read."""
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
-        raise AssertionError("no segment was to be read")
+        raise AssertionError("a segment was read")
 
     async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:
-        raise AssertionError("no segment was to be loaded")
+        raise AssertionError("a segment was loaded")
 
 
 def new_client(client_id: str = "test-client", listener: str = LISTENER) -> Client:
@@ -353,13 +353,13 @@ def new_client(client_id: str = "test-client", listener: str = LISTENER) -> Clie
 
 
 def gateway_presence(instance: str, zone: str = ZONE, **addresses: tuple[str, int]) -> Presence:
-    """What another gateway announces; `addresses` by listener."""
+    """The presence of another gateway; `addresses` by listener."""
     listeners = tuple(ListenerAddress(name, host, port) for name, (host, port) in addresses.items())
     return Presence("gateway", zone, instance, "1", listeners=listeners)
 
 
 async def turns(count: int = 20) -> None:
-    """Let everything that is ready go on."""
+    """Run the event loop for so many iterations."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""What surrounds the read path, for its tests: the real state machine, segments in memory, a bus, and a gateway."""
+"""The world of the read path's tests: the real state machine, segments in memory, a bus, and a gateway."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ START_MS = 1_700_000_000_000
 
 
 class LoopClock:
-    """The event loop's own time; the wall clock stands at START_MS, or so much later."""
+    """The event loop's time; the wall clock starts at START_MS, and the test moves it."""
 
     def __init__(self) -> None:
         self.later_ms = 0
@@ -70,7 +70,7 @@ class LoopClock:
 
 
 class CountingEntropy:
-    """Counts, so that a fetch's first partition moves on from fetch to fetch."""
+    """Counts, so that each fetch starts at the next partition."""
 
     def __init__(self) -> None:
         self.count = -1
@@ -101,12 +101,12 @@ class FixedDirectory:
 
 
 class CoreSequencer:
-    """The state machine without a journal; `state` may be held behind, as that of a slow replica."""
+    """The state machine without a journal. Its answers may come from an older state, as from a slow replica."""
 
     def __init__(self) -> None:
         self.state: State = new_state()
         self.entries: list[list[Command]] = []
-        self.behind: State | None = None  # answers queries while nobody knows of anything newer or wants the newest
+        self.behind: State | None = None  # answers queries that are not fresh and whose sender has seen nothing newer
         self.seen_sequence = 0
         self.seen_level: int | None = None
         self.asked: list[str] = []
@@ -150,7 +150,7 @@ class CoreSequencer:
 
 
 class World:
-    """A gateway's read path with everything it needs."""
+    """A gateway's read path with all parts that it needs."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class World:
         self.gateway = self.new_gateway(limits)
 
     def new_gateway(self, limits: GatewayLimits | None = None) -> GatewayParts:
-        """A gateway on the read path of this world. Several of them share everything but their share groups' state."""
+        """A gateway on the read path of this world. Several gateways share all parts except those of share groups."""
         none = cast(Any, None)
         return GatewayParts.build(
             SharedParts(
@@ -291,7 +291,7 @@ class World:
 
 
 def batch_of(*values: bytes, timestamps: Sequence[int] = (), codec: int = 0) -> bytes:
-    """A batch as a producer sends it, with a base offset of its own making."""
+    """A batch as a producer sends it, with an arbitrary base offset."""
     times = timestamps or [START_MS] * len(values)
     records = [Record(delta, time, None, value) for delta, (value, time) in enumerate(zip(values, times, strict=True))]
     return build_batch(records, base_offset=7_777, codec=codec)
@@ -350,7 +350,7 @@ def partitions_of(response: FetchResponse) -> dict[int, PartitionData]:
 
 
 def values_of(data: PartitionData) -> dict[int, bytes | None]:
-    """The records of an answer by offset."""
+    """The records of an answer, by offset."""
     found: dict[int, bytes | None] = {}
     buffer = bytes(cast(Buffer, data.records))
     for position, header in batches(buffer):
@@ -360,6 +360,6 @@ def values_of(data: PartitionData) -> dict[int, bytes | None]:
 
 
 def above_level_0(extent: Extent) -> Extent:
-    """The same extent as if a compaction had written it."""
+    """The same extent, as if compaction had written it."""
     segment = msgspec.structs.replace(extent.segment, level=1, writer="")
     return msgspec.structs.replace(extent, segment=segment)

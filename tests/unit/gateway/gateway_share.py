@@ -1,4 +1,4 @@
-"""Members of share groups on the gateway's read path, as the Java client speaks for them."""
+"""Members of share groups on the gateway's read path, with the requests of the Java client."""
 
 from typing import cast
 
@@ -34,11 +34,11 @@ from tests.unit.gateway.gateway_read_world import START_MS, World, values_of
 
 GROUP = "g"
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
-Said = dict[int, list[tuple[int, int, int]]]  # partition -> first and last offset, type
+Acknowledged = dict[int, list[tuple[int, int, int]]]  # partition -> first and last offset, type
 
 
 async def open_world(world: World, partitions: int = 1, **configs: str) -> TopicId:
-    """A topic, and a group that is to read it from its beginning."""
+    """Create a topic, and let the group read it from offset 0."""
     topic_id = await world.open(partitions=partitions)
     world.sequencer.record_level(SHARE_GROUPS_LEVEL)
     settings = {"share.auto.offset.reset": "earliest"} | {
@@ -50,7 +50,7 @@ async def open_world(world: World, partitions: int = 1, **configs: str) -> Topic
 
 
 class Member:
-    """One share consumer with a connection of its own."""
+    """One share consumer with its own connection."""
 
     def __init__(self, world: World, topic_id: TopicId, name: str) -> None:
         self.world = world
@@ -69,13 +69,14 @@ class Member:
     async def fetch(
         self,
         *partitions: int,
-        said: Said | None = None,
+        acknowledged: Acknowledged | None = None,
         removed: tuple[int, ...] = (),
         version: int = 2,
         **options: int,
     ) -> ShareFetchResponse:
-        """One ShareFetch that names these partitions anew."""
-        asked = {number: (said or {}).get(number, []) for number in dict.fromkeys((*partitions, *(said or {})))}
+        """Send a ShareFetch with these partitions."""
+        given = acknowledged or {}
+        asked = {number: given.get(number, []) for number in dict.fromkeys((*partitions, *given))}
         fetch_partitions = [FetchPartition(number, _batches(says)) for number, says in asked.items()]
         request = ShareFetchRequest(
             group_id=GROUP,
@@ -92,9 +93,11 @@ class Member:
         self._note(response.error_code)
         return response
 
-    async def acknowledge(self, said: Said, epoch: int | None = None, **options: bool) -> ShareAcknowledgeResponse:
-        """One ShareAcknowledge."""
-        partitions = [AcknowledgePartition(number, _batches(says)) for number, says in said.items()]
+    async def acknowledge(
+        self, acknowledged: Acknowledged, epoch: int | None = None, **options: bool
+    ) -> ShareAcknowledgeResponse:
+        """Send a ShareAcknowledge."""
+        partitions = [AcknowledgePartition(number, _batches(ranges)) for number, ranges in acknowledged.items()]
         request = ShareAcknowledgeRequest(
             group_id=GROUP,
             member_id=self.name,
@@ -111,8 +114,8 @@ class Member:
             self.epoch += 1
 
 
-def _batches(said: list[tuple[int, int, int]]) -> list[AcknowledgementBatch]:
-    return [AcknowledgementBatch(first, last, [kind]) for first, last, kind in said]
+def _batches(ranges: list[tuple[int, int, int]]) -> list[AcknowledgementBatch]:
+    return [AcknowledgementBatch(first, last, [kind]) for first, last, kind in ranges]
 
 
 async def joined_members(world: World, topic_id: TopicId, *names: str) -> list[Member]:
@@ -120,7 +123,7 @@ async def joined_members(world: World, topic_id: TopicId, *names: str) -> list[M
     members = [Member(world, topic_id, name) for name in names]
     for member in members:
         await member.join()
-    for member in members:  # each takes the share that it has with all there
+    for member in members:  # each gets the assignment of the complete group
         await member.join()
     return members
 
@@ -140,7 +143,7 @@ def acquired(response: ShareFetchResponse, partition: int = 0) -> list[tuple[int
 
 
 def records(response: ShareFetchResponse, partition: int = 0) -> dict[int, bytes | None]:
-    """The acquired records of a partition by offset, as a client gets them out of the batches."""
+    """The acquired records of a partition by offset, as a client reads them from the batches."""
     data = partitions_of(response).get(partition)
     if data is None:
         return {}

@@ -1,4 +1,4 @@
-"""Producers with transactions on the gateway's read path, and a reader that does what Kafka's clients do."""
+"""Transactional producers on the gateway's read path, and a reader that works like Kafka's clients."""
 
 from typing import cast
 
@@ -28,10 +28,10 @@ class Writer(msgspec.Struct):
     name: str
     producer_id: int
     epoch: int
-    sequences: dict[int, int] = {}  # partition -> the next one
+    sequences: dict[int, int] = {}  # partition -> the next sequence
 
     def batch(self, *values: bytes, partition: int = 0) -> bytes:
-        """The next batch of its transaction."""
+        """The next batch of the transaction."""
         sequence = self.sequences.get(partition, 0)
         self.sequences[partition] = sequence + len(values)
         return build_batch(
@@ -44,7 +44,7 @@ class Writer(msgspec.Struct):
 
 
 async def open_world(world: World, partitions: int = 2) -> TopicId:
-    """A topic, in a cluster that has transactions."""
+    """Create a topic, in a cluster with transactions."""
     topic_id = await world.open(partitions=partitions)
     await world.commit([RaiseLevel(START_MS, TRANSACTIONS_LEVEL)])
     return topic_id
@@ -59,12 +59,12 @@ async def new_writer(world: World, name: str = "w") -> Writer:
 async def write(
     world: World, topic_id: TopicId, writer: Writer, *values: bytes, partition: int = 0, announce: bool = True
 ) -> None:
-    """One batch in the writer's transaction."""
+    """Write one batch in the writer's transaction."""
     await world.produce(topic_id, {partition: [writer.batch(*values, partition=partition)]}, announce=announce)
 
 
 async def end(world: World, writer: Writer, *, committed: bool, announce: bool = True) -> None:
-    """The writer's transaction is over, and it goes on with the next epoch."""
+    """End the writer's transaction; the writer continues with the next epoch."""
     command = EndTxn(START_MS, writer.name, writer.producer_id, writer.epoch, committed, bumps=True)
     (ended,) = await world.commit([command], announce=announce)
     assert isinstance(ended, TransactionEnded)
@@ -72,7 +72,7 @@ async def end(world: World, writer: Writer, *, committed: bool, announce: bool =
 
 
 def taken(data: PartitionData, offset: int) -> tuple[dict[int, bytes | None], int]:
-    """What a reader of committed records takes from an answer, and where it goes on: as Kafka's Java client does it."""
+    """The records that a read_committed reader keeps of an answer, and its next offset: as in Kafka's Java client."""
     waiting = sorted(data.aborted_transactions or [], key=lambda each: each.first_offset)
     aborted: set[int] = set()
     found: dict[int, bytes | None] = {}
@@ -83,8 +83,10 @@ def taken(data: PartitionData, offset: int) -> tuple[dict[int, bytes | None], in
             aborted.add(waiting.pop(0).producer_id)
         if is_control(header):
             ended = read_control_batch(buffer[position:])
-            assert ended is not None, "the only control records are ends of transactions"
-            assert ended.committed == (header.producer_id not in aborted), f"{header} and the list do not agree"
+            assert ended is not None, "a control record is no end of a transaction"
+            assert ended.committed == (header.producer_id not in aborted), (
+                f"{header} contradicts the list of aborted transactions"
+            )
             aborted.discard(header.producer_id)
         elif not (is_transactional(header) and header.producer_id in aborted):
             for record in decode_records(buffer[position:]):
@@ -94,7 +96,7 @@ def taken(data: PartitionData, offset: int) -> tuple[dict[int, bytes | None], in
 
 
 async def read_committed(world: World, offset: int, *, partition: int = 0, **limits: int) -> dict[int, bytes | None]:
-    """All committed records from an offset on, over as many fetches as it takes."""
+    """All committed records from an offset on, read with several fetches."""
     found: dict[int, bytes | None] = {}
     start = offset
     while True:

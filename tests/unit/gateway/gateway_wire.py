@@ -1,4 +1,4 @@
-"""A Kafka client's half of a request for tests: header and body in, the decoded answer out."""
+"""The client's side of a request: encodes the header and the body, and decodes the answer."""
 
 import struct
 from typing import Any
@@ -14,7 +14,7 @@ CORRELATION_ID = 77
 
 
 def request_frame(api_key: int, version: int, body: bytes, client_id: str | None = "test-client") -> bytes:
-    """A frame without its length."""
+    """A request frame without its length."""
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     tags = b"\0" if serves(api_key, version) and is_flexible(API_TABLE[api_key], version) else b""
@@ -22,12 +22,12 @@ def request_frame(api_key: int, version: int, body: bytes, client_id: str | None
 
 
 async def ask_raw(world: World, frame: bytes, client: Client | None = None) -> bytes:
-    """The whole answer with length and header, empty if there is none."""
+    """Send a frame; return the whole answer with length and header, empty if there is none."""
     return joined(await world.dispatcher.answer(client or new_client(), memoryview(frame)))
 
 
 async def ask(world: World, api_key: int, version: int, request: msgspec.Struct, client: Client | None = None) -> Any:
-    """The answer to one request, None if there is none."""
+    """Send one request; return the answer, None if there is none."""
     frame = request_frame(
         api_key, version, encode_request(api_key, version, request), (client or new_client()).client_id
     )
@@ -41,5 +41,5 @@ async def ask(world: World, api_key: int, version: int, request: msgspec.Struct,
 
 
 def batch(count: int = 1, **options: Any) -> bytes:
-    """A good record batch."""
+    """A valid record batch."""
     return build_batch([Record(value=b"value", offset_delta=number) for number in range(count)], **options)

@@ -1,4 +1,4 @@
-"""A gateway's reads beside cachers that answer as they are told to, and a store that counts."""
+"""A gateway's reads with cachers whose answers a test controls, and a store that counts."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ REPLY_BYTES_MAX = 200_000
 
 
 def content(segment: SegmentRef) -> bytes:
-    pattern = bytes(segment.segment_id[15:]) * 7 + bytes(range(251))  # repeats at no round number
+    pattern = bytes(segment.segment_id[15:]) * 7 + bytes(range(251))  # the period is not a round number
     return (pattern * (segment.size_bytes // len(pattern) + 1))[: segment.size_bytes]
 
 
@@ -35,7 +35,7 @@ def segment(number: int, level: int = 0, size_bytes: int = SIZE) -> SegmentRef:
 
 
 class Clock:
-    """Time that moves when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
@@ -48,7 +48,7 @@ class Clock:
 
 
 class Cacher:
-    """A cacher that answers as it is told to."""
+    """A cacher whose answers the test controls."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -119,7 +119,7 @@ class Zone:
 
 
 class CountingStore(MemoryStore):
-    """The store in memory, with its range reads written down."""
+    """A store in memory that records its range reads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -264,8 +264,8 @@ async def test_gateways_that_know_each_other_divide_a_quota_and_do_not_exceed_it
             world.clock.now_s += step_s
         if step % 10 == 9:
             for place, world in enumerate(worlds):
-                said = worlds[1 - place].gateway.quotas.reported()
-                world.directory.put(msgspec.structs.replace(gateway_presence("g2"), quota_use=said))
+                uses = worlds[1 - place].gateway.quotas.reported()
+                world.directory.put(msgspec.structs.replace(gateway_presence("g2"), quota_use=uses))
     assert sum(given) <= 1000 * (seconds + 6)  # the credit, and the seconds until they know each other
     assert sum(given) >= 1000 * seconds * 0.85
     assert [each / seconds / 100 for each in given] == pytest.approx(parts, abs=1.3)
@@ -273,8 +273,8 @@ async def test_gateways_that_know_each_other_divide_a_quota_and_do_not_exceed_it
 
 async def test_reported_uses_of_quotas_arrive_unchanged() -> None:
     use = (QuotaUse(PRODUCE_RATE, ALICE, 12.5), QuotaUse("connection_creation_rate", (("ip", "10.0.0.1"),), 1.0))
-    said = msgspec.structs.replace(gateway_presence("g2"), quota_use=use)
-    assert decode(encode(said), Presence) == said
+    presence = msgspec.structs.replace(gateway_presence("g2"), quota_use=use)
+    assert decode(encode(presence), Presence) == presence
 
 
 async def test_the_meter_of_an_idle_client_is_removed(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The APIs of consumer groups (KIP-848): what becomes a journal entry, and the sequencers' answers in Kafka's words."""
+"""The APIs of consumer groups (KIP-848): which heartbeats are journaled, and Kafka's errors for rejections."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ JOINED = ConsumerMembership("m", 3, 5_000, [TopicPartitions(TOPIC_ID, [0, 2])])
 
 
 def answering(*asked: ConsumerMembership | Rejected | None, journaled: Outcome = JOINED) -> World:
-    """Sequencers that answer the query so, one after the other, and the command so."""
+    """Sequencers that give these answers to queries, in order, and this outcome to the command."""
     world = new_world()
     answers = iter(asked)
     world.sequencer.views["consumer_heartbeat"] = lambda query: ConsumerHeartbeatView(1, next(answers))
@@ -59,7 +59,7 @@ async def test_a_heartbeat_that_changes_nothing_is_not_journaled() -> None:
     assert world.sequencer.commands == []
 
 
-async def test_a_heartbeat_that_changes_something_is_journaled_as_it_was_said() -> None:
+async def test_a_heartbeat_that_changes_something_is_journaled_unchanged() -> None:
     world = answering(None)
     world.sequencer.seen_sequence = 7
     client = new_client()
@@ -74,7 +74,7 @@ async def test_a_heartbeat_that_changes_something_is_journaled_as_it_was_said() 
     )
 
 
-async def test_what_a_member_owns_is_told_in_ascending_order() -> None:
+async def test_the_partitions_of_a_member_are_sent_in_ascending_order() -> None:
     world = answering(None)
     owned = [consumer_group_heartbeat.TopicPartitions(TOPIC_ID, [2, 0])]
     await ask(world, HEARTBEAT, 1, ConsumerGroupHeartbeatRequest("g", "m", 3, topic_partitions=owned))
@@ -83,7 +83,7 @@ async def test_what_a_member_owns_is_told_in_ascending_order() -> None:
     assert command.owned == [TopicPartitions(TOPIC_ID, [0, 2])]
 
 
-async def test_a_refusal_counts_when_the_journals_present_state_says_the_same() -> None:
+async def test_a_rejection_counts_if_a_fresh_query_confirms_it() -> None:
     rejected = Rejected(Rejection.FENCED_MEMBER_EPOCH, "why")
     world = answering(rejected, rejected)
     response = await ask(world, HEARTBEAT, 1, STAY)
@@ -93,7 +93,7 @@ async def test_a_refusal_counts_when_the_journals_present_state_says_the_same() 
     assert world.sequencer.commands == []
 
 
-async def test_a_replica_that_is_behind_fences_nobody() -> None:
+async def test_a_replica_that_is_behind_fences_no_member() -> None:
     world = answering(Rejected(Rejection.FENCED_MEMBER_EPOCH), ConsumerMembership("m", 3, 5_000, None))
     assert (await ask(world, HEARTBEAT, 1, STAY)).error_code == 0
 
@@ -114,7 +114,7 @@ async def test_a_replica_that_is_behind_fences_nobody() -> None:
         (Rejection.OVERLOADED, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-async def test_each_refusal_has_its_error(rejection: Rejection, error: ErrorCode) -> None:
+async def test_each_rejection_has_its_error(rejection: Rejection, error: ErrorCode) -> None:
     world = answering(None, journaled=Rejected(rejection))
     response = await ask(world, HEARTBEAT, 1, STAY)
     assert (response.error_code, response.error_message) == (error, None)
@@ -134,7 +134,7 @@ async def test_in_version_0_the_coordinator_makes_the_member_id() -> None:
     assert len(command.member_id) == 22
 
 
-async def test_in_version_1_a_member_makes_its_id_itself() -> None:
+async def test_in_version_1_a_member_makes_its_own_id() -> None:
     world = answering(None)
     await ask(world, HEARTBEAT, 1, ConsumerGroupHeartbeatRequest("g", topic_partitions=[]))
     ((command,),) = world.sequencer.commands
@@ -168,7 +168,7 @@ def describing(*groups: ConsumerGroupView) -> World:
     return world
 
 
-async def test_a_group_is_described_with_what_its_members_have_and_are_to_have() -> None:
+async def test_a_group_is_described_with_assignments_and_targets() -> None:
     world = describing(ConsumerGroupView("g", "Stable", 3, 2, "uniform", [MEMBER], [(TOPIC_ID, "t")]))
     (group,) = (await ask(world, DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"]))).groups
     assert (group.error_code, group.group_id, group.group_state) == (0, "g", "Stable")
@@ -184,17 +184,17 @@ async def test_a_group_is_described_with_what_its_members_have_and_are_to_have()
     )
 
 
-@pytest.mark.parametrize(("include", "told"), [(False, -(2**31)), (True, GROUP_OPERATIONS)])
-async def test_what_one_may_do_is_told_when_asked_for(include: bool, told: int) -> None:
+@pytest.mark.parametrize(("include", "operations"), [(False, -(2**31)), (True, GROUP_OPERATIONS)])
+async def test_authorized_operations_are_in_the_answer_on_request(include: bool, operations: int) -> None:
     world = describing(ConsumerGroupView("g", "Stable", 3, 2, "uniform", [], []))
     (group,) = (await ask(world, DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"], include))).groups
-    assert group.authorized_operations == told
+    assert group.authorized_operations == operations
 
 
 @pytest.mark.parametrize(
     ("is_classic", "message"), [(True, "Group g is not a consumer group."), (False, "Group g not found.")]
 )
-async def test_a_group_that_is_none_is_not_found(is_classic: bool, message: str) -> None:
+async def test_a_group_of_another_type_is_not_found(is_classic: bool, message: str) -> None:
     world = describing(ConsumerGroupView("g", "", 0, 0, "", [], [], is_classic=is_classic))
     (group,) = (await ask(world, DESCRIBE, 0, ConsumerGroupDescribeRequest(["g"]))).groups
     assert (group.error_code, group.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, message)
@@ -223,7 +223,7 @@ async def test_groups_are_listed_by_type(types: list[str], listed: list[tuple[st
     assert [(group.group_id, group.group_type) for group in response.groups] == listed
 
 
-async def test_states_of_consumer_groups_are_asked_for_in_any_case() -> None:
+async def test_filters_by_state_may_be_in_upper_or_lower_case() -> None:
     world = new_world()
     asked: list[str] = []
 
@@ -236,7 +236,7 @@ async def test_states_of_consumer_groups_are_asked_for_in_any_case() -> None:
     assert asked == ["Assigning", "Reconciling"]
 
 
-async def test_a_member_that_asks_for_offsets_says_who_it_is_and_may_be_refused() -> None:
+async def test_an_offset_request_has_the_member_and_may_be_rejected() -> None:
     world = new_world()
     asked: list[GroupOffsetsQuery] = []
 

@@ -1,4 +1,4 @@
-"""Configurations of groups: those of share groups, where these are on."""
+"""Configurations of share groups, if share groups are enabled."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ async def described(world: World, *groups: str) -> list[Any]:
     return list(results)
 
 
-async def test_a_groups_configurations_are_described_with_where_they_come_from() -> None:
+async def test_a_groups_configurations_are_described_with_their_source() -> None:
     own, other = await described(share_world(), "g", "other")
     values = {config.name: (config.value, config.config_source) for config in own.configs}
     assert values.keys() == GROUP_RESOURCE_CONFIGS.keys()
@@ -57,7 +57,7 @@ async def test_a_groups_configurations_are_described_with_where_they_come_from()
     assert {config.config_source for config in other.configs} == {FROM_DEFAULT}
 
 
-async def test_a_groups_configurations_are_altered_also_before_there_is_such_a_group() -> None:
+async def test_configurations_are_altered_also_before_the_group_exists() -> None:
     world = share_world()
     world.sequencer.on_command = lambda command: Done()
     assert await altered(world, RESET, "earliest") == (ErrorCode.NONE, "")
@@ -74,7 +74,7 @@ async def test_a_groups_configurations_are_altered_also_before_there_is_such_a_g
         (RESET, "earliest", "", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_cannot_be_never_gets_into_the_journal(name: str, value: str, group: str, error: ErrorCode) -> None:
+async def test_an_invalid_change_is_never_journaled(name: str, value: str, group: str, error: ErrorCode) -> None:
     world = share_world()
     code, message = await altered(world, name, value, group)
     assert code == error
@@ -82,24 +82,24 @@ async def test_what_cannot_be_never_gets_into_the_journal(name: str, value: str,
     assert not world.sequencer.commands
 
 
-async def test_a_sequencers_refusal_is_the_groups_own() -> None:
+async def test_a_sequencers_rejection_is_the_result_of_its_group() -> None:
     world = share_world()
     world.sequencer.on_command = lambda command: Rejected(Rejection.INVALID_CONFIG, "no")
     assert await altered(world, RESET, "earliest") == (ErrorCode.INVALID_CONFIG, "no")
 
 
-async def test_while_some_sequencer_does_not_know_them_they_are_not_altered() -> None:
+async def test_until_all_sequencers_know_them_they_are_not_altered() -> None:
     code, _ = await altered(share_world(SHARE_GROUPS_LEVEL - 1), RESET, "earliest")
     assert code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_before_anything_was_heard_of_the_level_the_sequencers_decide() -> None:
+async def test_while_the_level_is_unknown_the_sequencers_decide() -> None:
     world = share_world(None)
     world.sequencer.on_command = lambda command: Done()
     assert await altered(world, RESET, "earliest") == (ErrorCode.NONE, "")
 
 
-async def test_groups_with_configurations_are_listed_before_there_are_such_groups() -> None:
+async def test_groups_with_configurations_are_listed_before_the_groups_exist() -> None:
     response = await ask(share_world(), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
     assert [(each.resource_name, each.resource_type) for each in response.config_resources] == [("g", GROUP)]
     response = await ask(new_world(), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))

@@ -1,4 +1,4 @@
-"""What each request of a classic group is answered in each state of the group: as Kafka's GroupMetadataManager does."""
+"""The answer to each request of a classic group in each state of the group, as in Kafka's GroupMetadataManager."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,13 +34,13 @@ from tests.unit.gateway.gateway_wire import ask
 
 COMMIT, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, DELETE, OFFSET_DELETE = 8, 11, 12, 13, 14, 15, 42, 47
 READS_T = bytes((0, 3, 0, 0, 0, 1, 0, 1)) + b"t" + bytes(8)  # a consumer's metadata
-LEADER, STATIC, OTHER, NOBODY = "m-1", "i-2", "m-3", "m-9"  # member ids
+LEADER, STATIC, OTHER, UNKNOWN = "m-1", "i-2", "m-3", "m-9"  # member ids
 INSTANCE = "i"  # of STATIC
 GENERATION = 1
 
 
 class GroupWorld:
-    """A gateway whose sequencer is the machine itself."""
+    """A gateway whose sequencer is the state machine itself."""
 
     def __init__(self) -> None:
         self.gateway = new_world()
@@ -81,7 +81,7 @@ class GroupWorld:
 
 
 def absent() -> GroupWorld:
-    """There is no such group."""
+    """The group does not exist."""
     return GroupWorld()
 
 
@@ -96,7 +96,7 @@ def completing() -> GroupWorld:
 
 
 def stable() -> GroupWorld:
-    """Both have their assignments."""
+    """Both members have their assignments."""
     world = completing()
     world.sync(LEADER)
     world.sync(STATIC, INSTANCE)
@@ -104,14 +104,14 @@ def stable() -> GroupWorld:
 
 
 def preparing() -> GroupWorld:
-    """Somebody has come; the other two have not joined again yet."""
+    """A third member has joined; the other two have not joined again yet."""
     world = stable()
     world.join(OTHER)
     return world.be(PREPARING)
 
 
 def empty() -> GroupWorld:
-    """Both have left again."""
+    """All members have left."""
     world = stable()
     leaving = [commands.LeavingMember(LEADER, None), commands.LeavingMember("", INSTANCE)]
     world.do(commands.LeaveGroup(0, "g", leaving))
@@ -119,14 +119,14 @@ def empty() -> GroupWorld:
 
 
 def full() -> GroupWorld:
-    """No more members than there are may be."""
+    """The group has the largest allowed number of members."""
     world = stable()
     world.configure("group.max.size", "2")
     return world
 
 
 def connectors() -> GroupWorld:
-    """A member of another kind of group, which says nothing that we understand."""
+    """A member with another protocol type, whose metadata the gateway cannot decode."""
     world = GroupWorld()
     world.join(LEADER, kind="connect")
     return world.be(PREPARING)
@@ -175,7 +175,7 @@ def remove(topic: str = "u", *, group: str = "g") -> OffsetDeleteRequest:
 
 
 def first_error(answer: Any) -> E:
-    """The answer's own error, or that of the one thing which was asked for."""
+    """The error of the answer, or of its one item."""
     if getattr(answer, "error_code", 0):
         return E(answer.error_code)
     for part in ("members", "results", "groups", "topics"):
@@ -191,23 +191,23 @@ async def error_of(world: GroupWorld, key: int, version: int, request: msgspec.S
 
 Situation = Callable[[], GroupWorld]
 TABLE: list[tuple[Situation, int, int, Any, E]] = [
-    # JoinGroup: GroupCoordinatorService.joinGroup, classicGroupJoinToClassicGroup and what they call
+    # JoinGroup: GroupCoordinatorService.joinGroup, classicGroupJoinToClassicGroup and their callees
     (absent, JOIN, 9, join(group=""), E.INVALID_GROUP_ID),
     (absent, JOIN, 9, join(session_ms=5_999), E.INVALID_SESSION_TIMEOUT),
     (absent, JOIN, 9, join(session_ms=1_800_001), E.INVALID_SESSION_TIMEOUT),
-    (absent, JOIN, 9, join(NOBODY), E.UNKNOWN_MEMBER_ID),
+    (absent, JOIN, 9, join(UNKNOWN), E.UNKNOWN_MEMBER_ID),
     (absent, JOIN, 9, join(kind=""), E.INCONSISTENT_GROUP_PROTOCOL),
     (absent, JOIN, 9, join(protocol=""), E.INCONSISTENT_GROUP_PROTOCOL),
     (absent, JOIN, 4, join(), E.MEMBER_ID_REQUIRED),
-    (empty, JOIN, 9, join(NOBODY), E.UNKNOWN_MEMBER_ID),
+    (empty, JOIN, 9, join(UNKNOWN), E.UNKNOWN_MEMBER_ID),
     (empty, JOIN, 9, join(LEADER), E.UNKNOWN_MEMBER_ID),
     (stable, JOIN, 9, join(), E.MEMBER_ID_REQUIRED),
     (stable, JOIN, 9, join(kind="connect"), E.INCONSISTENT_GROUP_PROTOCOL),
     (stable, JOIN, 9, join(protocol="sticky"), E.INCONSISTENT_GROUP_PROTOCOL),
     (stable, JOIN, 9, join(LEADER, protocol="sticky"), E.INCONSISTENT_GROUP_PROTOCOL),
-    (stable, JOIN, 9, join(NOBODY), E.UNKNOWN_MEMBER_ID),
-    (stable, JOIN, 9, join(NOBODY, INSTANCE), E.FENCED_INSTANCE_ID),
-    (stable, JOIN, 9, join(NOBODY, "other"), E.UNKNOWN_MEMBER_ID),
+    (stable, JOIN, 9, join(UNKNOWN), E.UNKNOWN_MEMBER_ID),
+    (stable, JOIN, 9, join(UNKNOWN, INSTANCE), E.FENCED_INSTANCE_ID),
+    (stable, JOIN, 9, join(UNKNOWN, "other"), E.UNKNOWN_MEMBER_ID),
     (stable, JOIN, 9, join(STATIC, INSTANCE), E.NONE),
     (stable, JOIN, 9, join("", INSTANCE), E.NONE),
     (completing, JOIN, 9, join(LEADER), E.NONE),
@@ -219,9 +219,9 @@ TABLE: list[tuple[Situation, int, int, Any, E]] = [
     (absent, SYNC, 5, sync(LEADER, group=""), E.INVALID_GROUP_ID),
     (absent, SYNC, 5, sync(LEADER), E.UNKNOWN_MEMBER_ID),
     (empty, SYNC, 5, sync(LEADER), E.UNKNOWN_MEMBER_ID),
-    (stable, SYNC, 5, sync(NOBODY), E.UNKNOWN_MEMBER_ID),
-    (stable, SYNC, 5, sync(NOBODY, INSTANCE), E.FENCED_INSTANCE_ID),
-    (stable, SYNC, 5, sync(NOBODY, "other"), E.UNKNOWN_MEMBER_ID),
+    (stable, SYNC, 5, sync(UNKNOWN), E.UNKNOWN_MEMBER_ID),
+    (stable, SYNC, 5, sync(UNKNOWN, INSTANCE), E.FENCED_INSTANCE_ID),
+    (stable, SYNC, 5, sync(UNKNOWN, "other"), E.UNKNOWN_MEMBER_ID),
     (stable, SYNC, 5, sync(LEADER, generation=2), E.ILLEGAL_GENERATION),
     (stable, SYNC, 5, sync(LEADER, generation=-1), E.ILLEGAL_GENERATION),
     (stable, SYNC, 5, sync(LEADER, kind="connect"), E.INCONSISTENT_GROUP_PROTOCOL),
@@ -239,8 +239,8 @@ TABLE: list[tuple[Situation, int, int, Any, E]] = [
     (empty, HEARTBEAT, 4, beat(LEADER), E.UNKNOWN_MEMBER_ID),
     (stable, HEARTBEAT, 4, beat(LEADER), E.NONE),
     (stable, HEARTBEAT, 4, beat(STATIC, INSTANCE), E.NONE),
-    (stable, HEARTBEAT, 4, beat(NOBODY, INSTANCE), E.FENCED_INSTANCE_ID),
-    (stable, HEARTBEAT, 4, beat(NOBODY, "other"), E.UNKNOWN_MEMBER_ID),
+    (stable, HEARTBEAT, 4, beat(UNKNOWN, INSTANCE), E.FENCED_INSTANCE_ID),
+    (stable, HEARTBEAT, 4, beat(UNKNOWN, "other"), E.UNKNOWN_MEMBER_ID),
     (stable, HEARTBEAT, 4, beat(LEADER, generation=0), E.ILLEGAL_GENERATION),
     (completing, HEARTBEAT, 4, beat(LEADER), E.NONE),
     (preparing, HEARTBEAT, 4, beat(LEADER), E.REBALANCE_IN_PROGRESS),
@@ -248,10 +248,10 @@ TABLE: list[tuple[Situation, int, int, Any, E]] = [
     (absent, LEAVE, 5, leave(LEADER, group=""), E.INVALID_GROUP_ID),
     (absent, LEAVE, 5, leave(LEADER), E.UNKNOWN_MEMBER_ID),
     (absent, LEAVE, 0, leave(LEADER), E.UNKNOWN_MEMBER_ID),
-    (stable, LEAVE, 5, leave(NOBODY), E.UNKNOWN_MEMBER_ID),
+    (stable, LEAVE, 5, leave(UNKNOWN), E.UNKNOWN_MEMBER_ID),
     (stable, LEAVE, 5, leave(), E.UNKNOWN_MEMBER_ID),
     (stable, LEAVE, 5, leave("", "other"), E.UNKNOWN_MEMBER_ID),
-    (stable, LEAVE, 5, leave(NOBODY, INSTANCE), E.FENCED_INSTANCE_ID),
+    (stable, LEAVE, 5, leave(UNKNOWN, INSTANCE), E.FENCED_INSTANCE_ID),
     (stable, LEAVE, 5, leave("", INSTANCE), E.NONE),
     (stable, LEAVE, 5, leave(STATIC, INSTANCE), E.NONE),
     (stable, LEAVE, 2, leave(LEADER), E.NONE),
@@ -266,8 +266,8 @@ TABLE: list[tuple[Situation, int, int, Any, E]] = [
     (stable, COMMIT, 8, commit(LEADER, GENERATION), E.NONE),
     (stable, COMMIT, 8, commit(LEADER, GENERATION, topic="x"), E.UNKNOWN_TOPIC_OR_PARTITION),
     (stable, COMMIT, 8, commit(STATIC, GENERATION, INSTANCE), E.NONE),
-    (stable, COMMIT, 8, commit(NOBODY, GENERATION, INSTANCE), E.FENCED_INSTANCE_ID),
-    (stable, COMMIT, 8, commit(NOBODY, GENERATION), E.UNKNOWN_MEMBER_ID),
+    (stable, COMMIT, 8, commit(UNKNOWN, GENERATION, INSTANCE), E.FENCED_INSTANCE_ID),
+    (stable, COMMIT, 8, commit(UNKNOWN, GENERATION), E.UNKNOWN_MEMBER_ID),
     (stable, COMMIT, 8, commit(LEADER, -1), E.ILLEGAL_GENERATION),
     (stable, COMMIT, 8, commit(LEADER, 7), E.ILLEGAL_GENERATION),
     (preparing, COMMIT, 8, commit(LEADER, GENERATION), E.NONE),
@@ -312,7 +312,7 @@ async def test_every_request_is_answered_as_kafka_does(
     assert await error_of(situation(), key, version, request_) == error
 
 
-async def test_who_was_replaced_is_fenced_in_every_request() -> None:
+async def test_a_replaced_static_member_is_fenced_in_every_request() -> None:
     world = stable()
     assert await error_of(world, JOIN, 9, join("", INSTANCE)) == E.NONE
     for key, version, request in (
@@ -325,7 +325,7 @@ async def test_who_was_replaced_is_fenced_in_every_request() -> None:
         assert await error_of(world, key, version, request) == E.FENCED_INSTANCE_ID
 
 
-async def test_who_finds_a_group_full_is_left_without_a_member_id() -> None:
+async def test_a_join_of_a_full_group_gets_no_member_id() -> None:
     answer = await ask(full().gateway, JOIN, 9, join("m-8"))
     assert (answer.error_code, answer.member_id) == (E.UNKNOWN_MEMBER_ID, "m-8")
     pending = full()
@@ -334,12 +334,12 @@ async def test_who_finds_a_group_full_is_left_without_a_member_id() -> None:
     assert (answer.error_code, answer.member_id) == (E.GROUP_MAX_SIZE_REACHED, "")
 
 
-async def test_a_group_that_is_not_there_is_named_where_it_is_an_error() -> None:
+async def test_an_unknown_group_is_named_in_its_error() -> None:
     (group,) = (await ask(absent().gateway, DESCRIBE, 6, DescribeGroupsRequest(["g"]))).groups
     assert (group.group_id, group.group_state, group.error_message) == ("g", "Dead", "Group g not found.")
 
 
-async def test_offsets_that_were_committed_meanwhile_are_deleted_when_asked_again() -> None:
+async def test_offsets_that_were_committed_meanwhile_are_deleted_by_a_second_request() -> None:
     world = empty()
     assert await error_of(world, COMMIT, 8, commit()) == E.NONE
     world.gateway.sequencer.seen_sequence = world.state.sequence - 1
@@ -348,14 +348,16 @@ async def test_offsets_that_were_committed_meanwhile_are_deleted_when_asked_agai
     assert not world.state.groups["g"].offsets
 
 
-async def test_before_all_sequencers_know_how_to_delete_offsets_nobody_waits_for_them() -> None:
+async def test_until_all_sequencers_can_delete_offsets_the_request_is_rejected_at_once() -> None:
     world = empty()
     world.gateway.sequencer.seen_level = OFFSET_EXPIRY_LEVEL - 1
     assert await error_of(world, OFFSET_DELETE, 0, remove()) == E.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize(("key", "request_"), [(OFFSET_DELETE, remove()), (LEAVE, leave(LEADER))])
-async def test_without_sequencers_members_are_told_to_look_for_them_again(key: int, request_: msgspec.Struct) -> None:
+async def test_without_sequencers_members_must_look_for_the_coordinator_again(
+    key: int, request_: msgspec.Struct
+) -> None:
     world = absent()
     world.gateway.sequencer.is_down = True
     version = 0 if key == OFFSET_DELETE else 5

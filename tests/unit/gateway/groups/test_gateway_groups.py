@@ -1,4 +1,4 @@
-"""The group APIs: the sequencers' outcomes in Kafka's words, and waiting that ends when it should."""
+"""The group APIs: Kafka's answers for the sequencers' outcomes, and the end of each wait."""
 
 import asyncio
 from typing import Any
@@ -95,14 +95,14 @@ async def test_a_join_is_answered_with_the_generation_and_its_members() -> None:
 
 
 @pytest.mark.parametrize(("version", "required"), [(3, False), (4, True), (9, True)])
-async def test_from_version_4_on_a_new_member_must_come_back_with_its_id(version: int, required: bool) -> None:
+async def test_from_version_4_on_a_new_member_must_join_again_with_its_id(version: int, required: bool) -> None:
     world = answering(MemberIdRequired("test-client-7"))
     response = await ask(world, JOIN, version, join_request())
     assert (response.error_code, response.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "test-client-7")
     assert sent(world).require_known_member == required
 
 
-async def test_a_static_member_need_not_come_back_with_its_id() -> None:
+async def test_a_static_member_need_not_join_again_with_its_id() -> None:
     world = answering(JOINED)
     await ask(world, JOIN, 9, join_request(group_instance_id="i-1"))
     assert not sent(world).require_known_member
@@ -159,7 +159,7 @@ async def test_a_join_that_is_never_answered_ends_after_the_rebalance_time_out()
     assert 60 <= world.clock.now_s - began_s <= 90
 
 
-async def test_a_waiting_join_ends_when_the_gateway_goes_away() -> None:
+async def test_a_waiting_join_ends_when_the_gateway_drains() -> None:
     world, client = answering(Waiting("m-1", 3)), new_client()
 
     def wait(query: Any) -> GroupWaitView:
@@ -183,7 +183,7 @@ async def test_a_waiting_join_ends_with_its_connection() -> None:
     assert task.cancelled() and len(world.sequencer.queries) == asked
 
 
-async def test_the_leaders_assignments_are_handed_on_and_the_own_one_comes_back() -> None:
+async def test_the_leader_sends_all_assignments_and_gets_its_own() -> None:
     world = answering(Synced("consumer", "range", b"mine"))
     asked = SyncGroupRequest("g", 4, "m-1", None, "consumer", "range", [SyncGroupRequestAssignment("m-2", b"yours")])
     response = await ask(world, SYNC, 5, asked)
@@ -214,7 +214,7 @@ async def test_a_refused_sync_has_kafkas_error(version: int) -> None:
         (Rejection.FENCED_INSTANCE, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-async def test_a_heartbeat_tells_how_things_stand(rejection: Rejection, error: ErrorCode) -> None:
+async def test_a_heartbeat_reports_the_state_of_the_group(rejection: Rejection, error: ErrorCode) -> None:
     world = new_world()
     world.sequencer.views["heartbeat"] = lambda query: HeartbeatView(1, rejection)
     assert (await ask(world, HEARTBEAT, 4, HeartbeatRequest("g", 4, "m-1"))).error_code == error
@@ -241,7 +241,7 @@ async def test_a_group_refused_as_a_whole_has_the_error_for_every_leaving_member
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-async def test_every_committed_offset_has_its_own_verdict(version: int) -> None:
+async def test_every_committed_offset_has_its_own_result(version: int) -> None:
     world = answering(PerItem([Rejection.NONE, Rejection.METADATA_TOO_LARGE, Rejection.UNKNOWN_TOPIC]))
     partitions = [OffsetCommitRequestPartition(0, 10, 3, "note"), OffsetCommitRequestPartition(1, 11, -1, None)]
     topics = [
@@ -305,17 +305,17 @@ async def test_several_groups_are_answered_each_in_its_place(version: int) -> No
     ]
 
 
-async def test_a_group_that_nobody_knows_has_no_offsets_and_no_error() -> None:
+async def test_an_unknown_group_has_no_offsets_and_no_error() -> None:
     world = new_world()
     world.sequencer.views["group_offsets"] = lambda query: GroupOffsetsView(1, [CommittedOffset("a", 0, -1, -1, "")])
-    response = await ask(world, FETCH, 7, OffsetFetchRequest("nobody", [OffsetFetchRequestTopic("a", [0])]))
+    response = await ask(world, FETCH, 7, OffsetFetchRequest("absent", [OffsetFetchRequestTopic("a", [0])]))
     assert response.error_code == 0
     assert response.topics[0].partitions[0].committed_offset == -1
     assert response.topics[0].partitions[0].error_code == 0
 
 
 async def test_without_sequencers_an_offset_is_never_answered_as_missing() -> None:
-    """A consumer would begin again at the beginning, or at the end."""
+    """Otherwise a consumer would restart at the first or the last offset."""
     world = new_world()
     world.sequencer.is_down = True
     asked = [OffsetFetchRequestTopic("a", [0])]
@@ -345,13 +345,13 @@ async def test_groups_are_listed_with_their_type(types: list[str]) -> None:
     assert [(group.group_id, group.group_type) for group in response.groups] == [("g", "classic")]
 
 
-async def test_no_group_is_of_a_type_that_there_is_not() -> None:
+async def test_an_unknown_type_lists_no_group() -> None:
     world = new_world()
     response = await ask(world, LIST, 5, ListGroupsRequest([], ["streams", "other"]))
     assert (response.error_code, response.groups) == (0, [])
 
 
-async def test_states_are_asked_for_in_upper_or_lower_case() -> None:
+async def test_filters_by_state_may_be_in_upper_or_lower_case() -> None:
     world = new_world()
     world.sequencer.views["groups"] = lambda query: GroupsView(1, [])
     await ask(world, LIST, 5, ListGroupsRequest(["stable", "PREPARINGREBALANCE", "other"]))
@@ -400,7 +400,7 @@ async def test_the_gateway_that_is_asked_coordinates_every_group(version: int) -
 
 
 @pytest.mark.parametrize(("listener", "host"), [("INTERNAL", "10.0.0.1"), ("EXTERNAL", "localhost")])
-async def test_a_coordinator_has_the_address_for_the_listener_that_the_client_came_by(listener: str, host: str) -> None:
+async def test_a_coordinator_has_the_address_for_the_clients_listener(listener: str, host: str) -> None:
     world = new_world(nodes={"INTERNAL": node_of("10.0.0.1", 9092, "z1"), "EXTERNAL": node_of("localhost", 9092, "z1")})
     found = await ask(world, FIND_COORDINATOR, 2, FindCoordinatorRequest(key="g"), new_client(listener=listener))
     assert (found.error_code, found.host, found.node_id) == (0, host, world.gateway.nodes[listener].node_id)
@@ -413,14 +413,14 @@ async def test_a_client_of_another_zone_is_sent_to_a_coordinator_there() -> None
     assert (found.error_code, found.host, found.port) == (0, "10.0.0.2", 9092)
 
 
-async def test_other_coordinators_are_refused_for_good() -> None:
+async def test_other_types_of_coordinators_get_a_final_error() -> None:
     asked = FindCoordinatorRequest(key="t", key_type=2, coordinator_keys=["t"])
     assert (await ask(new_world(), FIND_COORDINATOR, 2, asked)).error_code == ErrorCode.INVALID_REQUEST
     assert (await ask(new_world(), FIND_COORDINATOR, 4, asked)).coordinators[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_an_idempotent_producer_gets_an_id_of_its_own(version: int) -> None:
+async def test_an_idempotent_producer_gets_its_own_id(version: int) -> None:
     response = await ask(answering(ProducerAllocated(42, 0)), INIT_PRODUCER, version, InitProducerIdRequest(None))
     assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 42, 0)
 

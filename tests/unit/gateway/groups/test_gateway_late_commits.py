@@ -1,4 +1,4 @@
-"""What a gateway says it knew when it was asked, so that what arrives late undoes nothing newer."""
+"""The sequence that a gateway had seen when a request came, so that late commands do not undo newer ones."""
 
 from penstock.contracts.commands import (
     Command,
@@ -26,14 +26,14 @@ from tests.unit.gateway.gateway_fakes import World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 COMMIT, JOIN, LEAVE, DELETE = 8, 11, 13, 42
-NEWER = 45  # the entry that stored what is there
+NEWER = 45  # the entry with the present state
 
 
 def world_with_newer_offsets() -> World:
-    """Sequencers that refuse whoever has not seen the newest entry, and whose answers tell of it."""
+    """Sequencers that reject commands of gateways that have not seen the newest entry; their answers name it."""
     world = new_world()
 
-    def judge(command: Command) -> Outcome:
+    def outcome_of(command: Command) -> Outcome:
         assert isinstance(command, CommitOffsets | DeleteGroup | JoinGroup | LeaveGroup)
         world.sequencer.record_sequence(NEWER + 1)
         is_stale = command.seen_sequence < NEWER
@@ -45,7 +45,7 @@ def world_with_newer_offsets() -> World:
             return PerItem([Rejection.NONE])
         return Joined(1, "consumer", "range", "i-1", "i-1", []) if isinstance(command, JoinGroup) else Done()
 
-    world.sequencer.on_command = judge
+    world.sequencer.on_command = outcome_of
     world.sequencer.record_sequence(NEWER - 1)
     return world
 
@@ -57,10 +57,10 @@ async def commit(world: World, offset: int) -> int:
     return code
 
 
-async def test_who_commits_without_knowing_what_is_stored_is_told_to_ask_again_and_then_may() -> None:
+async def test_a_commit_without_the_newest_entry_is_retriable_and_the_second_one_succeeds() -> None:
     world = world_with_newer_offsets()
     assert await commit(world, 5) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert len(world.sequencer.commands) == 1, "whether the client still waits, only the client knows"
+    assert len(world.sequencer.commands) == 1, "the gateway retried, although the client may have given up"
     assert await commit(world, 5) == ErrorCode.NONE
     (first,), (second,) = world.sequencer.commands
     assert isinstance(first, CommitOffsets)
@@ -68,14 +68,14 @@ async def test_who_commits_without_knowing_what_is_stored_is_told_to_ask_again_a
     assert (first.seen_sequence, second.seen_sequence) == (NEWER - 1, NEWER + 1)
 
 
-async def test_who_deletes_a_group_without_knowing_its_newest_offsets_is_told_to_ask_again_and_then_may() -> None:
+async def test_a_group_deletion_without_the_newest_entry_is_retriable_and_the_second_one_succeeds() -> None:
     world = world_with_newer_offsets()
     for expected in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE):
         response = await ask(world, DELETE, 2, DeleteGroupsRequest(["g"]))
         assert [each.error_code for each in response.results] == [expected]
 
 
-async def test_who_takes_a_static_members_place_without_knowing_of_it_is_told_to_ask_again_and_then_may() -> None:
+async def test_a_static_join_without_the_newest_entry_is_retriable_and_the_second_one_succeeds() -> None:
     world = world_with_newer_offsets()
     protocols = [JoinGroupRequestProtocol("range", b"")]
     request = JoinGroupRequest("g", 10_000, 10_000, "", "i", "consumer", protocols)
@@ -83,7 +83,7 @@ async def test_who_takes_a_static_members_place_without_knowing_of_it_is_told_to
     assert [each.error_code for each in answers] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
 
 
-async def test_who_has_an_instance_leave_without_knowing_it_is_told_to_ask_again_and_then_may() -> None:
+async def test_the_leave_of_an_instance_without_the_newest_entry_is_retriable_and_the_second_one_succeeds() -> None:
     world = world_with_newer_offsets()
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity("", "i")])
     answers = [await ask(world, LEAVE, 5, request) for _ in range(2)]

@@ -76,7 +76,7 @@ async def test_acknowledgements_travel_with_the_next_fetch_in_one_entry(world: W
     await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b"), batch_of(b"c")]})
     await one.fetch(0, max_records=2)
     entries = len(world.sequencer.entries)
-    response = await one.fetch(said={0: [(0, 0, ACCEPT), (1, 1, REJECT)]})
+    response = await one.fetch(acknowledged={0: [(0, 0, ACCEPT), (1, 1, REJECT)]})
     assert records(response) == {2: b"c"}
     assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.NONE
     assert len(world.sequencer.entries) == entries + 1
@@ -140,7 +140,7 @@ async def test_acknowledgements_of_a_waiting_fetch_are_sent_at_once(world: World
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     await one.fetch(0)
     entries = len(world.sequencer.entries)
-    waiting = asyncio.create_task(one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=LONG_MS))
+    waiting = asyncio.create_task(one.fetch(acknowledged={0: [(0, 0, ACCEPT)]}, max_wait_ms=LONG_MS))
     await until(lambda: len(world.sequencer.entries) == entries + 1)
     await world.produce(topic_id, {0: [batch_of(b"b")]})
     response = await waiting
@@ -156,7 +156,7 @@ async def test_an_acknowledgement_of_records_of_another_member_is_an_error_of_th
     await two.fetch(0)
     answer = await two.acknowledge({0: [(0, 0, ACCEPT)]})
     assert answer.responses[0].partitions[0].error_code == ErrorCode.INVALID_RECORD_STATE
-    response = await two.fetch(said={0: [(0, 0, ACCEPT)]})
+    response = await two.fetch(acknowledged={0: [(0, 0, ACCEPT)]})
     assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE
     assert not partitions_of(response)[0].error_code
 
@@ -169,7 +169,7 @@ async def test_closing_a_session_releases_records_without_acknowledgement(world:
     await one.fetch(0)
     if by_fetch:
         one.epoch = CLOSING_EPOCH
-        response = await one.fetch(said={0: [(0, 0, ACCEPT)]})
+        response = await one.fetch(acknowledged={0: [(0, 0, ACCEPT)]})
         assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.NONE
     else:
         await one.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=CLOSING_EPOCH)
@@ -237,7 +237,7 @@ async def test_a_session_of_another_gateway_is_opened_again_and_acknowledgements
 async def test_a_session_that_opens_acknowledges_nothing(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
-    assert (await one.fetch(said={0: [(0, 0, ACCEPT)]})).error_code == ErrorCode.INVALID_REQUEST
+    assert (await one.fetch(acknowledged={0: [(0, 0, ACCEPT)]})).error_code == ErrorCode.INVALID_REQUEST
     assert (await one.acknowledge({0: [(0, 0, ACCEPT)]})).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
@@ -358,7 +358,7 @@ async def test_an_unknown_outcome_is_an_error_of_acknowledgements_and_acquisitio
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world.sequencer, "command", unavailable)
-        data = partitions_of(await one.fetch(said={0: [(0, 0, ACCEPT)]}, max_wait_ms=LONG_MS))[0]
+        data = partitions_of(await one.fetch(acknowledged={0: [(0, 0, ACCEPT)]}, max_wait_ms=LONG_MS))[0]
         answer = await one.acknowledge({0: [(0, 0, ACCEPT)]})
     assert data.error_code == data.acknowledge_error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -57,7 +57,7 @@ async def read_all(member: Member) -> dict[int, bytes | None]:
         ranges = acquired(response)
         offsets = [offset for first, last, _ in ranges for offset in range(first, last + 1)]
         assert sorted(records(response)) == offsets, "an acquired offset has no record"
-        response = await member.fetch(said={0: [(first, last, ACCEPT) for first, last, _ in ranges]})
+        response = await member.fetch(acknowledged={0: [(first, last, ACCEPT) for first, last, _ in ranges]})
     return found
 
 

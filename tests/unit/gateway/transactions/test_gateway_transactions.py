@@ -1,4 +1,4 @@
-"""The transaction APIs: what the sequencers are told, and Kafka's words for what they answer, in every version."""
+"""The transaction APIs: the commands to the sequencers, and Kafka's errors for their outcomes, in every version."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -74,7 +74,7 @@ from tests.unit.gateway.gateway_wire import ask, batch
 PRODUCE, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS, INIT = 0, 9, 10, 18, 22
 ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = 24, 25, 26, 28
 DESCRIBE_PRODUCERS, DESCRIBE, LIST = 61, 65, 66
-SEEN = 45  # the newest entry that the gateway has heard of
+SEEN = 45  # the newest entry that the gateway has seen
 
 
 def answering(outcome: Outcome | Callable[[Command], Outcome]) -> World:
@@ -85,7 +85,7 @@ def answering(outcome: Outcome | Callable[[Command], Outcome]) -> World:
     return world
 
 
-def told(world: World) -> Any:
+def sent(world: World) -> Any:
     """The one command that the sequencers got."""
     ((command,),) = world.sequencer.commands
     return command
@@ -134,12 +134,12 @@ FENCED, OLD = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_a_producer_begins_with_what_the_sequencers_give_it(version: int) -> None:
+async def test_a_producer_gets_the_id_and_epoch_of_the_sequencers(version: int) -> None:
     world = answering(ProducerAllocated(7, 3))
     response = await ask(world, INIT, version, InitProducerIdRequest("tx", 1_000, 6, 2))
     assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 7, 3)
     known = (6, 2) if version >= 3 else (-1, -1)
-    assert told(world) == InitTransactionalProducer(world.clock.now_ms(), "tx", 1_000, *known, SEEN)
+    assert sent(world) == InitTransactionalProducer(world.clock.now_ms(), "tx", 1_000, *known, SEEN)
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -150,7 +150,7 @@ async def test_partitions_are_added_by_their_topics_ids(version: int) -> None:
     assert [(each.partition_index, each.partition_error_code) for each in results] == [(1, 0), (0, 0)]
     topic_id = world.sequencer.topics["t"].topic_id
     partitions = [TransactionPartition(topic_id, 1), TransactionPartition(topic_id, 0)]
-    assert told(world) == AddPartitionsToTxn(world.clock.now_ms(), "tx", 7, 3, partitions, SEEN)
+    assert sent(world) == AddPartitionsToTxn(world.clock.now_ms(), "tx", 7, 3, partitions, SEEN)
 
 
 async def test_if_one_partition_does_not_exist_none_is_added() -> None:
@@ -164,7 +164,7 @@ async def test_if_one_partition_does_not_exist_none_is_added() -> None:
     assert not world.sequencer.commands
 
 
-async def test_a_topic_that_goes_while_it_is_added_is_not_remembered() -> None:
+async def test_a_topic_deleted_during_the_request_is_removed_from_the_cache() -> None:
     world = answering(PerItem([Rejection.UNKNOWN_TOPIC, Rejection.NONE]))
     response = await ask(world, ADD_PARTITIONS, 3, adding(0, 1))
     results = response.results_by_topic_v3_and_below[0].results_by_partition
@@ -176,7 +176,7 @@ async def test_a_topic_that_goes_while_it_is_added_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5])
-async def test_what_brokers_ask_each_other_is_refused_as_kafka_refuses_it_to_clients(version: int) -> None:
+async def test_versions_between_brokers_get_kafkas_error_for_clients(version: int) -> None:
     request = AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("tx", 7, 3)])
     response = await ask(answering(Done()), ADD_PARTITIONS, version, request)
     assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -186,7 +186,7 @@ async def test_what_brokers_ask_each_other_is_refused_as_kafka_refuses_it_to_cli
 async def test_a_group_is_added(version: int) -> None:
     world = answering(Done())
     assert await error_of_offsets(world, version) == 0
-    assert told(world) == AddOffsetsToTxn(world.clock.now_ms(), "tx", 7, 3, "g", SEEN)
+    assert sent(world) == AddOffsetsToTxn(world.clock.now_ms(), "tx", 7, 3, "g", SEEN)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -196,17 +196,17 @@ async def test_a_transaction_ends_and_from_version_5_on_with_another_epoch(versi
     response = await ask(world, END, version, EndTxnRequest("tx", 7, 3, committed))
     assert response.error_code == 0
     assert (response.producer_id, response.producer_epoch) == ((7, 4) if version >= 5 else (-1, -1))
-    assert told(world) == EndTxn(world.clock.now_ms(), "tx", 7, 3, committed, version >= 5, SEEN)
+    assert sent(world) == EndTxn(world.clock.now_ms(), "tx", 7, 3, committed, version >= 5, SEEN)
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_offsets_go_with_who_commits_them_as_far_as_the_version_tells(version: int) -> None:
+async def test_offsets_are_sent_with_the_member_that_the_version_names(version: int) -> None:
     world = answering(PerItem([Rejection.NONE]))
     assert await error_of_commit(world, version) == 0
     who = (2, "m-1", "i-1") if version >= 3 else (-1, "", None)
     offset = OffsetToCommit("t", 1, 5, 4 if version >= 2 else -1, "m")
     expected = CommitTxnOffsets(world.clock.now_ms(), "tx", 7, 3, "g", *who, [offset], version >= 5, SEEN)
-    assert told(world) == expected
+    assert sent(world) == expected
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ async def test_offsets_go_with_who_commits_them_as_far_as_the_version_tells(vers
         (error_of_commit, [OLD] * 6),
     ],
 )
-async def test_who_is_fenced_hears_it_in_his_versions_word(ask_error: Any, errors: list[ErrorCode]) -> None:
+async def test_a_fenced_producer_gets_the_error_of_its_version(ask_error: Any, errors: list[ErrorCode]) -> None:
     for version, error in enumerate(errors):
         assert await ask_error(answering(Rejected(Rejection.PRODUCER_FENCED)), version) == error
 
@@ -235,7 +235,7 @@ async def test_who_is_fenced_hears_it_in_his_versions_word(ask_error: Any, error
         (Rejection.POLICY_VIOLATION, ErrorCode.POLICY_VIOLATION),
     ],
 )
-async def test_refusals_have_kafkas_codes(ask_error: Any, rejection: Rejection, error: ErrorCode) -> None:
+async def test_rejections_have_kafkas_codes(ask_error: Any, rejection: Rejection, error: ErrorCode) -> None:
     assert await ask_error(answering(Rejected(rejection)), 3) == error
 
 
@@ -251,7 +251,7 @@ async def test_refusals_have_kafkas_codes(ask_error: Any, rejection: Rejection, 
         (Rejection.FENCED_INSTANCE, 3, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-async def test_offsets_are_refused_in_words_that_the_version_knows(
+async def test_rejected_offsets_get_an_error_that_the_version_knows(
     rejection: Rejection, version: int, error: ErrorCode
 ) -> None:
     assert await error_of_commit(answering(Rejected(rejection)), version) == error
@@ -276,8 +276,8 @@ async def test_nothing_is_journaled_while_some_sequencer_may_not_know_transactio
 
 
 @pytest.mark.parametrize("ask_error", [*COMMANDS, error_of_finding])
-async def test_while_the_level_may_just_be_rising_clients_are_told_to_ask_again(ask_error: Any) -> None:
-    """A new cluster has no level yet; the other answer would be final for them."""
+async def test_while_the_level_may_rise_clients_get_a_retriable_error(ask_error: Any) -> None:
+    """A new cluster has no level yet, and the other error would be final."""
     world = answering(Done())
     world.sequencer.seen_level = 0
     world.sequencer.level_seen_s = world.clock.monotonic_s() - LEVEL_TIMEOUT_S + 0.01
@@ -286,7 +286,7 @@ async def test_while_the_level_may_just_be_rising_clients_are_told_to_ask_again(
     assert await ask_error(world, 3) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-async def test_nobody_has_an_empty_transactional_id() -> None:
+async def test_an_empty_transactional_id_is_rejected() -> None:
     world = answering(Done())
     world.sequencer.views["describe_transactions"] = lambda query: DescribeTransactionsView(
         1, [TransactionView("", "Dead")]
@@ -299,7 +299,7 @@ async def test_nobody_has_an_empty_transactional_id() -> None:
 
 
 @pytest.mark.parametrize("ask_error", COMMANDS)
-async def test_without_sequencers_clients_ask_again(ask_error: Any) -> None:
+async def test_without_sequencers_clients_get_a_retriable_error(ask_error: Any) -> None:
     world = answering(Done())
     world.sequencer.is_down = True
     assert await ask_error(world, 3) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -312,7 +312,7 @@ async def test_any_gateway_coordinates_every_transaction(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "level_min"), [(3, 1), (4, 0)])
-async def test_the_newest_protocol_is_offered_once_all_sequencers_know_it(version: int, level_min: int) -> None:
+async def test_the_newest_protocol_is_offered_when_all_sequencers_know_it(version: int, level_min: int) -> None:
     world = new_world()
     response = await ask(world, API_VERSIONS, version, ApiVersionsRequest("c", "1"))
     assert SupportedFeatureKey("transaction.version", level_min, 2) in response.supported_features
@@ -323,7 +323,7 @@ async def test_the_newest_protocol_is_offered_once_all_sequencers_know_it(versio
     assert (response.finalized_features, response.finalized_features_epoch) == ([], -1)
 
 
-async def test_transactions_are_described_over_as_many_answers_as_it_takes() -> None:
+async def test_transactions_are_described_with_several_queries() -> None:
     world = new_world()
     views = {
         "a": TransactionView("a", "Ongoing", 7, 3, 1_000, 42, [TransactionTopic("t", [0, 1])]),
@@ -379,14 +379,14 @@ async def test_a_page_without_a_match_is_not_the_last_one() -> None:
     assert response.transaction_states == [TransactionState("x", 7, "Empty")]
 
 
-async def test_who_lists_transactions_by_a_bad_pattern_is_told_so() -> None:
+async def test_an_invalid_pattern_has_its_error() -> None:
     world = new_world()
     world.sequencer.views["transactions"] = lambda query: TransactionsView(1, [], rejection=Rejection.INVALID_PATTERN)
     response = await ask(world, LIST, 2, ListTransactionsRequest(transactional_id_pattern="("))
     assert (response.error_code, response.transaction_states) == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
 
 
-async def test_producers_are_described_over_as_many_answers_as_it_takes() -> None:
+async def test_producers_are_described_with_several_queries() -> None:
     world = new_world()
     topic = world.sequencer.add_topic("t", 3)
     view = PartitionProducers(Rejection.NONE, [ProducerView(7, 3, 41, 1_000, 0, 12)])
@@ -403,7 +403,7 @@ async def test_producers_are_described_over_as_many_answers_as_it_takes() -> Non
 
 @pytest.mark.parametrize("version", [7, 9])
 @pytest.mark.parametrize("require_stable", [True, False])
-async def test_an_offset_that_a_transaction_may_replace_is_not_told_to_who_needs_a_stable_one(
+async def test_with_require_stable_an_offset_that_a_transaction_may_replace_is_not_in_the_answer(
     version: int, require_stable: bool
 ) -> None:
     world = new_world()
@@ -473,7 +473,7 @@ async def test_a_transactional_batch_needs_a_transactional_id(produce_world: Wor
         (Rejection.POLICY_VIOLATION, 12, ErrorCode.POLICY_VIOLATION),
     ],
 )
-async def test_batches_are_refused_in_words_that_the_version_knows(
+async def test_rejected_batches_get_an_error_that_the_version_knows(
     produce_world: World, rejection: Rejection, version: int, error: ErrorCode
 ) -> None:
     flusher = await produce_world.add_flusher("f1")
@@ -498,14 +498,14 @@ async def test_a_plain_batch_of_a_transactional_producer_is_no_reason_to_abort(p
 async def test_no_transactional_batch_is_flushed_while_some_sequencer_may_not_know_transactions(
     produce_world: World, level: int | None, error: ErrorCode
 ) -> None:
-    """It would be stored as a plain one."""
+    """Otherwise it would be stored as a batch without a transaction."""
     flusher = await produce_world.add_flusher("f1")
     produce_world.sequencer.seen_level = level
     assert await error_of_producing(produce_world, producing(transactional()), 9) == error
     assert not flusher.produces
 
 
-async def test_who_wants_no_answer_is_cut_off_when_his_transactional_batches_are_refused(
+async def test_with_acks_0_a_rejected_transactional_batch_closes_the_connection(
     produce_world: World,
 ) -> None:
     produce_world.sequencer.seen_level = TRANSACTIONS_LEVEL - 1

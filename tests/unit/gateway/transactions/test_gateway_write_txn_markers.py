@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: what an administrator aborts is aborted as a whole, and nothing is committed from outside."""
+"""WriteTxnMarkers: an administrator aborts a transaction as a whole, and can commit none."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ ONGOING = TransactionView("tx", "Ongoing", PRODUCER, EPOCH, 1_000, 42, [Transact
 
 
 def knowing(*views: TransactionView) -> World:
-    """Sequencers that have these transactions, and end what they are told to."""
+    """Sequencers that have these transactions, and accept their ends."""
     world = new_world()
     world.sequencer.add_topic("t", 3)
     world.sequencer.views["transactions"] = lambda query: TransactionsView(
@@ -55,14 +55,14 @@ def marker(*partitions: int, topic: str = "t", **changes: Any) -> WritableTxnMar
 
 
 async def errors(world: World, *markers: WritableTxnMarker, version: int = 2) -> list[list[int]]:
-    """What is said of each marker's partitions."""
+    """Send the markers; return the error codes of each marker's partitions."""
     response = await ask(world, WRITE_MARKERS, version, WriteTxnMarkersRequest(list(markers)))
     assert [each.producer_id for each in response.markers] == [each.producer_id for each in markers]
     return [[place.error_code for topic in each.topics for place in topic.partitions] for each in response.markers]
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_the_whole_transaction_that_is_open_in_the_partition_is_aborted(version: int) -> None:
+async def test_the_open_transaction_of_the_partition_is_aborted_as_a_whole(version: int) -> None:
     world = knowing(ONGOING)
     assert await errors(world, marker(1), version=version) == [[0]]
     end = EndTxn(world.clock.now_ms(), "tx", PRODUCER, EPOCH, committed=False, bumps=True, seen_sequence=SEEN)
@@ -79,37 +79,37 @@ async def test_the_whole_transaction_that_is_open_in_the_partition_is_aborted(ve
     ],
     ids=lambda view: f"{view.state} {view.producer_id}",
 )
-async def test_where_no_transaction_of_the_producer_is_open_there_is_nothing_to_do(view: TransactionView) -> None:
+async def test_without_an_open_transaction_of_the_producer_nothing_changes(view: TransactionView) -> None:
     world = knowing(view)
     assert await errors(world, marker(1)) == [[0]]
     assert not world.sequencer.commands
 
 
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("changes", "error"),
     [
         ({"producer_epoch": EPOCH - 1}, ErrorCode.INVALID_PRODUCER_EPOCH),
         ({"coordinator_epoch": LEADER_EPOCH - 1}, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
         ({"transaction_result": True}, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         ({"topic": "none"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        # From there on a marker's epoch is later than that of its records (KIP-1228).
+        # From this version on, a marker has a later epoch than its records (KIP-1228).
         ({"transaction_version": 2}, ErrorCode.INVALID_PRODUCER_EPOCH),
         ({"transaction_version": 2, "producer_epoch": EPOCH + 1}, ErrorCode.NONE),
     ],
 )
-async def test_a_marker_that_cannot_be_written_ends_nothing(said: dict[str, Any], error: ErrorCode) -> None:
+async def test_an_invalid_marker_ends_nothing(changes: dict[str, Any], error: ErrorCode) -> None:
     world = knowing(ONGOING)
-    assert await errors(world, marker(1, **said)) == [[error]]
+    assert await errors(world, marker(1, **changes)) == [[error]]
     assert len(world.sequencer.commands) == (error is ErrorCode.NONE)
 
 
-async def test_who_aborts_once_more_because_he_did_not_hear_the_answer_is_told_that_it_is_done() -> None:
+async def test_a_repeated_abort_succeeds() -> None:
     world = knowing(TransactionView("tx", "CompleteAbort", PRODUCER, EPOCH + 1))
     assert await errors(world, marker(1)) == [[0]]
     assert await errors(world, marker(1, producer_epoch=EPOCH - 1)) == [[ErrorCode.INVALID_PRODUCER_EPOCH]]
 
 
-async def test_each_partition_has_its_own_verdict_and_one_end_is_enough() -> None:
+async def test_each_partition_has_its_own_result_and_the_transaction_ends_once() -> None:
     world = knowing(ONGOING)
     assert await errors(world, marker(0, 9, 1, 2)) == [[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0]]
     assert len(world.sequencer.commands) == 1
@@ -123,7 +123,7 @@ async def test_each_partition_has_its_own_verdict_and_one_end_is_enough() -> Non
         (Rejection.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-async def test_what_changed_meanwhile_is_said_in_words_that_administrators_know(
+async def test_changes_meanwhile_have_errors_that_administration_clients_know(
     rejection: Rejection, error: ErrorCode
 ) -> None:
     world = knowing(ONGOING)
@@ -131,8 +131,8 @@ async def test_what_changed_meanwhile_is_said_in_words_that_administrators_know(
     assert await errors(world, marker(1)) == [[error]]
 
 
-async def test_without_sequencers_administrators_look_for_another_leader() -> None:
+async def test_without_sequencers_administration_clients_look_for_another_leader() -> None:
     world = knowing(ONGOING)
-    await errors(world, marker(2))  # the topic is known from now on
+    await errors(world, marker(2))  # after this the topic is cached
     world.sequencer.is_down = True
     assert await errors(world, marker(1)) == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]]
