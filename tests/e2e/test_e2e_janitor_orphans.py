@@ -52,7 +52,7 @@ def deletions(data: Path) -> dict[str, str]:
                 event = json.loads(line)
                 if event["event"] == "object_deleted":
                     assert event["key"] not in found, f"{event['key']} was deleted twice"
-                    found[event["key"]] = event["verdict"]
+                    found[event["key"]] = event["state"]
     return found
 
 

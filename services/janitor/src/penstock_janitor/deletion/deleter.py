@@ -81,7 +81,7 @@ class Deleter:
         for each in gone:
             state = each.classification.state
             log.info(
-                "object_deleted", key=each.key, bytes=each.size_bytes, verdict=state, reason=each.classification.reason
+                "object_deleted", key=each.key, bytes=each.size_bytes, state=state, reason=each.classification.reason
             )
             self._metrics.deleted_objects.labels(state).inc()
             self._metrics.deleted_bytes.labels(state).inc(each.size_bytes)
@@ -98,6 +98,6 @@ class Deleter:
                 "object_would_go",
                 key=each.key,
                 bytes=each.size_bytes,
-                verdict=each.classification.state,
+                state=each.classification.state,
                 reason=each.classification.reason,
             )
