@@ -54,8 +54,8 @@ async def test_a_job_is_planned_leased_and_done_through_any_sequencers() -> None
         commits = [two.commit("t", 3) for _ in range(4)]
         await two.client.command([two.create_topic("t"), *commits], deadline_s=DEADLINE_S)
         command = await planned(two)
-        claim = LeaseJob(command.now_ms, command.job_id, "compactor-1", command.inputs, 60_000)
-        assert await two.client.command([claim], deadline_s=DEADLINE_S) == [Done()]
+        lease = LeaseJob(command.now_ms, command.job_id, "compactor-1", command.inputs, 60_000)
+        assert await two.client.command([lease], deadline_s=DEADLINE_S) == [Done()]
         assert all(view.leased for view in (await segments(two)).segments)
         assert await two.client.command([command], deadline_s=DEADLINE_S) == [PerItem([Rejection.NONE])]
         await two.client.command([ReleaseJob(command.now_ms, command.job_id, "compactor-1")], deadline_s=DEADLINE_S)
@@ -90,8 +90,8 @@ async def test_a_replica_that_starts_from_a_snapshot_has_the_same_state_of_compa
         await level_reached(built)
         await one.work(1)
         command = await planned(built)
-        claim = LeaseJob(command.now_ms, "job-2", "compactor-1", [command.outputs[0].segment_id], 600_000)
-        await built.client.command([command, claim], deadline_s=DEADLINE_S)
+        lease = LeaseJob(command.now_ms, "job-2", "compactor-1", [command.outputs[0].segment_id], 600_000)
+        await built.client.command([command, lease], deadline_s=DEADLINE_S)
         await one.until_snapshots(2)
         await one.until_trimmed()
         second = await built.start("b")

@@ -28,12 +28,12 @@ async def test_announcements_have_the_level_and_metrics_count_ongoing_transactio
         assert isinstance(allocated, ProducerAllocated)
         assert built.advanced()[-1].level == TRANSACTIONS_LEVEL
         assert (running.metric("transactional_ids"), running.metric("ongoing_transactions")) == (1, 0)
-        who = (now_ms, "tx", allocated.producer_id, allocated.producer_epoch)
+        producer = (now_ms, "tx", allocated.producer_id, allocated.producer_epoch)
         partitions = [TransactionPartition(topic.topic_id, 0)]
-        assert await built.client.command([AddPartitionsToTxn(*who, partitions)], deadline_s=5) == [
+        assert await built.client.command([AddPartitionsToTxn(*producer, partitions)], deadline_s=5) == [
             PerItem([Rejection.NONE])
         ]
         assert running.metric("ongoing_transactions") == 1
-        (ended,) = await built.client.command([EndTxn(*who, True)], deadline_s=5)
+        (ended,) = await built.client.command([EndTxn(*producer, True)], deadline_s=5)
         assert isinstance(ended, TransactionEnded)
         assert (running.metric("transactional_ids"), running.metric("ongoing_transactions")) == (1, 0)

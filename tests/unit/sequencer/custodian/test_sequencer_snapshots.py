@@ -368,8 +368,8 @@ async def test_a_large_snapshot_is_put_in_small_parts_one_by_one() -> None:
 async def test_a_snapshot_in_doubt_does_not_count_and_is_deleted_with_the_older_ones() -> None:
     async with stored_rig("a", objects=Doubtful(Throttled("slow down"))) as one:
         (first,) = await one.until_snapshots(1)
-        in_doubt, noted = await list_snapshots(one.objects, CLUSTER)
-        assert in_doubt < noted == first
+        in_doubt, recorded = await list_snapshots(one.objects, CLUSTER)
+        assert in_doubt < recorded == first
         await one.until_snapshots(1)
         await one.until_trimmed()
         assert await list_snapshots(one.objects, CLUSTER) == one.custody.snapshots

@@ -60,16 +60,16 @@ class Rebuild:
         """Rebuild the journal, or only report; `Invalid` with the reason if that is not allowed or not possible."""
         self.report.is_dry_run = is_dry_run
         marker = await read_marker(self._store, self._cluster)
-        begun = check_is_lost(self._cluster, marker, await self._streams.find())
-        ours = begun.first_sequence if begun is not None else None
+        earlier = check_is_lost(self._cluster, marker, await self._streams.find())
+        ours = earlier.first_sequence if earlier is not None else None
         await check_archive_is_silent(self._store, self._cluster, self._now_ms, self._archive_age_min_ms, ours)
-        first_sequence = begun.first_sequence if begun is not None else await self._next_first_sequence()
+        first_sequence = earlier.first_sequence if earlier is not None else await self._next_first_sequence()
         self.report.first_sequence = first_sequence
-        state = await self._finished_part(first_sequence) if begun is not None else None
+        state = await self._finished_part(first_sequence) if earlier is not None else None
         if state is None:
             state = start_journal(await self._recover(), first_sequence)
         if not is_dry_run:
-            await self._make(marker, begun, state)
+            await self._make(marker, earlier, state)
 
     async def _next_first_sequence(self) -> int:
         """A sequence far after every sequence that the old journal can have used."""
@@ -96,9 +96,9 @@ class Rebuild:
         commit_lost_segments(known.state, indexes, now_ms, self.report)
         return known
 
-    async def _make(self, marker: Marker | None, begun: FoundStream | None, state: JournalState) -> None:
+    async def _make(self, marker: Marker | None, earlier: FoundStream | None, state: JournalState) -> None:
         """The four steps of new_journal.py."""
-        stream = begun or await self._streams.make(self.report.first_sequence, self._replicas)
+        stream = earlier or await self._streams.make(self.report.first_sequence, self._replicas)
         if stream.first_sequence != self.report.first_sequence:
             raise Invalid("another rebuild is running; wait until it ends")
         await store_snapshot(self._store, self._cluster, state, [state.hash])

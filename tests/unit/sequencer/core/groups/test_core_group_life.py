@@ -171,7 +171,7 @@ def test_a_member_that_waits_for_an_answer_does_not_expire(world: World) -> None
     world.classic.sync("m3", generation + 1)
     expire(world, "m3", world.state.sequence)
     assert list(world.group().members) == ["m1", "m2", "m3"]
-    watched = {who: waiting for _, who, _, _, waiting in queries.watched_members(world.state)}
+    watched = {member_id: waiting for _, member_id, _, _, waiting in queries.watched_members(world.state)}
     assert watched == {"m1": False, "m2": False, "m3": True}
 
 

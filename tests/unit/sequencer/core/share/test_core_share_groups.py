@@ -168,9 +168,9 @@ def test_an_id_belongs_to_one_kind_of_group() -> None:
     offsets = [OffsetToCommit("t", 0, 1, -1, "")]
     assert world.do(CommitOffsets(START_MS, "g", -1, "", None, offsets)).rejection == Rejection.UNKNOWN_GROUP
     producer = world.do(InitTransactionalProducer(START_MS, "tx", 10_000))
-    who = (START_MS, "tx", producer.producer_id, producer.producer_epoch)
-    assert world.do(AddOffsetsToTxn(*who, "g")).rejection == Rejection.UNKNOWN_GROUP
-    assert world.do(CommitTxnOffsets(*who, "g", -1, "", None, offsets, True)).rejection == Rejection.UNKNOWN_GROUP
+    sender = (START_MS, "tx", producer.producer_id, producer.producer_epoch)
+    assert world.do(AddOffsetsToTxn(*sender, "g")).rejection == Rejection.UNKNOWN_GROUP
+    assert world.do(CommitTxnOffsets(*sender, "g", -1, "", None, offsets, True)).rejection == Rejection.UNKNOWN_GROUP
     assert "g" not in world.state.groups
 
 
@@ -311,16 +311,16 @@ def test_late_changes_of_offsets_are_rejected() -> None:
 def test_groups_have_their_own_configurations() -> None:
     world = share_world("one", **{"share.heartbeat.interval.ms": "700"})
     assert world.shares.heartbeat("one", 1).heartbeat_interval_ms == 700
-    told = ask(world, "group_configs", GroupConfigsQuery(0, ["g", "h"])).configs
-    assert told[0].items() >= {"share.auto.offset.reset": "earliest", "share.heartbeat.interval.ms": "700"}.items()
-    assert not told[1]
+    configs = ask(world, "group_configs", GroupConfigsQuery(0, ["g", "h"])).configs
+    assert configs[0].items() >= {"share.auto.offset.reset": "earliest", "share.heartbeat.interval.ms": "700"}.items()
+    assert not configs[1]
     everything = ask(world, "group_configs", GroupConfigsQuery(0, []))
     assert (everything.group_ids, everything.configs) == (["g"], []), "the ids of ten thousand groups fit one message"
     assert world.shares.configure(**{"share.session.timeout.ms": "500"}).rejection == Rejection.INVALID_CONFIG
     assert world.shares.configure(**{"retention.ms": "1"}).rejection == Rejection.INVALID_CONFIG
     assert world.shares.configure(**{"share.heartbeat.interval.ms": "60000"}).rejection == Rejection.INVALID_CONFIG
     assert world.shares.configure("", **{"share.session.timeout.ms": "5000"}).rejection == Rejection.INVALID_REQUEST
-    back = [ConfigChange(name, ConfigOperation.DELETE) for name in told[0]]
+    back = [ConfigChange(name, ConfigOperation.DELETE) for name in configs[0]]
     assert world.do(AlterGroupConfigs(world.now_ms, "g", back)) == Done()
     assert not world.state.group_configs
 

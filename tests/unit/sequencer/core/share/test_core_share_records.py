@@ -307,8 +307,8 @@ def test_records_of_a_deleted_topic_have_no_owner() -> None:
 
 def begin(world: World) -> Any:
     producer = world.do(InitTransactionalProducer(world.now_ms, "tx", 60_000))
-    who = {"producer": producer.producer_id, "epoch": producer.producer_epoch, "sequence": 0}
-    world.produce(batch(3, **who, attributes=TRANSACTIONAL, adds=True))
+    writer = {"producer": producer.producer_id, "epoch": producer.producer_epoch, "sequence": 0}
+    world.produce(batch(3, **writer, attributes=TRANSACTIONAL, adds=True))
     return producer
 
 

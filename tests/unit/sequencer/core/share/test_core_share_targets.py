@@ -48,8 +48,12 @@ def test_a_member_that_joins_within_the_interval_gets_nothing_at_the_current_epo
     assert world.shares.heartbeat("two", 1).heartbeat_interval_ms == SOON_MS
     assert world.state.sequence == sequence, "nothing is journaled before a target is due"
     world.wait(INTERVAL_MS)
-    told = world.shares.heartbeat("two", 1)
-    assert (told.member_epoch, told.heartbeat_interval_ms, told.assignment) == (2, USUAL_MS, [TopicPartitions(T, [0])])
+    answer = world.shares.heartbeat("two", 1)
+    assert (answer.member_epoch, answer.heartbeat_interval_ms, answer.assignment) == (
+        2,
+        USUAL_MS,
+        [TopicPartitions(T, [0])],
+    )
 
 
 def test_targets_are_made_once_for_all_members_that_joined_within_the_interval(world: World) -> None:

@@ -354,7 +354,7 @@ def test_key_compaction_stops_at_an_open_transaction_and_merging_does_not(world:
 
 
 def test_key_compaction_without_transactions_is_rejected_where_there_were_some(world: World) -> None:
-    """An earlier release's compactor would keep an aborted record as the latest of its key, and remove the committed one."""
+    """An earlier release's compactor would keep an aborted record as the latest of its key, not the committed one."""
     world.produce(batch())
     assert merged(world, 0, 1, cleaned=True)[1] == PerItem([Rejection.NONE])
     transact(world, "one", committed=False)

@@ -98,17 +98,17 @@ def sender_rejection(group: Group, member: ConsumerMember | None, command: Consu
         if command.member_id in consumer_of(group).members:
             return Rejected(Rejection.INVALID_REQUEST, _OTHER_INSTANCE)
         return None
-    who = f"instance id {command.instance_id}"
+    named = f"instance id {command.instance_id}"
     if member.member_id != command.member_id:
         is_free = member.epoch == AWAY or bool(member.protocols)  # a classic member sends no leave at its restart
         if is_join and is_free and command.member_id not in consumer_of(group).members:
             return None
         if is_join:
             message = (
-                f"Static member {command.member_id} with {who} cannot join: the id is in use by {member.member_id}."
+                f"Static member {command.member_id} with {named} cannot join: the id is in use by {member.member_id}."
             )
             return Rejected(Rejection.UNRELEASED_INSTANCE, message)
-        return Rejected(Rejection.FENCED_INSTANCE, f"Static member {command.member_id} with {who} was fenced.")
+        return Rejected(Rejection.FENCED_INSTANCE, f"Static member {command.member_id} with {named} was fenced.")
     return None if command.member_epoch <= JOIN_EPOCH else _epoch_rejection(member, command)
 
 

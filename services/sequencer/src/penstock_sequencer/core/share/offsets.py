@@ -71,12 +71,12 @@ def share_offsets(state: State, query: ShareOffsetsQuery) -> ShareOffsetsView:
     group = state.share_groups.get(query.group_id)
     if group is None:
         return ShareOffsetsView(state.sequence, [], Rejection.UNKNOWN_GROUP)
-    topics = _begun(state, group) if query.topics is None else query.topics
+    topics = _shared_topics(state, group) if query.topics is None else query.topics
     views = [_view(state, group, each.topic, number) for each in topics for number in each.partitions]
     return ShareOffsetsView(state.sequence, views)
 
 
-def _begun(state: State, group: ShareGroup) -> list[ShareOffsetTopic]:
+def _shared_topics(state: State, group: ShareGroup) -> list[ShareOffsetTopic]:
     """The existing topics that the group has begun to share."""
     return [
         ShareOffsetTopic(state.topics_by_id[topic_id].name, sorted(shares))
