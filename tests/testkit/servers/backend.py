@@ -1,4 +1,4 @@
-"""One life of a server for tests, as a child process or as a container: the same port, folder and verbs either way."""
+"""A server for tests, as a child process or as a container: the port, the folder and the verbs are the same."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ POLL_S = 0.001
 
 
 class Backend(Protocol):
-    """A started server; after `kill` or `stop` it is gone, its folder is not."""
+    """A started server. `kill` and `stop` end it and leave its folder."""
 
     def is_running(self) -> bool:
         """Whether it has not ended by itself."""
@@ -39,15 +39,15 @@ class Backend(Protocol):
         ...
 
     def pause(self) -> None:
-        """Return when nothing of it runs; connections stay open and nothing answers."""
+        """Return when nothing of the server runs; its connections stay open and get no answers."""
         ...
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Let the server continue after `pause`."""
         ...
 
     def log(self) -> str:
-        """What it said."""
+        """The output of the server."""
         ...
 
 
@@ -90,13 +90,13 @@ class Process:
 
 
 class Container:
-    """A server in a container that sees `folder` under its own name, and listens on this machine's loopback.
+    """A server in a container, with `folder` at the same path, that listens on this machine's loopback.
 
-    It has no network of its own: the proxy of a published port takes connections also while no server is behind it.
+    It uses the machine's network: the proxy of a published port would accept connections without a server behind it.
     """
 
     def __init__(self, image: str, command: Sequence[str | Path], folder: Path) -> None:
-        testcontainers_config.ryuk_disabled = True  # `engine.remove_leftovers` does its work, without another image
+        testcontainers_config.ryuk_disabled = True  # `engine.remove_leftovers` replaces it and needs no image
         program, *arguments = map(str, command)
         self._container = (
             DockerContainer(image)
@@ -105,7 +105,7 @@ class Container:
             .with_kwargs(
                 entrypoint=[program],
                 network_mode="host",
-                user=f"{os.getuid()}:{os.getgid()}",  # so that whoever runs the tests may remove what it leaves
+                user=f"{os.getuid()}:{os.getgid()}",  # so that the user of the tests may remove its files
                 working_dir=str(folder),
                 labels=engine.labels(),
             )
@@ -122,7 +122,7 @@ class Container:
         return self._container.status in ("running", "paused")
 
     def kill(self) -> None:
-        """SIGKILL, and its file system with it."""
+        """SIGKILL; its file system is removed, too."""
         self._remove()
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class Container:
         self._remove()
 
     def pause(self) -> None:
-        """Freeze it; a busy kernel may need to be asked more than once."""
+        """Freeze the container. A busy kernel may need several requests."""
         deadline_s = time.monotonic() + FREEZE_TIMEOUT_S
         while True:
             try:
@@ -142,7 +142,7 @@ class Container:
             time.sleep(FREEZE_RETRY_S)
 
     def resume(self) -> None:
-        """Thaw it."""
+        """Unfreeze the container."""
         self._container.get_wrapped_container().unpause()
 
     def log(self) -> str:
@@ -155,5 +155,5 @@ class Container:
 
 
 def image_for(service: str) -> str | None:
-    """The image to start a service of compose.yaml from, or None where tests take it from its wheel."""
+    """The image of a service of compose.yaml, or None where tests start the server from its wheel."""
     return engine.image_of(service) if engine.choice().containers else None

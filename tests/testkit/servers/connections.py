@@ -1,6 +1,6 @@
-"""Connections to real servers, on a machine that may have no time for them.
+"""Connections to real servers, with timeouts for a machine that is busy.
 
-A server that stands still for seconds is no failure. Tests of servers that are away pass limits of their own.
+A server that does not answer for seconds is no failure here. Tests of absent servers pass limits of their own.
 """
 
 from functools import partial

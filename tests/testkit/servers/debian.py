@@ -1,6 +1,6 @@
-"""Things that tests take from Debian's archive without root and without leaving traces: kcat and the package catalogue.
+"""kcat and the package catalogue from Debian's archive, without root and without changes to the machine.
 
-Everything is kept under `.venv/debian`, so a second run fetches nothing.
+All files are kept under `.venv/debian`, so a second run fetches nothing.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ FETCH_TIMEOUT_S = 240.0
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Tests run in several processes: who comes while another one fetches waits, and finds it all there."""
+    """One process at a time: tests run in several, and a process waits while another one fetches."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -59,7 +59,7 @@ def package_catalogue() -> list[tuple[bytes, bytes]]:
 
 
 def kcat() -> tuple[str, dict[str, str]]:
-    """The path of kcat and the environment to run it in: the machine's own, or one unpacked here."""
+    """The path of kcat and the environment to run it in: the machine's kcat, or one unpacked here."""
     installed = shutil.which("kcat")
     if installed:
         return installed, dict(os.environ)

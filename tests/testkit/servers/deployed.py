@@ -1,4 +1,4 @@
-"""Servers with the settings of deploy/ and generated credentials, as in containers but on ports of their own."""
+"""Servers with the settings of deploy/ and generated credentials: as in containers, but on free ports."""
 
 import contextlib
 import json
@@ -26,42 +26,42 @@ STOP_TIMEOUT_S = 60.0
 
 
 class Credentials:
-    """What `penstock credentials` makes."""
+    """The files that `penstock credentials` makes."""
 
     def __init__(self, folder: Path, *nats_nodes: str) -> None:
         self.folder = folder
         make_credentials(folder, Wanted(nats_nodes=nats_nodes), SystemEntropy())
 
     def env_file(self, role: str) -> Path:
-        """The file that the service is given."""
+        """The env file of the service."""
         return self.folder / role / "credentials.env"
 
     def of(self, role: str) -> dict[str, str]:
-        """What is in the service's file."""
+        """The variables in the service's env file."""
         return parse_env(self.env_file(role).read_text(), role)
 
     def of_nats(self, name: str) -> str:
-        """A password that only the nats-server has a file with."""
+        """A password that is only in the files of the nats-server."""
         texts = [path.read_text() for path in (self.folder / "nats").iterdir()]
         return parse_env("".join(texts), "nats")[name]
 
     def secrets(self) -> set[str]:
-        """Every secret there is."""
+        """All generated secrets."""
         found = [parse_env(path.read_text(), path.name) for path in self.folder.rglob("*.env")]
         return {value for each in found for name, value in each.items() if "PASSWORD" in name or "SECRET" in name}
 
 
 class DeployedNats:
-    """A nats-server that runs one of deploy's settings; only where it listens and stores is its own."""
+    """A nats-server with one of the settings files of deploy/; only its addresses and its folder differ."""
 
     def __init__(self, folder: Path, credentials: Credentials, settings: str = "nats.conf") -> None:
         self.port, self.monitor_port = free_ports(2)
         self.log_path = folder / "nats-server.log"
         self._folder = folder
-        where = folder / "etc" / "penstock"  # from there the settings look for the credentials as in the container
-        shutil.copytree(SETTINGS, where)
+        settings_folder = folder / "etc" / "penstock"  # the settings name the credentials relative to it
+        shutil.copytree(SETTINGS, settings_folder)
         shutil.copytree(credentials.folder / "nats", folder / "run" / "credentials")
-        self._config = where / "here.conf"
+        self._config = settings_folder / "here.conf"
         self._config.write_text(
             f'include "{settings}"\n'
             f'listen: "{LOOPBACK}:{self.port}"\n'
@@ -71,7 +71,7 @@ class DeployedNats:
         self._process: Process | None = None
 
     def listen_for_routes(self, port: int) -> None:
-        """Let the other servers of a cluster come there; its flag would take the password away."""
+        """Listen for the cluster's other servers. The flag of nats-server for it would remove the password."""
         path = self._config.with_name("cluster.conf")
         settings = path.read_text()
         assert settings.count('"0.0.0.0:6222"') == 1
@@ -84,11 +84,11 @@ class DeployedNats:
 
     @property
     def monitor_url(self) -> str:
-        """Where the server tells of itself, as `nats_monitor_url` wants it."""
+        """The address of the server's monitoring, for `nats_monitor_url`."""
         return f"http://{LOOPBACK}:{self.monitor_port}"
 
     def start(self, **environ: str) -> None:
-        """Begin to start, with these variables in the environment."""
+        """Start the process with these environment variables, and do not wait for it."""
         variables = ["env", *(f"{name}={value}" for name, value in environ.items())]
         command = [*variables, find_nats_server(), "--config", self._config, "--log", self.log_path]
         self._process = Process(command, self._folder, self._folder / "nats-server.output")
@@ -104,7 +104,7 @@ class DeployedNats:
         return found
 
     def log(self) -> str:
-        """What the server said."""
+        """The output and the log of the server."""
         assert self._process is not None, "the nats-server does not run"
         return self._process.log() + (self.log_path.read_text() if self.log_path.exists() else "")
 
@@ -123,7 +123,7 @@ class DeployedNats:
 
 @contextlib.contextmanager
 def deployed_nats(folder: Path, credentials: Credentials) -> Iterator[DeployedNats]:
-    """One server with deploy/nats/nats.conf, gone afterwards."""
+    """One server with deploy/nats/nats.conf, killed at the end."""
     server = DeployedNats(folder, credentials)
     try:
         server.start()
@@ -135,7 +135,7 @@ def deployed_nats(folder: Path, credentials: Credentials) -> Iterator[DeployedNa
 
 @contextlib.contextmanager
 def deployed_seaweed(folder: Path, credentials: Credentials) -> Iterator[str]:
-    """SeaweedFS that knows the generated keys and no others, just started: the address for `penstock bucket`."""
+    """A just started SeaweedFS with the generated keys only. Yields the address for `penstock bucket`."""
     (folder / "data").mkdir()
     shutil.copy(credentials.folder / "s3" / "s3.json", folder / "s3.json")
     ports = free_ports(len(seaweed.PORTS + seaweed.FILER_PORTS))
@@ -150,7 +150,7 @@ def deployed_seaweed(folder: Path, credentials: Credentials) -> Iterator[str]:
 
 
 class DeployedService:
-    """A process of ours that is told nothing but its env file, where others are, and its own ports."""
+    """A Penstock process whose settings are its env file, the addresses of others, and its own ports."""
 
     def __init__(self, role: str, command: list[str], folder: Path, credentials: Credentials, **settings: str) -> None:
         self.role = role
@@ -164,7 +164,7 @@ class DeployedService:
             )
 
     def page(self, path: str) -> str:
-        """One of its pages, whatever the status."""
+        """One of its HTTP pages, with any status."""
         try:
             with urllib.request.urlopen(f"http://{LOOPBACK}:{self.http_port}/{path}", timeout=5) as answer:
                 return str(answer.read().decode())
@@ -173,18 +173,18 @@ class DeployedService:
                 return error.read().decode()
 
     def is_ready(self) -> bool:
-        """Whether it says so; fails if it ended."""
+        """Whether the process reports ready; fails if the process ended."""
         assert self.process.poll() is None, f"the {self.role} ended: {self.log()}"
         with contextlib.suppress(OSError):
             return bool(json.loads(self.page("ready"))["ready"])
         return False
 
     def log(self) -> str:
-        """What it wrote to both of its outputs."""
+        """Both outputs of the process."""
         return self._log_path.read_text()
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM, and return the exit code."""
         self.process.terminate()
         return self.process.wait(STOP_TIMEOUT_S)
 

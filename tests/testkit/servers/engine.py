@@ -1,4 +1,4 @@
-"""Where tests take NATS and S3 from: containers where a Docker engine on this machine answers, the wheels otherwise."""
+"""The source of NATS and S3 for tests: containers if a Docker engine on this machine answers, else the wheels."""
 
 import contextlib
 import functools
@@ -17,7 +17,7 @@ SETTING = "PENSTOCK_TESTS_CONTAINERS"
 CHOICES = ("auto", "always", "never")
 OWNER_LABEL = "penstock.tests.owner"  # HOST/PID of the test run that started a container
 SERVICES = ("nats", "s3")
-ENGINE_TIMEOUT_S = 60.0  # whoever has a socket answers, on a busy machine late
+ENGINE_TIMEOUT_S = 60.0  # an engine with a socket answers, but late on a busy machine
 REMOVE_TIMEOUT_S = 60.0
 PULL_TIMEOUT_S = 60.0  # without a byte
 COMPOSE = Path(__file__).parents[3] / "compose.yaml"
@@ -43,18 +43,18 @@ def image_of(service: str, compose: Path = COMPOSE) -> str:
 
 @functools.cache
 def choice() -> Choice:
-    """The choice of this test run; see `choose`."""
+    """The result of `choose` for this test run."""
     return choose(Engine())
 
 
 def choose(engine: "Engine") -> Choice:
-    """What PENSTOCK_TESTS_CONTAINERS asks for and this machine allows; `ValueError` if it cannot be had."""
+    """Choose by PENSTOCK_TESTS_CONTAINERS and the machine's abilities; `ValueError` if the machine cannot."""
     wanted = os.environ.get(SETTING, "auto")
     if wanted not in CHOICES:
         raise ValueError(f"{SETTING} is {wanted!r}; it may be {', '.join(CHOICES)}")
     if wanted == "never":
         return Choice(False, f"nats and s3 from wheels: {SETTING} is never")
-    missing = _what_is_missing(engine)
+    missing = _obstacle(engine)
     if missing is None:
         return Choice(True, "nats and s3 from containers")
     if wanted == "always":
@@ -76,7 +76,7 @@ class Engine:
             return False
 
     def ensure_image(self, name: str) -> str | None:
-        """The name, if the engine has the image or can pull it."""
+        """The image's name if the engine has the image or can pull it, else None."""
         try:
             with contextlib.closing(_client(PULL_TIMEOUT_S)) as client:
                 if not client.images.list(name=name):
@@ -88,7 +88,7 @@ class Engine:
     def shares_the_network(self) -> bool:
         """Whether containers can use this machine's network.
 
-        They cannot in the virtual machine of Docker Desktop, nor in the network of a rootless engine.
+        They cannot with Docker Desktop, which has a virtual machine, nor with a rootless engine.
         """
         with contextlib.closing(_client(ENGINE_TIMEOUT_S)) as client:
             facts = client.info()
@@ -96,21 +96,22 @@ class Engine:
 
 
 def remove_leftovers(*, own: bool) -> None:
-    """Remove the containers of test runs on this machine that are over and, with `own`, those of this one."""
+    """Remove the containers of this machine's ended test runs and, with `own`, those of this test run."""
     with contextlib.closing(_client(REMOVE_TIMEOUT_S)) as client:
         for container in client.containers.list(all=True, filters={"label": OWNER_LABEL}, ignore_removed=True):
             host, _, pid = container.labels[OWNER_LABEL].rpartition("/")
             if host == platform.node() and (own if int(pid) == os.getpid() else not _is_alive(int(pid))):
-                with contextlib.suppress(DockerException, RequestException):  # somebody else was quicker
+                with contextlib.suppress(DockerException, RequestException):  # another test run was faster
                     container.remove(force=True, v=True)
 
 
 def labels() -> dict[str, str]:
-    """What tells a container that this test run started."""
+    """The labels of the containers that this test run starts."""
     return {OWNER_LABEL: f"{platform.node()}/{os.getpid()}"}
 
 
-def _what_is_missing(engine: "Engine") -> str | None:
+def _obstacle(engine: "Engine") -> str | None:
+    """Why this machine cannot run the containers; None if it can."""
     if not os.environ.get("DOCKER_HOST", DEFAULT_HOST).startswith(SCHEME):
         return "the docker engine is not on this machine"  # its containers see other folders and ports
     if not engine.answers():
@@ -119,12 +120,12 @@ def _what_is_missing(engine: "Engine") -> str | None:
         return "the docker engine's containers cannot share this machine's network"
     for name in map(image_of, SERVICES):
         if engine.ensure_image(name) is None:
-            return f"image {name} is not to be had"
+            return f"image {name} is not available"
     return None
 
 
 def _listens(path: str) -> bool:
-    """Asked first, because the docker client leaves its socket open if nobody listens."""
+    """Whether a socket has a listener. Checked first: the docker client leaks its socket if there is none."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(path) == 0
 
@@ -139,5 +140,5 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # it is another user's
+        return True  # the process belongs to another user
     return True

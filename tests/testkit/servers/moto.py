@@ -1,4 +1,4 @@
-"""moto's S3 server in a child process: it keeps objects in memory and says no where Amazon does."""
+"""moto's S3 server in a child process: it keeps objects in memory and rejects what Amazon rejects."""
 
 import contextlib
 import sys
@@ -12,7 +12,7 @@ from tests.testkit.servers.s3_server import S3Server, running
 
 @contextlib.contextmanager
 def running_moto(folder: Path) -> Iterator[S3Server]:
-    """A server of its own for whoever asks; `folder` takes its log."""
+    """A new server on a free port, with its log in `folder`."""
     program = Path(sys.executable).parent / "moto_server"
     [port] = free_ports(1)
     moto = Process([program, "-H", LOOPBACK, "-p", str(port)], folder, folder / "s3-server.log")

@@ -1,4 +1,4 @@
-"""A real nats-server for tests: on a free port and a folder of its own, killed and started again at will."""
+"""A real nats-server for tests, on a free port and in its own folder, that tests kill and start again."""
 
 import contextlib
 import socket
@@ -48,7 +48,7 @@ class NatsServer:
 
     @property
     def monitor_url(self) -> str:
-        """Where the server tells of itself, as `nats_monitor_url` wants it."""
+        """The address of the server's monitoring, for `nats_monitor_url`."""
         return f"http://{LOOPBACK}:{self.monitor_port}"
 
     def start(self) -> None:
@@ -57,8 +57,8 @@ class NatsServer:
         self._backend = self._started()
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while not self._answers():
-            assert self._backend.is_running(), f"nats-server ended: {self._said()}"
-            assert time.monotonic() < deadline_s, f"nats-server does not listen: {self._said()}"
+            assert self._backend.is_running(), f"nats-server ended: {self._output()}"
+            assert time.monotonic() < deadline_s, f"nats-server does not listen: {self._output()}"
             time.sleep(POLL_S)
 
     def kill(self) -> None:
@@ -74,12 +74,12 @@ class NatsServer:
             backend.stop()
 
     def pause(self) -> None:
-        """Connections stay open and nothing answers."""
+        """Stop the server without ending it: connections stay open and get no answers."""
         assert self._backend is not None, "the nats-server does not run"
         self._backend.pause()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Let the server continue after `pause`."""
         assert self._backend is not None, "the nats-server does not run"
         self._backend.resume()
 
@@ -89,7 +89,7 @@ class NatsServer:
             return Container(self._image, [PROGRAM, *options], self._folder)
         return Process([find_nats_server(), *options], self._folder, self._folder / "nats-server.output")
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         assert self._backend is not None
         logged = self.log_path.read_text() if self.log_path.exists() else ""
         return logged + self._backend.log()
@@ -102,7 +102,7 @@ class NatsServer:
 
 @contextlib.contextmanager
 def running_nats_server(folder: Path, *, user: str = "", password: str = "") -> Iterator[NatsServer]:
-    """A started server that is gone afterwards."""
+    """A started server, killed at the end."""
     server = NatsServer(folder, user=user, password=password)
     try:
         server.start()

@@ -1,4 +1,4 @@
-"""Three real nats-servers as one cluster: each killed, paused and started again at will, and who leads what."""
+"""Three real nats-servers as one cluster, which tests kill, pause and start again, and the leaders in it."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from tests.testkit.loads.pausing import pause_process
 from tests.testkit.servers.ports import free_ports
 
 NODES = 3
-START_TIMEOUT_S = 120.0  # several elections, of up to 9 s each where there is time for them
+START_TIMEOUT_S = 120.0  # several elections of up to 9 s each, on a busy machine
 STOP_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 1.0
 POLL_S = 0.01
@@ -41,7 +41,7 @@ class NatsNode:
 
     @property
     def log_path(self) -> Path:
-        """What the server says, over all its lives."""
+        """The log of the server, over all restarts."""
         return self.folder / "nats-server.log"
 
     @property
@@ -55,7 +55,7 @@ class NatsNode:
         return self._process is not None and not self.is_paused
 
     def write_config(self, route_port: int, routes: list[str]) -> None:
-        """Settings as every nats-server of ours has them, and the cluster's."""
+        """Write the settings of every nats-server of Penstock, and those of the cluster."""
         text = server_config(
             store_dir=self.folder / "jetstream", host="127.0.0.1", port=self.port, monitor_port=self.monitor_port
         )
@@ -85,7 +85,7 @@ class NatsNode:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
+        """SIGSTOP: connections stay open and get no answers."""
         pause_process(self._running().pid)
         self.is_paused = True
 
@@ -95,11 +95,11 @@ class NatsNode:
         self.is_paused = False
 
     def monitored(self, path: str) -> dict[str, Any]:
-        """What the server tells of itself on its monitoring port; `OSError` if it tells nothing."""
+        """A page of the server's monitoring; `OSError` if the server does not answer."""
         address = f"http://127.0.0.1:{self.monitor_port}/{path}"
         with urllib.request.urlopen(address, timeout=ANSWER_TIMEOUT_S) as answer:
-            told: dict[str, Any] = json.load(answer)
-        return told
+            page: dict[str, Any] = json.load(answer)
+        return page
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, f"{self.name} does not run"
@@ -156,18 +156,18 @@ class NatsCluster:
         self._await_meta_group()
 
     def kill(self) -> None:
-        """SIGKILL to whatever runs."""
+        """SIGKILL to all running nodes."""
         for node in self.nodes:
             node.kill()
 
     def pause(self) -> None:
-        """SIGSTOP to whatever runs."""
+        """SIGSTOP to all running nodes."""
         for node in self.nodes:
             if node.is_up:
                 node.pause()
 
     def heal(self) -> None:
-        """Return when all nodes run again that were killed or paused, and JetStream has a leader that counts them."""
+        """Restart and resume nodes; return when all run and JetStream has a leader that counts them all."""
         for node in self.nodes:
             if node.is_paused:
                 node.resume()
@@ -176,55 +176,56 @@ class NatsCluster:
         self._await_meta_group()
 
     def meta_leader(self) -> NatsNode | None:
-        """Who decides on streams and consumers, as the majority of the living sees it."""
-        return self._agreed(lambda told: told.get("meta_cluster", {}).get("leader", ""))
+        """The node that leads the meta group, which places streams and consumers, as most nodes report it."""
+        return self._agreed(lambda page: page.get("meta_cluster", {}).get("leader", ""))
 
     def stream_leader(self, stream: str) -> NatsNode | None:
-        """Who takes the stream's entries, as the stream's living members see it."""
+        """The node that takes the stream's entries, as most nodes report it."""
 
-        def leader(told: dict[str, Any]) -> str:
-            return str(_detail(told, stream).get("cluster", {}).get("leader", ""))
+        def leader(page: dict[str, Any]) -> str:
+            return str(_detail(page, stream).get("cluster", {}).get("leader", ""))
 
         return self._agreed(leader)
 
     def consumer_nodes(self, stream: str) -> dict[str, NatsNode]:
-        """The node that serves each of the stream's consumers that somebody listens to, by the consumer's name."""
+        """The node that serves each of the stream's consumers with a subscriber, by the consumer's name."""
         found: dict[str, NatsNode] = {}
-        for node, told in self._told():
-            for consumer in _detail(told, stream).get("consumer_detail", []):
+        for node, page in self._pages():
+            for consumer in _detail(page, stream).get("consumer_detail", []):
                 if consumer.get("push_bound") and consumer.get("cluster", {}).get("leader") == node.name:
                     found[consumer["name"]] = node
         return found
 
     def _await_meta_group(self) -> None:
-        # A leader may be elected by two of three and know of the third only later; nats-server 2.15 that is killed
-        # in between counts two from then on, whoever comes, until it is started once more.
+        # Two of three nodes may elect a leader that learns of the third only later. If nats-server 2.15 is killed
+        # in between, it counts two nodes from then on, until it is started once more.
         wait_for(lambda: self.meta_leader() is not None, "the cluster has no leader")
-        wait_for(self._all_counted, "the cluster's leader does not know all its nodes")
+        wait_for(self._all_counted, "the cluster's leader does not count all its nodes")
 
     def _all_counted(self) -> bool:
-        counts = [told.get("meta_cluster", {}).get("cluster_size") for _, told in self._told()]
+        counts = [page.get("meta_cluster", {}).get("cluster_size") for _, page in self._pages()]
         return counts == [len(self.nodes)] * len(self.nodes)
 
     def _agreed(self, leader: Callable[[dict[str, Any]], str]) -> NatsNode | None:
-        names = [leader(told) for _, told in self._told()]
+        names = [leader(page) for _, page in self._pages()]
         for node in self.nodes:
             if names.count(node.name) > len(self.nodes) // 2 and node.is_up:
                 return node
         return None
 
-    def _told(self) -> list[tuple[NatsNode, dict[str, Any]]]:
-        told = []
+    def _pages(self) -> list[tuple[NatsNode, dict[str, Any]]]:
+        """The JetStream page of each node that answers."""
+        pages = []
         for node in self.nodes:
             if node.is_up:
                 with contextlib.suppress(OSError, HTTPException):
-                    told.append((node, node.monitored("jsz?consumers=true")))
-        return told
+                    pages.append((node, node.monitored("jsz?consumers=true")))
+        return pages
 
 
 @contextlib.contextmanager
 def running_nats_cluster(folder: Path) -> Iterator[NatsCluster]:
-    """A started cluster that is gone afterwards."""
+    """A started cluster, killed at the end."""
     cluster = NatsCluster(folder)
     try:
         cluster.start()
@@ -234,15 +235,16 @@ def running_nats_cluster(folder: Path) -> Iterator[NatsCluster]:
 
 
 def wait_for(condition: Callable[[], object], failure: str, timeout_s: float = START_TIMEOUT_S) -> None:
-    """Return when `condition` holds; fails with `failure` if it does not in time."""
+    """Return when `condition` is true; fail with the text `failure` after the timeout."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, failure
         time.sleep(POLL_S)
 
 
-def _detail(told: dict[str, Any], stream: str) -> dict[str, Any]:
-    for account in told.get("account_details", []):
+def _detail(page: dict[str, Any], stream: str) -> dict[str, Any]:
+    """The details of a stream in a JetStream page; empty if it is not there."""
+    for account in page.get("account_details", []):
         for detail in account.get("stream_detail", []):
             if detail["name"] == stream:
                 return dict(detail)

@@ -1,4 +1,4 @@
-"""An S3 server with one empty bucket, for tests; `seaweed` and `moto` say which."""
+"""An S3 server with one empty bucket, for tests; `seaweed` and `moto` start the programs."""
 
 import contextlib
 import time
@@ -20,7 +20,7 @@ POLL_S = 0.05
 
 
 class S3Server:
-    """Where the server is and how it is spoken to."""
+    """The address and the credentials of a server."""
 
     def __init__(self, port: int) -> None:
         self.endpoint = f"http://{LOOPBACK}:{port}"
@@ -31,23 +31,23 @@ class S3Server:
         return f"s3://{bucket}/{prefix}?{urlencode(options)}"
 
     def environment(self) -> dict[str, str]:
-        """The credentials as boto looks for them."""
+        """The credentials as environment variables of boto."""
         return {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
 
 
 @contextlib.contextmanager
 def running(backend: Backend, port: int) -> Iterator[S3Server]:
-    """The server that was just started and speaks S3 on `port`; ended at the end."""
+    """A just started backend that speaks S3 on `port`, killed at the end."""
     server = S3Server(port)
     try:
         _wait_until_it_stores(server, backend)
         yield server
     finally:
-        backend.kill()  # there is nothing worth saving
+        backend.kill()  # its data is not needed again
 
 
 def _wait_until_it_stores(server: S3Server, backend: Backend) -> None:
-    """Make the bucket, and put an object and delete it, as soon as the server lets us."""
+    """Return when the server has made the bucket, and has stored and deleted an object."""
     client = boto3.client(
         "s3",
         endpoint_url=server.endpoint,

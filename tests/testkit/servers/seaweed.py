@@ -1,4 +1,4 @@
-"""SeaweedFS: a real S3 server with disks, on loopback, as small as it goes."""
+"""SeaweedFS: a real S3 server with disks, on loopback, with the smallest settings that work."""
 
 import contextlib
 import json
@@ -14,13 +14,13 @@ PROGRAM = "weed"
 VOLUMES = 12  # SeaweedFS takes seven at a time for a bucket
 VOLUME_MB = 256
 PORTS = ("s3.port", "s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
-SOCKETS_FOLDER = "/tmp"  # it takes no other for the sockets of its parts
+SOCKETS_FOLDER = "/tmp"  # SeaweedFS has no setting for the folder of its sockets
 FILER_PORTS = ("filer.port", "filer.port.grpc")
 
 
 @contextlib.contextmanager
 def running_seaweed(folder: Path) -> Iterator[S3Server]:
-    """A server of its own for whoever asks, with its data and log in `folder`."""
+    """A new server on free ports, with its data and log in `folder`."""
     (folder / "data").mkdir()
     identity = {
         "name": "tests",
@@ -39,7 +39,7 @@ def running_seaweed(folder: Path) -> Iterator[S3Server]:
 
 
 def start_seaweed(folder: Path, ports: list[int]) -> Backend:
-    """A server that was just started, and may not answer yet."""
+    """Start a server. It may not answer yet."""
     options = _options(folder, ports)
     image = image_for("s3")
     if image:

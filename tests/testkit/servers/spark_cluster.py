@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback, from the distribution that PySpark brings: a master and workers."""
+"""A standalone Spark cluster on loopback: a master and workers, from PySpark's distribution."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ class StandaloneSpark:
         return [any(folder.glob("app-*/*/stderr")) for folder in self.folders]
 
     def stop(self) -> None:
-        """End them all; executors follow their workers."""
+        """End all processes; executors end with their workers."""
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -62,7 +62,7 @@ class StandaloneSpark:
 
 @contextlib.contextmanager
 def standalone_spark(folder: Path, workers: int = 2) -> Iterator[StandaloneSpark]:
-    """A cluster that is gone afterwards, with the ends of its logs after a failure."""
+    """A cluster, stopped at the end; after a failure the ends of its logs are printed."""
     folder.mkdir()
     spark = StandaloneSpark(folder, workers)
     try:

@@ -1,4 +1,4 @@
-"""The load that containers run needs no more than their image has: confluent-kafka and this folder."""
+"""The load that containers run needs only confluent-kafka and this folder, as their image has only these."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Promises of the choice between containers and wheels."""
+"""The choice between containers and wheels for the servers of tests."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tests.testkit.servers.engine import Choice, Engine, choose
 
 
 class WithoutNats(Engine):
-    """An engine that answers and has no image of nats."""
+    """An engine that answers, but has no image of nats."""
 
     def answers(self) -> bool:
         return True
@@ -38,22 +38,22 @@ def test_the_images_are_those_of_the_compose_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_servers_come_from_wheels_where_no_engine_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_come_from_wheels_if_no_engine_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(engine.SETTING, raising=False)
     assert not Engine().answers()
     assert choose(Engine()) == Choice(False, "nats and s3 from wheels: no docker engine answers")
 
 
-def test_servers_come_from_wheels_where_the_engine_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_come_from_wheels_if_the_engine_is_on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(engine.SETTING, raising=False)
     monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
     assert choose(Engine()) == Choice(False, "nats and s3 from wheels: the docker engine is not on this machine")
 
 
-def test_servers_come_from_wheels_where_an_image_is_not_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_come_from_wheels_if_an_image_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(engine.SETTING, raising=False)
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    why = f"nats and s3 from wheels: image {engine.image_of('nats')} is not to be had"
+    why = f"nats and s3 from wheels: image {engine.image_of('nats')} is not available"
     assert choose(WithoutNats()) == Choice(False, why)
 
 
@@ -67,7 +67,7 @@ def test_servers_come_from_wheels_if_containers_are_not_wanted(monkeypatch: pyte
     ("wanted", "sentence"),
     [("always", "is always, but no docker engine answers"), ("perhaps", "it may be auto, always, never")],
 )
-def test_what_cannot_be_had_is_said_before_any_test_runs(wanted: str, sentence: str) -> None:
+def test_an_impossible_choice_is_reported_before_any_test_runs(wanted: str, sentence: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", __file__],
         env={"PATH": "/usr/bin:/bin", "DOCKER_HOST": "unix:///nowhere/docker.sock", engine.SETTING: wanted},
@@ -89,12 +89,12 @@ def container(owner: str) -> DockerContainer:
 
 if engine.choice().containers:
 
-    def test_an_image_is_there_or_cannot_be_had() -> None:
+    def test_the_engine_reports_whether_it_has_an_image() -> None:
         name = engine.image_of("nats")
         assert Engine().ensure_image(name) == name
         assert Engine().ensure_image("registry.invalid/none:1") is None
 
-    def test_what_a_killed_run_left_is_removed_and_what_another_uses_stays() -> None:
+    def test_containers_of_a_killed_run_are_removed_and_those_of_a_live_run_stay() -> None:
         ended = subprocess.Popen([sys.executable, "-c", ""])
         ended.wait()
         with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:

@@ -1,4 +1,4 @@
-"""Promises of the judge of transactions: right histories pass, and no kind of wrong one does."""
+"""The transaction checker accepts the records of correct runs and rejects every kind of wrong record."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tests.testkit.loads.transaction_history import History, Isolation, Outcome,
 from tests.unit.testkit.transaction_worlds import MUTATIONS, PLACES, World
 
 SEEDS = 60
-APPLIED_MIN = 10  # of them, in which there is what a mutation needs
+APPLIED_MIN = 10  # seeds to which each mutation must apply
 
 
 def test_right_histories_pass() -> None:
@@ -18,21 +18,21 @@ def test_right_histories_pass() -> None:
         history = World(seed).run()
         assert check(history) == [], f"seed {seed}"
         outcomes |= {each.outcome for each in history.transactions}
-    assert outcomes == set(Outcome), "all kinds of ends are in them"
+    assert outcomes == set(Outcome), "some kind of outcome never happened"
 
 
 @pytest.mark.parametrize("mutate", MUTATIONS)
-def test_a_wrong_history_is_found_out(mutate: Callable[[History], bool]) -> None:
+def test_a_wrong_history_is_detected(mutate: Callable[[History], bool]) -> None:
     applied = 0
     for seed in range(SEEDS):
         history = World(seed).run()
         if mutate(history):
             applied += 1
-            assert check(history), f"seed {seed} went unnoticed"
+            assert check(history), f"seed {seed} was not detected"
     assert applied >= APPLIED_MIN
 
 
-def test_what_is_aborted_may_be_gone_where_that_is_allowed() -> None:
+def test_an_aborted_record_may_be_missing_if_that_is_allowed() -> None:
     history = History()
     transaction = history.begin(history.begin_life("one"))
     transaction.sent.append(Sent(PLACES[0], b"aborted", 0))
@@ -43,7 +43,7 @@ def test_what_is_aborted_may_be_gone_where_that_is_allowed() -> None:
     assert "acknowledged and is not there" in found
 
 
-def test_what_is_aborted_may_be_seen_before_it_is_gone_where_that_is_allowed() -> None:
+def test_an_aborted_record_may_be_read_before_it_is_removed_if_that_is_allowed() -> None:
     history = History()
     transaction = history.begin(history.begin_life("one"))
     transaction.sent.append(Sent(PLACES[0], b"aborted", 0))
@@ -55,7 +55,7 @@ def test_what_is_aborted_may_be_seen_before_it_is_gone_where_that_is_allowed() -
     assert found.startswith("last: books-0 ends before 0")
 
 
-def test_a_value_must_be_sent_once_for_a_history_to_be_judged() -> None:
+def test_a_history_with_a_value_sent_twice_cannot_be_checked() -> None:
     history = History()
     transaction = history.begin(history.begin_life("one"))
     transaction.sent += [Sent(PLACES[0], b"same"), Sent(PLACES[0], b"same")]
