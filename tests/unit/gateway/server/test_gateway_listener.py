@@ -1,8 +1,10 @@
 """ConnectionManager over real sockets: order, back-pressure, limits, bad input, and a drain that loses no answer."""
 
 import asyncio
+import gc
 import socket
 import struct
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +18,7 @@ from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
 from penstock_gateway.kafka.broker_view import node_of
+from penstock_gateway.server.connection import Connection
 from penstock_gateway.server.connection_manager import ConnectionManager
 from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.listener import Listener, open_socket
@@ -221,6 +224,25 @@ async def test_a_client_that_closes_before_its_answer_is_removed(kafka: Kafka) -
     await until(lambda: sequencer.queries)
     await client.close()
     await until(lambda: kafka.world.metric("penstock_gateway_connections") == 0)
+
+
+async def test_a_closed_connection_leaves_memory_without_the_garbage_collector(kafka: Kafka) -> None:
+    """It may have a large incomplete frame in its buffer."""
+    await kafka.world.add_flusher("f1")
+    client = await kafka.connect()
+    client.produce(1, batch())
+    assert await client.next_correlation_id() == 1
+    client.writer.write(struct.pack(">i", MIB) + b"x" * 500)
+    await until(lambda: kafka.connections.budget.held_bytes == 504)
+    gc.collect()  # connections of other tests
+    connections = [weakref.ref(each) for each in gc.get_objects() if isinstance(each, Connection)]
+    gc.disable()
+    try:
+        await client.close()
+        await until(lambda: kafka.world.metric("penstock_gateway_connections") == 0)
+        await until(lambda: not any(each() for each in connections))
+    finally:
+        gc.enable()
 
 
 async def test_acks_0_with_a_bad_batch_closes_the_connection(kafka: Kafka) -> None:

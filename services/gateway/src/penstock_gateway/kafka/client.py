@@ -48,3 +48,9 @@ class Client:
         if part is None:
             part = self._parts[kind] = kind()
         return part
+
+    def close(self) -> None:
+        """Release the state of packages: the connection has ended."""
+        for close in self.on_close:
+            close()
+        self.on_flusher_change = _ignore  # else client and connection keep each other, and all buffers, in memory

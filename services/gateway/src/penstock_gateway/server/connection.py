@@ -138,8 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pipeline.close()
         self._owner.budget.remove(self)
         self._count_unsent(0)
-        for close in self._client.on_close:
-            close()
+        self._client.close()
         if self._alarm is not None:
             self._alarm.cancel()
         self._owner.closed(self, self._cause)
