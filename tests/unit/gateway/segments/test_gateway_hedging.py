@@ -233,6 +233,13 @@ def test_a_cacher_that_keeps_losing_is_avoided_for_longer_and_one_win_ends_that(
     assert policy.record_lost("c1") == 0.0
 
 
+def test_an_owner_without_substitutes_may_lose_any_number_of_races() -> None:
+    """A lone cacher is never avoided, so its losses go on; the store wins each race."""
+    policy = HedgingPolicy(LIMITS)
+    avoided_s = [policy.record_lost("c1") for _ in range(5_000)]
+    assert avoided_s[-1] == LIMITS.slow_avoided_s_max
+
+
 def owners_among(names: list[str]) -> dict[int, str]:
     zone = Zone()
     zone.directory.change(names)

@@ -4,6 +4,8 @@ from collections import deque
 
 from penstock_gateway.segments.limits import HedgingLimits
 
+DOUBLINGS_MAX = 64  # of the time for which a slow owner is avoided: with about a thousand, a float overflows
+
 
 class HedgingPolicy:
     """Learns from every answer and from every race between an owner and its substitute."""
@@ -59,5 +61,6 @@ class HedgingPolicy:
         losses = self._losses[owner] = self._losses.get(owner, 0) + 1
         if losses < self._limits.losses_max:
             return 0.0
-        avoided_s = self._limits.slow_avoided_s * 2.0 ** (losses - self._limits.losses_max)
+        doublings = min(losses - self._limits.losses_max, DOUBLINGS_MAX)
+        avoided_s = self._limits.slow_avoided_s * 2.0**doublings
         return min(avoided_s, self._limits.slow_avoided_s_max)
