@@ -47,13 +47,11 @@ def encode_entry(entry: Entry) -> bytes:
     return _HEAD.pack(ENTRY_VERSION, crc32c.crc32c(packed)) + packed
 
 
-def decode_entry(data: bytes, known_level: int | None = None) -> Entry:
+def decode_entry(data: bytes, known_level: int = NEWEST_LEVEL) -> Entry:
     """The entry in `data`; `Corrupt` if it is damaged or of a version that this code does not know.
 
-    `UnknownLevel` if the entry raises the cluster above `known_level`, by default NEWEST_LEVEL.
+    `UnknownLevel` if the entry raises the cluster above `known_level`.
     """
-    if known_level is None:
-        known_level = NEWEST_LEVEL
     if len(data) < _HEAD.size:
         raise Corrupt(f"journal entry of {len(data)} bytes is shorter than its head")
     version, crc = _HEAD.unpack_from(data)
