@@ -1,4 +1,4 @@
-"""What a conformance run promises: no client is passed over in silence, and what was pinned is what runs."""
+"""Conformance runs: no client is skipped silently, and only pinned versions run."""
 
 import hashlib
 import json
@@ -261,7 +261,7 @@ def test_a_record_that_is_twice_or_lost_or_out_of_order_or_aborted_is_not_exactl
 
 
 class Reader:
-    """A member with the partitions that it is told."""
+    """A member with the partitions that the test sets."""
 
     def __init__(self, *partitions: int) -> None:
         self._partitions = partitions
