@@ -3,5 +3,6 @@
 It may import `state` and its own package `assignment`, which knows no group.
 
 For each kind of group, `*_group.py` holds its states and `*_commands.py` its commands. Start with `classic_group.py`
-and `consumer_group.py`. `classic_members.py` and `migration.py` convert groups from one kind to the other.
+and `consumer_group.py`. `migration.py` converts groups from one kind to the other, and `classic_members.py` has the
+commands of classic members in consumer groups.
 """
