@@ -1,4 +1,4 @@
-"""A whole Penstock as a user starts it, `penstock up` in a process of its own, for end-to-end tests and benches."""
+"""A whole Penstock as a user starts it: `penstock up` in another process, for end-to-end tests and benches."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ POLL_S = 0.02
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s: float = POLL_S) -> Any:
-    """Poll until `condition` gives something true and return that; fail with `what` after `timeout_s`."""
+    """Poll until `condition` returns a true value, and return that; fail with the text `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
         value = condition()
@@ -37,10 +37,10 @@ def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s
 
 
 class Cluster:
-    """One `penstock up` on a data folder; `start` and `stop` may be called again and again.
+    """One `penstock up` on a data folder, which tests may start and stop many times.
 
-    It has no compactor and no janitor unless it is asked for: more processes beside every cluster, one of them a JVM,
-    would slow all tests down.
+    It has no compactor and no janitor by default: more processes in every cluster, one of them a JVM, would slow down
+    all tests.
     """
 
     def __init__(self, data: Path, *arguments: str) -> None:
@@ -66,14 +66,14 @@ class Cluster:
         return [sys.executable, "-m", "penstock.cli", "up", *where, *alone, *self._arguments]
 
     def start(self) -> None:
-        """Return when it says that it is ready."""
+        """Return when `penstock up` reports ready."""
         process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._process = process
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
-        wait_until(self._says_ready, READY_TIMEOUT_S, "penstock to be ready")
+        wait_until(self._is_reported_ready, READY_TIMEOUT_S, "penstock to be ready")
 
-    def _says_ready(self) -> bool:
+    def _is_reported_ready(self) -> bool:
         self._read_output()
         assert self._process is not None
         assert self._process.poll() is None, f"penstock up ended: {''.join(self.output)}"
@@ -86,7 +86,7 @@ class Cluster:
             self.output.append(line)
 
     def stop(self) -> int:
-        """Ctrl-C, and the exit code; reports nothing left running."""
+        """Press Ctrl-C, and return the exit code when all processes have ended."""
         process = self._process
         assert process is not None
         process.send_signal(signal.SIGINT)
@@ -98,7 +98,7 @@ class Cluster:
         return code
 
     def close(self) -> None:
-        """Stop if it still runs; kill it if it does not stop."""
+        """Stop the cluster if it still runs; kill it if it does not stop."""
         process = self._process
         if process is None:
             return
@@ -109,29 +109,29 @@ class Cluster:
             process.wait()
 
     def processes(self) -> dict[str, dict[str, Any]]:
-        """By name (`gateway-1`, `nats-server`): pid (None while it is down) and restarts."""
+        """The pid (None while it is down) and restarts of each process, by name: `gateway-1`, `nats-server`."""
         with urllib.request.urlopen(f"http://{self.http}/processes", timeout=ANSWER_TIMEOUT_S) as answer:
             return {process["name"]: process for process in json.load(answer)}
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to one child process; waits for it to be up first."""
-        wait_until(lambda: self._has_got(name, number), READY_TIMEOUT_S, f"{name} to run")
+        """Wait until a child process is up, and send a signal to it."""
+        wait_until(lambda: self._sent(name, number), READY_TIMEOUT_S, f"{name} to run")
 
     def pause(self, name: str) -> None:
-        """Return when nothing of one child process runs; waits for it to be up first."""
+        """Wait until a child process is up, and stop all its threads."""
         pause_process(self._pid(name))
 
     def resume(self, name: str) -> None:
-        """Let it go on after `pause`."""
+        """Let the child process continue after `pause`."""
         self.kill(name, signal.SIGCONT)
 
-    def _has_got(self, name: str, number: signal.Signals) -> bool:
+    def _sent(self, name: str, number: signal.Signals) -> bool:
         pid = self._pid_now(name)
         if pid is None:
             return False
         try:
             os.kill(pid, number)
-        except ProcessLookupError:  # it has just ended, and will be started again
+        except ProcessLookupError:  # the process has just ended, and is started again soon
             return False
         return True
 
@@ -146,7 +146,7 @@ class Cluster:
         return None
 
     def kill_parent(self) -> None:
-        """SIGKILL for the process that started all others; return when it is gone."""
+        """Send SIGKILL to the process that started all others; return when it has ended."""
         process = self._process
         assert process is not None
         process.kill()
@@ -156,7 +156,7 @@ class Cluster:
         self._process, self.output = None, []
 
     def kill_all(self) -> None:
-        """SIGKILL for every process, the one that would start them again first; return when none is left."""
+        """Send SIGKILL to every process, first to the parent, which would restart them; return when all have ended."""
         pids = [each["pid"] for each in self.processes().values() if each["pid"] is not None]
         assert self._process is not None
         self._process.kill()
@@ -164,10 +164,10 @@ class Cluster:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.kill_parent()
-        wait_until(lambda: not any(map(_is_running, pids)), STOP_TIMEOUT_S, "all that were killed to be gone")
+        wait_until(lambda: not any(map(_is_running, pids)), STOP_TIMEOUT_S, "all killed processes to end")
 
     def is_ready(self) -> bool:
-        """Whether the console says that everything is ready."""
+        """Whether the console reports the cluster as ready."""
         try:
             with urllib.request.urlopen(f"http://{self.http}/ready", timeout=ANSWER_TIMEOUT_S) as answer:
                 return bool(answer.status == 200)
@@ -177,17 +177,17 @@ class Cluster:
     def metrics(self) -> dict[str, float]:
         """Every sample of the metrics page, by its name with labels as printed, instance labels included.
 
-        A process that was silent for seconds, or does not answer in two, is not on it: wait for what must be there.
+        A process without presence for seconds, or without an answer within two, is not on the page: wait for a sample.
         """
         with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=ANSWER_TIMEOUT_S) as answer:
             return samples(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples whose labels include `labels`; 0 also while nothing is heard of who has it."""
+        """The sum of a metric's samples whose labels include `labels`; 0 while the process does not answer."""
         return total(self.metrics(), name, **labels)
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time used so far by each child process, user and system, in seconds."""
+        """The CPU time of each child process so far, user and system, in seconds."""
         ticks = os.sysconf("SC_CLK_TCK")
         used = {}
         for name, process in self.processes().items():
@@ -198,7 +198,7 @@ class Cluster:
 
 
 def wait_for_level(cluster: Cluster, level: int) -> None:
-    """Until the cluster has reached the level; what is announced from then on tells gateways so."""
+    """Wait until the cluster has reached the level; gateways learn it from the next announcement."""
 
     def levels() -> list[float]:
         return [value for name, value in cluster.metrics().items() if name.startswith("penstock_sequencer_level")]
@@ -207,7 +207,7 @@ def wait_for_level(cluster: Cluster, level: int) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether the process is there, and no zombie."""
+    """Whether the process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -216,7 +216,7 @@ def _is_running(pid: int) -> bool:
 
 @contextlib.contextmanager
 def running(data: Path, *arguments: str) -> Iterator[Cluster]:
-    """A started cluster that is stopped at the end, with the tails of its logs on a failure."""
+    """A started cluster, stopped at the end; after a failure the ends of its logs are printed."""
     cluster = Cluster(data, *arguments)
     try:
         cluster.start()

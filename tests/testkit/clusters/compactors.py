@@ -1,4 +1,4 @@
-"""Compactors in processes of their own, beside a running cluster, to be killed at will."""
+"""Compactor processes for a running cluster, which tests kill."""
 
 import os
 import signal
@@ -19,17 +19,17 @@ EAGER = {
     "merge-topic-bytes-min": "1",
     "plan-interval-ms": "100",
 }
-# A JVM that starts with half the work: its compiler for long lives stays out.
+# The JVM starts with half the work without its compiler for long-running code.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 JAVA_OPTIONS = f"{QUICK_START} {java_classes.options()}".strip()
 SPARK_CONF = f"spark.driver.defaultJavaOptions={JAVA_OPTIONS}"
 POLL_S = 0.2
 STOP_S = 180.0
-START_S = 300.0  # a JVM takes its time where everything else runs too
+START_S = 300.0  # a JVM starts slowly on a busy machine
 
 
 class CompactorProcess:
-    """One compactor that merges as soon as there is something to merge; `settings` are flags without their dashes."""
+    """One compactor that merges as soon as it can; `settings` are flags with underscores."""
 
     def __init__(self, cluster: Cluster, name: str, **settings: str) -> None:
         self.log = cluster.data / "logs" / f"{name}.log"
@@ -55,7 +55,7 @@ class CompactorProcess:
             self.process = subprocess.Popen(command, stdout=output, stderr=output)
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of a metric's samples whose labels include `labels`; 0 while nobody answers."""
+        """The sum of a metric's samples whose labels include `labels`; 0 while the process does not answer."""
         assert self.process.poll() is None, self.log.read_text()
         try:
             with urllib.request.urlopen(f"http://{self._http}/metrics", timeout=10) as answer:
@@ -64,11 +64,11 @@ class CompactorProcess:
             return 0.0
 
     def until(self, name: str, at_least: float = 1, **labels: str) -> None:
-        """Wait for a metric."""
+        """Wait until a metric has at least a value."""
         wait_until(lambda: self.metric(name, **labels) >= at_least, START_S, f"{at_least:g} {name} {labels}", POLL_S)
 
     def jvms(self) -> list[int]:
-        """The processes that it started."""
+        """The pids of its child processes."""
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _parent(pid) == self.process.pid]
 
     def __enter__(self) -> "CompactorProcess":
@@ -79,18 +79,18 @@ class CompactorProcess:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(STOP_S)
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there, and no zombie."""
+    """Whether the process exists and is no zombie."""
     try:
         return _stat(pid)[0] != "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""The compose project as users run it: `docker compose` on compose.yaml, and what tests ask of the containers."""
+"""The compose project as users run it: `docker compose` on compose.yaml, and the state of its containers."""
 
 import contextlib
 import functools
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COMMAND_TIMEOUT_S = 300.0
 HEALTHY_TIMEOUT_S = 240.0
 FREEZE_TIMEOUT_S = 120.0
-ANSWER_TIMEOUT_S = 60.0  # of a page; who has just started, or stood still, answers late
+ANSWER_TIMEOUT_S = 60.0  # of a page; a process that just started or was paused answers late
 HTTP_PORT = 8080
 POLL_S = 0.25
 CLIENT_IMAGE = "penstock-tests/client"
@@ -33,7 +33,7 @@ class ComposeError(AssertionError):
 
 
 def docker(*arguments: str, timeout_s: float = COMMAND_TIMEOUT_S, env: dict[str, str] | None = None) -> str:
-    """Run a docker command and return what it printed; `ComposeError` with everything it said if it fails."""
+    """Run a docker command and return its output; `ComposeError` with all its output if the command fails."""
     done = subprocess.run(
         ["docker", *arguments], capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, env=env, check=False
     )
@@ -44,7 +44,7 @@ def docker(*arguments: str, timeout_s: float = COMMAND_TIMEOUT_S, env: dict[str,
 
 @contextlib.contextmanager
 def engine() -> Iterator[APIClient]:
-    """The engine that `docker` talks to: whoever waits asks many times, and a process each time takes CPU from all."""
+    """The engine that `docker` uses. A test that polls does so without a process for each request: these need CPU."""
     with contextlib.closing(APIClient(base_url=_address(), version=_version(), timeout=COMMAND_TIMEOUT_S)) as client:
         yield client
 
@@ -60,7 +60,7 @@ def _version() -> str:
 
 
 class Container:
-    """One container as it was when it was asked for."""
+    """The state of one container at one moment."""
 
     def __init__(self, facts: dict[str, Any]) -> None:
         self.id: str = facts["Id"]
@@ -81,7 +81,7 @@ class Container:
         return self.status == "running" and self.health in ("", "healthy")
 
     def metrics(self) -> dict[str, float]:
-        """Every sample of its metrics page by name, labels as printed."""
+        """Every sample of the container's metrics page by name, labels as printed."""
         with urllib.request.urlopen(f"http://{self.address}:{HTTP_PORT}/metrics", timeout=ANSWER_TIMEOUT_S) as answer:
             return samples(answer.read().decode())
 
@@ -90,13 +90,13 @@ class Container:
         return total(self.metrics(), name, **labels)
 
     def logs(self) -> str:
-        """All that it has logged."""
+        """The whole log of the container."""
         done = subprocess.run(["docker", "logs", self.id], capture_output=True, text=True, check=False)
         return done.stdout + done.stderr
 
 
 class Project:
-    """One compose project with a name, ports and volumes of its own."""
+    """One compose project with its own name, ports and volumes."""
 
     def __init__(self, name: str, *files: str, **environment: str) -> None:
         self.name = name
@@ -105,7 +105,7 @@ class Project:
         self.kafka = f"127.0.0.1:{self.port}"
         self.kafka_b = f"127.0.0.1:{self.port_b}"
         self.started_s = 0.0  # how long the first start took
-        self._usual: dict[str, int] = {}  # containers of each service that there are to be
+        self._usual: dict[str, int] = {}  # the number of containers of each service after `heal`
         self._files = files or ("compose.yaml",)
         self._environment = os.environ | {
             "PENSTOCK_KAFKA_PORT": str(self.port),
@@ -126,9 +126,9 @@ class Project:
         )
 
     def up(self, **scale: int) -> float:
-        """`docker compose up` with these numbers of containers; how long it took until all were well, in s.
+        """Run `docker compose up` with these numbers of containers; the time until all were healthy, in s.
 
-        There is no compactor unless it is asked for: a Java beside every project would slow all tests down.
+        There is no compactor by default: a JVM in every project would slow down all tests.
         """
         started_s = time.monotonic()
         scale = {"compactor": 0, **scale}
@@ -138,12 +138,12 @@ class Project:
         return time.monotonic() - started_s
 
     def start_first(self, scale: Mapping[str, int]) -> None:
-        """`up`, as it is to be again after every test."""
+        """Start the containers, and keep their numbers for `heal`."""
         self._usual = dict(scale)
         self.started_s = self.up(**scale)
 
     def heal(self) -> None:
-        """Return when all are well, whatever a test that failed has left: frozen, killed, or not there at all."""
+        """Return when all containers are healthy, also if a failed test froze, killed or removed some of them."""
         left = self.containers()
         if left and all(each.is_well for each in left):
             return
@@ -153,20 +153,20 @@ class Project:
         self.up(**self._usual)
 
     def scale(self, service: str, count: int) -> None:
-        """So many containers of one service, all well; the others are left alone, as whoever scales one wants it.
+        """Set the number of containers of one service; return when all are healthy. Other services are not changed.
 
-        `up` looks after all dependencies first: the two that did their one task do it again, each time.
+        With its dependencies, `up` would run the two services with one task each again, every time.
         """
         numbers = ("--no-deps", "--scale", f"{service}={count}")
         self.compose("up", "--detach", "--no-build", "--no-recreate", *numbers, service)
         self._wait_for({service: count})
 
     def start(self, service: str) -> None:
-        """Start the containers of a service again that were killed or stopped, and nothing else."""
+        """Start the killed or stopped containers of a service again, and no others."""
         docker("start", *(each.id for each in self.containers(service)))
 
     def pause(self, service: str) -> None:
-        """Freeze a service; a busy kernel may need to be asked more than once."""
+        """Freeze a service. A busy kernel may need several requests."""
         wait_until(lambda: self._froze(service), FREEZE_TIMEOUT_S, f"{service} to freeze", POLL_S)
 
     def _froze(self, service: str) -> bool:
@@ -175,21 +175,21 @@ class Project:
         return all(each.status == "paused" for each in self.containers(service))
 
     def _wait_for(self, counts: Mapping[str, int]) -> None:
-        """Until there are so many containers of each service, and all of the project are well."""
+        """Wait until each service has its number of containers, and all of the project are healthy."""
         wait_until(
             lambda: all(len(self.containers(service)) == count for service, count in counts.items()) and self.is_well,
             HEALTHY_TIMEOUT_S,
-            "all containers to be well",
+            "all containers to be healthy",
             POLL_S,
         )
 
     @property
     def is_well(self) -> bool:
-        """Whether every container that should run does and is healthy."""
+        """Whether every container runs and is healthy."""
         return all(each.is_well for each in self.containers())
 
     def containers(self, service: str = "") -> list[Container]:
-        """The containers of a service, or of all, by name; without those that did their one task and ended."""
+        """The containers of a service, or of all, by name; without those that end after one task."""
         labels = [f"com.docker.compose.project={self.name}", "com.docker.compose.oneoff=False"]
         if service:
             labels.append(f"com.docker.compose.service={service}")
@@ -207,23 +207,23 @@ class Project:
         return sum(each.metric(name, **labels) for each in self.containers(service))
 
     def wait_until_well(self) -> float:
-        """Return when every container is healthy, and how long that took, in s."""
+        """Return when every container is healthy; the time that it took, in s."""
         started_s = time.monotonic()
         wait_until(lambda: self.is_well, HEALTHY_TIMEOUT_S, "every container to be healthy", POLL_S)
         return time.monotonic() - started_s
 
     def print_logs(self) -> None:
-        """Print how each container is and the last lines that it logged."""
+        """Print the state and the last log lines of each container."""
         print(self.compose("ps", "--all"))
         print(self.compose("logs", "--no-color", "--tail", "60"))
 
     def down(self) -> None:
-        """Remove everything, volumes included, without waiting for anybody to end in order."""
+        """Remove the whole project with its volumes, without an orderly end of its containers."""
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "0")
 
 
 def _inspect(labels: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What the engine says of containers with these labels; those that went away meanwhile are left out."""
+    """The engine's facts on the containers with these labels, without those that end during the query."""
     with engine() as client:
         for each in client.containers(all=True, filters={"label": list(labels)}):
             with contextlib.suppress(NotFound):
@@ -234,9 +234,9 @@ def _inspect(labels: Sequence[str]) -> Iterator[dict[str, Any]]:
 def running_project(
     name: str, *files: str, scale: Mapping[str, int] | None = None, **environment: str
 ) -> Iterator[Project]:
-    """A project that is up, with these numbers of containers, and is gone afterwards; a failure shows its logs."""
+    """A started project with these numbers of containers, removed at the end; a failure prints its logs."""
     project = Project(name, *files, **environment)
-    project.down()  # what an interrupted run left
+    project.down()  # remove what an interrupted run left
     try:
         project.start_first(scale or {})
         yield project
@@ -248,7 +248,7 @@ def running_project(
 
 
 class NetworkClient:
-    """The steady load in a container of the project's network, bootstrapped as users do it there: gateway:9092."""
+    """The steady load in a container of the project's network; it bootstraps there as users do, at gateway:9092."""
 
     def __init__(
         self, project: Project, topic: str, *, bootstrap: str = "gateway:9092", client_id: str = "inside"
@@ -257,10 +257,9 @@ class NetworkClient:
         self._arguments = ("--bootstrap", bootstrap, "--topic", topic, "--client-id", client_id)
         self._name = f"{project.name}-{topic}"
         self._process: subprocess.Popen[str] | None = None
-        self._said: dict[str, Any] = {}
 
     def __enter__(self) -> "NetworkClient":
-        with contextlib.suppress(ComposeError):  # of a run that was cut short
+        with contextlib.suppress(ComposeError):  # an interrupted run may have left it
             docker("rm", "--force", self._name)
         docker(
             "run",
@@ -268,7 +267,7 @@ class NetworkClient:
             "--init",
             "--memory",
             "512m",
-            "--cpu-shares",  # it must not take from those whom it waits for; see LINGER_MS in steady_load.py
+            "--cpu-shares",  # it must not take CPU from the servers; see LINGER_MS in steady_load.py
             "128",
             "--name",
             self._name,
@@ -283,8 +282,8 @@ class NetworkClient:
         print(docker("logs", "--tail", "1", self._name))
         docker("rm", "--force", self._name)
 
-    def says(self, fact: str) -> Any:
-        """The latest value of a fact that it printed, None if it did not."""
+    def reported(self, fact: str) -> Any:
+        """The latest value of a fact that the client printed, or None."""
         with engine() as client:
             lines = client.logs(self._name, stderr=False, tail=3).decode().splitlines()
         facts: dict[str, Any] = {}
@@ -294,25 +293,25 @@ class NetworkClient:
         return facts.get(fact)
 
     def wait_for_more(self, count: int) -> None:
-        """Until `count` more records are acknowledged than now."""
-        goal = (self.says("acknowledged") or 0) + count
+        """Wait until `count` more records are acknowledged."""
+        goal = (self.reported("acknowledged") or 0) + count
         wait_until(
-            lambda: (self.says("acknowledged") or 0) >= goal,
+            lambda: (self.reported("acknowledged") or 0) >= goal,
             HEALTHY_TIMEOUT_S,
             f"{count} more acknowledged records",
             POLL_S,
         )
 
     def settle(self) -> int:
-        """Stop it, and check its verdict; how many records were acknowledged."""
+        """Stop the client, and fail if it found a fault; the number of acknowledged records."""
         docker("kill", "--signal", "TERM", self._name)
         code = int(docker("wait", self._name))
-        assert code == 0, self.says("fault") or docker("logs", "--tail", "40", self._name)
-        return int(self.says("settled"))
+        assert code == 0, self.reported("fault") or docker("logs", "--tail", "40", self._name)
+        return int(self.reported("settled"))
 
 
 def build_images(*options: str) -> float:
-    """Build every image of the compose file and the tests' client; how long it took, in s."""
+    """Build every image of the compose file and of the tests' client; the time that it took, in s."""
     started_s = time.monotonic()
     docker(
         "compose",
@@ -324,6 +323,6 @@ def build_images(*options: str) -> float:
         "client",
         "build",
         *options,
-        timeout_s=1800,  # the compactor's, the first time: Java and PySpark have to come
+        timeout_s=1800,  # the first build of the compactor's image fetches Java and PySpark
     )
     return time.monotonic() - started_s

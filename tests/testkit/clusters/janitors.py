@@ -1,4 +1,4 @@
-"""Janitors that wait for seconds where they would for minutes, and what a bucket holds."""
+"""Janitors that wait for seconds instead of minutes, and the contents of a bucket."""
 
 import asyncio
 import json
@@ -37,39 +37,39 @@ Result = TypeVar("Result")
 
 
 def make_eager(monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
-    """Processes that are started from now on have these settings."""
+    """Give these settings to all processes that start from now on."""
     for name, value in (EAGER | settings).items():
         monkeypatch.setenv(f"PENSTOCK_{name}", value)
 
 
 def until_janitors(cluster: Cluster) -> None:
-    """Return when one is at work: nobody waits for it when a cluster starts."""
+    """Return when a janitor runs: the start of a cluster does not wait for it."""
     wait_until(lambda: any("penstock_janitor_" in name for name in cluster.metrics()), START_S, "a janitor")
 
 
 def explained(cluster: Cluster, key: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    """What `penstock janitor explain` says of an object, as soon as there is a janitor that answers."""
+    """The output of `penstock janitor explain` on an object, as soon as a janitor answers."""
     command = [sys.executable, "-m", "penstock.cli", "janitor", "explain", key, *flags, "--data", str(cluster.data)]
 
     def answer() -> subprocess.CompletedProcess[str] | None:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=EXPLAIN_TIMEOUT_S)
-        if said.returncode:
-            print(said.stderr)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=EXPLAIN_TIMEOUT_S)
+        if done.returncode:
+            print(done.stderr)
             return None
-        return said
+        return done
 
-    said: subprocess.CompletedProcess[str] = wait_until(answer, START_S, f"a janitor to explain {key}")
-    return said
+    done: subprocess.CompletedProcess[str] = wait_until(answer, START_S, f"a janitor to explain {key}")
+    return done
 
 
 def verdict(cluster: Cluster, key: str) -> str:
-    """What a janitor says becomes of an object."""
-    said: dict[str, str] = json.loads(explained(cluster, key, "--json").stdout)
-    return said["verdict"]
+    """The state that a janitor reports for an object."""
+    explanation: dict[str, str] = json.loads(explained(cluster, key, "--json").stdout)
+    return explanation["verdict"]
 
 
 class JanitorProcess:
-    """One more janitor of a cluster, which looks after a store of its own choice."""
+    """One more janitor of a cluster, with any store."""
 
     def __init__(self, cluster: Cluster, name: str, store_url: str) -> None:
         self.log = cluster.data / "logs" / f"{name}.log"
@@ -91,14 +91,14 @@ class JanitorProcess:
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
 
     def wrongs(self) -> dict[str, str]:
-        """What it says is wrong with it, by the name of the loop."""
+        """The errors that it reports, by the name of the loop."""
         assert self._process.poll() is None, self.log.read_text()
         try:
             with urllib.request.urlopen(f"http://{self._http}/health", timeout=10) as answer:
-                said: dict[str, str] = json.load(answer)["degraded"]
+                errors: dict[str, str] = json.load(answer)["degraded"]
         except OSError:
             return {}
-        return said
+        return errors
 
     def __enter__(self) -> "JanitorProcess":
         return self
@@ -109,13 +109,13 @@ class JanitorProcess:
 
 
 class Bucket:
-    """What is in a store, by a client of its own."""
+    """The contents of a store, read with a separate client."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def call(self, work: Callable[[ObjectStore], Awaitable[Result]]) -> Result:
-        """Do something with the store."""
+        """Open the store and do some work with it."""
 
         async def called() -> Result:
             store = await open_store(self.url)
@@ -127,7 +127,7 @@ class Bucket:
         return asyncio.run(called())
 
     def objects(self, prefix: str = "") -> list[ObjectInfo]:
-        """All objects whose keys begin so."""
+        """All objects whose keys begin with the prefix."""
 
         async def listed(store: ObjectStore) -> list[ObjectInfo]:
             found: list[ObjectInfo] = []
@@ -138,12 +138,12 @@ class Bucket:
         return self.call(listed)
 
     def unfinished(self) -> Sequence[Unfinished]:
-        """Uploads that were begun and neither completed nor given up."""
+        """Uploads that were neither completed nor aborted."""
         return self.call(lambda store: store.unfinished(""))
 
-    def until_nothing_is_unfinished(self, *but: str) -> None:
-        """Return when nothing is on its way but to these keys; a snapshot may be, for a moment."""
-        wait_until(lambda: [each.key for each in self.unfinished()] == [*but], UNFINISHED_S, "uploads to end")
+    def until_nothing_is_unfinished(self, *except_keys: str) -> None:
+        """Return when no upload is unfinished except those to these keys; one of a snapshot may be for a moment."""
+        wait_until(lambda: [each.key for each in self.unfinished()] == [*except_keys], UNFINISHED_S, "uploads to end")
 
     def put(self, key: str, data: bytes = b"bytes") -> None:
         """Store an object."""
@@ -162,13 +162,13 @@ class Bucket:
         return [parse_journal_archive_key(info.key) for info in self.objects(f"{CLUSTER}/journal/")]
 
     def leftovers(self) -> list[str]:
-        """All objects but the journal's marker, snapshots and archive."""
+        """All objects except the journal's marker, snapshots and archive."""
         kept = (parse_snapshot_key, parse_journal_archive_key)
         keys = [info.key for info in self.objects() if not any(_parses(parse, info.key) for parse in kept)]
         return [key for key in keys if key != MARKER]
 
     def is_bounded(self) -> bool:
-        """Whether there are two snapshots at most, and no more of the archive than goes on from the older one."""
+        """Whether there are at most two snapshots, and no more archive than the older one needs."""
         snapshots, archive = self.snapshots(), self.archive()
         old = [last for _, last in archive if snapshots and last < snapshots[0]]
         return 1 <= len(snapshots) <= 2 and len(old) <= 1
@@ -183,5 +183,5 @@ def _parses(parse: Callable[[str], object], key: str) -> bool:
 
 
 def old_leftovers(cluster: Cluster, bucket: Bucket) -> list[str]:
-    """One of the leftovers that are not just too young to go, if there is any."""
+    """At most one of the leftovers that are old enough to be deleted."""
     return list(islice((key for key in bucket.leftovers() if verdict(cluster, key) != "young"), 1))

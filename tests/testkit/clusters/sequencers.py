@@ -1,4 +1,4 @@
-"""Sequencers in processes of their own, on one nats-server and one store in a folder."""
+"""Sequencer processes on one nats-server and one store in a folder."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ CLUSTER = "test"
 
 
 class Process:
-    """One sequencer process; `settings` come on top of the usual ones."""
+    """One sequencer process; `settings` are added to the usual ones."""
 
     def __init__(self, name: str, folder: Path, server: NatsServer, http_port: int, **settings: str) -> None:
         self.http = f"http://127.0.0.1:{http_port}"
@@ -42,7 +42,7 @@ class Process:
             return str(answer.read().decode())
 
     def metric(self, name: str) -> float:
-        """A sample without labels."""
+        """The value of a metric without labels."""
         values = dict(line.rpartition(" ")[::2] for line in self.get("/metrics").splitlines())
         return float(values[f"penstock_sequencer_{name}"])
 
@@ -78,7 +78,7 @@ class Processes:
         return process
 
     def begin(self, name: str) -> Process:
-        """Start one that may never be ready."""
+        """Start a sequencer, which may never be ready, and do not wait for it."""
         process = Process(name, self.folder, self.server, free_port(), **self.settings)
         self.running.append(process)
         return process
