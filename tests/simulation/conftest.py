@@ -1,4 +1,4 @@
-"""What the simulations' tests share."""
+"""Fixtures of the simulations' tests."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the simulated surroundings of services do when they are told to fail."""
+"""The simulated environment of services, and the faults that a test gives it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ class Stage:
         return SimLoop(self.environment.timeline, name, lambda context: self.environment.fail(str(context)))
 
     def run(self, loop: SimLoop, work: Callable[[], Awaitable[Any]]) -> Any:
-        """What `work` returns or raises, run as a process of its own."""
+        """Run `work` as a process of its own; its result or its error."""
 
         async def act() -> Any:
             return await work()

@@ -1,4 +1,4 @@
-"""What the simulator itself promises: the same seed is the same run, and runs have all that is to be simulated."""
+"""Promises of the simulator itself: the same seed is the same run, and runs have all that is to be simulated."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def digest_elsewhere(hash_seed: str) -> str:
 
 def test_the_same_seed_is_the_same_run() -> None:
     first = run_seed(SEED)
-    run_seed(SEED + 1)  # what ran before leaves no trace
+    run_seed(SEED + 1)  # an earlier run changes nothing in a later one
     assert run_seed(SEED).digest == first.digest
     assert run_seed(SEED + 1).digest != first.digest
 

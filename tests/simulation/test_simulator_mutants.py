@@ -14,7 +14,7 @@ from tests.testkit.sim.world import CONSUMER_PROTOCOL_SHARE, CONSUMER_PROTOCOL_S
 SEEDS_MAX = 200  # one of so many must find the mutant
 CONSUMER_GROUP_SEEDS_MAX = 20  # of those whose group is of KIP-848: some 70 of all
 # Each mutant that any run may find, and the seed that found it last. That seed is tried first, as most seeds find few
-# mutants, and what a seed means changes with the code.
+# mutants. The meaning of a seed changes with the code.
 FOUND_LAST = {
     "accept_fenced_static_members": 8,
     "accept_late_offset_commits": 3,

@@ -1,6 +1,6 @@
 """Plants a mutant in this process: an import hook that changes modules' source when Python loads them.
 
-The hook neither reads nor writes bytecode files for the modules that it changes, so no other process sees the mutant.
+The hook uses no bytecode files for the modules that it changes, so no other process gets the mutant.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What a mutant is: source text of modules, and the text that takes its place."""
+"""A mutant: source text of modules, and the text that replaces it."""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ class Change(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """One fault. `why` says what is broken, and which promise that breaks."""
+    """One fault. `why` names the fault, and the promise that it breaks."""
 
     name: str
     why: str

@@ -38,7 +38,7 @@ class Killed(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """What became of a request; `killed` is None if no run failed."""
+    """The result of a request; `killed` is None if no run failed."""
 
     killed: Killed | None = None
     error: str = ""  # why the runs could not be made
@@ -112,5 +112,5 @@ def _first_failure(runs: Sequence[str]) -> Killed | None:
 
 if __name__ == "__main__":
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a run prints is no answer
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the output of a run is no answer
         serve(sys.stdin.buffer, answers)

@@ -14,15 +14,15 @@ IMPATIENT_SUFFIX = "-impatient"  # all its clients write in transactions and soo
 
 @dataclass(frozen=True)
 class Length:
-    """What clients do while everything fails, and for how long."""
+    """The work of clients during faults, and how long it lasts."""
 
     is_short: bool
     load_s: float
     requests: int  # of each producer
     pace_s: float  # between them
     transactions: tuple[int, int]  # under each id
-    fault_pause_s: tuple[float, float]  # between the begin of one trouble and the next
-    fault_duration_scale: float  # of the time that troubles last
+    fault_pause_s: tuple[float, float]  # between the starts of two faults
+    fault_duration_scale: float  # of the duration of faults
     snapshot_entries: tuple[int, ...]
     snapshot_intervals_ms: tuple[int, ...]
     sweep_interval_ms: int  # of janitors
@@ -70,7 +70,7 @@ def with_impatient_clients(length: Length) -> Length:
 
 
 def name_of(seed: int, length: Length) -> str:
-    """The name of a run: its seed, and what is not as in the seed's own run."""
+    """The name of a run: its seed, and its differences from the seed's own run."""
     long = "" if length.is_short or not length_of(seed).is_short else LONG_SUFFIX
     return f"{seed}{long}{IMPATIENT_SUFFIX if length.is_impatient else ''}"
 

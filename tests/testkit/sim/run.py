@@ -1,4 +1,4 @@
-"""Runs one seed from beginning to end, and says what became of it."""
+"""Runs one seed from beginning to end, and reports the outcome."""
 
 import functools
 import gc
@@ -30,9 +30,9 @@ STOP_TIMEOUT_S = 30.0
 
 @dataclass
 class Outcome:
-    """What became of a run."""
+    """The outcome of a run."""
 
-    name: str  # of the run: its seed, and what else it takes to make it again
+    name: str  # of the run: `run_named` repeats it
     failures: list[str]
     digest: str
     trace: list[str]

@@ -49,7 +49,7 @@ from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 TOPIC = "events"
 RECREATED_TOPIC = "passing"
 EXPIRING_TOPIC = "fading"
-MUCH_BYTES = (2_000, 1_000_000)  # of what is asked for at once by who reads_much
+MUCH_BYTES = (2_000, 1_000_000)  # of one fetch of a reader that reads_much
 EXTRA_SHARE = 0.3  # of runs in which there is a certain client more
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
@@ -66,7 +66,7 @@ GRACES_MS = (1_500, 4_000)
 ORPHANS = 6  # left behind by others
 ALMOST_ORPHAN_MS = 120_000  # before some of them may go
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
-# What a service must never have to say of messages that only its own kind sends.
+# Events that show a bug: services log them about messages that only services send.
 BUGS = frozenset(
     (
         "request_failed",
@@ -86,7 +86,7 @@ BUGS = frozenset(
 
 
 class _Reply(msgspec.Struct, array_like=True):
-    """What all answers of replicas begin with."""
+    """The first field of all answers of replicas."""
 
     sequence: int
 
@@ -169,7 +169,7 @@ class World(SharedEnvironment):
         return group_configs(START_MS, session_timeout_ms) if self.has_consumer_group else []
 
     def _known_level(self, process: Process) -> int:
-        """What a sequencer's release knows that starts now; an old one is not started again once it cannot follow."""
+        """The level of a sequencer that starts now. An old one does not start again when it cannot follow any more."""
         return 0 if process.name in self.old_replicas and not self.oracle.state.level else SIMULATED_LEVEL
 
     async def upgrade(self) -> None:
@@ -263,7 +263,7 @@ class World(SharedEnvironment):
             self._add_compactor("merger", Merger)
 
     def _add_orphans(self) -> None:
-        """Objects that somebody stored and never committed, some of them long ago."""
+        """Objects that were stored and never committed, some of them long ago."""
         dice = self.stream("orphans")
         for _ in range(ORPHANS):
             age_ms = dice.choice((dice.randint(0, ORPHAN_AGE_MS), ORPHAN_AGE_MS - ALMOST_ORPHAN_MS, 2 * ORPHAN_AGE_MS))
@@ -298,7 +298,7 @@ class World(SharedEnvironment):
         self.spawn(reader.run())
 
     def end(self) -> None:
-        """Let nothing be left of it, whatever state it is in."""
+        """End all processes and clients, in every state of the run."""
         self.client_loop.kill()
         for process in self.processes:
             process.is_wanted = False
@@ -348,7 +348,7 @@ class World(SharedEnvironment):
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """What services log goes into the trace, and their bugs to the failures."""
+        """Record the log events of services in the trace, and their bugs as failures."""
         before = structlog.get_config()
         structlog.configure(
             processors=[self._take_log],

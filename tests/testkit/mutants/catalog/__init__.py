@@ -1,6 +1,6 @@
 """All mutants, grouped by the area that they break: plain data.
 
-Each text that is replaced is as short as it can be and still unique, so that a mutant outlives changes around it.
+Each replaced text is as short as possible and still unique. So a mutant still fits after changes around it.
 """
 
 from tests.testkit.mutants.catalog import (

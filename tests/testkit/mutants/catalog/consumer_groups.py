@@ -1,4 +1,4 @@
-"""Faults of consumer groups: their offsets, static members, and what members own."""
+"""Faults of consumer groups: their offsets, static members, and the partitions that members own."""
 
 from tests.testkit.mutants.mutant import Change, Mutant
 

@@ -1,4 +1,4 @@
-"""Faults of gateways: what they answer about topics and times."""
+"""Faults of gateways: their answers about topics and times."""
 
 from tests.testkit.mutants.mutant import Change, Mutant
 

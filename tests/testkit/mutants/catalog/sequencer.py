@@ -1,4 +1,4 @@
-"""Faults of sequencers: when they answer, and what the state machine does with batches, extents and segments."""
+"""Faults of sequencers: too early answers, and batches, extents and segments in the state machine."""
 
 from tests.testkit.mutants.mutant import Change, Mutant
 

@@ -23,7 +23,7 @@ MUTANTS = [
     ),
     Mutant(
         "announce_no_markers",
-        "The sequencer announces markers' extents without the markers: consumers cannot tell how transactions ended.",
+        "The sequencer announces markers' extents without the markers: consumers do not know how transactions ended.",
         [Change(MACHINE, "        markers_among(partition, first, end),\n", "        [],\n")],
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""What a simulated process has around its service: clock, chance, connection and store, in place of the real ones."""
+"""The host of a simulated process: clock, connection and store in place of the real ones."""
 
 import functools
 import random
@@ -21,7 +21,7 @@ from tests.testkit.sim.environment.wire import START_MS
 
 
 class SimClock:
-    """`Clock` of one process: the monotonic one is everybody's, the wall clock is wrong by `skew_ms`."""
+    """`Clock` of one process: all processes share the monotonic time, the wall clock is wrong by `skew_ms`."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -69,15 +69,15 @@ class SimConnection:
 
 
 class _NoHttp:
-    """Health and metrics that nobody asks for."""
+    """Health and metrics without a server."""
 
     address = "simulated:0"
 
     async def open(self) -> None:
-        """Nobody asks."""
+        """Listen nowhere."""
 
     async def close(self) -> None:
-        """Nobody asked."""
+        """Nothing is open."""
 
 
 def host_maker(connection: SimConnection, limits: HostLimits) -> Callable[..., ServiceHost]:
@@ -95,7 +95,7 @@ def host_maker(connection: SimConnection, limits: HostLimits) -> Callable[..., S
 
 
 def store_opener(server: StoreServer, name: str, stream: random.Random, timeline: Timeline) -> Callable[..., Any]:
-    """What opens the simulated store for one process, retrying as the real one does."""
+    """Opens the simulated store for one process, with retries as in the real one."""
 
     async def open_store(_url: str, **_: Any) -> ObjectStore:
         return RetryingStore(SimStore(server, name), jitter=stream.random, monotonic_s=lambda: timeline.now_s)
