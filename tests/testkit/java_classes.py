@@ -1,6 +1,6 @@
-"""Spark's classes as Java has them in memory, in a file: a third of the work of every start of Spark is saved.
+"""An archive of Spark's loaded classes for Java, which saves a third of the work of every start of Spark.
 
-`python -m tests.testkit.java_classes` makes the file for the environment that it runs in; Java does without where it is
+`python -m tests.testkit.java_classes` makes the archive of the current environment. Java ignores an archive that is
 missing, or was made by another Java or for other jars.
 """
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 CLASSES = Path(sys.prefix) / "classes.jsa"
-WRITE_TIMEOUT_S = 900.0  # it is made beside everything else
+WRITE_TIMEOUT_S = 900.0  # other work may run at the same time
 
 
 def options() -> str:
-    """What lets a Java use the file; nothing of that is worth a word in its output."""
+    """The options with which a Java uses the archive, without messages about it."""
     return f"-XX:SharedArchiveFile={CLASSES} -Xlog:disable" if CLASSES.exists() else ""
 
 
 def write(java_options: str) -> None:
-    """Start Spark, use it a little, and have its Java write down at its end which classes it had."""
+    """Start Spark and use it a little; its Java writes the archive when it ends."""
     from penstock.spark import session as sessions
 
     with TemporaryDirectory(dir=CLASSES.parent) as folder:
@@ -31,7 +31,7 @@ def write(java_options: str) -> None:
         if written.exists():
             written.rename(CLASSES)
         else:
-            print("this Java keeps no classes; the tests take longer", file=sys.stderr)
+            print("this Java writes no class archive, so the tests take longer", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Metrics pages as tests read them."""
+"""Functions that read metrics pages."""
 
 
 def samples(page: str) -> dict[str, float]:

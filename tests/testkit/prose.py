@@ -1,6 +1,6 @@
-"""Finds the English in the repository and measures it: sentence lengths, loose words, line lengths.
+"""Checks the English in the repository: sentence lengths, loose words, line lengths.
 
-English stands in Markdown pages, docstrings, comments, and the texts of errors, logs and command lines.
+It reads Markdown pages, docstrings, comments, and the texts of errors, logs and command lines.
 `python -m tests.testkit.prose PATH...` lists the places to mend in files and folders.
 """
 

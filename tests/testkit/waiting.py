@@ -6,14 +6,14 @@ from typing import TypeVar
 
 from penstock.contracts.errors import Unavailable
 
-TIMEOUT_S = 60.0  # only who waits in vain waits so long; a busy machine may need much of it
+TIMEOUT_S = 60.0  # a busy machine may need much of it
 POLL_S = 0.002
 
 Found = TypeVar("Found")
 
 
 async def until(condition: Callable[[], Found], timeout_s: float = TIMEOUT_S) -> Found:
-    """Return what `condition` gives when that is true; `TimeoutError` if it is not in time."""
+    """Return the first true value of `condition`; `TimeoutError` if none comes in time."""
     async with asyncio.timeout(timeout_s):
         while not (found := condition()):
             await asyncio.sleep(POLL_S)
@@ -21,7 +21,7 @@ async def until(condition: Callable[[], Found], timeout_s: float = TIMEOUT_S) ->
 
 
 async def known(ask: Callable[[], Awaitable[Found]], timeout_s: float = TIMEOUT_S) -> Found:
-    """Ask until the answer is not that nothing is known: servers stand still at times, or are without a leader."""
+    """Repeat a question until the answer is not `Unavailable`: servers may pause or have no leader for a moment."""
     async with asyncio.timeout(timeout_s):
         while True:
             try:

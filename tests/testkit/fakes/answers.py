@@ -1,4 +1,4 @@
-"""Waiting for one answer for so long and no longer; cheaper than `asyncio.timeout`, which simulations cannot spare."""
+"""Waiting for one answer with a timeout, at a lower cost than `asyncio.timeout`, as simulations wait very often."""
 
 import asyncio
 from typing import TypeVar
@@ -7,7 +7,7 @@ Result = TypeVar("Result")
 
 
 async def within(timeout_s: float, answer: asyncio.Future[Result]) -> Result:
-    """What comes in the future, which is nobody else's to wait for; `TimeoutError` if nothing does in time."""
+    """The result of a future that no other task awaits; `TimeoutError` if it does not come in time."""
     handle = answer.get_loop().call_later(timeout_s, _give_up, answer)
     try:
         return await answer

@@ -1,4 +1,4 @@
-"""A bus in memory with NATS' promises and no more: queue groups, order, nobody listening, lost connections."""
+"""A bus in memory with the guarantees of NATS: queue groups, order, no responders, lost connections."""
 
 import asyncio
 import enum
@@ -17,7 +17,7 @@ OFFLINE_WAIT_S = 1.0  # as the real bus does
 class Nothing(enum.Enum):
     """Why a request gets no answer."""
 
-    NOBODY_LISTENS = enum.auto()
+    NO_SUBSCRIBER = enum.auto()
     CONNECTION_BROKE = enum.auto()
 
 
@@ -39,7 +39,7 @@ class MemoryInbound:
 
 
 class MemorySubscription:
-    """One subscription with a task that hands its messages over one after the other."""
+    """One subscription, with a task that passes its messages to the handler one by one."""
 
     def __init__(self, bus: "MemoryBus", subject: str, handler: Handler, queue: str) -> None:
         self.bus = bus
@@ -47,10 +47,10 @@ class MemorySubscription:
         self.queue = queue
         self._handler = handler
         self._waiting: deque[MemoryInbound] = deque()
-        self._sleeper: asyncio.Future[None] | None = None  # what the task waits for while there is nothing to do
+        self._sleeper: asyncio.Future[None] | None = None  # the idle task waits for this
         self._is_idle = True
-        self._idle = asyncio.Event()  # set for whoever waits for that
-        self._task = asyncio.create_task(self._hand_over())
+        self._idle = asyncio.Event()  # set when the task becomes idle
+        self._task = asyncio.create_task(self._handle_messages())
 
     def deliver(self, message: MemoryInbound) -> None:
         """Take a message for the handler."""
@@ -61,13 +61,13 @@ class MemorySubscription:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
-    async def _hand_over(self) -> None:
+    async def _handle_messages(self) -> None:
         loop, waiting, handler = asyncio.get_running_loop(), self._waiting, self._handler
         while True:
             while waiting:
                 try:
                     await handler(waiting.popleft())
-                except Exception as error:  # noqa: BLE001  as the real bus: it is raised where the bus is run
+                except Exception as error:  # noqa: BLE001  as in the real bus: `run_until_closed` raises it
                     self.bus.fail(error)
                     self._rest()
                     return
@@ -80,8 +80,8 @@ class MemorySubscription:
         self._idle.set()
 
     async def unsubscribe(self) -> None:
-        """Hand over what was already sent, then end."""
-        if self.bus.is_closed:  # and with it all that was sent
+        """Handle the messages that were sent already, then end."""
+        if self.bus.is_closed:  # sent messages are lost, too
             return self.end()
         try:
             await self.bus.hub.withdraw(self)
@@ -92,7 +92,7 @@ class MemorySubscription:
             self.end()
 
     def end(self) -> None:
-        """End at once."""
+        """End the subscription at once."""
         self.bus.hub.remove(self)
         self._task.cancel()
         self._rest()
@@ -120,7 +120,7 @@ class MemoryBus:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it will not connect again."""
+        """Whether the connection is closed for ever."""
         return self._closed
 
     async def publish(self, subject: str, data: Payload) -> None:
@@ -141,7 +141,7 @@ class MemoryBus:
             raise Unavailable(f"no answer on {subject} within {timeout_s:g} s") from error
         finally:
             del self._waiting[reply]
-        if received is Nothing.NOBODY_LISTENS:
+        if received is Nothing.NO_SUBSCRIBER:
             await asyncio.sleep(0)
             raise Undelivered(f"no subscriber on {subject}")
         if received is Nothing.CONNECTION_BROKE:
@@ -179,18 +179,18 @@ class MemoryBus:
             self._ended.set()
 
     def cut(self) -> None:
-        """Break the connection: requests in flight are unknown, messages in both directions are lost."""
+        """Break the connection: the outcome of requests in flight is unknown, messages in both directions are lost."""
         self.is_connected = False
         self._connected.clear()
         self._break_off_requests()
 
     def mend(self) -> None:
-        """Connect again; subscriptions are still there."""
+        """Connect again, with the same subscriptions."""
         self.is_connected = not self._closed
         self._connected.set()
 
     def take_answer(self, reply: str, data: "Answer") -> None:
-        """An answer came in for one of our requests, or that there will be none."""
+        """Take the answer to one of this connection's requests, or the reason why there is none."""
         answer = self._waiting.get(reply)
         if answer is not None and not answer.done():
             answer.set_result(data)
@@ -218,11 +218,11 @@ class MemoryBus:
 
 
 class MemoryHub:
-    """What connects the buses of one test; `connect` gives a bus, `cut` and `mend` its connection's troubles."""
+    """The server of one test's buses. `connect` makes a bus, whose `cut` and `mend` break and repair its connection."""
 
     def __init__(self, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.message_bytes_max = message_bytes_max
-        self.published: list[tuple[str, bytes]] = []  # everything that was sent, answers left out, for tests to look at
+        self.published: list[tuple[str, bytes]] = []  # all messages except answers, for tests to read
         self._buses: dict[str, MemoryBus] = {}
         self._subscriptions: list[MemorySubscription] = []
         self._turns: dict[tuple[str, str], int] = {}
@@ -243,17 +243,17 @@ class MemoryHub:
             self._subscriptions.remove(subscription)
 
     async def withdraw(self, subscription: MemorySubscription) -> None:
-        """Route no more to the subscription; return when what was routed to it before has come."""
+        """Route no more to the subscription; return when all messages routed before have arrived."""
         self.remove(subscription)
 
     def disconnect(self, bus: MemoryBus) -> None:
-        """The connection was closed."""
+        """End the subscriptions of a closed connection."""
         self._buses.pop(bus.name, None)
         for subscription in [each for each in self._subscriptions if each.bus is bus]:
             subscription.end()
 
     def kill(self, name: str) -> None:
-        """The process behind the connection is gone: nothing more comes from it or goes to it."""
+        """End the connection as the crash of its process does: nothing more comes from it or goes to it."""
         bus = self._buses[name]
         bus.cut()
         self.disconnect(bus)
@@ -266,14 +266,14 @@ class MemoryHub:
     def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
         """Take a message from a connection."""
         if not self.route(subject, data, reply) and reply:
-            sender.take_answer(reply, Nothing.NOBODY_LISTENS)
+            sender.take_answer(reply, Nothing.NO_SUBSCRIBER)
 
     async def echo(self, bus: MemoryBus) -> None:
-        """Return when all that the connection sent has been taken, and all that was sent to it before has come."""
+        """Return when all messages of the connection are taken, and all earlier messages to it have arrived."""
         await asyncio.sleep(0)
 
     def route(self, subject: str, data: bytes, reply: str) -> bool:
-        """Hand a message to all who should get it; whether there was anybody."""
+        """Deliver a message to all matching subscriptions; whether there was one."""
         if subject.startswith("_INBOX."):
             return self._route_answer(subject, data)
         self.published.append((subject, data))
@@ -298,7 +298,7 @@ class MemoryHub:
 
 @functools.lru_cache(maxsize=4096)
 def matches(pattern: str, subject: str) -> bool:
-    """Whether a subject is one of the pattern's: `*` is any one token, `>` at the end is one or more."""
+    """Whether a subject matches a pattern: `*` is any one token, `>` at the end is one or more."""
     wanted, given = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         return len(given) >= len(wanted) and matches(".".join(wanted[:-1]), ".".join(given[: len(wanted) - 1]))

@@ -1,4 +1,4 @@
-"""A journal in memory with JetStream's promises, shared by several handles, with troubles to order."""
+"""A journal in memory with the guarantees of JetStream, shared by several handles, with failures on demand."""
 
 import asyncio
 import collections
@@ -8,12 +8,12 @@ from penstock.contracts.errors import Invalid, Unavailable
 from penstock.runtime.journal import JournalEntry, JournalGap, JournalInfo, JournalLost
 
 ENTRY_BYTES_MAX = 8 * 1024 * 1024 - 4096
-DUPLICATE_WINDOW_ENTRIES = 10_000  # stands for the server's two minutes
+DUPLICATE_WINDOW_ENTRIES = 10_000  # instead of the server's window of two minutes
 GROUP_ENTRIES_MAX = 256
 
 
 class MemoryJournalStore:
-    """The stream itself; what the server would hold."""
+    """The stream itself, which a real server keeps."""
 
     def __init__(self, created: str = "2026-01-01T00:00:00Z") -> None:
         self.created = created
@@ -27,27 +27,27 @@ class MemoryJournalStore:
         self._changed = asyncio.Event()
 
     def fail_next_append(self, *, with_effect: bool, times: int = 1) -> None:
-        """The next appends raise `Unavailable`; with effect the entry is stored all the same."""
+        """Let the next appends raise `Unavailable`; with effect, the entry is stored nevertheless."""
         self._failures.extend([with_effect] * times)
 
     def lose(self) -> None:
-        """The stream vanishes."""
+        """Remove the stream."""
         self.exists = False
         self.notify()
 
     def make_again(self, created: str = "2026-02-02T00:00:00Z") -> None:
-        """Another, empty stream of the same name takes its place."""
+        """Replace the stream by a new, empty stream of the same name."""
         self._entries.clear()
         self._ids.clear()
         self.created, self.exists, self.first_sequence, self.last_sequence = created, True, 1, 0
         self.notify()
 
     def drop(self, sequence: int) -> None:
-        """One entry is damaged away."""
+        """Remove one entry, as damage does."""
         del self._entries[sequence]
 
     def replace(self, sequence: int, data: bytes) -> None:
-        """Put other bytes in the place of an entry, as damage does."""
+        """Replace the bytes of an entry, as damage does."""
         self._entries[sequence] = data
 
     def purge(self, keep_from: int) -> None:
@@ -57,12 +57,12 @@ class MemoryJournalStore:
         self.first_sequence = max(self.first_sequence, keep_from)
 
     def set_available(self, available: bool) -> None:
-        """Whether the server answers."""
+        """Let the server answer, or not."""
         self.is_available = available
         self.notify()
 
     def inject(self, data: bytes) -> int:
-        """Append what no journal handle would."""
+        """Append bytes that no journal handle would append."""
         return self.store_entry(f"injected-{self.last_sequence + 1}", data)
 
     def entry(self, sequence: int) -> bytes | None:
@@ -70,7 +70,7 @@ class MemoryJournalStore:
         return self._entries.get(sequence)
 
     def append(self, entry_id: str, data: bytes) -> int:
-        """Store an entry, or fail as ordered."""
+        """Store an entry, or fail as `fail_next_append` demands."""
         if self._failures:
             if self._failures.popleft():
                 self.store_entry(entry_id, data)
@@ -78,7 +78,7 @@ class MemoryJournalStore:
         return self.store_entry(entry_id, data)
 
     def store_entry(self, entry_id: str, data: bytes) -> int:
-        """Store an entry; one whose id is stored already is not stored again. Its sequence."""
+        """Store an entry, unless its id is stored already, and return its sequence."""
         if entry_id in self._ids:
             return self._ids[entry_id]
         self.last_sequence += 1
@@ -90,7 +90,7 @@ class MemoryJournalStore:
         return self.last_sequence
 
     def notify(self) -> None:
-        """Wake readers: something has changed."""
+        """Wake readers after a change."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -119,7 +119,7 @@ class MemoryJournal:
         return (await self.describe()).last_sequence
 
     def _look(self) -> JournalInfo:
-        """What `describe` says, from the stream itself."""
+        """The answer of `describe`, from the stream itself."""
         store = self._store
         if not store.is_available:
             raise Unavailable("the journal does not answer")
@@ -166,7 +166,7 @@ class MemoryJournal:
                 await self._store.wait_for_change()
 
     def _take(self, expected: int) -> list[JournalEntry]:
-        """The entries from one on, as many as are there and go into a group."""
+        """The entries from one on, at most one group."""
         info = self._look()
         if info.last_sequence < expected - 1:
             raise JournalLost(f"the journal ends at {info.last_sequence}, but entry {expected - 1} was there already")

@@ -1,4 +1,4 @@
-"""Time that passes only when nobody has anything to do: what waits for seconds is tested in no time, always alike."""
+"""Virtual time, which passes only while all tasks wait: tests with timeouts are fast, and the same in every run."""
 
 import asyncio
 import selectors
@@ -12,20 +12,20 @@ START_MS = 1_700_000_000_000  # since 1970; the wall clock's time at the loop's 
 
 
 class _NeverSleeps(selectors.DefaultSelector):  # type: ignore[valid-type, misc]  # the base depends on the platform
-    """Adds to the time instead of waiting."""
+    """A selector that advances the virtual time instead of waiting."""
 
     now_s = 0.0
 
     def select(self, timeout: float | None = None) -> Any:
         ready = super().select(0)
         if not ready:
-            assert timeout is not None, "everybody waits for ever"
+            assert timeout is not None, "all tasks wait for ever"
             self.now_s += max(timeout, 0)
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next moment at which something is due; for code without sockets."""
+    """An event loop whose clock jumps to the next timer that is due; for code without sockets."""
 
     def __init__(self) -> None:
         self._virtual = _NeverSleeps()
@@ -46,7 +46,7 @@ class VirtualClock:
 
 
 class CountingEntropy:
-    """`Entropy` that never gives the same twice and is the same in every run."""
+    """`Entropy` that is different at each call, and the same in every run."""
 
     def __init__(self) -> None:
         self._count = 0

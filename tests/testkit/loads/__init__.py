@@ -1,0 +1,1 @@
+"""Loads on a running cluster, and the checkers of their clients' results."""

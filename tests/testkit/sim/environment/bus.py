@@ -150,7 +150,7 @@ class SimHub(MemoryHub):
             self.on_answer(sender.name, data)
             self._answer(link, subject, data)
         elif not self._deliver(link, subject, data, reply) and reply:
-            self._down(link, sender.take_answer, reply, Nothing.NOBODY_LISTENS)
+            self._down(link, sender.take_answer, reply, Nothing.NO_SUBSCRIBER)
 
     def _answer(self, sender: Link, subject: str, data: bytes) -> None:
         bus = self._buses.get(subject.split(".")[1])

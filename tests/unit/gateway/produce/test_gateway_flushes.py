@@ -156,7 +156,7 @@ class RestartHub(MemoryHub):
     def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
         if reply and self._is_first:
             self._is_first = False
-            sender.take_answer(reply, Nothing.NOBODY_LISTENS)
+            sender.take_answer(reply, Nothing.NO_SUBSCRIBER)
         else:
             super().send(sender, subject, data, reply)
 
