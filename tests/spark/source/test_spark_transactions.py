@@ -47,7 +47,7 @@ class World(TransactionWorld):
     async def compact_by_key(self) -> list[JobResult]:
         keys = self.keys(self.runner_of_keys)
         views = list(queries.metadata(self.machine.state, queries.MetadataQuery(0, None)).topics)
-        return [await keys.compact(job) for job in await keys.look(views, ())]
+        return [await keys.compact(job) for job in await keys.find_jobs(views, ())]
 
     async def merge(self, *levels: int) -> JobResult:
         segments = [each for each in self.segments() if each.level in levels]

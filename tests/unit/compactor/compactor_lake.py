@@ -1,4 +1,4 @@
-"""Segments in a folder and the extents in them, as a sequencer would know them, for tests of merging."""
+"""For tests of merging: segments in a folder, and their extents as a sequencer would know them."""
 
 import os
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def batch(values: Sequence[str], timestamp: int = CREATED_MS, codec: int = 0) ->
         Record(offset_delta=number, timestamp=timestamp + number, value=value.encode())
         for number, value in enumerate(values)
     ]
-    return build_batch(records, codec=codec, base_offset=777_000)  # whatever a producer wrote
+    return build_batch(records, codec=codec, base_offset=777_000)  # a producer may write any offset
 
 
 def meta(data: bytes) -> BatchMeta:
@@ -78,7 +78,7 @@ class Lake:
         return segment
 
     def task(self, level: int, segments: Sequence[InputSegment]) -> MergeTask:
-        """A merge of everything that is in these segments."""
+        """A merge of all extents in these segments."""
         numbers = {segment.segment_id: number for number, segment in enumerate(segments)}
         runs = []
         for (topic_id, partition), extents in sorted(self.extents.items()):
@@ -94,7 +94,7 @@ class Lake:
         return MergeTask(level, list(segments), runs)
 
     def replace(self, task: MergeTask, merged: Merged) -> None:
-        """Put the output in the place of its inputs."""
+        """Replace the inputs by the output."""
         output = InputSegment(merged.segment_id, merged.level)
         for run, found in zip(task.runs, merged.runs, strict=True):
             extents = self.extents[run.topic_id, run.partition]

@@ -1,4 +1,4 @@
-"""Compactors on the real state machine and a store in a folder; Spark is a thread that does what it is given."""
+"""Compactors on the real state machine and a store in a folder. Spark is a fake that works in a thread."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ LIMITS = PlanLimits(flushed_count=3, class_count=3, topic_bytes_min=1)
 
 
 class FakePlanned:
-    """A list that is mapped by threads of its own."""
+    """A list that is mapped in the calling thread, when it is collected."""
 
     def __init__(self, spark: "FakeSpark", items: Sequence[Any]) -> None:
         self._spark = spark
@@ -57,7 +57,7 @@ class FakePlanned:
 
 
 class FakeSpark:
-    """As much of a Spark session as jobs use."""
+    """The part of a Spark session that jobs use."""
 
     def __init__(self) -> None:
         self.sparkContext = self
@@ -82,14 +82,16 @@ class FakeSpark:
 
 
 class Machine:
-    """A sequencer client over the state machine itself, and what tests do beside the compactors."""
+    """A sequencer client over the state machine itself. Tests apply commands of other clients to it."""
 
     def __init__(self) -> None:
         self.state: State = new_state()
         self.state.level = NEWEST_LEVEL
         self.clock = SystemClock()
         self.sent: list[Command] = []
-        self.lost_answers: set[type[Command]] = set()  # the next one of these is applied, and nobody hears of it
+        self.lost_answers: set[type[Command]] = (
+            set()
+        )  # the next command of such a type is applied, but its answer is lost
         self.is_down = False
 
     async def command(self, commands: list[Command], *, deadline_s: float) -> list[Outcome]:
@@ -101,7 +103,7 @@ class Machine:
             lost = self.lost_answers & {type(each) for each in commands}
             if not lost:
                 return outcomes
-            self.lost_answers -= lost  # and it is sent again
+            self.lost_answers -= lost  # the loop sends the commands again
 
     async def query(self, name: str, query: msgspec.Struct, _view: type[Any]) -> Any:
         if self.is_down:
@@ -122,11 +124,11 @@ class World:
         self.machine = Machine()
         self.place = StorePlace(f"file://{folder}", CLUSTER)
         self.plan_limits = limits
-        self.limits = CompactorLimits()  # of all that is built from now on
+        self.limits = CompactorLimits()  # of all parts built from now on
         self.key_interval_s = 0.01
         self.key_limits = KeyLimits(flushed_age_min_ms=0, dirty_bytes_min=0)
         self.written: dict[tuple[TopicId, int], list[str]] = {}
-        self.degraded: dict[str, str] = {}  # by what is degraded, the reason; empty where nothing is
+        self.degraded: dict[str, str] = {}  # part of the compactor -> why it is degraded, or "" if it is not
         self.missing = ""
         self.spark = spark or FakeSpark()
         self.sessions: list[Any] = []
@@ -173,7 +175,7 @@ class World:
         return list(queries.QUERIES["plan"](self.machine.state, query).partitions[0].extents)
 
     def damage(self, segment_id: bytes) -> None:
-        """Change a byte of its first batch."""
+        """Change a byte of the segment's first batch."""
         key = segment_key("", CLUSTER, 0, segment_id)
         with StoreRanges(self.place.url) as ranges:
             data = bytearray(ranges.call(lambda store: store.get(key)))
@@ -182,7 +184,7 @@ class World:
             ranges.call(lambda store: store.put(key, [data]))
 
     def check_all_readable(self) -> None:
-        """Every value of every topic that there is, once, in order, at its offset."""
+        """Every value of every existing topic is readable: once, in order, at its offset."""
         for (topic_id, partition), values in self.written.items():
             if topic_id in self.machine.state.topics_by_id:
                 assert self.read(topic_id, partition) == list(enumerate(values))
@@ -278,7 +280,7 @@ class World:
 
 
 async def while_running(compactors: Iterable[Compactor], work: Callable[[], Any]) -> None:
-    """Have compactors run while `work` is awaited; whatever ends one of them is raised."""
+    """Run compactors while `work` is awaited. An error that ends a compactor is raised."""
     running = [asyncio.create_task(compactor.run()) for compactor in compactors]
     working = asyncio.ensure_future(work())
     try:

@@ -1,4 +1,4 @@
-"""A job puts outputs in the place of its inputs, or leaves everything as it was; nobody misses a record."""
+"""Jobs of the compactor: a job replaces its inputs by outputs, or changes nothing. No record is lost."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ def everything(world: World) -> Choice:
     return Choice(Kind.FLUSHED, world.segments())
 
 
-async def test_a_job_leaves_one_extent_of_what_was_many(world: World) -> None:
+async def test_a_job_replaces_many_extents_by_one(world: World) -> None:
     topic_id = world.create_topic(1, partitions=2)
     for number in range(5):
         world.flush((topic_id, 0, [f"a{number}"]), (topic_id, 1, [f"b{number}", "c"]))
@@ -39,7 +39,7 @@ async def test_a_job_leaves_one_extent_of_what_was_many(world: World) -> None:
     world.check_all_readable()
 
 
-async def test_a_claim_lasts_as_long_as_its_job(world: World) -> None:
+async def test_a_job_lease_lasts_as_long_as_its_job(world: World) -> None:
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
     async with world.client().leased(everything(world).segment_ids):
@@ -50,7 +50,7 @@ async def test_a_claim_lasts_as_long_as_its_job(world: World) -> None:
     assert [type(each) for each in world.machine.sent] == [LeaseJob, LeaseJob, ReleaseJob]
 
 
-async def test_the_claim_of_a_compactor_that_died_ends_by_itself(world: World) -> None:
+async def test_the_job_lease_of_a_dead_compactor_expires(world: World) -> None:
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
     async with world.client().leased(everything(world).segment_ids):
@@ -61,7 +61,7 @@ async def test_the_claim_of_a_compactor_that_died_ends_by_itself(world: World) -
     assert (await world.merging("compactor-2").merge(everything(world), ())).is_complete
 
 
-async def test_an_answer_that_was_lost_is_asked_for_with_the_same_command(world: World) -> None:
+async def test_after_a_lost_answer_the_same_command_is_sent_again(world: World) -> None:
     topic_id = world.create_topic(1)
     for _ in range(3):
         world.flush((topic_id, 0, ["a"]))
@@ -73,7 +73,7 @@ async def test_an_answer_that_was_lost_is_asked_for_with_the_same_command(world:
     world.check_all_readable()
 
 
-async def test_what_went_meanwhile_is_refused_and_the_rest_is_done(world: World) -> None:
+async def test_the_output_of_a_deleted_topic_is_rejected_and_the_others_are_committed(world: World) -> None:
     kept, gone = world.create_topic(1), world.create_topic(2)
     for _ in range(2):
         world.flush((kept, 0, ["a"]), (gone, 0, ["b"]))
@@ -85,7 +85,7 @@ async def test_what_went_meanwhile_is_refused_and_the_rest_is_done(world: World)
     world.check_all_readable()
 
 
-async def test_a_damaged_segment_is_left_where_it_is(world: World) -> None:
+async def test_a_damaged_segment_is_not_replaced(world: World) -> None:
     topic_id = world.create_topic(1)
     damaged = [world.flush((topic_id, 0, ["a"])) for _ in range(3)][1]
     world.damage(damaged)
@@ -95,12 +95,12 @@ async def test_a_damaged_segment_is_left_where_it_is(world: World) -> None:
     assert world.metric("task_failures_total", kind="Corrupt") == 1
 
 
-async def test_a_job_whose_spark_breaks_changes_nothing_and_gives_its_claim_back(world: World) -> None:
+async def test_a_job_whose_spark_fails_changes_nothing_and_releases_its_lease(world: World) -> None:
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
 
     def break_down() -> None:
-        raise ConnectionError("the JVM is gone\nJava says much more")
+        raise ConnectionError("the JVM is gone\nand a stack trace of Java")
 
     world.spark.before_collect = break_down
     with pytest.raises(Unavailable, match=r"the JVM is gone$"):
@@ -109,8 +109,8 @@ async def test_a_job_whose_spark_breaks_changes_nothing_and_gives_its_claim_back
     assert not world.machine.state.leases
 
 
-async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_claim_back(world: World) -> None:
-    """As on a master without workers: else the claim would keep the segments from everybody else for ever."""
+async def test_a_job_that_spark_does_not_end_in_time_fails_and_releases_its_lease(world: World) -> None:
+    """As on a master without workers. Else the lease would keep the segments from all other compactors for ever."""
     topic_id = world.create_topic(1)
     world.flush((topic_id, 0, ["a"]))
     is_cancelled = threading.Event()
@@ -122,13 +122,13 @@ async def test_a_job_that_spark_does_not_get_done_in_time_ends_and_gives_its_cla
     world.spark.before_collect = hang
     world.spark.on_cancel = is_cancelled.set
     world.limits = CompactorLimits(merge=MergeLimits(merge_deadline_s=0.05))
-    with pytest.raises(Unavailable, match="not done after"):
+    with pytest.raises(Unavailable, match="did not end the job within"):
         await world.merging().merge(everything(world), ())
     assert world.levels() == [0]
     assert not world.machine.state.leases
 
 
-async def test_outputs_that_are_more_than_one_command_may_have_go_in_several(world: World) -> None:
+async def test_too_many_outputs_for_one_command_are_sent_in_several(world: World) -> None:
     topic_ids = [world.create_topic(number) for number in range(1, 6)]
     world.flush(*((topic_id, 0, ["a"]) for topic_id in topic_ids))
     await world.merging().merge(everything(world), ())
@@ -139,7 +139,7 @@ async def test_outputs_that_are_more_than_one_command_may_have_go_in_several(wor
     world.check_all_readable()
 
 
-async def test_a_compactor_merges_until_there_is_nothing_to_merge(world: World) -> None:
+async def test_a_compactor_merges_until_no_job_is_due(world: World) -> None:
     topics = [world.create_topic(number) for number in (1, 2)]
     compactor = world.compactor()
 
@@ -152,7 +152,7 @@ async def test_a_compactor_merges_until_there_is_nothing_to_merge(world: World) 
 
     await while_running([compactor], work)
     world.check_all_readable()
-    assert len(world.sessions) == 1, "one session for all jobs"
+    assert len(world.sessions) == 1, "all jobs share one session"
     assert not world.machine.state.leases
 
 
@@ -167,10 +167,10 @@ async def test_two_compactors_share_the_work(world: World) -> None:
 
     await while_running(compactors, work)
     world.check_all_readable()
-    assert world.metric("runs_total", result="extents_changed") == 0, "nothing was merged twice"
+    assert world.metric("runs_total", result="extents_changed") == 0, "a segment was merged twice"
 
 
-async def test_a_damaged_segment_does_not_keep_others_from_being_merged(world: World) -> None:
+async def test_a_damaged_segment_does_not_block_the_merge_of_others(world: World) -> None:
     topic_id = world.create_topic(1)
     world.damage(world.flush((topic_id, 0, ["a"])))
     for _ in range(2):
@@ -183,10 +183,10 @@ async def test_a_damaged_segment_does_not_keep_others_from_being_merged(world: W
         await until(lambda: 1 in world.levels())
 
     await while_running([world.compactor()], work)
-    assert world.metric("task_failures_total", kind="Corrupt") == 1, "it is not tried again at once"
+    assert world.metric("task_failures_total", kind="Corrupt") == 1, "the damaged segment was tried again at once"
 
 
-async def test_a_drained_compactor_leaves_its_work_to_others(world: World) -> None:
+async def test_a_drained_compactor_cancels_its_job_and_releases_the_lease(world: World) -> None:
     topic_id = world.create_topic(1)
     for _ in range(3):
         world.flush((topic_id, 0, ["a"]))
@@ -214,7 +214,7 @@ async def test_a_drained_compactor_leaves_its_work_to_others(world: World) -> No
     assert world.spark.cancelled == world.spark.groups
 
 
-async def test_without_spark_it_says_so_and_begins_nothing(world: World) -> None:
+async def test_without_spark_a_compactor_is_degraded_and_starts_no_job(world: World) -> None:
     world.limits = CompactorLimits(loop=LoopLimits(unavailable_check_s=0.01))
     world.missing = "there is no Java"
     topic_id = world.create_topic(1)
@@ -231,7 +231,7 @@ async def test_without_spark_it_says_so_and_begins_nothing(world: World) -> None
     await while_running([world.compactor()], work)
 
 
-async def test_while_no_sequencer_answers_it_waits_and_says_so(world: World) -> None:
+async def test_while_no_sequencer_answers_a_compactor_waits_and_is_degraded(world: World) -> None:
     topic_id = world.create_topic(1)
     for _ in range(3):
         world.flush((topic_id, 0, ["a"]))
@@ -246,8 +246,8 @@ async def test_while_no_sequencer_answers_it_waits_and_says_so(world: World) -> 
     await while_running([world.compactor()], work)
 
 
-async def test_a_session_that_is_not_used_is_ended_and_a_broken_one_is_replaced(world: World) -> None:
-    world.plan_limits = PlanLimits(flushed_count=3)  # what is merged stays as it is: one job, one session
+async def test_an_idle_session_is_ended_and_the_next_job_opens_another(world: World) -> None:
+    world.plan_limits = PlanLimits(flushed_count=3)  # merged segments are not merged again: each round is one job
     topic_id = world.create_topic(1)
 
     async def work() -> None:
@@ -269,7 +269,7 @@ async def test_topics_that_are_compacted_by_key_stay_out_of_level_two(world: Wor
     assert world.levels() == [1]
 
 
-async def test_logs_of_more_extents_than_one_look_may_hold_have_their_turns(world: World) -> None:
+async def test_logs_with_more_extents_than_one_search_holds_are_searched_in_rotation(world: World) -> None:
     world.limits = CompactorLimits(keys=KeyWorkLimits(extents_held_max=3))
     world.key_interval_s = 0
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
@@ -278,5 +278,5 @@ async def test_logs_of_more_extents_than_one_look_may_hold_have_their_turns(worl
         world.flush(*((topic_id, 0, ["a"]) for topic_id in topic_ids))
     keys = world.keys(world.runner())
     topics = (await world.machine.query("metadata", MetadataQuery(0, None), MetadataView)).topics
-    looks = [[topic_ids.index(job.topic_id) for job in await keys.look(topics, ())] for _ in range(3)]
-    assert [sorted(each) for each in looks] == [[0, 1], [2, 3], [0, 4]]
+    searches = [[topic_ids.index(job.topic_id) for job in await keys.find_jobs(topics, ())] for _ in range(3)]
+    assert [sorted(each) for each in searches] == [[0, 1], [2, 3], [0, 4]]

@@ -1,4 +1,4 @@
-"""What is worth a key compaction now, how far it may go, and in which outputs it is cut."""
+"""Plans of key compaction: which logs are due, how far a job may go, and how it is divided into outputs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def extent(
     time_ms: int = NOW_MS,
     leased: bool = False,
 ) -> KeyExtent:
-    """Ten offsets in a segment of its own."""
+    """An extent of ten offsets, in a separate segment."""
     segment_id = new_segment_id(NOW_MS - age_ms, number.to_bytes(10, "big"))
     return KeyExtent(KeyInput(segment_id, level, 10 * number, 10 * number + 9, 64, length, time_ms), leased)
 
@@ -56,7 +56,7 @@ def with_settings(**changes: Any) -> CompactionConfigs:
     return msgspec.structs.replace(DEFAULTS, **changes)
 
 
-def test_a_log_that_was_never_compacted_is() -> None:
+def test_a_log_that_was_never_compacted_is_due() -> None:
     of_log = extents(100, 200)
     (job,) = plans(of_log)
     assert inputs_of([job]) == [each.input for each in of_log]
@@ -84,12 +84,12 @@ def test_a_record_does_not_stay_longer_than_the_greatest_lag(time_ms: int, is_du
 
 
 @pytest.mark.parametrize(("horizon_ms", "is_due"), [(-1, False), (NOW_MS, True), (NOW_MS + 1, False)])
-def test_tombstones_go_when_it_is_time(horizon_ms: int, is_due: bool) -> None:
+def test_a_log_is_due_when_a_tombstone_may_be_removed(horizon_ms: int, is_due: bool) -> None:
     assert bool(plans(extents(100), cleaned=10, horizon_ms=horizon_ms)) is is_due
 
 
 @pytest.mark.parametrize(("age_ms", "is_due"), [(4 * 60_000, False), (5 * 60_000, True)])
-def test_a_few_bytes_wait_for_more_for_a_while(age_ms: int, is_due: bool) -> None:
+def test_a_few_dirty_bytes_wait_for_five_minutes(age_ms: int, is_due: bool) -> None:
     assert bool(plans(extents(9, age_ms=age_ms))) is is_due
     assert plans(extents(10, age_ms=age_ms)) != []
 
@@ -104,22 +104,22 @@ def test_a_few_bytes_wait_for_more_for_a_while(age_ms: int, is_due: bool) -> Non
     ],
     ids=["has another job", "was just flushed", "is not stable", "does not follow"],
 )
-def test_the_first_extent_that_cannot_be_compacted_yet_ends_what_can(stop: KeyExtent) -> None:
+def test_a_job_ends_before_the_first_extent_that_cannot_be_compacted_yet(stop: KeyExtent) -> None:
     assert inputs_of(plans([extent(0), stop, extent(2)])) == [extent(0).input]
 
 
-def test_records_wait_for_the_least_lag_and_those_behind_them_too() -> None:
+def test_records_younger_than_the_least_lag_wait_and_all_records_after_them() -> None:
     of_log = [extent(0, time_ms=NOW_MS - 5), extent(1, time_ms=NOW_MS - 4), extent(2, time_ms=NOW_MS - 5)]
     assert inputs_of(plans(of_log, with_settings(min_lag_ms=5))) == [of_log[0].input]
     ahead = [extent(0, time_ms=NOW_MS + 1)]
     assert inputs_of(plans(ahead)) == [ahead[0].input], "without a least lag, clocks that are ahead do not matter"
 
 
-def test_what_was_flushed_long_ago_and_not_merged_is_taken() -> None:
+def test_an_old_flushed_extent_is_compacted_without_a_merge() -> None:
     assert len(plans(extents(100, level=0, age_ms=10 * 60_000))) == 1
 
 
-def test_a_log_that_cannot_be_had_whole_waits() -> None:
+def test_a_log_with_a_missing_extent_waits() -> None:
     assert plans(extents(100, 100), cleaned=40) == []
     assert plans([extent(1), extent(2)], start=5) == [], "the extent that holds the log's start is missing"
 
@@ -130,11 +130,11 @@ def test_a_log_that_starts_inside_an_extent_is_compacted_from_that_extent_on(sta
     assert inputs_of(plans(of_log, start=start)) == [each.input for each in of_log]
 
 
-def test_a_claimed_clean_extent_keeps_the_partition_waiting() -> None:
+def test_a_leased_clean_extent_keeps_the_partition_waiting() -> None:
     assert plans([extent(0, leased=True), extent(1)], cleaned=10) == []
 
 
-def test_small_partitions_go_together_and_large_ones_alone() -> None:
+def test_small_partitions_share_an_output_and_a_large_one_has_its_own() -> None:
     logs = [log(number) for number in range(4)]
     of_logs = {(TOPIC, number): extents(length) for number, length in enumerate((600, 500, 400, 1_001))}
     jobs = key_plans(logs, {TOPIC: DEFAULTS}, of_logs, NOW_MS, LIMITS)

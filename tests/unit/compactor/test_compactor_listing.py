@@ -1,4 +1,4 @@
-"""The listing of segments that may be merged: looked through seldom, watched at its end often."""
+"""The listing of segments that may be merged: read whole seldom, and read at its end often."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,8 @@ def segment(row: int, level: int = 0, size: int = 10, dead_since_ms: int = -1) -
     return SegmentView(row, row.to_bytes(16, "big"), level, size, size, 1, dead_since_ms, False)
 
 
-def look(listing: Listing, table: Sequence[SegmentView], now_s: float, page: int = 3) -> int:
-    """One look at a table, by pages; the row that it began with."""
+def list_table(listing: Listing, table: Sequence[SegmentView], now_s: float, page: int = 3) -> int:
+    """List a table once, by pages; return the first row that was listed."""
     first = row = listing.begin(now_s)
     while row >= 0:
         end = row + page
@@ -30,46 +30,46 @@ def rows(listing: Listing) -> list[int]:
     return [each.row for each in listing.segments]
 
 
-def test_the_first_look_sees_all_that_may_be_merged() -> None:
+def test_the_first_listing_finds_all_segments_that_may_be_merged() -> None:
     listing = Listing(FULL_BYTES)
     table = [segment(0), segment(1, 2, FULL_BYTES), segment(2, 1), segment(3, 0, FULL_BYTES), segment(4, 0, 10, 5)]
-    assert look(listing, table, 0.0) == 0
+    assert list_table(listing, table, 0.0) == 0
     assert rows(listing) == [0, 2, 3]
     assert listing.clock_ms == 77
 
 
-def test_later_looks_begin_at_the_oldest_flushed_segment_or_behind_all() -> None:
+def test_later_listings_begin_at_the_oldest_flushed_segment_or_after_all() -> None:
     listing = Listing(FULL_BYTES)
     table = [segment(row, level=1) for row in range(5)]
-    look(listing, table, 0.0)
-    assert look(listing, table, 1.0) == 5
+    list_table(listing, table, 0.0)
+    assert list_table(listing, table, 1.0) == 5
     table += [segment(5), segment(6, 1)]
-    assert look(listing, table, 2.0) == 5
+    assert list_table(listing, table, 2.0) == 5
     assert rows(listing) == [0, 1, 2, 3, 4, 5, 6]
-    assert look(listing, table, 3.0) == 5, "one flushed segment waits there"
+    assert list_table(listing, table, 3.0) == 5, "one flushed segment waits there"
 
 
-def test_what_is_seen_no_more_is_gone_and_what_was_not_looked_at_stays() -> None:
+def test_a_listing_removes_missing_segments_of_the_listed_rows_only() -> None:
     listing = Listing(FULL_BYTES)
-    look(listing, [segment(row, 1 if row < 3 else 0) for row in range(7)], 0.0)
+    list_table(listing, [segment(row, 1 if row < 3 else 0) for row in range(7)], 0.0)
     table = [segment(row, 0, 10, 5) for row in range(7)]
-    look(listing, table, 1.0)
+    list_table(listing, table, 1.0)
     assert rows(listing) == [0, 1, 2]
-    assert look(listing, table, FULL_INTERVAL_S) == 0
+    assert list_table(listing, table, FULL_INTERVAL_S) == 0
     assert rows(listing) == []
 
 
-def test_forgotten_segments_are_back_when_they_are_seen_again() -> None:
+def test_removed_segments_return_when_they_are_listed_again() -> None:
     listing = Listing(FULL_BYTES)
     table = [segment(row) for row in range(3)]
-    look(listing, table, 0.0)
+    list_table(listing, table, 0.0)
     listing.remove([table[1].segment_id])
     assert rows(listing) == [0, 2]
-    look(listing, table, 1.0)
+    list_table(listing, table, 1.0)
     assert rows(listing) == [0, 1, 2]
 
 
-def test_sparks_own_settings_are_passed_on() -> None:
+def test_settings_for_spark_are_passed_on() -> None:
     config = CompactorConfig(spark_conf=" spark.executor.memory=2g; spark.jars=a.jar,b.jar;; spark.x=y=z")
     assert spark_settings(config) == {
         "spark.executor.memory": "2g",
@@ -79,6 +79,6 @@ def test_sparks_own_settings_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("conf", ["spark.executor.memory", "executor.memory=2g", "="])
-def test_settings_that_are_none_of_sparks_are_refused(conf: str) -> None:
+def test_settings_that_are_not_for_spark_are_rejected(conf: str) -> None:
     with pytest.raises(Invalid, match=r"spark conf must be spark\.key=value"):
         CompactorConfig(spark_conf=conf)

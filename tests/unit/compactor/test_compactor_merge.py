@@ -1,4 +1,4 @@
-"""The merging task: everything that went in comes out, once, in order, at its offset; what is damaged does not."""
+"""The merge task: every input record is in the output once, in order, at its offset. Damaged batches are not."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ def lake() -> Iterator[Lake]:
 
 
 def merged(lake: Lake, level: int, segments: list[InputSegment]) -> InputSegment:
-    """Merge, and put the output in the place of the inputs."""
+    """Merge the segments, and replace them by the output."""
     task = lake.task(level, segments)
     result = merge(lake.place, task, SystemClock(), SystemEntropy())
     assert isinstance(result, Merged), result
@@ -37,12 +37,12 @@ def failure(lake: Lake, task: MergeTask) -> Failed:
     stored = lake.stored()
     result = merge(lake.place, task, SystemClock(), SystemEntropy())
     assert isinstance(result, Failed)
-    assert lake.stored() == stored, "there is no output"
+    assert lake.stored() == stored, "a failed task stored an output"
     return result
 
 
 def values_of(lake: Lake, place: Place, segment: InputSegment) -> list[tuple[int, str]]:
-    """Offsets and values of a partition in a compacted segment, by what the batches themselves say."""
+    """Offsets and values of a partition in a compacted segment, as its batches state them."""
     data = lake.read(segment)
     index = read_compacted_index(data)
     found = []
@@ -83,7 +83,7 @@ def test_every_record_of_the_inputs_is_at_its_offset_in_the_output(
         output = merged(lake, 2, level)
         for place, values in wanted.items():
             assert values_of(lake, place, output) == list(enumerate(values))
-        assert all(len(extents) == 1 for extents in lake.extents.values()), "each partition is one run"
+        assert all(len(extents) == 1 for extents in lake.extents.values()), "a partition has several runs"
 
 
 def test_bytes_under_the_crc_stay_as_the_producer_wrote_them(lake: Lake) -> None:
@@ -98,7 +98,7 @@ def test_bytes_under_the_crc_stay_as_the_producer_wrote_them(lake: Lake) -> None
         position += len(data)
 
 
-def test_partitions_whose_extents_have_others_between_them_keep_their_gap(lake: Lake) -> None:
+def test_a_gap_between_the_merged_extents_of_a_partition_stays(lake: Lake) -> None:
     first, middle, last = (lake.flush([(A0, batch([value]))]) for value in "abc")
     task = lake.task(1, [first, last])
     assert [len(run.extents) for run in task.runs] == [1, 1]
@@ -121,17 +121,17 @@ def test_gaps_and_empty_batches_of_key_compaction_stay(lake: Lake) -> None:
     assert (found.first_offset, found.last_offset, found.record_count) == (8, 19, 2)
 
 
-def test_large_batches_come_whole_out_of_many_small_pieces(lake: Lake) -> None:
+def test_large_batches_are_reassembled_from_many_small_fragments(lake: Lake) -> None:
     values = [str(number) * 300_000 for number in range(5)]
     segments = [lake.flush([(A0, batch([value])), (A1, batch([value]))]) for value in values]
-    segments += [lake.flush([(B0, batch([value]))]) for value in values * 20]  # so that blocks are the smallest
+    segments += [lake.flush([(B0, batch([value]))]) for value in values * 20]  # so many that blocks are the smallest
     output = merged(lake, 1, segments)
     assert values_of(lake, A0, output) == values_of(lake, A1, output) == list(enumerate(values))
     assert values_of(lake, B0, output) == list(enumerate(values * 20))
 
 
 @pytest.mark.parametrize("place", [0, CRC_START, -1], ids=["length", "attributes", "record"])
-def test_a_damaged_batch_is_told_and_goes_nowhere(lake: Lake, place: int) -> None:
+def test_a_damaged_batch_is_reported_and_not_merged(lake: Lake, place: int) -> None:
     data = batch(["a", "b"])
     segment = lake.flush([(A0, data)])
     spot = HEADER_BYTES + (8 if not place else place % len(data))
@@ -144,24 +144,24 @@ def test_a_damaged_batch_is_told_and_goes_nowhere(lake: Lake, place: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("base_offset", "last_offset", "cut", "said"),
+    ("base_offset", "last_offset", "cut", "reason"),
     [
         (0, 3, 0, "end with offset 1"),
         (0, 0, 0, "a batch of offsets 0 to 1, expected 0 or more"),
-        (0, 1, 1, "bytes that are no batch"),
+        (0, 1, 1, "bytes are no batch"),
     ],
 )
-def test_an_extent_that_does_not_fit_its_batches_is_damage(
-    lake: Lake, base_offset: int, last_offset: int, cut: int, said: str
+def test_an_extent_that_does_not_fit_its_batches_is_corrupt(
+    lake: Lake, base_offset: int, last_offset: int, cut: int, reason: str
 ) -> None:
     data = batch(["a", "b"])
     segment = lake.flush([(A0, data)])
     extent = InputExtent(0, base_offset, last_offset, HEADER_BYTES, len(data) - cut)
     result = failure(lake, MergeTask(1, [segment], [InputRun(*A0, [extent])]))
-    assert result.kind == "Corrupt" and said in result.reason
+    assert result.kind == "Corrupt" and reason in result.reason
 
 
-def test_a_segment_that_is_gone_is_a_failure_of_its_own_kind(lake: Lake) -> None:
+def test_a_missing_segment_is_a_failure_of_kind_not_found(lake: Lake) -> None:
     segment = lake.flush([(A0, batch(["a"]))])
     task = lake.task(1, [segment])
     lake.overwrite(InputSegment(bytes([1]) * 16, 1), b"other")

@@ -1,4 +1,4 @@
-"""What is merged when: by count, bytes and age, the flushed first, never a segment twice, and at a bounded price."""
+"""The choice of segments to merge: by count, bytes and age, flushed ones first, and at a bounded cost."""
 
 import msgspec
 import pytest
@@ -56,10 +56,10 @@ def test_flushed_segments_are_merged_by_count_by_bytes_or_by_age(
     assert bool(chosen([segment(row, size=size, age_ms=age_ms) for row in range(count)])) is is_due
 
 
-def test_much_that_waits_is_several_jobs_the_oldest_first() -> None:
+def test_many_waiting_segments_become_several_jobs_oldest_first() -> None:
     waiting = [segment(row, size=8 * MIB) for row in range(70)]
     jobs = chosen(waiting)
-    assert [len(job.segments) for job in jobs] == [32, 32], "the six that are left wait for more"
+    assert [len(job.segments) for job in jobs] == [32, 32], "the six last segments wait for more"
     assert rows(jobs[0]) == list(range(32))
 
 
@@ -72,7 +72,7 @@ def test_segments_with_more_extents_than_a_command_may_replace_are_merged_two_by
     assert [rows(job) for job in chosen([segment(row, extents=25_000) for row in range(4)])] == [[0, 1]]
 
 
-def test_what_others_have_or_nothing_points_to_is_left_alone() -> None:
+def test_leased_dead_empty_and_busy_segments_are_not_chosen() -> None:
     waiting = [segment(row) for row in range(34)]
     waiting[3] = segment(3, leased=True)
     waiting[4] = msgspec.structs.replace(waiting[4], dead_since_ms=NOW_MS)
@@ -82,7 +82,7 @@ def test_what_others_have_or_nothing_points_to_is_left_alone() -> None:
     assert [set(range(40)) - set(rows(job)) for job in jobs] == [{3, 4, 5, 6}]
 
 
-def test_flushed_segments_come_before_all_others_and_then_what_saves_most_reading() -> None:
+def test_flushed_segments_come_first_then_the_queue_that_saves_most_reads() -> None:
     cheap = [segment(row, 1, size=MIB // 2, extents=100) for row in range(16)]
     dear = [segment(row, 1, size=100 * MIB, extents=100) for row in range(100, 116)]
     flushed = [segment(row) for row in range(200, 232)]
@@ -90,7 +90,7 @@ def test_flushed_segments_come_before_all_others_and_then_what_saves_most_readin
     assert kinds == [(Kind.FLUSHED, 200), (Kind.MIXED, 0), (Kind.MIXED, 100)]
 
 
-def test_large_and_small_segments_wait_in_queues_of_their_own() -> None:
+def test_large_and_small_segments_wait_in_separate_queues() -> None:
     small = [segment(row, 1, size=1000) for row in range(15)]
     large = [segment(row, 1, size=100 * MIB) for row in range(15, 30)]
     assert chosen([*small, *large]) == []
@@ -101,12 +101,12 @@ def test_full_segments_are_never_merged_again() -> None:
     assert chosen([segment(row, 1, size=LIMITS.full_bytes) for row in range(99)]) == []
 
 
-def test_segments_of_one_topic_are_merged_with_their_like_only() -> None:
+def test_segments_of_one_topic_are_merged_only_with_each_other() -> None:
     waiting = [segment(row, 2, size=100 * MIB) for row in range(32)]
     topics = {each.segment_id: bytes([each.row % 2]) * 16 for each in waiting}
     assert [{row % 2 for row in rows(job)} for job in chosen(waiting, topics=topics)] == [{0}, {1}]
     topics.popitem()
-    assert len(chosen(waiting, topics=topics)) == 1, "of a segment whose topic is not known nothing is done"
+    assert len(chosen(waiting, topics=topics)) == 1, "a segment of an unknown topic was chosen"
 
 
 @given(
@@ -142,8 +142,8 @@ LOADS = {
 
 
 @pytest.mark.parametrize("load", LOADS)
-def test_neither_writing_nor_reading_costs_more_than_is_promised(load: str) -> None:
-    """However fast records come: few rewrites of each byte, and few ranges for a replay of a partition."""
+def test_the_costs_of_writes_and_reads_stay_within_their_limits(load: str) -> None:
+    """At every load, each byte is written a few times, and a full read of a partition needs few ranges."""
     flushes, pause_ms, sizes = LOADS[load]
     model = CompactionModel(LIMITS, NOW_MS)
     for _ in range(flushes):
@@ -159,7 +159,7 @@ def test_neither_writing_nor_reading_costs_more_than_is_promised(load: str) -> N
 
 
 def test_segments_with_more_partitions_than_a_command_replaces_are_not_merged_for_ever() -> None:
-    """Three segments of partitions of their own, two of which are more than one command can have."""
+    """Three segments with different partitions. Two of them have more partitions than one command can have."""
     model = CompactionModel(msgspec.structs.replace(LIMITS, job_extents_max=20, flushed_count=2), NOW_MS)
     for first in (0, 12, 24):
         for _ in range(2):
@@ -188,11 +188,11 @@ def test_neighbours_become_one_run_and_a_gap_divides_them() -> None:
     assert task.level == 1
 
 
-def test_topics_with_enough_bytes_get_an_output_of_their_own_and_the_others_stay_together() -> None:
+def test_a_topic_with_enough_bytes_gets_a_separate_output_and_the_others_share_one() -> None:
     much = LIMITS.topic_bytes_min
     found = tasks(Kind.MIXED, [[placed(A, 0, 0, 4, much), placed(B, 0, 0, 1)], [placed(bytes(16), 0, 5, 9)]])
     assert [(task.level, {run.topic_id for run in task.runs}) for task in found] == [(2, {A}), (1, {B, bytes(16)})]
-    assert [len(task.segments) for task in found] == [1, 2], "a task knows what it reads from, and no more"
+    assert [len(task.segments) for task in found] == [1, 2], "a task names only the segments that it reads"
 
 
 def test_topics_that_are_compacted_by_key_stay_in_level_one() -> None:
@@ -206,9 +206,7 @@ def test_topics_that_are_compacted_by_key_stay_in_level_one() -> None:
     ),
     st.sampled_from([Kind.FLUSHED, Kind.MIXED, Kind.TOPIC]),
 )
-def test_every_extent_is_in_one_task_once_whatever_is_cut(
-    found: list[list[tuple[TopicId, int, int]]], kind: Kind
-) -> None:
+def test_every_extent_is_in_exactly_one_task(found: list[list[tuple[TopicId, int, int]]], kind: Kind) -> None:
     limits = PlanLimits(output_bytes_max=20, job_extents_max=3, topic_bytes_min=25)
     ends: dict[tuple[TopicId, int], int] = {}
     extents = []

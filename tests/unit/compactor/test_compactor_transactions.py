@@ -1,4 +1,4 @@
-"""Merging logs with transactions: readers of what is committed miss nothing, and what was aborted goes."""
+"""Merges of logs with transactions: aborted records are removed, and read_committed clients lose no record."""
 
 import random
 from pathlib import Path
@@ -30,7 +30,7 @@ def log(world: TransactionWorld) -> Log:
 
 
 async def merge(world: TransactionWorld, *levels: int, kind: Kind = Kind.FLUSHED) -> JobResult:
-    """Everything on these levels."""
+    """Merge all segments of these levels."""
     segments = [each for each in world.segments() if each.level in levels]
     ended = await world.merging().merge(Choice(kind, segments), ())
     assert not ended.failures
@@ -38,7 +38,7 @@ async def merge(world: TransactionWorld, *levels: int, kind: Kind = Kind.FLUSHED
 
 
 def headers(world: TransactionWorld, log: Log) -> list[tuple[int, int, int, bool]]:
-    """Of each batch: first and last offset, records, and whether it is a control batch."""
+    """For each batch: the first and the last offset, the number of records, and whether it is a control batch."""
     found = [read_batch_header(batch) for batch in world.batches_of(log)[0]]
     return [
         (each.base_offset, each.base_offset + each.last_offset_delta, each.record_count, is_control(each))
@@ -65,7 +65,7 @@ async def test_markers_are_stored_among_the_records_around_them(world: Transacti
     assert world.read_committed(log) == world.expected(log)
 
 
-async def test_what_was_aborted_goes_with_its_marker_and_is_forgotten(world: TransactionWorld, log: Log) -> None:
+async def test_aborted_records_are_removed_with_their_marker(world: TransactionWorld, log: Log) -> None:
     writer = world.begin("w")
     world.write((log, writer, PAIRS))
     world.end(writer, committed=False)
@@ -80,7 +80,9 @@ async def test_what_was_aborted_goes_with_its_marker_and_is_forgotten(world: Tra
     assert world.read_committed(log) == world.expected(log)
 
 
-async def test_where_the_end_of_a_run_goes_an_empty_batch_holds_its_offset(world: TransactionWorld, log: Log) -> None:
+async def test_an_empty_batch_holds_the_last_offset_when_the_end_of_a_run_is_removed(
+    world: TransactionWorld, log: Log
+) -> None:
     writer = world.begin("w")
     world.write((log, writer, PAIRS))
     world.end(writer, committed=False)
@@ -93,9 +95,7 @@ async def test_where_the_end_of_a_run_goes_an_empty_batch_holds_its_offset(world
     assert world.read_committed(log) == world.expected(log) != []
 
 
-async def test_an_open_transaction_holds_back_what_is_behind_its_first_record(
-    world: TransactionWorld, log: Log
-) -> None:
+async def test_records_after_the_first_record_of_an_open_transaction_stay(world: TransactionWorld, log: Log) -> None:
     aborting, waiting = world.begin("a"), world.begin("b")
     world.write((log, aborting, PAIRS))
     world.write((log, waiting, PAIRS))
@@ -105,7 +105,7 @@ async def test_an_open_transaction_holds_back_what_is_behind_its_first_record(
     await merge(world, 0)
     after = world.batches_of(log)[0]
     assert [batch[CRC_START:] for batch in after[1:]] == [batch[CRC_START:] for batch in before[1:]]
-    assert headers(world, log)[0] == (0, 1, 0, False), "what comes before it is decided"
+    assert headers(world, log)[0] == (0, 1, 0, False), "the transaction before the open one has ended"
     assert ends(world, log) == [(0, 1), (2, 6)]
     world.end(waiting, committed=False)
     assert world.read_committed(log) == []
@@ -114,8 +114,8 @@ async def test_an_open_transaction_holds_back_what_is_behind_its_first_record(
     assert world.machine.state.aborted_count == 0
 
 
-async def test_the_marker_stays_while_records_before_it_may_be_there(world: TransactionWorld, log: Log) -> None:
-    """They lie in a segment that another job has."""
+async def test_a_marker_stays_while_records_before_it_may_exist(world: TransactionWorld, log: Log) -> None:
+    """The records are in a segment that this job does not merge."""
     writer = world.begin("w")
     world.write((log, writer, PAIRS))
     world.write((log, writer, PAIRS))
@@ -131,7 +131,9 @@ async def test_the_marker_stays_while_records_before_it_may_be_there(world: Tran
     assert world.read_committed(log) == world.expected(log)
     await merge(world, 1)
     assert world.read_committed(log) == world.expected(log)
-    assert [header[3] for header in headers(world, log)].count(True) == 1, "the committed one's marker"
+    assert [header[3] for header in headers(world, log)].count(True) == 1, (
+        "only the marker of the committed transaction stays"
+    )
     assert world.machine.state.aborted_count == 0
 
 
@@ -150,7 +152,7 @@ async def test_times_and_counts_of_a_run_are_those_of_its_records(world: Transac
     assert (run.record_count, run.batch_count) == (2, 2)
 
 
-async def test_markers_count_among_what_one_command_replaces(tmp_path: Path) -> None:
+async def test_markers_count_as_extents_that_a_command_replaces(tmp_path: Path) -> None:
     world = TransactionWorld(tmp_path, PlanLimits(job_extents_max=4))
     log = world.create_topic(1), 0
     writer = world.begin("w")
@@ -163,7 +165,7 @@ async def test_markers_count_among_what_one_command_replaces(tmp_path: Path) -> 
     assert world.read_committed(log) == world.expected(log)
 
 
-async def test_no_claim_names_what_is_no_segment(world: TransactionWorld, log: Log) -> None:
+async def test_no_job_lease_names_the_segment_id_of_markers(world: TransactionWorld, log: Log) -> None:
     writer = world.begin("w")
     world.write((log, writer, PAIRS))
     world.end(writer, committed=True)
@@ -173,10 +175,8 @@ async def test_no_claim_names_what_is_no_segment(world: TransactionWorld, log: L
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_readers_of_what_is_committed_see_the_same_before_and_after_every_merge(
-    tmp_path: Path, seed: int
-) -> None:
-    """As the book has it, wherever they begin and however little they read at once."""
+async def test_read_committed_clients_read_the_same_before_and_after_every_merge(tmp_path: Path, seed: int) -> None:
+    """They read the records that the model expects, from the log's start and from a random offset."""
     chance = random.Random(seed)
     world = TransactionWorld(tmp_path)
     topics: list[TopicId] = [world.create_topic(1, partitions=2), world.create_topic(2)]
@@ -201,7 +201,7 @@ async def test_readers_of_what_is_committed_see_the_same_before_and_after_every_
         check_reads(world, log, chance)
         assert len(world.plan(log).extents) == 1
         kept = [header for header in headers(world, log) if header[2] and not header[3]]
-        assert sum(header[2] for header in kept) == len(world.expected(log)), "all that was aborted is gone"
+        assert sum(header[2] for header in kept) == len(world.expected(log)), "aborted records are left"
     assert world.machine.state.aborted_count == 0
 
 

@@ -1,4 +1,4 @@
-"""Compactors on logs with transactions: what producers wrote and became of it, and what clients read of it."""
+"""Compactors on logs with transactions, with a model of the written records and their transactions."""
 
 import os
 import random
@@ -48,18 +48,18 @@ Log = tuple[TopicId, int]
 KeyValue = tuple[bytes | None, bytes | None]
 
 
-class Fate(msgspec.Struct, eq=False):
-    """What became of a transaction."""
+class Transaction(msgspec.Struct, eq=False):
+    """The state of a transaction, and the logs with its records."""
 
-    name: str = OPEN
+    state: str = OPEN
     logs: dict[Log, None] = {}
 
 
 class Entry(msgspec.Struct, eq=False):
-    """One offset of a log: a record, or a marker (which has none)."""
+    """One offset of a log: a record, or None for a marker."""
 
     record: Record | None
-    fate: Fate | None = None
+    transaction: Transaction | None = None
 
 
 class Producer(msgspec.Struct, eq=False):
@@ -69,11 +69,11 @@ class Producer(msgspec.Struct, eq=False):
     producer_id: int
     epoch: int
     sequences: dict[Log, int] = {}
-    fate: Fate | None = None
+    transaction: Transaction | None = None
 
 
 class TransactionWorld(World):
-    """Records with keys, some of them in transactions; `logs` is the book of it."""
+    """Records with keys, some of them in transactions. `logs` is the model of them."""
 
     def __init__(self, folder: Path, limits: PlanLimits = LIMITS, spark: Any = None) -> None:
         super().__init__(folder, limits, spark)
@@ -81,7 +81,7 @@ class TransactionWorld(World):
         self.logs: dict[Log, list[Entry]] = {}
 
     def begin(self, name: str) -> Producer:
-        """A producer's life under a transactional id; whoever had it before is fenced."""
+        """Start a producer with this transactional id. An earlier producer with the id is fenced."""
         (outcome,) = self.machine.apply(InitTransactionalProducer(self.machine.clock.now_ms(), name, TIMEOUT_MS))
         assert isinstance(outcome, ProducerAllocated), outcome
         return Producer(name, outcome.producer_id, outcome.producer_epoch)
@@ -101,48 +101,48 @@ class TransactionWorld(World):
         (outcome,) = self.machine.apply(commit)
         assert isinstance(outcome, SegmentCommitted), outcome
         assert not any(result.rejection for run in outcome.runs for result in run), outcome
-        # A segment has its runs in the order of their partitions, and each the batches in the order of their coming.
+        # A segment has its runs in the order of their partitions. A run has its batches in the order of arrival.
         for log, producer, pairs in written:
-            self._note(log, producer, pairs)
+            self._record(log, producer, pairs)
 
     def end(self, producer: Producer, *, committed: bool) -> None:
-        """The producer ends its transaction, if it has one, and goes on with the next epoch."""
-        fate, producer.fate = producer.fate, None
-        if fate is None:
+        """End the producer's transaction, if it has one. The producer continues with the next epoch."""
+        transaction, producer.transaction = producer.transaction, None
+        if transaction is None:
             return
-        told = (producer.name, producer.producer_id, producer.epoch)
-        (outcome,) = self.machine.apply(EndTxn(self.machine.clock.now_ms(), *told, committed, bumps=True))
+        identity = (producer.name, producer.producer_id, producer.epoch)
+        (outcome,) = self.machine.apply(EndTxn(self.machine.clock.now_ms(), *identity, committed, bumps=True))
         assert isinstance(outcome, TransactionEnded), outcome
         producer.producer_id, producer.epoch, producer.sequences = outcome.producer_id, outcome.producer_epoch, {}
-        fate.name = COMMITTED if committed else ABORTED
-        for log in fate.logs:
-            self.logs[log].append(Entry(None, fate))
+        transaction.state = COMMITTED if committed else ABORTED
+        for log in transaction.logs:
+            self.logs[log].append(Entry(None, transaction))
 
     def plan(self, log: Log, offset: int = 0, bytes_max: int = 2**40) -> PartitionPlan:
         wanted = PlanPartition(*log, offset, bytes_max)
         return queries.plan(self.machine.state, PlanQuery(0, [wanted], bytes_max)).partitions[0]
 
     def stable_offset(self, log: Log) -> int:
-        """The first offset of a transaction that is open, or the log's end, by the book."""
+        """By the model: the first offset of an open transaction, or the log's end."""
         entries = self.logs[log]
-        is_open = (at for at, each in enumerate(entries) if each.fate is not None and each.fate.name == OPEN)
-        return next(is_open, len(entries))
+        states = (each.transaction.state if each.transaction is not None else COMMITTED for each in entries)
+        return next((at for at, state in enumerate(states) if state == OPEN), len(entries))
 
     def expected(self, log: Log) -> list[tuple[int, Record]]:
-        """What a reader of what is committed sees of a log that is not compacted by key, by the book."""
+        """By the model: the records that a read_committed client reads of a log that is not compacted by key."""
         return [
             (at, each.record)
             for at, each in enumerate(self.logs[log][: self.stable_offset(log)])
-            if each.record is not None and (each.fate is None or each.fate.name == COMMITTED)
+            if each.record is not None and (each.transaction is None or each.transaction.state == COMMITTED)
         ]
 
     def latest(self, log: Log) -> list[tuple[int, Record]]:
-        """Of each key the last one of these."""
+        """The last record of each key among the expected ones."""
         last = {record.key: at for at, record in self.expected(log)}
         return [(at, record) for at, record in self.expected(log) if last[record.key] == at]
 
     def batches_of(self, log: Log, offset: int = 0, bytes_max: int = 2**40) -> tuple[list[bytes], PartitionPlan]:
-        """What a plan leads to: batches with their real offsets, markers among them."""
+        """The batches that a plan names, with their real offsets, and the markers among them."""
         plan = self.plan(log, offset, bytes_max)
         markers = {each.offset: each for each in plan.markers}
         found: list[bytes] = []
@@ -165,7 +165,7 @@ class TransactionWorld(World):
         return found, plan
 
     def read_committed(self, log: Log, offset: int = 0, bytes_max: int = 2**40) -> list[tuple[int, Record]]:
-        """One answer, read as the Java client does: by producer ids and first offsets, up to each one's marker."""
+        """One answer, read as the Java client reads it: a producer's records are skipped up to its abort marker."""
         found, plan = self.batches_of(log, offset, bytes_max)
         end = plan.last_stable_offset if plan.aborted_end_offset < 0 else plan.aborted_end_offset
         end = min(end, plan.last_stable_offset)
@@ -189,13 +189,13 @@ class TransactionWorld(World):
     def _meta(self, data: bytes, producer: Producer | None) -> BatchMeta:
         return msgspec.structs.replace(meta(data), adds_partition=producer is not None)
 
-    def _note(self, log: Log, producer: Producer | None, pairs: Sequence[KeyValue]) -> None:
-        fate = None
+    def _record(self, log: Log, producer: Producer | None, pairs: Sequence[KeyValue]) -> None:
+        transaction = None
         if producer is not None:
-            fate = producer.fate = producer.fate or Fate()
-            fate.logs[log] = None
+            transaction = producer.transaction = producer.transaction or Transaction()
+            transaction.logs[log] = None
         entries = self.logs.setdefault(log, [])
-        entries.extend(Entry(Record(0, START_MS + number, *pair), fate) for number, pair in enumerate(pairs))
+        entries.extend(Entry(Record(0, START_MS + number, *pair), transaction) for number, pair in enumerate(pairs))
 
 
 def _without_aborted(found: Sequence[bytes], aborted: Sequence[AbortedTransaction]) -> Iterator[tuple[int, Record]]:
@@ -215,7 +215,7 @@ def _without_aborted(found: Sequence[bytes], aborted: Sequence[AbortedTransactio
 
 
 def random_step(world: TransactionWorld, chance: random.Random, logs: Sequence[Log], producers: list[Producer]) -> None:
-    """Something that producers do: a flushed segment, or the end of a transaction."""
+    """Do one step of producers: flush a segment, or end a transaction."""
     if chance.random() < 0.35:
         world.end(chance.choice(producers), committed=chance.random() < 0.5)
         return

@@ -1,4 +1,4 @@
-"""Runs one compactor."""
+"""Runs one compactor process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from penstock_compactor.config import CompactorConfig
 
 
 def main() -> int:
-    """The process, from its settings to its exit code."""
+    """Read the settings, run the compactor, and return the exit code."""
     config = read_config(CompactorConfig, sys.argv[1:], os.environ, program="compactor")
     return run_app("compactor", config, lambda: CompactorApp(config))
 

@@ -62,10 +62,10 @@ class CompactorApp:
         self._spark: SparkRunner | None = None
 
     async def open(self) -> None:
-        """Connect to everything; the first job starts Spark."""
+        """Connect to the bus and check the store; the first job starts Spark."""
         config = self._config
         await self._host.open_http()
-        store = await self._open_store(config.store_url)  # Spark's tasks open it later, and this fails early
+        store = await self._open_store(config.store_url)  # only a check: Spark's tasks open the store later
         await store.close()
         bus = await self._host.connect()
         metrics = CompactorMetrics(self._host.registry)
@@ -138,12 +138,12 @@ class CompactorApp:
             self._host.start(group)
 
     async def drain(self) -> None:
-        """Leave the list of instances, then cancel the running jobs."""
+        """Announce that this compactor leaves, then cancel the running jobs."""
         await self._host.begin_drain()
         await self._compactor.drain()
 
     async def close(self) -> None:
-        """Close all connections, and Spark."""
+        """Close the connections and the Spark session."""
         await self._host.disconnect()
         if self._spark is not None:
             await self._spark.close()
@@ -151,7 +151,7 @@ class CompactorApp:
 
 
 def _absolute(store_url: str) -> str:
-    """The address for Spark's workers, which may run in other folders."""
+    """The store's URL for Spark's workers, which may run in other folders."""
     if not store_url.startswith(FILE):
         return store_url
     return FILE + quote(str(Path(unquote(store_url.removeprefix(FILE))).absolute()))

@@ -84,7 +84,7 @@ class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
 
 
 def plan_limits(config: CompactorConfig) -> PlanLimits:
-    """The planner's limits."""
+    """The limits of the planner of merges."""
     return PlanLimits(
         flushed_count=config.merge_flushed_count,
         flushed_bytes=config.merge_flushed_bytes,
@@ -105,11 +105,11 @@ def key_limits(config: CompactorConfig) -> KeyLimits:
 
 
 def spark_settings(config: CompactorConfig) -> dict[str, str]:
-    """Spark's own settings; `Invalid` unless they are key=value."""
+    """The Spark settings in the configuration; `Invalid` unless they are key=value."""
     settings = {}
     for entry in filter(None, map(str.strip, config.spark_conf.split(CONF_SEPARATOR))):
         key, equals, value = entry.partition("=")
         if not equals or not key.startswith("spark."):
-            raise Invalid(f"spark conf must be spark.key=value, separated by semicolons, not {entry!r}")
+            raise Invalid(f"spark conf must be spark.key=value, separated by semicolons: {entry!r}")
         settings[key.strip()] = value.strip()
     return settings

@@ -8,7 +8,7 @@ SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000)
 class CompactorMetrics:
     """The compactor's metrics, in one registry.
 
-    Bytes written over all levels, divided by bytes read of level 0, is the write amplification after the flusher.
+    Bytes written at all levels, divided by bytes read at level 0, are the write amplification after the flusher.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

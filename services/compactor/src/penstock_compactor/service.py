@@ -1,4 +1,4 @@
-"""The compactor's loop: looks for work, and runs as many jobs at once as the settings allow."""
+"""The compactor's loop: searches for jobs, and runs as many at the same time as the settings allow."""
 
 import asyncio
 import contextlib
@@ -35,15 +35,15 @@ class LoopLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of the loop that are not settings."""
 
     segments_per_query: int = 5_000
-    topics_asked_max: int = 200  # segments of level 2 whose topics one look asks for
-    # The segments of a failed job wait so long; doubled with each further failure.
+    topics_asked_max: int = 200  # segments of level 2 whose topics one search queries
+    # The wait of a failed job's segments; doubled with each further failure.
     first_pause_s: float = 30.0
     pause_max_s: float = 3600.0
     unavailable_check_s: float = 60.0  # between two checks whether Spark can run now
 
 
 class Backoff(msgspec.Struct):
-    """How long the segments of a failed job wait."""
+    """The wait of the segments of a failed job."""
 
     until_s: float
     pause_s: float
@@ -52,7 +52,7 @@ class Backoff(msgspec.Struct):
 class Compactor:
     """Plans and runs jobs.
 
-    `missing` names what Spark lacks to run here. `set_degraded` gets the name of a part and its failure, else "".
+    `missing` returns a sentence if Spark cannot run here, else "". `set_degraded` takes a part and its failure, or "".
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class Compactor:
         await self._until_spark_can_run()
         async with asyncio.TaskGroup() as group:
             while not self._is_draining:
-                await self._look(group)
+                await self._search(group)
                 await self._pause()
             await asyncio.Event().wait()  # the caller of `drain` ends the process
 
     async def drain(self) -> None:
-        """Begin no more jobs, and cancel the running ones: their segments stay as they are, for other compactors."""
+        """Start no more jobs, and cancel the running ones; their segments do not change."""
         self._is_draining = True
         self._job_ended.set()
         await self._cancel_jobs()
@@ -121,7 +121,7 @@ class Compactor:
             missing = self._missing()
         self._set_degraded("spark", "")
 
-    async def _look(self, group: asyncio.TaskGroup) -> None:
+    async def _search(self, group: asyncio.TaskGroup) -> None:
         try:
             await self._list()
             self._measure()
@@ -133,7 +133,7 @@ class Compactor:
             self._set_degraded("sequencers", "")
         except PenstockError as error:
             self._set_degraded("sequencers", str(error))
-            log.warning("look_for_work_failed", reason=str(error))
+            log.warning("job_search_failed", reason=str(error))
 
     async def _list(self) -> None:
         row = self._listing.begin(self._clock.monotonic_s())
@@ -144,7 +144,7 @@ class Compactor:
         await self._learn_topics()
 
     async def _learn_topics(self) -> None:
-        """Find the topic of segments of level 2: it is the topic of their first extent."""
+        """Find the topics of segments of level 2, from their first extents."""
         segments = self._listing.segments
         known = {segment.segment_id for segment in segments}
         self._topics_of = {each: topic_id for each, topic_id in self._topics_of.items() if each in known}
@@ -156,17 +156,17 @@ class Compactor:
                 self._topics_of[segment.segment_id] = extents[0].topic_id
 
     async def _begin_keys(self, group: asyncio.TaskGroup) -> None:
-        """Key compaction goes before merging, one job at a time: else merging would always have all jobs."""
+        """Start a job of key compaction before merges, one at a time. Otherwise merges would always use all jobs."""
         if Kind.KEYS in self._kinds.values() or len(self._working) >= self._jobs_max:
             return
         # The state of other segments may be minutes old. If it is wrong, the sequencers reject the lease.
         flushed = (segment for segment in self._listing.segments if segment.level == FLUSHED)
         leased = {segment.segment_id for segment in flushed if segment.leased}
-        for job in (await self._keys.look(self._topics, self._busy() | leased))[:1]:
+        for job in (await self._keys.find_jobs(self._topics, self._busy() | leased))[:1]:
             self._begin(group, Kind.KEYS, job.segment_ids, job.size_bytes, partial(self._keys.compact, job))
 
     def _busy(self) -> set[SegmentId]:
-        """Segments of jobs in work, and those whose job failed a moment ago."""
+        """The segments of running jobs, and of jobs that failed a short time ago."""
         now_s = self._clock.monotonic_s()
         oldest_s = now_s - self._limits.pause_max_s
         self._backoffs = {each: backoff for each, backoff in self._backoffs.items() if backoff.until_s > oldest_s}
@@ -196,7 +196,7 @@ class Compactor:
         task.add_done_callback(self._remove)
 
     async def _work(self, kind: Kind, segments: Sequence[SegmentId], size_bytes: int, work: Work) -> None:
-        """One job; a failure of it does not stop the compactor."""
+        """Run one job; its failure does not stop the compactor."""
         began_s = self._clock.monotonic_s()
         result = "cancelled"
         self._metrics.running.labels(kind).inc()
@@ -229,7 +229,7 @@ class Compactor:
             self._metrics.jobs.labels(kind, result).inc()
 
     def _record_end(self, segments: Sequence[SegmentId], *, is_complete: bool) -> None:
-        """Let the segments of a failed job wait, longer each time: one damaged batch must not cause endless work."""
+        """Let the segments of a failed job wait, longer each time. A damaged batch must not cause endless work."""
         self._listing.remove(set(segments))
         for segment_id in segments:
             if is_complete:
@@ -245,7 +245,7 @@ class Compactor:
         self._job_ended.set()
 
     async def _pause(self) -> None:
-        """Wait until the next look is due, or a job ends: then there may be more to do."""
+        """Wait until the next search is due, or a job ends, because then there may be more work."""
         self._job_ended.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._interval_s):

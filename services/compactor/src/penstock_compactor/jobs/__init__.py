@@ -1,4 +1,4 @@
-"""The needs of every job: its segments by lease, the replacement of extents, and the Spark session.
+"""The shared parts of all jobs: leases of segments, the replacement of extents, and the Spark session.
 
-Imports the metrics, contracts and `penstock.runtime`. Start with `job_client.py`.
+May import the metrics, contracts and `penstock.runtime`. Start with `job_client`.
 """

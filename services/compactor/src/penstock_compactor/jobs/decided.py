@@ -1,9 +1,9 @@
-"""What is left out of a run all of whose transactions are decided: what was aborted, and markers that mean nothing.
+"""Selects the batches to leave out of a run with only ended transactions: aborted records, and markers without effect.
 
-The marker of an aborted transaction tells readers where to stop leaving out what its producer wrote. It stays as long
-as they may be told of that transaction: it goes when the transaction lies in one run as a whole, of which the state
-machine then knows no more. Nobody needs the marker of a committed one; merging leaves it where it is, as all that was
-committed, and key compaction does not.
+The marker of an aborted transaction shows readers where to stop skipping the records of its producer. It stays while
+the state machine reports that transaction. If the whole transaction lies in one run, the state machine then drops it,
+and its marker is left out. No reader needs the marker of a committed transaction. Merging keeps it like all committed
+batches, and key compaction leaves it out.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from penstock.segment.transactions import Aborted
 
 
 class Decided:
-    """For a run from `first_offset` on; `aborted` are all that were, of transactions with anything in it."""
+    """For a run from `first_offset` on; `aborted` has all aborted transactions with records or markers in the run."""
 
     def __init__(self, first_offset: int, aborted: Iterable[AbortedTransaction], *, keeps_commits: bool = True) -> None:
         self._first_offset = first_offset
@@ -25,7 +25,7 @@ class Decided:
         self._keeps_commits = keeps_commits
 
     def leaves_out(self, attributes: int, producer_id: int, offset: int, batch: Buffer) -> bool:
-        """Whether the batch goes that has these in its header, and this as its real offset."""
+        """Whether to leave out a batch with these header fields and this real offset."""
         if not attributes & TRANSACTIONAL:
             return False
         if attributes & CONTROL:

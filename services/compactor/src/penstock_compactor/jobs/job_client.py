@@ -1,6 +1,6 @@
-"""A job's requests to the sequencers: a lease of its segments, their contents, and the replacement of extents.
+"""The requests of a job to the sequencers: lease its segments, read their contents, replace their extents.
 
-A crash at any point leaves the old extents or the new ones. It may leave orphans, and a lease that ends by itself.
+A crash at any point leaves either the old extents or the new ones. It may leave orphans, and a lease that expires.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ log = structlog.get_logger()
 
 
 class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Deadlines of leases and commands."""
+    """The times of leases and the deadlines of commands."""
 
-    lease_ms: int = 60_000  # after a crash the segments of a job wait so long for another compactor
+    lease_ms: int = 60_000  # after a crash, other compactors can use the segments of the job after this time
     renewal_s: float = 20.0
     command_deadline_s: float = 30.0
-    commit_deadline_s: float = 600.0  # later the sequencers reject the outputs as too old
+    commit_deadline_s: float = 600.0  # some minutes later, the sequencers reject the outputs as too old
     rows_per_query: int = 200
 
 
@@ -49,7 +49,7 @@ class NotLeased(Exception):
 
 
 class JobClient:
-    """The sequencers, as jobs of one compactor need them; `holder` is the compactor's name."""
+    """A client of the sequencers for the jobs of one compactor; `holder` is the compactor's name."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class JobClient:
 
     @asynccontextmanager
     async def leased(self, segment_ids: Sequence[SegmentId]) -> AsyncIterator[str]:
-        """The id of a new job that holds these segments while the block lasts."""
+        """Lease these segments for the length of a block; yields the id of the new job."""
         job_id = f"{self._holder}-{self._entropy.take(JOB_ENTROPY_BYTES).hex()}"
         await self._lease(job_id, segment_ids)
         renewing = asyncio.create_task(self._renew(job_id, segment_ids))
@@ -93,15 +93,15 @@ class JobClient:
         return found
 
     async def replace(self, command: ReplaceExtents) -> list[Rejection]:
-        """Put outputs in the place of their inputs; one rejection, or NONE, per run."""
+        """Replace inputs with outputs; returns one rejection, or NONE, per run."""
         outcome = await self._request(command, self._limits.commit_deadline_s)
         if isinstance(outcome, PerItem):
             rejections = outcome.rejections
         elif isinstance(outcome, Rejected):
-            log.warning("outputs_refused", rejection=outcome.rejection.name, reason=outcome.message)
+            log.warning("outputs_rejected", rejection=outcome.rejection.name, reason=outcome.message)
             rejections = [outcome.rejection] * len(command.runs)
         else:
-            raise AssertionError(f"a sequencer answered {outcome} to a replacement")
+            raise AssertionError(f"the answer of a sequencer to a replacement is {outcome}")
         for rejection, run in zip(rejections, command.runs, strict=True):
             self._metrics.runs.labels(rejection.name.lower()).inc()
             if rejection is Rejection.NONE:
@@ -113,7 +113,7 @@ class JobClient:
         outcome = await self._request(lease, self._limits.command_deadline_s)
         if isinstance(outcome, Rejected):
             raise NotLeased(f"{outcome.rejection.name}: {outcome.message}")
-        assert isinstance(outcome, Done), f"a sequencer answered {outcome} to a job lease"
+        assert isinstance(outcome, Done), f"the answer of a sequencer to a job lease is {outcome}"
 
     async def _renew(self, job_id: str, segment_ids: Sequence[SegmentId]) -> None:
         """Renew the lease. A lost lease does not stop the job, because the lease guards nothing."""
@@ -122,14 +122,14 @@ class JobClient:
             try:
                 await self._lease(job_id, segment_ids)
             except (NotLeased, Unavailable) as error:
-                log.warning("claim_not_renewed", job=job_id, reason=str(error))
+                log.warning("job_lease_not_renewed", job=job_id, reason=str(error))
 
     async def _release(self, job_id: str) -> None:
         release = ReleaseJob(self._clock.now_ms(), job_id, self._holder)
         try:
             await self._request(release, self._limits.command_deadline_s)
         except Unavailable as error:
-            log.warning("claim_not_released", job=job_id, reason=str(error))
+            log.warning("job_lease_not_released", job=job_id, reason=str(error))
 
     async def _request(self, command: Command, deadline_s: float) -> Outcome:
         (outcome,) = await self._sequencers.command([command], deadline_s=deadline_s)

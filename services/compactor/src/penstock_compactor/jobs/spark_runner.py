@@ -1,7 +1,7 @@
-"""Keeps the one Spark session: starts it for the first job, ends it when it is idle, replaces it when it is broken.
+"""Manages the Spark session: starts it for the first job, ends it when idle, and replaces it when broken.
 
-Spark's calls block, so each has a thread of its own. The process does not wait for these threads when it ends. A task
-that is cancelled while it waits for a call has its Spark job cancelled, too.
+Spark's calls block, so each runs in its own thread. The process does not wait for these threads when it ends. If a task
+is cancelled while it waits for a call, its Spark job is cancelled too.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class SparkRunner:
         self._session: Any = None
         self._users = 0
         self._used_s = clock.monotonic_s()
-        self._lock = asyncio.Lock()  # over starting and ending
+        self._lock = asyncio.Lock()  # held for the start and the end of a session
 
     async def run(self, group: str, work: Callable[[Any], Result]) -> Result:
         """Run `work` with the session in a thread, and return its result; `group` names its Spark jobs.
@@ -58,14 +58,14 @@ class SparkRunner:
             if not working.cancelled():
                 working.exception()  # retrieved, so that asyncio does not log it
             raise
-        except Exception as error:  # Spark, its bridge or a worker raised it: only the job has failed
+        except Exception as error:  # from Spark, its bridge or a worker: only the job has failed
             raise Unavailable(f"spark failed: {type(error).__name__}: {_first_line(error)}") from error
         finally:
             self._users -= 1
             self._used_s = self._clock.monotonic_s()
 
     async def end_if_idle(self, idle_s: float) -> None:
-        """End a session that was idle for so long, or that is broken."""
+        """End the session if it was idle for so long, or is broken."""
         async with self._lock:
             if self._session is None or self._users:
                 return
@@ -81,13 +81,13 @@ class SparkRunner:
     async def _begin(self) -> Any:
         async with self._lock:
             if self._session is not None and not self._users and not await _in_thread(self._probe):
-                log.warning("spark_session_broke")
+                log.warning("spark_session_broken")
                 await self._end()
             if self._session is None:
                 began_s = self._clock.monotonic_s()
                 try:
                     self._session = await _in_thread(self._open_session)
-                except Exception as error:  # no Java, no memory, no master: only the job has failed
+                except Exception as error:  # for example no Java, memory or master: only the job has failed
                     raise Unavailable(f"spark does not start: {_first_line(error)}") from error
                 self._metrics.sessions.inc()
                 self._metrics.is_session_open.set(1)
@@ -120,7 +120,7 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
         if error is not None:
             done.set_exception(error)
         else:
-            done.set_result(result)  # type: ignore[arg-type]  # there is one where there is no error
+            done.set_result(result)  # type: ignore[arg-type]  # without an error there is a result
 
     def target() -> None:
         result, error = None, None

@@ -1,4 +1,4 @@
-"""Values that all jobs share: the place and the contents of segments, and the result of a job."""
+"""Values of all jobs: the store and the contents of segments, and the result of a job."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from penstock.contracts.queries.compaction import LogTransactions, PlacedExtent
 
 
 class StorePlace(msgspec.Struct, frozen=True, array_like=True):
-    """The store of a cluster. The address may contain credentials, so no log shows it."""
+    """The store of a cluster. The URL may contain credentials, so it is never logged."""
 
     url: str
     cluster: str
@@ -17,28 +17,28 @@ class StorePlace(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Contents(msgspec.Struct):
-    """The extents in segments, in the order of the segments, and the transactions of their logs."""
+    """The extents of segments, in the order of the segments, and the transactions of their logs."""
 
     extents: list[list[PlacedExtent]] = []
-    transactions: list[LogTransactions] = []  # one of each segment, at most, for a log
+    transactions: list[LogTransactions] = []  # at most one per segment and log
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True):
-    """A task without an output. Bytes that it stored are an orphan."""
+    """A task that failed to write its output. An object that it stored is an orphan."""
 
-    kind: str  # the error's class
+    kind: str  # the class of the error
     reason: str
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """How a job ended."""
+    """The result of a job."""
 
     accepted: int = 0  # runs
     rejected: int = 0
     failures: tuple[Failed, ...] = ()
-    outputs: tuple[tuple[SegmentId, TopicId], ...] = ()  # those of one topic
+    outputs: tuple[tuple[SegmentId, TopicId], ...] = ()  # outputs with one topic
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was planned is done."""
+        """Whether all planned work is done."""
         return not self.rejected and not self.failures

@@ -1,4 +1,4 @@
-"""From the bytes of extents to their batches, each with its real offsets; damage is `Corrupt`."""
+"""Reads the batches of extents, each with its real offsets; `Corrupt` if they are damaged."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,11 +23,11 @@ from penstock.spark.ranges import Fragment
 from penstock_compactor.keys.plan import KeyInput
 
 FLUSHED_LEVEL = 0
-NO_EPOCH = -1  # whoever reads a batch to a client writes the epoch
+NO_EPOCH = -1  # a gateway writes the epoch before it sends a batch to a client
 
 
 class PlacedBatch(msgspec.Struct, frozen=True, gc=False):
-    """One batch whose CRC is right; its bytes may still have the offsets that its producer wrote."""
+    """One batch with a correct CRC; its bytes may still have the offsets that its producer wrote."""
 
     data: memoryview
     header: BatchHeader
@@ -35,17 +35,17 @@ class PlacedBatch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def last_offset(self) -> int:
-        """Its last offset, whether a record has it or not."""
+        """The last offset of the batch; there may be no record with this offset."""
         return self.base_offset + self.header.last_offset_delta
 
     def placed_header(self) -> BatchHeader:
-        """Its header with its real offset."""
+        """The header with the real offset."""
         if self.header.base_offset == self.base_offset:
             return self.header
         return msgspec.structs.replace(self.header, base_offset=self.base_offset, partition_leader_epoch=NO_EPOCH)
 
     def placed_data(self) -> Buffer:
-        """Its bytes with its real offset."""
+        """The bytes with the real offset."""
         if self.header.base_offset == self.base_offset:
             return self.data
         data = bytearray(self.data)
@@ -56,7 +56,7 @@ class PlacedBatch(msgspec.Struct, frozen=True, gc=False):
 def batches_of(
     inputs: Sequence[KeyInput], fragments: Iterable[Fragment], markers: Iterable[Marker] = ()
 ) -> Iterator[PlacedBatch]:
-    """The batches of extents, in order; `fragments` are of those that are stored, `markers` say what the others do."""
+    """The batches of extents, in order; `fragments` has the stored ones, `markers` describes the others."""
     fragments = iter(fragments)
     by_offset = {marker.offset: marker for marker in markers}
     for each in inputs:
@@ -77,7 +77,7 @@ def _batches_of_one(each: KeyInput, fragments: Iterator[Fragment]) -> Iterator[P
             header = read_batch_header(data, position)
             size = size_bytes(header)
             if not BATCH_OVERHEAD <= size <= left_bytes:
-                raise _corrupt(each, f"a batch of {size} bytes where {left_bytes} are left")
+                raise _corrupt(each, f"a batch of {size} bytes in a rest of {left_bytes}")
             if position + size > len(data):
                 break
             batch = _checked(each, data[position : position + size], header, offset)
@@ -89,7 +89,7 @@ def _batches_of_one(each: KeyInput, fragments: Iterator[Fragment]) -> Iterator[P
         if fragment.is_last:
             break
     if rest or offset != each.last_offset + 1:
-        raise _corrupt(each, f"{len(rest)} bytes that are no batch behind offset {offset - 1}")
+        raise _corrupt(each, f"after offset {offset - 1} there are {len(rest)} bytes that are no batch")
 
 
 def _checked(each: KeyInput, data: memoryview, header: BatchHeader, offset: int) -> PlacedBatch:
@@ -98,7 +98,7 @@ def _checked(each: KeyInput, data: memoryview, header: BatchHeader, offset: int)
     if header.magic != MAGIC or crc32c.crc32c(data[CRC_START:]) != header.crc:
         raise _corrupt(each, f"a batch at offset {base_offset} with a wrong crc")
     if not offset <= base_offset <= last_offset <= each.last_offset:
-        raise _corrupt(each, f"a batch of offsets {base_offset} to {last_offset}, {offset} or more was expected")
+        raise _corrupt(each, f"a batch of offsets {base_offset} to {last_offset}, expected {offset} or more")
     return PlacedBatch(data, header, base_offset)
 
 

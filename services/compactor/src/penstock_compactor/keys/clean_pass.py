@@ -1,7 +1,7 @@
-"""From the batches of a run, and the offsets of the records that stay, to the batches that are left. Pure.
+"""Cleans the batches of a run: keeps the records at given offsets, and returns the remaining batches. Pure.
 
-What nobody can take apart stays as it is: a batch whose records are not what they should be, which a producer may have
-written while the topic was not compacted. Of transactions there stays what `decided` says.
+A batch with records that cannot be parsed is kept unchanged. A producer may have written it while the topic was not
+compacted. `decided` selects the batches of transactions that are left out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,32 +27,32 @@ from penstock_compactor.keys.columns import Records, plain_of, read_records
 from penstock_compactor.keys.limits import GROUP_BYTES
 from penstock_compactor.keys.plan import KeyRun
 
-HORIZON_MS_MAX = 2**62  # "never", with room for sums
+HORIZON_MS_MAX = 2**62  # means "never", and sums of it do not overflow
 
 Ints = Any  # a numpy array of int64
 
 
 class Times(msgspec.Struct, frozen=True, array_like=True):
-    """When a job began, and when the tombstones that it comes by first may go."""
+    """The start of a job, and the time from which the tombstones that it cleans first may be removed."""
 
     now_ms: int
     horizon_ms: int
 
 
 def times_of(now_ms: int, delete_retention_ms: int) -> Times:
-    """For a job that begins now."""
+    """The times of a job that begins now."""
     return Times(now_ms, min(now_ms + delete_retention_ms, HORIZON_MS_MAX))
 
 
 class Survivors:
-    """Offsets of records that stay, ascending, as they come from wherever they are."""
+    """A stream of the offsets of kept records, ascending."""
 
     def __init__(self, arrays: Iterable[Ints]) -> None:
         self._arrays = iter(arrays)
         self._rest = np.empty(0, np.int64)
 
     def up_to(self, last_offset: int) -> Ints:
-        """The next ones, up to an offset."""
+        """The next offsets, up to `last_offset`."""
         while not len(self._rest) or self._rest[-1] <= last_offset:
             following = next(self._arrays, None)
             if following is None:
@@ -64,25 +64,25 @@ class Survivors:
 
 
 class Left(msgspec.Struct, gc=False):
-    """A batch that is left, or what is left of one."""
+    """A remaining batch, with all or some of its records."""
 
     data: Buffer
     facts: BatchFacts
 
 
 class _Pending(msgspec.Struct, gc=False):
-    """A batch on its way; with `plain` it is to be looked into, and `kept` are the offsets that stay."""
+    """A batch in progress; with `plain` its records must be parsed, and `kept` has the offsets to keep."""
 
     batch: PlacedBatch
     kept: Ints
     plain: bytes | None
 
 
-class _Look(msgspec.Struct, gc=False):
-    """Records of one batch or several, and whether each stays; `first` is the row of the batch's first."""
+class _Selection(msgspec.Struct, gc=False):
+    """Records of one batch or several, and whether to keep each; `first` is the row of the batch's first record."""
 
     records: Records
-    stays: Any
+    is_kept: Any
     first: int
 
 
@@ -93,10 +93,10 @@ class RunCleaner:
         self._run = run
         self._decided = Decided(run.base_offset, run.aborted, keeps_commits=False)
         self._times = times
-        self.delete_horizon_ms = NO_HORIZON  # when the first tombstone that was left may go
+        self.delete_horizon_ms = NO_HORIZON  # the time from which the first kept tombstone may be removed
 
     def clean(self, batches: Iterable[PlacedBatch], survivors: Survivors) -> Iterator[Left]:
-        """What is left, at least one batch, the last of which ends where the run does."""
+        """The remaining batches, at least one; the last one ends at the end of the run."""
         pending: list[_Pending] = []
         size = 0
         last: PlacedBatch | None = None
@@ -121,7 +121,7 @@ class RunCleaner:
             yield _left(empty_batch(last.placed_header()))
 
     def _pending(self, batch: PlacedBatch, kept: Ints) -> _Pending | None:
-        """The batch if it may have to stay."""
+        """The batch, or None if no part of it is kept."""
         header = batch.header
         if not header.record_count:
             return None
@@ -129,43 +129,43 @@ class RunCleaner:
             return None
         if is_control(header):
             return _Pending(batch, kept, None)
-        is_whole = len(kept) == header.record_count
+        keeps_all = len(kept) == header.record_count
         is_known = batch.last_offset < self._run.cleaned_offset and delete_horizon_ms(header) == NO_HORIZON
-        if is_whole and is_known:
+        if keeps_all and is_known:
             return _Pending(batch, kept, None)
         plain = plain_of(batch)
         return _Pending(batch, kept, plain)
 
     def _left(self, pending: list[_Pending]) -> Iterator[Left]:
-        looked_into = [each for each in pending if each.plain is not None]
-        found = read_records([each.batch for each in looked_into], [each.plain or b"" for each in looked_into])
-        looks = iter(_looks(looked_into, found))
+        parsed = [each for each in pending if each.plain is not None]
+        found = read_records([each.batch for each in parsed], [each.plain or b"" for each in parsed])
+        selections = iter(_selections(parsed, found))
         for each in pending:
-            look = next(looks) if each.plain is not None else None
-            data = each.batch.placed_data() if look is None else self._cleaned(each, look)
+            selection = next(selections) if each.plain is not None else None
+            data = each.batch.placed_data() if selection is None else self._cleaned(each, selection)
             if data is not None:
                 yield _left(data)
 
-    def _cleaned(self, each: _Pending, look: _Look) -> Buffer | None:
-        """The batch with the records that stay, None without any."""
-        header, records, first = each.batch.header, look.records, look.first
+    def _cleaned(self, each: _Pending, selection: _Selection) -> Buffer | None:
+        """The batch with the kept records, None without any."""
+        header, records, first = each.batch.header, selection.records, selection.first
         rows = slice(first, first + header.record_count)
         horizon_ms = delete_horizon_ms(header)
-        stays = look.stays[rows]
+        is_kept = selection.is_kept[rows]
         is_tombstone = records.is_tombstone[rows]
-        is_settled = each.batch.last_offset < self._run.cleaned_offset
-        if is_settled and NO_HORIZON < horizon_ms <= self._times.now_ms:
-            stays = stays & ~is_tombstone
-        if not stays.any():
+        was_cleaned = each.batch.last_offset < self._run.cleaned_offset
+        if was_cleaned and NO_HORIZON < horizon_ms <= self._times.now_ms:
+            is_kept = is_kept & ~is_tombstone
+        if not is_kept.any():
             return None
-        has_tombstones = bool((stays & is_tombstone).any())
+        has_tombstones = bool((is_kept & is_tombstone).any())
         if has_tombstones and horizon_ms == NO_HORIZON:
-            data: Buffer = self._with_horizon(each, stays)
+            data: Buffer = self._with_horizon(each, is_kept)
             horizon_ms = delete_horizon_ms(read_batch_header(data))
-        elif stays.all():
+        elif is_kept.all():
             data = each.batch.placed_data()
         else:
-            kept = np.flatnonzero(stays) + first
+            kept = np.flatnonzero(is_kept) + first
             bounds = zip(records.starts[kept].tolist(), records.ends[kept].tolist(), strict=True)
             slices = [records.data[start:end] for start, end in bounds]
             data = keep_slices(
@@ -175,11 +175,11 @@ class RunCleaner:
             self._record_horizon(horizon_ms)
         return data
 
-    def _with_horizon(self, each: _Pending, stays: Any) -> bytes:
+    def _with_horizon(self, each: _Pending, is_kept: Any) -> bytes:
         header = each.batch.placed_header()
         plain = each.plain or b""
         scanned = scan_records(plain, header)
-        kept = [record for record, does_stay in zip(scanned, stays.tolist(), strict=True) if does_stay]
+        kept = [record for record, is_wanted in zip(scanned, is_kept.tolist(), strict=True) if is_wanted]
         return keep_records(header, plain, kept, self._times.horizon_ms)
 
     def _record_horizon(self, horizon_ms: int) -> None:
@@ -188,24 +188,24 @@ class RunCleaner:
             self.delete_horizon_ms = horizon_ms if before == NO_HORIZON else min(before, horizon_ms)
 
 
-def _looks(looked_into: list[_Pending], found: list[Records | PlacedBatch]) -> Iterator[_Look | None]:
-    """One for each batch, None for one whose records cannot be read; `found` has all of them together or each alone."""
+def _selections(parsed: list[_Pending], found: list[Records | PlacedBatch]) -> Iterator[_Selection | None]:
+    """One per batch, None if its records cannot be read; `found` has all batches together, or each one separately."""
     if len(found) == 1 and isinstance(found[0], Records):
-        stays = _are_in(found[0].offsets, np.concatenate([each.kept for each in looked_into]))
+        is_kept = _are_in(found[0].offsets, np.concatenate([each.kept for each in parsed]))
         first = 0
-        for each in looked_into:
-            yield _Look(found[0], stays, first)
+        for each in parsed:
+            yield _Selection(found[0], is_kept, first)
             first += each.batch.header.record_count
         return
-    for each, records in zip(looked_into, found, strict=True):
+    for each, records in zip(parsed, found, strict=True):
         if isinstance(records, Records):
-            yield _Look(records, _are_in(records.offsets, each.kept), 0)
+            yield _Selection(records, _are_in(records.offsets, each.kept), 0)
         else:
             yield None
 
 
 def _are_in(offsets: Ints, kept: Ints) -> Any:
-    """Which of some offsets are among those kept; both ascend."""
+    """For each offset, whether it is in `kept`; both arrays ascend."""
     if not len(kept):
         return np.zeros(len(offsets), bool)
     places = np.minimum(np.searchsorted(kept, offsets), len(kept) - 1)

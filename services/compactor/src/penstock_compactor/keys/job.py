@@ -1,7 +1,7 @@
-"""The driver's side of key compaction: runs a job's tasks on Spark, and commits output after output.
+"""The driver's part of key compaction: runs a job's tasks on Spark, and commits output after output.
 
-The outputs of one partition are committed in the order of its offsets, and after one that is refused none follows: the
-tombstones that a later one has lost might else delete nothing in an earlier one that is still as it was.
+The outputs of one partition are committed in the order of its offsets. After a rejected output, no other follows.
+A later output may have lost tombstones. Older records of their keys may still be in the earlier part of the log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,17 +27,17 @@ from penstock_compactor.keys.tasks import (
     Result,
     Worker,
     clean_empty,
+    clean_partitions,
     clean_parts,
-    clean_whole,
     find_latest,
 )
 
-# Sends the command until its outcome is known, and says whether every run of it was accepted.
+# Sends the command until its outcome is known, and returns whether every run was accepted.
 Commit = Callable[[ReplaceExtents], bool]
 
 
 class Report(msgspec.Struct):
-    """What became of a job."""
+    """The result of a job, with its costs."""
 
     bytes_in: dict[int, int] = {}  # by level
     bytes_out: int = 0
@@ -51,7 +51,7 @@ class Report(msgspec.Struct):
 
 
 class KeyCompaction:
-    """Runs key compaction jobs on one Spark session; blocks while it does."""
+    """Runs key compaction jobs on one Spark session, with blocking calls."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class KeyCompaction:
         self._limits = limits
 
     def run(self, job_id: str, job: KeyJob, commit: Commit) -> Report:
-        """Do the job; what fails is in the report, and can be tried again by another job."""
+        """Run the job; failures are in the report, and another job can retry them."""
         report = Report()
         times = times_of(job.now_ms, job.delete_retention_ms)
         work = _Work(job_id, self._clock, commit, report)
@@ -79,18 +79,18 @@ class KeyCompaction:
         return report
 
     def _clean_small(self, work: "_Work", outputs: Sequence[KeyOutput], times: Times) -> None:
-        """Whole partitions, each by one task; those of which that is too much by all tasks together."""
+        """Clean whole partitions, each in one task; partitions that are too large for that use a shuffle."""
         tasks = [CleanTask(number, output, times) for number, output in enumerate(outputs)]
-        results = self._each(tasks, partial(clean_whole, self._worker, self._limits.held_by_a_task))
+        results = self._each(tasks, partial(clean_partitions, self._worker, self._limits.held_by_a_task))
         crowded = [result for result in results if isinstance(result, Crowded)]
-        for result in results:  # first what is done: while others are worked on it would get too old
+        for result in results:  # commit before the shuffle, because a finished output would get too old in that time
             if not isinstance(result, Crowded):
                 work.commit(outputs[result.output], result)
         for run in (run for result in crowded for run in outputs[result.output].runs):
             self._clean_large(work, [KeyOutput([run])], times)
 
     def _clean_large(self, work: "_Work", outputs: Sequence[KeyOutput], times: Times) -> None:
-        """One partition, by a shuffle of its keys."""
+        """Clean one partition with a shuffle of its keys."""
         tasks = [CleanTask(number, output, times) for number, output in enumerate(outputs)]
         latest = self._latest([(task.number, run) for task in tasks for run in task.output.runs])
         waves = list(_waves(tasks, self._limits.wave_bytes_max))
@@ -105,7 +105,7 @@ class KeyCompaction:
             latest.unpersist()
 
     def _latest(self, runs: Sequence[tuple[int, KeyRun]]) -> Any:
-        """A data frame of the offsets that stay (`last`) and the output of each."""
+        """A data frame with the offsets of the kept records (`last`) and the output of each."""
         parts = [(output, part) for output, run in runs for part in _scans(run, self._limits.scan_bytes_max)]
         find = partial(find_latest, self._worker.place, self._limits.held_before_shuffle, parts)
         found = self._session.range(0, len(parts), 1, len(parts)).mapInArrow(find, LATEST_SCHEMA)
@@ -113,7 +113,7 @@ class KeyCompaction:
         return grouped.selectExpr("`max(last)` AS last", "`max(output)` AS output")
 
     def _clean_wave(self, latest: Any, wave: Sequence[CleanTask]) -> list[Result]:
-        """The results of some outputs that follow one another, in their order."""
+        """The results of consecutive outputs, in order."""
         first, last = wave[0].number, wave[-1].number
         offsets = latest.where(f"output BETWEEN {first} AND {last}").repartition(len(wave), "output")
         cleaned = offsets.sortWithinPartitions("output", "last").mapInArrow(
@@ -132,7 +132,7 @@ class KeyCompaction:
 
 
 class _Work:
-    """A job on its way: commits, and notes what becomes of it."""
+    """A job in progress: commits outputs, and records results in the report."""
 
     def __init__(self, job_id: str, clock: Clock, commit: Commit, report: Report) -> None:
         self._job_id = job_id
@@ -141,7 +141,7 @@ class _Work:
         self._report = report
 
     def commit(self, output: KeyOutput, result: Result) -> bool:
-        """Whether the output has taken the place of its inputs."""
+        """Commit an output; return whether it replaced its inputs."""
         report = self._report
         if not isinstance(result, Cleaned):
             failed = result.failed if isinstance(result, NotCleaned) else Failed("Crowded", "too many keys for a task")
@@ -201,7 +201,7 @@ def _waves(tasks: Sequence[CleanTask], bytes_max: int) -> Iterator[list[CleanTas
 
 
 def _scans(run: KeyRun, bytes_max: int) -> Iterator[KeyRun]:
-    """Parts of a run for one task each, cut between extents."""
+    """The parts of a run, one per task, cut between extents."""
     inputs: list[KeyInput] = []
     size = 0
     for each in run.inputs:

@@ -1,4 +1,4 @@
-"""Which record of each key is the last one: of what was read so far, in memory that a limit bounds."""
+"""Finds the last record of each key among the records read so far, within a limit of memory."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from penstock_compactor.keys.columns import Records, plain_of, read_records
 from penstock_compactor.keys.limits import Bounds
 from penstock_compactor.keys.plan import KeyRun
 
-# Keys of so many records, or of so many bytes, are gathered before they are grouped.
+# So many records, or so many bytes of keys, are gathered before they are grouped.
 ROWS_GATHERED_MAX = 1_000_000
 BYTES_GATHERED_MAX = 64 * 1024 * 1024
 
@@ -21,7 +21,7 @@ SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("last", pa.int64())])
 
 
 class TooManyKeys(Exception):
-    """There are more distinct keys than fit into the memory that they may take."""
+    """There are more distinct keys than the memory limit allows."""
 
 
 class LatestOffsets:
@@ -36,21 +36,21 @@ class LatestOffsets:
 
     @property
     def is_full(self) -> bool:
-        """Whether the keys that were counted are more than allowed."""
+        """Whether there are more grouped keys than allowed."""
         return bool(self._grouped.num_rows > self._bounds.keys_max or self._grouped.nbytes > self._bounds.bytes_max)
 
     def add(self, keys: Any, offsets: Any) -> None:
-        """Arrow arrays of keys, none of them null, and of their records' offsets."""
+        """Add Arrow arrays of keys, without nulls, and of their records' offsets."""
         self._gathered.append(pa.record_batch([keys, offsets], schema=SCHEMA))
         self._rows += len(keys)
         self._bytes += int(self._gathered[-1].nbytes)
-        # Grouping costs as much as there is: so wait until there is as much new as known.
+        # The cost of grouping grows with all keys. So wait until there are as many new ones as grouped ones.
         is_much = self._rows >= max(min(ROWS_GATHERED_MAX, self._bounds.keys_max), self._grouped.num_rows)
         if is_much or self._bytes >= max(min(BYTES_GATHERED_MAX, self._bounds.bytes_max), self._grouped.nbytes):
             self.group()
 
     def group(self) -> None:
-        """Count every key once."""
+        """Group the gathered keys, so that every key is there once."""
         if not self._gathered:
             return
         table = pa.concat_tables([self._grouped, pa.Table.from_batches(self._gathered)]).combine_chunks()
@@ -59,7 +59,7 @@ class LatestOffsets:
         self._clear_gathered()
 
     def drain(self) -> Any:
-        """All of them as an Arrow table; nothing is known any more."""
+        """Remove all keys and return them as an Arrow table."""
         self.group()
         grouped, self._grouped = self._grouped, SCHEMA.empty_table()
         return grouped
@@ -74,7 +74,7 @@ class LatestOffsets:
 
 
 def latest_of(run: KeyRun, batches: Iterable[PlacedBatch], bounds: Bounds) -> LatestOffsets:
-    """The last record of every key in a run; `TooManyKeys` beyond the bounds."""
+    """The last record of every key in a run; `TooManyKeys` above the bounds."""
     latest = LatestOffsets(bounds)
     for keys, offsets in keyed(run, batches, bounds.group_bytes):
         latest.add(keys, offsets)
@@ -87,7 +87,7 @@ def latest_of(run: KeyRun, batches: Iterable[PlacedBatch], bounds: Bounds) -> La
 
 
 def latest_parts(run: KeyRun, batches: Iterable[PlacedBatch], bounds: Bounds) -> Iterator[Any]:
-    """The same as Arrow tables within the bounds, of which several can have the same key."""
+    """The same as several Arrow tables, each within the bounds; a key may be in several tables."""
     latest = LatestOffsets(bounds)
     for keys, offsets in keyed(run, batches, bounds.group_bytes):
         latest.add(keys, offsets)

@@ -1,8 +1,8 @@
-"""What key compaction has to do: pure, from how the logs stand and where their extents are to jobs.
+"""Plans the jobs of key compaction from the states of logs and their extents. Pure.
 
-A partition is compacted as a whole, from the start of its log to the last extent that may be: so that for every record
-that stays or goes all later ones of its key up to there are known, and a tombstone outlives everything it deletes. Runs
-of one partition are committed in the order of their offsets, each only after the one before: see `key_job`.
+A job compacts a partition from the start of its log to the last extent that may be compacted. So it knows all later
+records of a key in this range. A tombstone therefore outlives every record that it deletes. Runs of one partition are
+committed in the order of their offsets, one after the other: see `job`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,24 +16,24 @@ from penstock.contracts.queries.compaction import LogTransactions, LogView
 
 MIB = 1024 * 1024
 MINUTE_MS = 60_000
-KEY_LEVEL = 2  # of what is written: one topic
+KEY_LEVEL = 2  # of the outputs, which have one topic
 
 PartitionId = tuple[TopicId, int]
 
 
 class KeyLimits(msgspec.Struct, frozen=True):
-    """What bounds and paces the jobs."""
+    """The limits of jobs, and the conditions that make a log due."""
 
-    output_bytes_max: int = 1024 * MIB  # of input of one output
+    output_bytes_max: int = 1024 * MIB  # of the input of one output
     extents_max: int = 20_000  # replaced by one command
-    # Merging takes what was just flushed to level 1 first, together with other topics; what it leaves alone that long
-    # is taken from level 0.
+    # Merging first moves new flushed segments to level 1, together with other topics. Key compaction reads segments of
+    # level 0 only if they were not merged for this time.
     flushed_age_min_ms: int = 10 * MINUTE_MS
-    # A job has a price of its own: less than this is worth one only after a while.
+    # Each job has fixed costs. With fewer new bytes than this, a log waits for `dirty_age_max_ms`.
     dirty_bytes_min: int = MIB
     dirty_age_max_ms: int = 5 * MINUTE_MS
-    together_bytes_max: int = 1024 * MIB  # of partitions that one task compacts by itself, one after the other
-    # Of such tasks in one job: outputs are committed when all are there, and nobody takes one older than 15 minutes.
+    together_bytes_max: int = 1024 * MIB  # of partitions that one task compacts, one after the other
+    # Of such tasks in one job. Outputs are committed when all tasks are done, and rejected after 15 minutes.
     outputs_per_job_max: int = 4
 
 
@@ -50,21 +50,21 @@ class KeyInput(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class KeyExtent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One extent of a partition, and whether another job has its segment."""
+    """One extent of a partition, and whether another job has leased its segment."""
 
     input: KeyInput
     is_leased: bool = False
 
 
 class KeyRun(msgspec.Struct, frozen=True, array_like=True):
-    """Extents of one partition, one behind the other, that become one run."""
+    """Consecutive extents of one partition that become one run."""
 
     topic_id: TopicId
     partition: int
-    cleaned_offset: int  # below it nothing has an older record of its key: tombstones may go when it is time
+    cleaned_offset: int  # below it each key has one record, so its tombstones may be removed when they expire
     inputs: list[KeyInput]
-    markers: list[Marker] = []  # of the inputs that are such, and maybe others
-    aborted: list[AbortedTransaction] = []  # all that were of transactions with anything in it, and maybe others
+    markers: list[Marker] = []  # at least those of the inputs
+    aborted: list[AbortedTransaction] = []  # at least those with records or markers in the run
 
     @property
     def base_offset(self) -> int:
@@ -78,7 +78,7 @@ class KeyRun(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size_bytes(self) -> int:
-        """To be read."""
+        """The number of bytes to read."""
         return sum(each.length for each in self.inputs)
 
 
@@ -89,17 +89,17 @@ class KeyOutput(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size_bytes(self) -> int:
-        """To be read for it."""
+        """The number of bytes to read for it."""
         return sum(run.size_bytes for run in self.runs)
 
 
 class KeyJob(msgspec.Struct, frozen=True, array_like=True):
-    """Whole partitions of one topic; or one that takes several outputs, in the order of its offsets."""
+    """Whole partitions of one topic; or one partition with several outputs, in the order of its offsets."""
 
     topic_id: TopicId
     delete_retention_ms: int
     outputs: list[KeyOutput]
-    now_ms: int  # the state machine's time, which decides on tombstones: whoever does the job may have another
+    now_ms: int  # the uptime clock, which decides about tombstones; the clock of the compactor may differ
 
     @property
     def is_one_partition(self) -> bool:
@@ -108,12 +108,12 @@ class KeyJob(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size_bytes(self) -> int:
-        """To be read."""
+        """The number of bytes to read."""
         return sum(output.size_bytes for output in self.outputs)
 
     @property
     def segment_ids(self) -> list[SegmentId]:
-        """All segments that are read, each once."""
+        """All segments to read, each once."""
         runs = (run for output in self.outputs for run in output.runs)
         found = dict.fromkeys(each.segment_id for run in runs for each in run.inputs)
         found.pop(NO_SEGMENT_ID, None)
@@ -128,10 +128,10 @@ def key_plans(
     limits: KeyLimits | None = None,
     transactions: Mapping[PartitionId, LogTransactions] | None = None,
 ) -> list[KeyJob]:
-    """A job for everything that is worth one now; topics without configs are not compacted.
+    """The jobs for all logs that are due now; topics without configs are not compacted.
 
-    `extents` has those of each partition in the order of their offsets, and `transactions` what is known of those. Jobs
-    of different topics may share segments: whoever runs them claims these.
+    `extents` has the extents of each partition in the order of their offsets, and `transactions` their known
+    transactions. Jobs of different topics may share segments, so a job needs a lease of its segments.
     """
     limits = limits or KeyLimits()
     runs: dict[TopicId, list[KeyRun]] = {topic_id: [] for topic_id in configs}
@@ -153,7 +153,7 @@ def key_plans(
 
 
 def may_be_due(log: LogView, settings: CompactionConfigs, now_ms: int) -> bool:
-    """Whether it is worth asking for the extents of a log: false only where `is_due` would be, whatever they are."""
+    """Whether to query the extents of a log: false only if `is_due` would be false for any extents."""
     if 0 <= log.delete_horizon_ms <= now_ms:
         return True
     if not log.dirty_bytes:
@@ -165,10 +165,10 @@ def may_be_due(log: LogView, settings: CompactionConfigs, now_ms: int) -> bool:
 def cleanable(
     log: LogView, settings: CompactionConfigs, extents: Sequence[KeyExtent], now_ms: int, limits: KeyLimits
 ) -> list[KeyInput]:
-    """The extents from the log's start to the first that may not be compacted yet; none if the clean ones are not free.
+    """The extents from the log's start to the first one that may not be compacted yet.
 
-    Extents that were compacted already have nothing to wait for. The first may begin before the log's start: an extent
-    goes only as a whole.
+    The result is empty if another job has leased a clean extent. Clean extents need not wait. The first extent may
+    begin before the log's start, because only whole extents are removed.
     """
     found: list[KeyInput] = []
     for extent in extents:
@@ -197,7 +197,7 @@ def _is_young(each: KeyInput, settings: CompactionConfigs, now_ms: int) -> bool:
 def is_due(
     log: LogView, settings: CompactionConfigs, inputs: Sequence[KeyInput], now_ms: int, limits: KeyLimits
 ) -> bool:
-    """Whether to compact now: by the dirty part of the log, by a record's greatest lag, or since tombstones may go."""
+    """Whether to compact now: because of the dirty ratio, the maximum lag of a record, or expired tombstones."""
     if 0 <= log.delete_horizon_ms <= now_ms:
         return True
     dirty = [each for each in inputs if each.last_offset >= log.cleaned_offset and each.segment_id != NO_SEGMENT_ID]
@@ -213,7 +213,7 @@ def is_due(
 
 
 def _outputs(runs: Sequence[KeyRun], limits: KeyLimits) -> list[list[KeyOutput]]:
-    """Those of each job: large partitions by themselves, small ones together."""
+    """The outputs of each job: large partitions have their own jobs, small ones share jobs."""
     jobs = []
     small: list[KeyRun] = []
     for run in runs:
@@ -227,7 +227,7 @@ def _outputs(runs: Sequence[KeyRun], limits: KeyLimits) -> list[list[KeyOutput]]
 
 
 def _together(runs: Sequence[KeyRun], limits: KeyLimits) -> list[KeyOutput]:
-    """Whole partitions, in order, in as few outputs as can be."""
+    """Whole partitions, in order, in as few outputs as possible."""
     outputs: list[KeyOutput] = []
     taken: list[KeyRun] = []
     size = extents = 0
@@ -243,7 +243,7 @@ def _together(runs: Sequence[KeyRun], limits: KeyLimits) -> list[KeyOutput]:
 
 
 def _parts(run: KeyRun, limits: KeyLimits) -> list[KeyRun]:
-    """A large partition cut between extents."""
+    """A large partition, cut between extents."""
     parts: list[KeyRun] = []
     inputs: list[KeyInput] = []
     size = 0

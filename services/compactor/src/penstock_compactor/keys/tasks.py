@@ -1,7 +1,8 @@
-"""What key compaction runs in Spark's workers: finding the last record of each key, and writing what is left.
+"""The tasks of key compaction in Spark's workers: find the last record of each key, and write the kept records.
 
-A partition that one task can hold the keys of is done by that task from end to end. For others tasks find last records
-of parts of it, Spark brings them together by key, and tasks get the offsets that are left, sorted, for their outputs.
+If one task can hold the keys of a partition, it compacts the partition from start to end. For a larger partition, tasks
+find the last records of its parts, and Spark groups these by key. Then tasks get the sorted offsets of the kept records
+for their outputs.
 """
 
 import resource
@@ -32,14 +33,14 @@ from penstock_compactor.keys.latest import TooManyKeys, latest_of, latest_parts
 from penstock_compactor.keys.limits import Bounds
 from penstock_compactor.keys.plan import KEY_LEVEL, KeyOutput, KeyRun
 
-NO_PREFIX = ""  # the store's address has one of its own
+NO_PREFIX = ""  # the store's URL already has the prefix
 
-LATEST_SCHEMA = "key binary, last long, output int"  # Spark's words
+LATEST_SCHEMA = "key binary, last long, output int"  # in Spark's syntax
 RESULT_SCHEMA = "result binary"
 
 
 class CleanedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a run of an output is now, and when the first tombstone in it may go, -1 without one."""
+    """The place of a run in an output, and the time from which its first tombstone may be removed (-1: none)."""
 
     position: int
     length: int
@@ -48,26 +49,26 @@ class CleanedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Cleaned(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A stored output: its runs in the order of the plan's, and what it cost."""
+    """A stored output: its runs in the order of the plan, and its costs."""
 
-    output: int  # number in the job
+    output: int  # the output's number in the job
     segment_id: bytes
     size_bytes: int
     runs: list[CleanedRun]
     records_left: int
     seconds: float
     cpu_seconds: float
-    resident_bytes_max: int  # of the worker, so far in its life
+    resident_bytes_max: int  # of the worker since its start
 
 
 class Crowded(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Nothing was written: one task cannot hold the keys of one of the partitions."""
+    """No output was written, because one task cannot hold the keys of one of the partitions."""
 
     output: int
 
 
 class NotCleaned(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Nothing was written, for this reason."""
+    """No output was written, for this reason."""
 
     output: int
     failed: Failed
@@ -79,37 +80,37 @@ Result = Cleaned | Crowded | NotCleaned
 class CleanTask(msgspec.Struct, frozen=True, array_like=True):
     """One output of a job."""
 
-    number: int  # in the job
+    number: int  # the output's number in the job
     output: KeyOutput
     times: Times
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """The surroundings of a task; Spark's workers get copies."""
+    """The dependencies of a task; Spark's workers get copies."""
 
     place: StorePlace
     clock: Clock
     entropy: Entropy
 
 
-def clean_whole(worker: Worker, bounds: Bounds, task: CleanTask) -> bytes:
-    """Find the last records of whole partitions and write what is left of them; an encoded `Result`."""
+def clean_partitions(worker: Worker, bounds: Bounds, task: CleanTask) -> bytes:
+    """Find the last records of whole partitions and write them; returns an encoded `Result`."""
 
     def of_task(ranges: StoreRanges, run: KeyRun) -> Survivors:
         return Survivors([latest_of(run, _batches(ranges, worker.place, run), bounds).offsets()])
 
-    return encode(_contained(worker, task, of_task))
+    return encode(_result_of(worker, task, of_task))
 
 
 def clean_empty(worker: Worker, task: CleanTask) -> bytes:
-    """Write an output of which no record is left; an encoded `Result`."""
-    return encode(_contained(worker, task, lambda ranges, run: Survivors([])))
+    """Write an output without records; returns an encoded `Result`."""
+    return encode(_result_of(worker, task, lambda ranges, run: Survivors([])))
 
 
 def find_latest(
     place: StorePlace, bounds: Bounds, parts: list[tuple[int, KeyRun]], numbers: Iterable[Any]
 ) -> Iterator[Any]:
-    """For Spark's `mapInArrow`: numbers of parts in, last records of each as `LATEST_SCHEMA` out."""
+    """For Spark's `mapInArrow`: takes numbers of parts, and returns their last records as `LATEST_SCHEMA`."""
     with StoreRanges(place.url) as ranges:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
@@ -120,14 +121,14 @@ def find_latest(
 
 
 def clean_parts(worker: Worker, tasks: list[CleanTask], latest: Iterable[Any]) -> Iterator[Any]:
-    """For Spark's `mapInArrow`: (last, output) sorted by output and offset in, encoded `Result`s out.
+    """For Spark's `mapInArrow`: takes rows (last, output), sorted by output and offset; returns encoded `Result`s.
 
-    The outputs of `tasks` follow one another in the job.
+    The outputs of `tasks` are consecutive in the job.
     """
     by_number = {task.number: task for task in tasks}
     for number, fragments in groupby(_by_output(latest), key=itemgetter(0)):
         found = Survivors(offsets for _, offsets in fragments)
-        result = _contained(worker, by_number[number], partial(_given, found))
+        result = _result_of(worker, by_number[number], partial(_given, found))
         yield pa.record_batch([pa.array([encode(result)], pa.binary())], names=["result"])
 
 
@@ -136,7 +137,7 @@ def _given(survivors: Survivors, _ranges: StoreRanges, _run: KeyRun) -> Survivor
 
 
 def _by_output(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Pieces of (output, its next offsets) of Arrow batches that are sorted so."""
+    """(Output, its next offsets) from Arrow batches that are sorted by output and offset."""
     for batch in batches:
         offsets, outputs = batch.column(0).to_numpy(), batch.column(1).to_numpy()
         bounds = [0, *(np.flatnonzero(np.diff(outputs)) + 1).tolist(), len(outputs)]
@@ -145,8 +146,8 @@ def _by_output(batches: Iterable[Any]) -> Iterator[tuple[int, Any]]:
                 yield int(outputs[start]), offsets[start:end]
 
 
-def _contained(worker: Worker, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]) -> Result:
-    """A failure is an answer, so that other tasks of the job go on; whatever was stored is an orphan."""
+def _result_of(worker: Worker, task: CleanTask, survivors_of: Callable[[StoreRanges, KeyRun], Survivors]) -> Result:
+    """Write the output. A failure is a result: other tasks of the job continue, and a stored object is an orphan."""
     try:
         return _write(worker, task, survivors_of)
     except TooManyKeys:
@@ -170,7 +171,7 @@ def _write(worker: Worker, task: CleanTask, survivors_of: Callable[[StoreRanges,
             for left in cleaner.clean(_batches(ranges, place, run), survivors):
                 writer.add(left.data, [left.facts])
             done = writer.end_run()
-            assert done.last_offset == run.last_offset, "the last batch ends where the run does"
+            assert done.last_offset == run.last_offset, "the last batch ends at the end of the run"
             runs.append(CleanedRun(done.position, done.length, done.max_timestamp, cleaner.delete_horizon_ms))
             records_left += done.record_count
         writer.finish()

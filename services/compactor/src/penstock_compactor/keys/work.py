@@ -1,4 +1,4 @@
-"""Finds logs that need key compaction, and runs the jobs: asks the sequencers for the logs and their extents."""
+"""Finds logs that need key compaction with queries to the sequencers, and runs the jobs."""
 
 import asyncio
 from collections.abc import Collection, Iterator, Sequence
@@ -36,7 +36,7 @@ from penstock_compactor.metrics import CompactorMetrics
 if TYPE_CHECKING:
     from penstock_compactor.keys.job import Report
 
-EXTENTS_BYTES = 2**62  # no byte budget: the sequencers bound the number of extents in an answer
+EXTENTS_BYTES = 2**62  # no byte budget, because the sequencers limit the number of extents in an answer
 
 log = structlog.get_logger()
 
@@ -68,16 +68,16 @@ class KeyWork:
         self._metrics = metrics
         self._interval_s = interval_s
         self._limits = limits
-        self._looked_s: float | None = None
+        self._searched_s: float | None = None
         self._next_log = 0
 
-    async def look(self, topics: Sequence[TopicView], busy: Collection[SegmentId]) -> list[KeyJob]:
-        """The jobs that are due; none if the last look was just before, and found at most one.
+    async def find_jobs(self, topics: Sequence[TopicView], busy: Collection[SegmentId]) -> list[KeyJob]:
+        """The jobs that are due; none within `interval_s` after a search that found at most one.
 
-        Other jobs work on the segments in `busy`. The caller does the first job, and looks again for the others.
+        Other jobs work on the segments in `busy`. The caller runs the first job, and searches again for the others.
         """
         now_s = self._clock.monotonic_s()
-        if self._looked_s is not None and now_s - self._looked_s < self._interval_s:
+        if self._searched_s is not None and now_s - self._searched_s < self._interval_s:
             return []
         configs = {each.topic_id: compaction_configs(each.configs) for each in topics if is_compacted(each.configs)}
         topics_due = [each for each in topics if each.topic_id in configs]
@@ -90,11 +90,11 @@ class KeyWork:
         due = [each for each in logs if may_be_due(each, configs[each.topic_id], clock_ms)]
         extents, transactions = await self._inputs_of(due, busy)
         jobs = key_plans(due, configs, extents, clock_ms, self._plan_limits, transactions)
-        self._looked_s = now_s if len(jobs) <= 1 else None  # with more jobs waiting, look again at once
+        self._searched_s = now_s if len(jobs) <= 1 else None  # with more jobs, search again at once
         return jobs
 
     async def compact(self, job: KeyJob) -> JobResult:
-        """Do a job; `NotLeased` or `Unavailable` if it could not be done."""
+        """Run a job; `NotLeased` or `Unavailable` if that is not possible."""
         loop, limits = asyncio.get_running_loop(), self._limits
         async with self._client.leased(job.segment_ids[: limits.leased_max]) as job_id:
 
@@ -103,9 +103,8 @@ class KeyWork:
                 return all(rejection is Rejection.NONE for rejection in outcome)
 
             def work(session: Any) -> "Report":
-                from penstock_compactor.keys.job import (
-                    KeyCompaction,  # it needs Arrow, and a compactor without Spark has none
-                )
+                # Imported late, because it needs Arrow, which a compactor without Spark does not have.
+                from penstock_compactor.keys.job import KeyCompaction
 
                 compaction = KeyCompaction(session, self._place, self._clock, self._entropy, limits=limits.job)
                 return compaction.run(job_id, job, commit)
@@ -115,7 +114,7 @@ class KeyWork:
                 async with asyncio.timeout(deadline_s):
                     report = await self._spark.run(job_id, work)
             except TimeoutError as error:
-                raise Unavailable(f"spark was not done after {deadline_s:.0f} s") from error
+                raise Unavailable(f"spark did not end the job within {deadline_s:.0f} s") from error
         self._record(job_id, report)
         failures = tuple(Failed(kind, reason) for kind, reason in report.failures)
         return JobResult(report.outputs_committed, report.outputs_rejected, failures)
@@ -123,22 +122,22 @@ class KeyWork:
     async def _inputs_of(
         self, due: Sequence[LogView], busy: Collection[SegmentId]
     ) -> tuple[dict[PartitionId, list[KeyExtent]], dict[PartitionId, LogTransactions]]:
-        """The extents and transactions of some logs, as many as the limits allow; the next look goes on after them."""
+        """The extents and transactions of as many logs as the limits allow; the next search continues after them."""
         extents: dict[PartitionId, list[KeyExtent]] = {}
         transactions: dict[PartitionId, LogTransactions] = {}
         start = self._next_log % len(due) if due else 0
         held = 0
-        for each in [*due[start:], *due[:start]][: self._limits.logs_looked_into_max]:
+        for each in [*due[start:], *due[:start]][: self._limits.logs_inspected_max]:
             if held >= self._limits.extents_held_max:
                 break
             key = (each.topic_id, each.partition)
-            extents[key], transactions[key] = await self._look_into(each, busy)
+            extents[key], transactions[key] = await self._inspect(each, busy)
             held += len(extents[key]) + len(transactions[key].aborted)
         self._next_log = 0 if len(extents) == len(due) else start + len(extents)
         return extents, transactions
 
-    async def _look_into(self, each: LogView, busy: Collection[SegmentId]) -> tuple[list[KeyExtent], LogTransactions]:
-        """The extents of a log up to its last stable offset, and the transactions there."""
+    async def _inspect(self, each: LogView, busy: Collection[SegmentId]) -> tuple[list[KeyExtent], LogTransactions]:
+        """The extents of a log up to its last stable offset, and the transactions in them."""
         extents: list[Extent] = []
         found = LogTransactions(each.topic_id, each.partition, each.last_stable_offset, [], [])
         offset = each.log_start_offset
@@ -147,8 +146,10 @@ class KeyWork:
             plan = (await self._sequencers.query("plan", PlanQuery(0, [wanted], EXTENTS_BYTES), Plan)).partitions[0]
             if not plan.extents:
                 break
-            behind = extents[-1].last_offset + 1 if extents else 0  # the first may be in the answer before, too
-            extents += [extent for extent in plan.extents if extent.base_offset >= behind]
+            known_end = (
+                extents[-1].last_offset + 1 if extents else 0
+            )  # an answer may repeat extents of the previous one
+            extents += [extent for extent in plan.extents if extent.base_offset >= known_end]
             found.markers.extend(plan.markers)
             found.aborted.extend(plan.aborted)
             offset = plan.extents[-1].last_offset + 1
@@ -181,7 +182,7 @@ def _input(extent: Extent) -> KeyInput:
 
 
 def _queries(topics: Sequence[TopicView], logs_max: int) -> Iterator[list[TopicId]]:
-    """The topics of each query: with no more logs than one answer may hold, or one topic with more."""
+    """The topics of each query: with at most the logs of one answer, or one topic with more logs."""
     topic_ids: list[TopicId] = []
     logs = 0
     for topic in topics:

@@ -1,9 +1,9 @@
-"""The task that merges: streams ranges of segments from the store into one compacted segment.
+"""The merge task: streams ranges of segments from the store into one compacted segment.
 
-Batches stay as they are, byte for byte, except for the two fields that their CRC does not cover: the base offset, which
-above level 0 is the real one, and the leader epoch, which is of no meaning in a segment and is written by who reads.
-What was aborted is left out where all is decided, and markers that were stored nowhere are from now on (ADR 0012).
-Every CRC and every offset is checked on the way; what does not fit is `Corrupt`, and there is no output.
+Batches do not change, except for the two fields that their CRC does not cover. The base offset becomes the real one, as
+in all segments above level 0. The leader epoch means nothing in a segment; gateways write it. Aborted records are left
+out of runs with only ended transactions, and markers without bytes are stored (ADR 0012). The task checks every CRC and
+every offset. If one is wrong, it raises `Corrupt` and writes no output.
 """
 
 import resource
@@ -31,9 +31,9 @@ from penstock_compactor.jobs.decided import Decided
 from penstock_compactor.jobs.values import Failed, StorePlace
 from penstock_compactor.merge.tasks import InputExtent, InputRun, Merged, MergeTask, OutputRun
 
-NO_PREFIX = ""  # the store's address has one of its own
+NO_PREFIX = ""  # the store's URL already has the prefix
 
-NO_EPOCH = -1  # of a leader: whoever reads a batch to a client writes it
+NO_EPOCH = -1  # a gateway writes the leader epoch before it sends a batch to a client
 
 # Base offset, length; magic, CRC, attributes, last offset delta; max timestamp, producer id; record count.
 _FACTS = struct.Struct(">qi4xbIhi8xqq6xi")
@@ -41,7 +41,7 @@ _BASE_OFFSET = struct.Struct(">q")
 
 
 def merge(place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy) -> Merged | Failed:
-    """Write the task's output under a fresh id; a failure is an answer, so that other tasks of the job go on."""
+    """Write the task's output with a new id. A failure is a result, so that other tasks of the job continue."""
     try:
         return _merge(place, task, clock, entropy)
     except PenstockError as error:
@@ -72,7 +72,7 @@ def _merge(place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy) -
 
 
 def write_runs(ranges: StoreRanges, task: MergeTask, keys: Sequence[str], writer: CompactedWriter) -> list[OutputRun]:
-    """Stream the task's runs from the objects `keys`, its segments, into a writer."""
+    """Stream the task's runs from its segments, the objects `keys`, into a writer."""
     stored = [each for run in task.runs for each in run.extents if not _is_marker(task, each)]
     fragments = ranges.stream([Range(keys[each.segment], each.position, each.length) for each in stored])
     written = []
@@ -86,7 +86,7 @@ def write_runs(ranges: StoreRanges, task: MergeTask, keys: Sequence[str], writer
     return written
 
 
-_Stretch = tuple[Buffer, list[BatchFacts]]  # whole batches that lie one behind the other, and what is known of each
+_Stretch = tuple[Buffer, list[BatchFacts]]  # consecutive complete batches, and the facts of each
 
 
 def _is_marker(task: MergeTask, extent: InputExtent) -> bool:
@@ -131,21 +131,21 @@ def _extent(
 
 
 class _Batches:
-    """Whole batches out of the pieces of an extent, checked, with their real offsets.
+    """Complete batches from the fragments of an extent, checked, with their real offsets.
 
-    With `decided` some are left out; what ends at offset `end`, as the run does, leaves an empty batch behind.
+    `decided` selects batches to leave out. An empty batch replaces such a batch if it ends at `end`, the run's end.
     """
 
     def __init__(self, extent: InputExtent, decided: Decided | None, end: int, *, is_placed: bool) -> None:
         self._extent = extent
         self._decided = decided
         self._end = end
-        self._is_placed = is_placed  # carries real offsets already
+        self._is_placed = is_placed  # whether the batches already have real offsets
         self._next_offset = extent.base_offset
-        self._rest = b""  # of the last piece: the beginning of a batch
+        self._rest = b""  # the end of the last fragment, with the beginning of a batch
 
     def take(self, fragment: memoryview) -> list[_Stretch]:
-        """The whole batches in what was left and the piece; one stretch if nothing is left out."""
+        """The complete batches in the rest and this fragment; one stretch if no batch is left out."""
         data = bytearray().join((self._rest, fragment))
         stretches: list[_Stretch] = []
         facts: list[BatchFacts] = []
@@ -162,14 +162,14 @@ class _Batches:
             if end > size:
                 break
             if crc32c.crc32c(view[position + CRC_START : end]) != crc:
-                raise Corrupt(f"a batch whose crc is not {crc:08x} before offset {self._next_offset}")
+                raise Corrupt(f"the crc of the batch at offset {self._next_offset} is not {crc:08x}")
             base_offset, last_offset = self._offsets(base_offset, last_delta, count)
             _BASE_OFFSET.pack_into(data, position, base_offset)
             self._next_offset = last_offset + 1
             decided = self._decided
             if decided is not None and decided.leaves_out(attributes, producer_id, base_offset, view[position:end]):
                 stretches.append((view[start:position], facts))
-                stretches += self._instead(view[position:end], last_offset)
+                stretches += self._substitute(view[position:end], last_offset)
                 start, facts = end, []
             else:
                 records = 0 if attributes & CONTROL else count
@@ -179,8 +179,8 @@ class _Batches:
         stretches.append((view[start:position], facts))
         return [stretch for stretch in stretches if stretch[1]]
 
-    def _instead(self, batch: memoryview, last_offset: int) -> list[_Stretch]:
-        """What a batch that is left out leaves behind."""
+    def _substitute(self, batch: memoryview, last_offset: int) -> list[_Stretch]:
+        """An empty batch in place of a batch that is left out, if that is the run's last one."""
         if last_offset != self._end:
             return []
         header = read_batch_header(batch)
@@ -188,9 +188,9 @@ class _Batches:
         return [(empty, list(batch_facts(empty)))]
 
     def check_end(self) -> None:
-        """`Corrupt` unless the extent's batches end with it, at its last offset."""
+        """`Corrupt` unless the batches end exactly at the end of the extent."""
         if self._rest:
-            raise Corrupt(f"{len(self._rest)} bytes that are no batch")
+            raise Corrupt(f"the last {len(self._rest)} bytes are no batch")
         if self._next_offset != self._extent.last_offset + 1:
             raise Corrupt(f"its batches end with offset {self._next_offset - 1}")
 

@@ -1,4 +1,4 @@
-"""What a job writes: pure, from the extents in its segments to one task per output."""
+"""Plans the outputs of a merge job: one task per output, from the extents in its segments. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -16,7 +16,7 @@ _Log = tuple[TopicId, int]
 
 
 class _Known(msgspec.Struct):
-    """What is known of a log's transactions."""
+    """The known transactions of a log."""
 
     decided_offset: int
     markers: dict[int, Marker] = {}
@@ -26,24 +26,24 @@ class _Known(msgspec.Struct):
 def tasks_of(
     choice: Choice, contents: Contents, *, compacted: Collection[TopicId], limits: PlanLimits
 ) -> list[MergeTask]:
-    """One task per output, the largest first; `contents` has what is in each segment of the choice.
+    """One task per output, the largest first; `contents` has the extents in each segment of the choice.
 
-    Topics in `compacted` are left for key compaction to take to level 2.
+    Topics in `compacted` stay in level 1. Key compaction moves them to level 2.
     """
     known = _known(contents.transactions)
     runs = _runs(contents.extents, known)
     segments = [InputSegment(segment.segment_id, segment.level) for segment in choice.segments]
     segments.append(InputSegment(NO_SEGMENT_ID, FLUSHED))  # of the markers
-    own = _topics_of_their_own(choice.kind, runs, compacted, limits)
-    groups = [(TOPIC, [run for run in runs if run.topic_id == topic_id]) for topic_id in own]
-    groups.append((MIXED, [run for run in runs if run.topic_id not in own]))
+    separate = _separate_topics(choice.kind, runs, compacted, limits)
+    groups = [(TOPIC, [run for run in runs if run.topic_id == topic_id]) for topic_id in separate]
+    groups.append((MIXED, [run for run in runs if run.topic_id not in separate]))
     parts = [(level, part) for level, group in groups for part in _parts(group, limits)]
     tasks = [_task(level, segments, [_with_transactions(run, known) for run in part]) for level, part in parts]
     return sorted(tasks, key=lambda task: task.length, reverse=True)
 
 
 def _known(transactions: Iterable[LogTransactions]) -> dict[_Log, _Known]:
-    """By log. Segments were asked for one after the other: what the first answer says of all is true of the last."""
+    """The known transactions by log. Later answers may reflect a later state, so the smallest decided offset counts."""
     known: dict[_Log, _Known] = {}
     for each in transactions:
         of_log = known.setdefault((each.topic_id, each.partition), _Known(each.decided_offset))
@@ -54,7 +54,7 @@ def _known(transactions: Iterable[LogTransactions]) -> dict[_Log, _Known]:
 
 
 def _with_transactions(run: InputRun, known: dict[_Log, _Known]) -> InputRun:
-    """With what a task has to know of the run's transactions."""
+    """The run with the transactions that its task needs."""
     of_log = known.get((run.topic_id, run.partition))
     if of_log is None:
         return run
@@ -70,7 +70,7 @@ def _with_transactions(run: InputRun, known: dict[_Log, _Known]) -> InputRun:
 
 
 def _runs(extents: Sequence[Sequence[PlacedExtent]], known: dict[_Log, _Known]) -> list[InputRun]:
-    """Everything by (topic id, partition, offset), neighbours joined; markers are in one segment more."""
+    """Runs of neighbouring extents by (topic id, partition, offset); markers are in one additional segment."""
     found: list[_Found] = []
     for number, of_segment in enumerate(extents):
         for each in of_segment:
@@ -90,16 +90,16 @@ def _runs(extents: Sequence[Sequence[PlacedExtent]], known: dict[_Log, _Known]) 
 
 
 def _continues(run: InputRun, topic_id: TopicId, partition: int, extent: InputExtent, known: _Known | None) -> bool:
-    """Whether the extent follows the run, and is as decided as that: what is not holds back nothing before it."""
+    """Whether the extent continues the run. A run ends where open transactions begin, so that these delay no others."""
     before = run.extents[-1]
     is_next = (run.topic_id, run.partition, before.last_offset + 1) == (topic_id, partition, extent.base_offset)
     return is_next and (known is None or not before.last_offset < known.decided_offset <= extent.last_offset)
 
 
-def _topics_of_their_own(
+def _separate_topics(
     kind: Kind, runs: Iterable[InputRun], compacted: Collection[TopicId], limits: PlanLimits
 ) -> dict[TopicId, int]:
-    """The topics that get segments of their own, in order."""
+    """The topics that get separate segments, in order."""
     sizes: dict[TopicId, int] = {}
     for run in runs:
         sizes[run.topic_id] = sizes.get(run.topic_id, 0) + run.length
@@ -115,7 +115,7 @@ def _topics_of_their_own(
 
 
 def _parts(runs: Iterable[InputRun], limits: PlanLimits) -> Iterator[list[InputRun]]:
-    """Runs for one output each: no more bytes than an output may have, no more extents than a command may replace."""
+    """The runs of each output, within the limits of bytes per output and of extents per command."""
     part: list[InputRun] = []
     size = extents = 0
     for fragment in (fragment for run in runs for fragment in _fragments(run, limits)):
@@ -130,7 +130,7 @@ def _parts(runs: Iterable[InputRun], limits: PlanLimits) -> Iterator[list[InputR
 
 
 def _fragments(run: InputRun, limits: PlanLimits) -> Iterator[InputRun]:
-    """A run that is too much for one output, cut between extents."""
+    """A run that is too large for one output, cut between extents."""
     taken: list[InputExtent] = []
     size = 0
     for extent in run.extents:
@@ -143,7 +143,7 @@ def _fragments(run: InputRun, limits: PlanLimits) -> Iterator[InputRun]:
 
 
 def _task(level: int, segments: Sequence[InputSegment], runs: Sequence[InputRun]) -> MergeTask:
-    """With only the segments that the runs are in."""
+    """A task with only the segments of its runs."""
     used = sorted({extent.segment for run in runs for extent in run.extents})
     places = {number: place for place, number in enumerate(used)}
     moved = [

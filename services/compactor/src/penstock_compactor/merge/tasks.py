@@ -1,4 +1,4 @@
-"""What a job asks of a Spark task, and what that answers: plain values, as they travel to other machines and back."""
+"""The input and the result of a merge task in Spark: plain values that are sent between machines."""
 
 import msgspec
 
@@ -7,9 +7,9 @@ from penstock.contracts.ids import SegmentId, TopicId
 
 
 class InputExtent(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An extent as planned; `segment` is its segment's place in the task's list of them.
+    """An extent to read; `segment` is the index of its segment in the task's list.
 
-    A marker is one without bytes, and its segment's id is NO_SEGMENT_ID.
+    A marker is an extent without bytes, and its segment's id is NO_SEGMENT_ID.
     """
 
     segment: int
@@ -20,18 +20,18 @@ class InputExtent(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class InputRun(msgspec.Struct, frozen=True, array_like=True):
-    """Extents of one partition that follow each other without a gap, to become one."""
+    """Extents of one partition without a gap, to be merged into one."""
 
     topic_id: TopicId
     partition: int
     extents: list[InputExtent]
-    markers: list[Marker] = []  # of the extents that are such
-    aborted: list[AbortedTransaction] = []  # all transactions with anything in the run that were
-    without_aborted: bool = False  # is to be left out what they wrote; else all stays as it is
+    markers: list[Marker] = []  # of the extents that are markers
+    aborted: list[AbortedTransaction] = []  # all aborted transactions with records or markers in the run
+    without_aborted: bool = False  # whether to leave out the records of aborted transactions
 
     @property
     def length(self) -> int:
-        """In bytes, of all extents."""
+        """The number of bytes in all extents."""
         return sum(extent.length for extent in self.extents)
 
 
@@ -51,17 +51,17 @@ class MergeTask(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def length(self) -> int:
-        """Bytes of batches."""
+        """The number of bytes to read."""
         return sum(run.length for run in self.runs)
 
     @property
     def extent_count(self) -> int:
-        """Of all runs."""
+        """The number of extents in all runs."""
         return sum(len(run.extents) for run in self.runs)
 
 
 class OutputRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a task's run is now, in the order of its runs."""
+    """The place of a run in the output; results are in the order of the task's runs."""
 
     position: int
     length: int
@@ -69,7 +69,7 @@ class OutputRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Merged(msgspec.Struct, frozen=True, array_like=True):
-    """A stored output, and what it cost."""
+    """A stored output and its costs."""
 
     segment_id: SegmentId
     level: int
@@ -77,4 +77,4 @@ class Merged(msgspec.Struct, frozen=True, array_like=True):
     runs: list[OutputRun]
     seconds: float
     cpu_seconds: float
-    resident_bytes_max: int  # of the worker, so far in its life
+    resident_bytes_max: int  # of the worker since its start

@@ -1,10 +1,10 @@
-"""One merging job from lease to release.
+"""One merge job, from the lease to its release.
 
-1. The segments are leased, and the lease is renewed while the job lasts, so that other compactors leave them alone.
-2. The job asks for the extents in them, and plans the outputs.
+1. Lease the segments, and renew the lease during the job, so that other compactors do not use them.
+2. Query the extents in them, and plan the outputs.
 3. Spark runs one task per output. A task that fails, or a machine that dies, leaves an orphan.
-4. `ReplaceExtents` is sent again until its outcome is known. Readers see the old extents before it, the new ones after.
-5. The lease is released.
+4. Send `ReplaceExtents` until its outcome is known. Readers see the old extents before it, the new ones after it.
+5. Release the lease.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ log = structlog.get_logger()
 
 
 class MergeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one merging job."""
+    """The limits of one merge job."""
 
-    # Of the tasks on Spark: later the sequencers reject the outputs, and a hanging job must give its segments back.
+    # Of the tasks on Spark. Later the sequencers reject the outputs, and a hanging job must release its segments.
     merge_deadline_s: float = 900.0
     outputs_per_command_max: int = 500  # half of the state machine's limit
 
 
 class MergeWork:
-    """Merging for one compactor. Spark's workers get copies of the clock and the entropy."""
+    """Runs the merge jobs of one compactor. Spark's workers get copies of the clock and the entropy."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class MergeWork:
         self._limits = limits
 
     async def merge(self, choice: Choice, compacted: Collection[TopicId]) -> JobResult:
-        """Do a job; `NotLeased` or `Unavailable` if it could not be done."""
+        """Run a job; `NotLeased` or `Unavailable` if that is not possible."""
         async with self._client.leased(choice.segment_ids) as job_id:
             contents = await self._client.contents_of(choice.segments)
             tasks = tasks_of(choice, contents, compacted=compacted, limits=self._plan_limits)
@@ -86,7 +86,7 @@ class MergeWork:
             async with asyncio.timeout(deadline_s):
                 return await self._spark.run(job_id, work)
         except TimeoutError as error:
-            raise Unavailable(f"spark was not done after {deadline_s:g} s") from error
+            raise Unavailable(f"spark did not end the job within {deadline_s:g} s") from error
 
     async def _commit(self, job_id: str, tasks: Sequence[MergeTask], results: Sequence[Merged | Failed]) -> JobResult:
         done = [(task, each) for task, each in zip(tasks, results, strict=True) if isinstance(each, Merged)]
@@ -97,8 +97,8 @@ class MergeWork:
         accepted = rejected = 0
         for part in _commands(done, self._plan_limits.job_extents_max, self._limits.outputs_per_command_max):
             rejections = await self._client.replace(replacement(self._clock.now_ms(), job_id, part))
-            taken = sum(rejection is Rejection.NONE for rejection in rejections)
-            accepted, rejected = accepted + taken, rejected + len(rejections) - taken
+            count = sum(rejection is Rejection.NONE for rejection in rejections)
+            accepted, rejected = accepted + count, rejected + len(rejections) - count
         for task, merged in done:
             self._count(task, merged)
         outputs = tuple((each.segment_id, task.runs[0].topic_id) for task, each in done if task.level > 1)
@@ -116,7 +116,7 @@ class MergeWork:
 
 
 def replacement(now_ms: int, job_id: str, done: Sequence[tuple[MergeTask, Merged]]) -> ReplaceExtents:
-    """The command for outputs of a job."""
+    """The command that replaces the inputs of these outputs."""
     inputs: dict[SegmentId, int] = {}
     outputs, runs = [], []
     for number, (task, merged) in enumerate(done):
@@ -143,7 +143,7 @@ def replacement(now_ms: int, job_id: str, done: Sequence[tuple[MergeTask, Merged
 def _commands(
     done: Sequence[tuple[MergeTask, Merged]], extents_max: int, outputs_max: int
 ) -> list[list[tuple[MergeTask, Merged]]]:
-    """One command for all outputs; several if one would have too many outputs, or replace too many extents."""
+    """The outputs of each command: one command, or several if it would have too many outputs or replaced extents."""
     parts: list[list[tuple[MergeTask, Merged]]] = []
     extents = 0
     for task, merged in done:

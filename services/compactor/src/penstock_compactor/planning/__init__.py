@@ -1,4 +1,4 @@
 """The choice of segments to merge, without I/O.
 
-Imports contracts only. Start with `planner.py`; `listing.py` keeps the segments that it chooses from.
+May import contracts only. Start with `planner`; `listing` keeps the segments to choose from.
 """

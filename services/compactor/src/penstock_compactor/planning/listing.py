@@ -6,37 +6,38 @@ from penstock.contracts.ids import SegmentId
 from penstock.contracts.queries.compaction import SegmentsView, SegmentView
 from penstock_compactor.planning.planner import FLUSHED
 
-FULL_INTERVAL_S = 300.0  # between two looks at the whole table, which find segments that other looks missed
+FULL_INTERVAL_S = 300.0  # between two reads of the whole table, which find segments that partial reads missed
 
 
 class Listing:
-    """Call `begin`, then `record` the views from `next_row` on, until that is -1.
+    """A copy of the table of segments: call `begin`, then `record` each view from `next_row` on, until that is -1.
 
-    New segments are added at the end of the table. So most looks begin at the oldest flushed segment. Segments before
-    it that another compactor has merged stay until the next look at the whole table. A job for them finds no work.
+    New segments are added at the end of the table. So most reads begin at the oldest flushed segment. If another
+    compactor merges segments before it, they stay here until the next read of the whole table. A job for them finds no
+    work.
     """
 
     def __init__(self, full_bytes: int) -> None:
         self._full_bytes = full_bytes
         self._segments: dict[int, SegmentView] = {}
-        self._end_row = 0  # behind all rows seen
+        self._end_row = 0  # after all rows seen
         self._full_s: float | None = None
         self.clock_ms = 0
 
     @property
     def segments(self) -> Sequence[SegmentView]:
-        """In the order of the table."""
+        """The segments in the order of the table."""
         return [self._segments[row] for row in sorted(self._segments)]
 
     def begin(self, now_s: float) -> int:
-        """The row to ask from."""
+        """The first row of the next query."""
         if self._full_s is None or now_s - self._full_s >= FULL_INTERVAL_S:
             self._full_s = now_s
             return 0
         return min((row for row, each in self._segments.items() if each.level == FLUSHED), default=self._end_row)
 
     def record(self, first_row: int, view: SegmentsView) -> int:
-        """Take the answer to a query from `first_row` on; the row to go on from, -1 at the end."""
+        """Record the answer to a query from `first_row` on; returns the row of the next query, -1 at the end."""
         self.clock_ms = max(self.clock_ms, view.clock_ms)
         for row in [row for row in self._segments if row >= first_row and (view.next_row < 0 or row < view.next_row)]:
             del self._segments[row]

@@ -1,14 +1,15 @@
-"""Which segments to merge next: pure, from a listing of segments to jobs, each a list of segments.
+"""Chooses the segments to merge next: from a listing of segments to jobs, each a list of segments. Pure.
 
-Segments wait in queues: the flushed ones (level 0) in one; those of level 1, which hold many topics, by size class;
-those of level 2, which hold one topic, by topic and size class. A class is sixteen times the one below it, and a queue
-is merged when it has a job's worth. So a record is written once by its flusher, once into level 1, and then about once
-per class that it passes: three to five times in all, however slowly its topic is written to. What waits in level 1 for
-an hour is merged before its queue is long if each byte gets into a segment twice as large: that adds a few times, of
-bytes that are few. A lone segment waits for another.
+Segments wait in queues. Flushed segments (level 0) have one queue. Segments of level 1, with many topics, have one
+queue per size class. Segments of level 2, with one topic, have one per topic and size class. A class is sixteen times
+the class below it. A queue is merged when it has enough segments for a job. So a record is written once by its flusher,
+once to level 1, and then about once per class: three to five times in all, also for a slow topic.
 
-What decides among queues that are due is what reading costs: the ranges that a replay of everything needs fewer
-afterwards, per byte that is written. Flushed segments come first, as they cost most.
+After an hour in level 1, segments are merged earlier, if each byte gets into a segment twice as large. That writes
+few bytes a few more times. A single segment waits for another one.
+
+Among due queues, the cost of reads decides: the number of ranges that a full catch-up read then saves, per written
+byte. Flushed segments come first, because their reads cost most.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,49 +28,49 @@ CLASS_FACTOR = 16
 
 
 class Kind(StrEnum):
-    """What a job merges."""
+    """The kinds of jobs."""
 
     FLUSHED = "flushed"  # level 0 to 1
-    MIXED = "mixed"  # level 1 to 2, one output per topic; what is little of a topic stays together in level 1
-    TOPIC = "topic"  # level 2 to larger ones
+    MIXED = "mixed"  # level 1 to 2, one output per topic; small topics stay together in level 1
+    TOPIC = "topic"  # level 2 to larger segments
     KEYS = "keys"  # key compaction of one topic
 
 
 class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """When a queue is due, and what a job may take."""
+    """The conditions that make a queue due, and the limits of a job."""
 
     flushed_count: int = 32
     flushed_bytes: int = 256 * MIB
     flushed_age_ms: int = 2 * MINUTE_MS
     class_count: int = 16
-    class_bytes: int = 4 * 1024 * MIB  # done within the 15 minutes that an output may take, at 5 MB/s
+    class_bytes: int = 4 * 1024 * MIB  # at 5 MB/s a job ends within the 15 minutes that an output may take
     class_age_ms: int = 60 * MINUTE_MS
-    full_bytes: int = 512 * MIB  # of live bytes: such a segment is merged no more
+    full_bytes: int = 512 * MIB  # a segment with so many live bytes is not merged again
     job_segments_max: int = 1_000
-    job_extents_max: int = 20_000  # what one command replaces
+    job_extents_max: int = 20_000  # replaced by one command
     output_bytes_max: int = 1024 * MIB
-    topic_bytes_min: int = 4 * MIB  # below it a topic gets no segment of its own: requests would cost more than bytes
+    topic_bytes_min: int = 4 * MIB  # a smaller topic gets no separate segment: requests would cost more than bytes
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Segments to merge together, in the order in which they were committed."""
+    """Segments to merge together, in the order of their commits."""
 
     kind: Kind
     segments: list[SegmentView]
 
     @property
     def segment_ids(self) -> list[SegmentId]:
-        """What is to be claimed."""
+        """The segments to lease."""
         return [segment.segment_id for segment in self.segments]
 
     @property
     def live_bytes(self) -> int:
-        """What is to be read, about."""
+        """The approximate number of bytes to read."""
         return sum(segment.live_bytes for segment in self.segments)
 
     @property
     def ranges_saved(self) -> int:
-        """How many ranges fewer a replay of everything needs afterwards, at best: one is left of each partition."""
+        """The number of ranges that a full catch-up read saves afterwards, if one range per partition is left."""
         extents = [segment.live_extents for segment in self.segments]
         return sum(extents) - max(extents)
 
@@ -83,10 +84,10 @@ def choose(
     busy: Collection[SegmentId] = (),
     jobs_max: int = 1,
 ) -> list[Choice]:
-    """At most `jobs_max` jobs, the best first; no segment is in two of them.
+    """At most `jobs_max` jobs, the best first; no segment is in two jobs.
 
-    `topics` tells the topic of segments of level 2; one that is not in it waits. `busy` are those that other jobs have,
-    besides the claimed ones; `now_ms` is the state machine's time.
+    `topics` has the topic of segments of level 2; a segment that is not in it waits. `busy` has segments of other jobs,
+    in addition to the leased ones. `now_ms` is the uptime clock.
     """
     queues: dict[tuple[Kind, TopicId, int], list[SegmentView]] = {}
     for segment in sorted(segments, key=_row):
@@ -112,7 +113,7 @@ def choose(
 
 
 def size_class(size_bytes: int) -> int:
-    """Each class is sixteen times the one below it; the lowest is everything below 16 KiB."""
+    """The size class: class 0 is below 16 KiB, and each class is sixteen times the class below it."""
     number, bound = 0, CLASS_BASE_BYTES
     while size_bytes >= bound:
         number, bound = number + 1, bound * CLASS_FACTOR
@@ -134,7 +135,7 @@ def _queue_of(
 
 
 def _flushed(waiting: Sequence[SegmentView], now_ms: int, limits: PlanLimits) -> list[Choice]:
-    """The oldest first; several jobs where much waits."""
+    """The due jobs of flushed segments, the oldest first."""
     return [
         Choice(Kind.FLUSHED, group)
         for group, is_full in _groups(waiting, limits.flushed_bytes, limits)
@@ -155,7 +156,7 @@ def _of_class(kind: Kind, waiting: Sequence[SegmentView], now_ms: int, limits: P
 def _groups(
     waiting: Sequence[SegmentView], bytes_max: int, limits: PlanLimits
 ) -> Iterator[tuple[list[SegmentView], bool]]:
-    """What waits, in order, divided into what one job may take: two segments or more, and whether there is no room."""
+    """Groups of two or more waiting segments, in order, each within a job's limits; and whether it is full."""
     group: list[SegmentView] = []
     size = extents = 0
     for segment in waiting:
@@ -175,15 +176,15 @@ def _age_ms(group: Sequence[SegmentView], now_ms: int) -> int:
 
 
 def _doubles(group: Sequence[SegmentView]) -> bool:
-    """Whether each byte gets into a segment at least twice as large as the one it is in."""
+    """Whether each byte gets into a segment at least twice as large as its present one."""
     sizes = [segment.live_bytes for segment in group]
     return 2 * max(sizes) <= sum(sizes)
 
 
 def _is_worth_it(group: Sequence[SegmentView], limits: PlanLimits) -> bool:
-    """Whether merging gets on, although the segments are few: there is one output, not as many as there were inputs.
+    """Whether a merge of few segments makes progress: it must have one output, and not as many outputs as inputs.
 
-    Segments with so many partitions that a command cannot replace two of them would else be written again for ever.
+    Otherwise segments with too many partitions for one command would be written again for ever.
     """
     return sum(segment.live_extents for segment in group) <= limits.job_extents_max and _doubles(group)
 
