@@ -62,7 +62,7 @@ def produce(cluster: Cluster) -> Ledger:
     create_topic(cluster.kafka, TOPIC, 1)
     producer = idempotent_producer(cluster.kafka)
     for number in range(RECORDS):
-        producer.produce(TOPIC, b"%d " % number, partition=0, on_delivery=ledger.note)
+        producer.produce(TOPIC, b"%d " % number, partition=0, on_delivery=ledger.record)
         assert producer.flush(30) == 0
     assert ledger.count == RECORDS, ledger.failures
     return ledger

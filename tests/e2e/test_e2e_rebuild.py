@@ -35,7 +35,7 @@ def report_of(data: Path, *arguments: str) -> dict[str, Any]:
 def produce(producer: Producer, ledger: Ledger, numbers: range) -> None:
     """Produce records with these numbers; the ledger records each as acknowledged or failed."""
     for number in numbers:
-        producer.produce(TOPIC, b"%d " % number, partition=number % 3, on_delivery=ledger.note)
+        producer.produce(TOPIC, b"%d " % number, partition=number % 3, on_delivery=ledger.record)
         producer.poll(0)
     assert producer.flush(120) == 0
     assert not ledger.failures
@@ -151,7 +151,7 @@ def test_a_producer_that_runs_while_all_services_die_loses_and_repeats_no_record
     produce(life.producer, life.ledger, range(200))
     until_archived(life.cluster)
     for number in range(200, 5000):
-        life.producer.produce(TOPIC, b"%d " % number, partition=number % 3, on_delivery=life.ledger.note)
+        life.producer.produce(TOPIC, b"%d " % number, partition=number % 3, on_delivery=life.ledger.record)
     wait_until(lambda: life.producer.poll(0.01) or life.ledger.count > 1000, 60, "acknowledgements")
     life.cluster.kill_all()
     shutil.rmtree(life.data / "nats")

@@ -1,4 +1,4 @@
-"""What a compactor makes of extents, in a few lines and in memory: for tests of those who read the result."""
+"""A simple compactor in memory, for tests of readers of compacted segments."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -19,30 +19,30 @@ from penstock_gateway.fetch.batch_assembly import Fragment, start_of, walk
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.state.cluster import State
 
-EPOCH = 1  # of topics, as Metadata tells it
+EPOCH = 1  # the leader epoch in Metadata
 EVERYTHING = 2**40
 
-# Base offset, last offset, bytes as consumers get them.
+# Base offset, last offset, and the bytes for consumers.
 Batch = tuple[int, int, bytes]
-# What becomes of a batch: itself, another of the same offsets, or nothing.
+# The result for a batch: the same batch, another with the same offsets, or None.
 Change = Callable[[Batch], bytes | None]
 # The contiguous extents of one partition.
 Input = tuple[TopicId, int, Sequence[Extent]]
 
 
 class Compacted(msgspec.Struct):
-    """A segment to store, and the command that puts it in the place of its inputs."""
+    """A segment to store, and the command that replaces its inputs by it."""
 
     body: list[Buffer]
     command: ReplaceExtents
 
 
-def as_it_is(batch: Batch) -> bytes | None:
+def unchanged(batch: Batch) -> bytes | None:
     return batch[2]
 
 
 def empty_batch(base_offset: int, last_offset: int, max_timestamp: int = 0) -> bytes:
-    """What key compaction leaves to hold offsets when all records are gone."""
+    """A batch without records, which key compaction writes to keep the offsets."""
     last_delta = last_offset - base_offset
     rest = struct.pack(">hiqqqhii", 0, last_delta, max_timestamp, max_timestamp, -1, -1, -1, 0)
     front = struct.pack(">qiibI", base_offset, BATCH_OVERHEAD - LENGTH_END, EPOCH, 2, crc32c.crc32c(rest))
@@ -50,7 +50,7 @@ def empty_batch(base_offset: int, last_offset: int, max_timestamp: int = 0) -> b
 
 
 def extents_of(state: State, topic_id: TopicId, partition: int) -> list[Extent]:
-    """All extents of a partition as the state machine has them now."""
+    """All extents of a partition in a state."""
     query = PlanQuery(0, [PlanPartition(topic_id, partition, 0, EVERYTHING)], EVERYTHING)
     (plan,) = queries.plan(state, query).partitions
     assert plan.rejection is Rejection.NONE
@@ -58,7 +58,7 @@ def extents_of(state: State, topic_id: TopicId, partition: int) -> list[Extent]:
 
 
 def batches_of(extent: Extent, data: Buffer) -> list[Batch]:
-    """The batches in an extent's bytes, with their real offsets."""
+    """The batches in an extent's bytes, with their final offsets."""
     found = []
     for placed in walk(Fragment(start_of(extent), extent.length), data):
         batch = bytearray(memoryview(data)[placed.start : placed.end])
@@ -74,10 +74,10 @@ def compacted(
     *,
     now_ms: int,
     level: int,
-    change: Change = as_it_is,
+    change: Change = unchanged,
     place_bytes: int = PLACE_BYTES,
 ) -> Compacted:
-    """All of these extents as one compacted segment; inputs are in order of topic id and partition."""
+    """Compact these extents into one segment; the inputs are sorted by topic id and partition."""
     body: list[Buffer] = []
     writer = CompactedWriter(segment_id, level=level, created_ms=now_ms, sink=body.append, place_bytes=place_bytes)
     runs = [_write_run(writer, each, read, change) for each in inputs]

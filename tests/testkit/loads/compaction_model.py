@@ -1,4 +1,4 @@
-"""A cluster whose compactor does at once what is planned, in sizes and extents: what compaction costs and saves."""
+"""A model of a cluster that runs each planned compaction job at once: it measures cost and gain of compaction."""
 
 from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
 from penstock.contracts.queries.compaction import PlacedExtent, SegmentView
@@ -11,7 +11,7 @@ Place = tuple[TopicId, int]
 
 
 class CompactionModel:
-    """Segments and what is in them; each flush holds one batch of each partition in it."""
+    """Segments with the sizes of their extents, but no bytes; each flush has one batch of each partition."""
 
     def __init__(self, limits: PlanLimits, now_ms: int) -> None:
         self.limits = limits
@@ -24,7 +24,7 @@ class CompactionModel:
         self._row = 0
 
     def flush(self, sizes: dict[Place, int]) -> None:
-        """A segment with so many bytes of each partition."""
+        """Add a segment with these bytes of each partition."""
         placed = []
         for place, size in sorted(sizes.items()):
             end = self.ends.get(place, 0)
@@ -34,7 +34,7 @@ class CompactionModel:
         self.flushed_bytes += sum(sizes.values())
 
     def compact(self, *kinds: Kind) -> None:
-        """Until no job of these kinds is due any more; without any, of all kinds."""
+        """Run jobs of these kinds, by default of all, until none is due."""
         while jobs := [job for job in self._due() if not kinds or job.kind in kinds]:
             for job in jobs:
                 extents = [self.extents[each.segment_id] for each in job.segments]
@@ -44,7 +44,7 @@ class CompactionModel:
                     del self.segments[each.segment_id], self.extents[each.segment_id]
 
     def ranges(self, place: Place) -> list[int]:
-        """The bytes of each range that a replay of a partition reads."""
+        """The length of each range that a catch-up read of a partition reads."""
         return [
             each.length
             for placed in self.extents.values()

@@ -1,4 +1,4 @@
-"""Accounts of what was acknowledged and what was read, and the promises that must hold between the two."""
+"""Acknowledged records and read records of a topic, and the invariants between the two."""
 
 import threading
 from collections import defaultdict
@@ -7,20 +7,20 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 POLL_S = 0.2
 ANSWER_S = 60.0
-QUIET = {"log_level": 2}  # the client says every refused connection aloud, twenty times a second
-SILENCE_S_MAX = 60.0  # a reader that gets nothing for so long has lost something
+QUIET = {"log_level": 2}  # otherwise the client logs each refused connection, twenty times a second
+SILENCE_S_MAX = 60.0  # a reader without a record for so long has lost one
 
 
 class Ledger:
-    """Acknowledged records by partition: (offset, value), noted by delivery callbacks."""
+    """Acknowledged records by partition: (offset, value), from delivery callbacks."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
         self.failures: list[str] = []
         self._lock = threading.Lock()
 
-    def note(self, error: KafkaError | None, message: Message) -> None:
-        """A delivery callback."""
+    def record(self, error: KafkaError | None, message: Message) -> None:
+        """Keep the result of one record, as a delivery callback."""
         with self._lock:
             if error is not None:
                 self.failures.append(str(error))
@@ -29,13 +29,13 @@ class Ledger:
 
     @property
     def count(self) -> int:
-        """How many records were acknowledged."""
+        """The number of acknowledged records."""
         with self._lock:
             return sum(len(records) for records in self.acknowledged.values())
 
 
 def idempotent_producer(bootstrap: str, **settings: object) -> Producer:
-    """A stock idempotent producer that never gives up within a test."""
+    """A stock idempotent producer that retries longer than a test lasts."""
     return Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 240_000, **QUIET, **settings}
     )
@@ -53,7 +53,7 @@ def end_offsets(consumer: Consumer, topic: str) -> dict[int, int]:
 def read_everything(
     bootstrap: str, topic: str, **settings: object
 ) -> dict[int, list[tuple[int, bytes | None, bytes | None]]]:
-    """Every record of a topic by partition, (offset, key, value) in reading order, with CRCs checked."""
+    """Every record of a topic by partition: (offset, key, value) in the order of reading, with checked CRCs."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -74,7 +74,9 @@ def read_everything(
             message = consumer.poll(POLL_S)
             if message is None:
                 silent_s += POLL_S
-                assert silent_s < SILENCE_S_MAX, f"no more records, still missing up to {missing}"
+                assert silent_s < SILENCE_S_MAX, (
+                    f"no more records come, but these end offsets are not reached: {missing}"
+                )
                 continue
             if message.error():
                 raise KafkaException(message.error())
@@ -89,9 +91,9 @@ def read_everything(
 
 
 def check_nothing_lost_twice_or_reordered(ledger: Ledger, bootstrap: str, topic: str, **settings: object) -> int:
-    """Invariants 1, 2 and 4 of docs/design.md between the ledger and the topic; values are unique and grow per partition.
+    """Check invariants 1, 2 and 4 of docs/design.md; values are unique and grow in each partition.
 
-    Returns how many records the topic holds. A record whose outcome the client never learned may be there too.
+    Return the number of records in the topic. It may hold records whose outcome the client does not know.
     """
     read = read_everything(bootstrap, topic, **settings)
     for partition, records in read.items():
@@ -104,5 +106,5 @@ def check_nothing_lost_twice_or_reordered(ledger: Ledger, bootstrap: str, topic:
     for partition, acknowledged in ledger.acknowledged.items():
         stored = {offset: value for offset, _, value in read[partition]}
         for offset, value in acknowledged:
-            assert stored.get(offset) == value, f"partition {partition}: acknowledged record at {offset} is not there"
+            assert stored.get(offset) == value, f"partition {partition}: acknowledged record at {offset} is missing"
     return sum(len(records) for records in read.values())

@@ -1,7 +1,7 @@
-"""Records the journal of a release while stock clients use it: `python -m tests.testkit.record_journal COMMIT FOLDER`.
+"""Records the journal of a release: `python -m tests.testkit.loads.record_journal COMMIT FOLDER`.
 
-The release is taken out of git, run by the present environment, given work of every kind, and asked what it makes of
-its own journal. Record before the release is left behind; afterwards it may not run in the environment any more.
+The tool takes the release from git and runs it in the current environment. Stock clients do work of every kind. Then
+the release summarizes its own journal. Record a release while it is current: later releases change the environment.
 """
 
 import argparse
@@ -21,13 +21,13 @@ from tests.testkit.loads.ledger import QUIET, idempotent_producer
 from tests.testkit.loads.recorded_journal import SUMMARY_FILE, write_entries
 
 SERVICES = ("gateway", "flusher", "sequencer", "cacher")
-RECORDS = 40  # of each piece of work
+RECORDS = 40  # of each step
 TIMEOUT_S = 60.0
-SESSION_TIMEOUT_MS = 6_000  # the shortest that is allowed
+SESSION_TIMEOUT_MS = 6_000  # the shortest allowed
 
 
 def main() -> int:
-    """Record, and say how much it came to."""
+    """Record, and print the number of entries and bytes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit")
     parser.add_argument("folder", type=Path)
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def take_out(commit: str, folder: Path) -> None:
-    """The tree of a commit."""
+    """Write the tree of a commit to the folder."""
     folder.mkdir()
     with subprocess.Popen(["git", "archive", commit], stdout=subprocess.PIPE) as archive:
         subprocess.run(["tar", "--extract", "--directory", folder], stdin=archive.stdout, check=True)
@@ -63,7 +63,7 @@ def code_of(release: Path) -> str:
 
 
 async def read_journal(url: str) -> list[bytes]:
-    """All entries that there are now."""
+    """All entries of the journal."""
     connection = await connect_nats(url, name="recorder")
     try:
         journal = await connection.journal("default", create=False)
@@ -79,14 +79,14 @@ async def read_journal(url: str) -> list[bytes]:
 
 
 class Work:
-    """Something of every kind of command, done by stock clients."""
+    """Work of stock clients that makes every kind of command."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._admin = AdminClient({"bootstrap.servers": cluster.kafka, **QUIET})
 
     def do(self) -> None:
-        """All of it, in an order in which each finds what it needs."""
+        """Do all steps, in an order in which each finds what it needs."""
         self._make_topics()
         idempotent = idempotent_producer(self._cluster.kafka, **{"linger.ms": 1})
         self._produce(idempotent, "orders", 3)
@@ -99,7 +99,7 @@ class Work:
         self._commit_from_outside("outside")
         self._commit_from_outside("gone")
         for deleted in self._admin.delete_consumer_groups(["gone"]).values():
-            deleted.exception(TIMEOUT_S)  # not every release offers that
+            deleted.exception(TIMEOUT_S)  # not every release supports it
 
     def _make_topics(self) -> None:
         wanted = [
@@ -128,10 +128,10 @@ class Work:
     def _read_in_groups(self) -> None:
         lasting = self._member("readers", **{"group.instance.id": "lasting"})
         first, second = self._member("readers"), self._member("readers")
-        read(lasting, first, second)  # what each has read it commits when it gives a partition up
+        read(lasting, first, second)  # a member commits when it loses a partition
         first.close()
         read(lasting, second)
-        lasting.close()  # a static member says no goodbye: it is expired
+        lasting.close()  # a static member does not leave: its session expires
         wait_until(lambda: read(second) and self._members("readers") == 1, TIMEOUT_S, "a member to be expired")
         second.close()
 
@@ -161,7 +161,7 @@ class Work:
 
 
 def read(*consumers: Consumer) -> bool:
-    """Until all have partitions, and nothing more comes; they have to ask in turn for a rebalance to end."""
+    """Wait until all members have partitions and no more records come; polls all in turn, as a rebalance needs it."""
 
     def have_read() -> bool:
         came = [consumer.poll(0.2) is not None for consumer in consumers]

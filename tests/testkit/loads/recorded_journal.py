@@ -1,7 +1,7 @@
-"""A journal in a file, and what a release makes of it.
+"""A journal in a file, and the summary of the state that a release makes from it.
 
-`python -m tests.testkit.recorded_journal FOLDER` prints what the code on PYTHONPATH makes of the recorded entries. That
-may be an older release's code, so this uses only what all releases have.
+`python -m tests.testkit.loads.recorded_journal FOLDER` prints the summary by the code on PYTHONPATH. That may be the
+code of an older release, so this module uses only what all releases have.
 """
 
 import json
@@ -28,13 +28,13 @@ _LENGTH = struct.Struct(">I")
 
 
 def write_entries(folder: Path, entries: list[bytes]) -> None:
-    """Store the entries of a journal, from its first on."""
+    """Store all entries of a journal."""
     packed = b"".join(_LENGTH.pack(len(entry)) + entry for entry in entries)
     (folder / ENTRIES_FILE).write_bytes(zstandard.ZstdCompressor(level=19).compress(packed))
 
 
 def read_entries(folder: Path) -> list[bytes]:
-    """The entries of a journal, from its first on."""
+    """All entries of a stored journal."""
     packed = zstandard.ZstdDecompressor().decompress((folder / ENTRIES_FILE).read_bytes())
     entries = []
     at = 0
@@ -47,13 +47,13 @@ def read_entries(folder: Path) -> list[bytes]:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """What the recording release made of the entries."""
+    """The summary by the release that recorded the entries."""
     summary: dict[str, Any] = json.loads((folder / SUMMARY_FILE).read_text())
     return summary
 
 
 def replay(entries: list[bytes]) -> dict[str, Any]:
-    """Apply the entries and say what became of them, in what JSON can hold."""
+    """Apply the entries, and summarize the results in values of JSON."""
     state = new_state()
     running = GENESIS_HASH
     outcomes: Counter[str] = Counter()
@@ -62,13 +62,13 @@ def replay(entries: list[bytes]) -> dict[str, Any]:
         answers, _ = apply_entry(state, sequence, entry.requests)
         outcomes.update(type(outcome).__name__ for request in answers for outcome in request)
         running = next_hash(running, data)
-    told = {"hash": running.hex(), "outcomes": dict(sorted(outcomes.items())), **summary_of(state)}
-    normal: dict[str, Any] = json.loads(json.dumps(told))
+    summary = {"hash": running.hex(), "outcomes": dict(sorted(outcomes.items())), **summary_of(state)}
+    normal: dict[str, Any] = json.loads(json.dumps(summary))
     return normal
 
 
 def summary_of(state: State) -> dict[str, Any]:
-    """What clients and operators could tell one state from another by."""
+    """The parts of a state that clients and operators can see."""
     return {
         "sequence": state.sequence,
         "clock_ms": state.clock_ms,

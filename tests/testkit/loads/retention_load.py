@@ -1,4 +1,4 @@
-"""A life of topics whose records go in every way there is: by age, by size, by request, and with their topic."""
+"""Topics whose records are removed in every way: by age, by size, by DeleteRecords, and with their topic."""
 
 import contextlib
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.testkit.clusters.janitors import Bucket
 from tests.testkit.loads.ledger import QUIET
 
 TIMED, SIZED, ASKED, WHOLE = TOPICS = ("timed", "sized", "asked", "whole")
-NEWS = "news"
+EXTRA = "extra"
 PARTITIONS = 2
 RETENTION_MS = 2_000
 RETENTION_BYTES = 20_000
@@ -29,7 +29,7 @@ MORE_SNAPSHOTS = 2
 
 
 class TopicsLife:
-    """Four topics of one cluster."""
+    """Four topics of one cluster, from creation to deletion."""
 
     def __init__(self, bootstrap: str) -> None:
         self.admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
@@ -44,37 +44,37 @@ class TopicsLife:
         self._watcher.close()
 
     def create(self) -> None:
-        """Make the topics."""
+        """Create the topics."""
         topics = [NewTopic(topic, PARTITIONS, config=CONFIGS[topic]) for topic in TOPICS]
         for made in self.admin.create_topics(topics, operation_timeout=30).values():
             made.result(WAIT_S)
 
     def produce(self, rounds: int) -> None:
-        """Store a record of each partition in each round, and every round in segments of its own."""
+        """Store one record in each partition in each round; each round has its own segments."""
         for _ in range(rounds):
             for topic in TOPICS:
                 for partition in range(PARTITIONS):
-                    self._producer.produce(topic, bytes(RECORD_BYTES), partition=partition, on_delivery=self._note)
+                    self._producer.produce(topic, bytes(RECORD_BYTES), partition=partition, on_delivery=self._record)
             assert self._producer.flush(WAIT_S) == 0
         assert not self._failures, self._failures
 
     def watermarks(self, topic: str) -> list[tuple[int, int]]:
-        """The first offset and the one after the last, of each partition."""
+        """The first offset and the high watermark of each partition."""
         return [
             self._watcher.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
             for partition in range(PARTITIONS)
         ]
 
     def until_expired(self) -> None:
-        """Return when age has taken all and size the rest, and nothing else has gone."""
-        wait_until(lambda: all(low == high for low, high in self.watermarks(TIMED)), WAIT_S, "records to be too old")
-        wait_until(lambda: all(low > 0 for low, _ in self.watermarks(SIZED)), WAIT_S, "records to be too much")
-        kept_least = RETENTION_BYTES // (RECORD_BYTES + 100)  # with the batch around each
+        """Return when the retention by age and by size is done; fail if other records were removed."""
+        wait_until(lambda: all(low == high for low, high in self.watermarks(TIMED)), WAIT_S, "the retention by age")
+        wait_until(lambda: all(low > 0 for low, _ in self.watermarks(SIZED)), WAIT_S, "the retention by size")
+        kept_least = RETENTION_BYTES // (RECORD_BYTES + 100)  # each record with its batch header
         assert all(high - low >= kept_least for low, high in self.watermarks(SIZED))
         assert all(low == 0 for topic in (ASKED, WHOLE) for low, _ in self.watermarks(topic))
 
     def delete_records(self) -> None:
-        """All of one partition, half of another."""
+        """Delete all records of one partition and half of those of another."""
         (_, _), (_, high) = self.watermarks(ASKED)
         offsets = [TopicPartition(ASKED, 0, -1), TopicPartition(ASKED, 1, high // 2)]
         for deleted in self.admin.delete_records(offsets).values():
@@ -83,35 +83,35 @@ class TopicsLife:
         assert (low, middle) == (end, high // 2)
 
     def delete_topics(self) -> None:
-        """All of them, with all that they still hold."""
+        """Delete all topics with their remaining records."""
         for deleted in self.admin.delete_topics(list(TOPICS), operation_timeout=30).values():
             deleted.result(WAIT_S)
 
-    def make_news(self) -> bool:
-        """Let the journal hold something new, which leaves nothing behind; false while it takes nothing."""
+    def add_entries(self) -> bool:
+        """Add entries to the journal that leave no object; false if the cluster rejects them."""
         with contextlib.suppress(KafkaException):
-            self.admin.create_topics([NewTopic(NEWS, 1)], operation_timeout=30)[NEWS].result(WAIT_S)
+            self.admin.create_topics([NewTopic(EXTRA, 1)], operation_timeout=30)[EXTRA].result(WAIT_S)
         with contextlib.suppress(KafkaException):
-            self.admin.delete_topics([NEWS], operation_timeout=30)[NEWS].result(WAIT_S)
+            self.admin.delete_topics([EXTRA], operation_timeout=30)[EXTRA].result(WAIT_S)
             return True
         return False
 
-    def _note(self, error: KafkaError | None, _: Message) -> None:
+    def _record(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._failures.append(str(error))
 
 
 def until_empty(cluster: Cluster, bucket: Bucket, life: TopicsLife, leftovers: Callable[[], list[str]]) -> None:
-    """Return when nothing but the journal's own is left, and that is bounded; and stays so while the journal grows."""
-    wait_until(lambda: life.make_news() and not leftovers(), EMPTY_S, "the bucket to be empty", POLL_S)
+    """Return when only the journal's objects are left, and their number is bounded while the journal grows."""
+    wait_until(lambda: life.add_entries() and not leftovers(), EMPTY_S, "the bucket to be empty", POLL_S)
     taken = snapshots_taken(cluster)
     wait_until(
-        lambda: life.make_news() and snapshots_taken(cluster) >= taken + MORE_SNAPSHOTS, EMPTY_S, "snapshots", POLL_S
+        lambda: life.add_entries() and snapshots_taken(cluster) >= taken + MORE_SNAPSHOTS, EMPTY_S, "snapshots", POLL_S
     )
-    wait_until(bucket.is_bounded, EMPTY_S, "old snapshots and archived entries to go", POLL_S)
+    wait_until(bucket.is_bounded, EMPTY_S, "the removal of old snapshots and archived entries", POLL_S)
     assert leftovers() == []
 
 
 def snapshots_taken(cluster: Cluster) -> float:
-    """How many the sequencers have taken since they were started."""
+    """The number of snapshots since the start of the sequencers."""
     return cluster.metric("penstock_sequencer_snapshot_seconds_count")

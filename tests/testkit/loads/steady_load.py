@@ -1,4 +1,4 @@
-"""A load that runs while things break: an idempotent producer and a consumer group, and what both must have seen.
+"""A load that runs during failures, with a check of its results: an idempotent producer and a consumer group.
 
 `python -m tests.testkit.loads.steady_load --bootstrap HOST:PORT` runs it as a process. It prints a line of JSON with
 the counts every second, and one with the result after SIGTERM. The exit code is 0 if every promise was kept.
@@ -22,21 +22,21 @@ from tests.testkit.loads.ledger import QUIET, Ledger, check_nothing_lost_twice_o
 
 RECORD_PAUSE_S = 0.0005
 RECORD_BYTES = 200
-# With five requests in flight and a batch to send, librdkafka looks for answers without a pause, and takes a core. With
-# four partitions and answers after some 50 ms this is long enough that it seldom comes to that.
+# With five requests in flight and a batch to send, librdkafka polls without a pause and takes a whole core. With four
+# partitions and answers after some 50 ms, this linger makes that rare.
 LINGER_MS = 50
 RECOVERY_TIMEOUT_S = 240.0
 TOPIC_TIMEOUT_S = 60.0
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Make the topic and wait until it is there."""
+    """Create the topic, and wait for it."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     admin.create_topics([NewTopic(topic, partitions)], operation_timeout=30)[topic].result(TOPIC_TIMEOUT_S)
 
 
 class SteadyLoad:
-    """A thread that produces numbered records until it is told to stop."""
+    """A thread that produces numbered records until `finish`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class SteadyLoad:
     def __exit__(self, failure: object, *_: object) -> None:
         if failure is None:
             self.finish()
-        else:  # there may be nobody any more who answers
+        else:  # the cluster may not answer any more
             self._end_production()
 
     def _end_production(self) -> None:
@@ -82,7 +82,7 @@ class SteadyLoad:
                 self._producer.produce(
                     self._topic,
                     b"%d %s" % (number, self._filling),
-                    on_delivery=self.ledger.note,
+                    on_delivery=self.ledger.record,
                     partition=number % self._partitions,
                 )
                 number += 1
@@ -92,17 +92,17 @@ class SteadyLoad:
             time.sleep(self._record_pause_s)
 
     def wait_for_more(self, count: int) -> None:
-        """Until `count` more records are acknowledged than now."""
+        """Wait until `count` more records are acknowledged."""
         goal = self.ledger.count + count
         wait_until(lambda: self.ledger.count >= goal, RECOVERY_TIMEOUT_S, f"{count} more records to be acknowledged")
 
 
 class SteadyReader:
-    """A thread that reads a topic in a group; a gap, or another record at an offset read before, is a fault."""
+    """A thread that reads a topic in a group. A gap, or a changed record at an offset, is a fault."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: object) -> None:
         self.faults: list[str] = []
-        self.errors: list[str] = []  # that the client was told of, retried or not
+        self.errors: list[str] = []  # errors that the client reported, retried or not
         self.count = 0
         self._consumer = Consumer(
             {
@@ -135,7 +135,7 @@ class SteadyReader:
             self._consumer.close()
 
     def wait_for(self, ledger: Ledger) -> None:
-        """Until everything that was acknowledged by now has been read."""
+        """Wait until all records acknowledged so far are read."""
         ends = {partition: max(records)[0] + 1 for partition, records in list(ledger.acknowledged.items())}
         wait_until(
             lambda: self.faults or all(len(self._values[partition]) >= end for partition, end in ends.items()),
@@ -153,21 +153,21 @@ class SteadyReader:
                 if message.error().fatal():
                     self.faults.append(str(message.error()))
                 continue
-            self._note(message)
+            self._record(message)
 
-    def _note(self, message: Message) -> None:
+    def _record(self, message: Message) -> None:
         values, offset, value = self._values[message.partition()], message.offset(), message.value()
         if offset == len(values):
             values.append(value)
             self.count += 1
         elif offset > len(values):
             self.faults.append(f"partition {message.partition()}: {offset} came after {len(values) - 1}")
-        elif values[offset] != value:  # read again after a rebalance is fine, but it must be the same
+        elif values[offset] != value:  # a record may come again after a rebalance, but it must be the same
             self.faults.append(f"partition {message.partition()}: another record at {offset} than before")
 
 
 class Account:
-    """A producer and a group at work on one topic, and the verdict over both."""
+    """A producer and a group on one topic, and the check of both."""
 
     def __init__(self, bootstrap: str, topic: str, load: SteadyLoad, reader: SteadyReader) -> None:
         self.load = load
@@ -176,7 +176,7 @@ class Account:
         self._topic = topic
 
     def settle(self, **settings: object) -> int:
-        """Stop, and check every promise; how many records were acknowledged. The settings are the last reader's."""
+        """Stop and check everything; the number of acknowledged records. `settings` are for the final reader."""
         self.load.finish()
         self.reader.wait_for(self.load.ledger)
         self.reader.finish()
@@ -185,9 +185,9 @@ class Account:
         return self.check_again(**settings)
 
     def check_again(self, bootstrap: str = "", **settings: object) -> int:
-        """Read the topic anew and hold it against the ledger; how many records were acknowledged."""
-        where = bootstrap or self._bootstrap
-        stored = check_nothing_lost_twice_or_reordered(self.load.ledger, where, self._topic, **settings)
+        """Read the topic again and compare it with the ledger; the number of acknowledged records."""
+        servers = bootstrap or self._bootstrap
+        stored = check_nothing_lost_twice_or_reordered(self.load.ledger, servers, self._topic, **settings)
         assert stored == self.load.ledger.count
         return stored
 
@@ -201,7 +201,7 @@ def steady_account(
     record_pause_s: float = RECORD_PAUSE_S,
     **settings: object,
 ) -> Iterator[Account]:
-    """Load and reader at work on a new topic; whoever asks settles it."""
+    """A running load and reader on a new topic; the caller settles the account."""
     create_topic(bootstrap, topic, partitions)
     with (
         SteadyReader(bootstrap, topic, f"{topic}-group", **settings) as reader,
@@ -211,7 +211,7 @@ def steady_account(
 
 
 def main() -> int:
-    """Run until SIGTERM and say what came of it."""
+    """Run until SIGTERM, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", default="steady")
@@ -221,16 +221,16 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     with steady_account(options.bootstrap, options.topic, **{"client.id": options.client_id}) as account:
         while not stopped.wait(1.0):
-            _say(acknowledged=account.load.ledger.count, read=account.reader.count)
+            _report(acknowledged=account.load.ledger.count, read=account.reader.count)
         try:
-            _say(settled=account.settle())
+            _report(settled=account.settle())
         except (AssertionError, KafkaException) as fault:
-            _say(fault=str(fault))
+            _report(fault=str(fault))
             return 1
     return 0
 
 
-def _say(**facts: object) -> None:
+def _report(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 

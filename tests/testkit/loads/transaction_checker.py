@@ -1,13 +1,13 @@
-"""Judges histories of transactions: the promises to those who read what is committed, and to those who commit.
+"""Checks a `History` of transactions against the guarantees for committing clients and for their readers.
 
-- A reader of what is committed sees every record of every committed transaction once, and no other record.
-- Of one transactional id it sees them in each partition in the order in which they were sent, life after life.
-- A transaction whose end is unknown was committed as a whole or not at all, its offsets with its records.
-- All readers see the same, at the same offsets, and nothing before its commit was asked for.
-- Whose successor has begun can commit nothing any more.
-- A group's transactions consume its partitions without a gap and nothing twice, and what is said to be its offset is
-  what one of them has committed.
-- Who reads everything sees every acknowledged record at its offset, committed or not.
+- A read_committed reader gets every record of every committed transaction once, and no other record.
+- It gets the records of one transactional id in each partition in the order of sending, session by session.
+- A transaction with unknown outcome was committed completely or not at all, its offsets with its records.
+- All readers get the same records at the same offsets, and no record before its commit was requested.
+- A producer cannot commit after its successor has started.
+- The transactions of a group consume its partitions without a gap, and nothing twice.
+- The committed offset that a group reports is an offset that one of its transactions has committed.
+- A read_uncommitted reader gets every acknowledged record at its offset, committed or not.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ from tests.testkit.loads.transaction_history import (
 
 
 def check(history: History, *, aborted_may_go: bool = False) -> list[str]:
-    """What is wrong, in words; with `aborted_may_go` records that nobody may read may have been compacted away."""
+    """The violations as texts; with `aborted_may_go`, compaction may have removed aborted records."""
     return list(_Checker(history, aborted_may_go).violations())
 
 
@@ -35,30 +35,30 @@ class _Checker:
     def __init__(self, history: History, aborted_may_go: bool) -> None:
         self._history = history
         self._aborted_may_go = aborted_may_go
-        self._writers: dict[bytes, tuple[Transaction, int]] = {}  # by value: its transaction, and its place in that
+        self._writers: dict[bytes, tuple[Transaction, int]] = {}  # by value: its transaction, and its index in it
         for transaction in history.transactions:
             if transaction.consumed and not transaction.sent:
-                raise ValueError(f"{transaction} has offsets and no record that could tell whether it was committed")
+                raise ValueError(f"{transaction} has offsets and no record that could show whether it was committed")
             for index, sent in enumerate(transaction.sent):
                 if sent.value in self._writers:
-                    raise ValueError(f"{sent.value!r} is sent twice, nobody can tell which is read")
+                    raise ValueError(f"{sent.value!r} is sent twice, so a reader cannot distinguish the two")
                 self._writers[sent.value] = transaction, index
         self._committed = _longest(history, Isolation.COMMITTED)
         self._everything = _longest(history, Isolation.UNCOMMITTED)
         self._read = {seen.value for read in self._committed.values() for seen in read}
 
     def violations(self) -> Iterator[str]:
-        """All of them."""
+        """All violations."""
         for reading in self._history.readings:
             for place, seen in reading.seen.items():
                 yield from self._check_seen(f"{reading.name}: {_name(place)}", reading, place, seen)
         yield from self._check_agreement()
         for transaction in self._history.transactions:
-            yield from self._check_whole(transaction)
-            yield from self._check_everything(transaction)
+            yield from self._check_atomicity(transaction)
+            yield from self._check_acknowledged(transaction)
         yield from self._check_fencing()
         for group_place in {key: None for each in self._history.transactions for key in each.consumed}:
-            yield from self._check_chain(group_place)
+            yield from self._check_consumption(group_place)
         yield from self._check_observed()
 
     def _is_visible(self, transaction: Transaction) -> bool:
@@ -66,22 +66,22 @@ class _Checker:
             return any(sent.value in self._read for sent in transaction.sent)
         return transaction.outcome is Outcome.COMMITTED
 
-    def _check_seen(self, who: str, reading: Reading, place: Place, seen: list[Seen]) -> Iterator[str]:
-        """One reader in one partition."""
+    def _check_seen(self, reader: str, reading: Reading, place: Place, seen: list[Seen]) -> Iterator[str]:
+        """The records of one reader in one partition."""
         last: dict[str, tuple[tuple[int, ...], int, int]] = {}  # by transactional id
         values: set[bytes] = set()
         for before, after in pairwise(seen):
             if before.offset >= after.offset:
-                yield f"{who} comes to {after.offset} after {before.offset}"
+                yield f"{reader} gets {after.offset} after {before.offset}"
         for each in seen:
-            what = f"{who} at {each.offset} has {each.value!r}"
+            what = f"{reader} at {each.offset} has {each.value!r}"
             if each.value in values:
                 yield f"{what} a second time"
                 continue
             values.add(each.value)
             found = self._writers.get(each.value)
             if found is None:
-                yield f"{what}, which nobody sent"
+                yield f"{what}, which was never sent"
                 continue
             transaction, index = found
             yield from _check_sent(f"{what} of {transaction}", transaction.sent[index], place, each)
@@ -89,18 +89,18 @@ class _Checker:
                 yield from _check_may_be_read(f"{what} of {transaction}", transaction, each)
             order = (transaction.life.order, transaction.number, index)
             if order < last.get(transaction.life.transactional_id, order):
-                yield f"{what} of {transaction} behind what was sent later"
+                yield f"{what} of {transaction} after a record that was sent later"
             last[transaction.life.transactional_id] = order
 
     def _check_agreement(self) -> Iterator[str]:
-        """Whoever reads sees what all others see, as far as he has come."""
+        """Every reader gets the same records as all others, as far as it has read."""
         for reading in self._history.readings:
             all_longest = self._committed if reading.isolation is Isolation.COMMITTED else self._everything
             for place, all_seen in reading.seen.items():
                 seen, longest = self._lasting(all_seen), self._lasting(all_longest[place])
-                for own, others in zip(seen, longest, strict=False):
-                    if (own.offset, own.value) != (others.offset, others.value):
-                        what = f"{own.value!r} at {own.offset} where another reads {others.value!r} at {others.offset}"
+                for own, other in zip(seen, longest, strict=False):
+                    if (own.offset, own.value) != (other.offset, other.value):
+                        what = f"{own.value!r} at {own.offset} where another has {other.value!r} at {other.offset}"
                         yield f"{reading.name}: {_name(place)} has {what}"
                         break
                 if reading.is_complete and len(seen) < len(longest):
@@ -112,23 +112,23 @@ class _Checker:
                     yield f"{_name(place)} has {each.value!r} at {each.offset} and at {offsets[each.value]}"
 
     def _lasting(self, seen: list[Seen]) -> list[Seen]:
-        """What whoever reads it later sees, too."""
+        """The records that later readers get, too."""
         if not self._aborted_may_go:
             return seen
         return [
             each for each in seen if each.value not in self._writers or self._is_visible(self._writers[each.value][0])
         ]
 
-    def _check_whole(self, transaction: Transaction) -> Iterator[str]:
-        """All of its records are read, or none."""
+    def _check_atomicity(self, transaction: Transaction) -> Iterator[str]:
+        """All records of a transaction are read, or none."""
         if self._is_visible(transaction):
             complete = _complete(self._history, Isolation.COMMITTED)
             for sent in transaction.sent:
                 if sent.place in complete and sent.value not in self._read:
                     yield f"{transaction} lacks {sent.value!r} in {_name(sent.place)}"
 
-    def _check_everything(self, transaction: Transaction) -> Iterator[str]:
-        """Who reads everything has seen what was acknowledged."""
+    def _check_acknowledged(self, transaction: Transaction) -> Iterator[str]:
+        """Every read_uncommitted reader has got all acknowledged records."""
         if self._aborted_may_go and not self._is_visible(transaction):
             return
         complete = _complete(self._history, Isolation.UNCOMMITTED)
@@ -146,21 +146,21 @@ class _Checker:
             for other in self._history.lives:
                 is_later = other.transactional_id == life.transactional_id and other.order > life.order
                 if is_later and other.begun_at < transaction.asked_at:
-                    yield f"{transaction} is read, its commit was asked for when {other} had fenced it"
+                    yield f"{transaction} is read, but its commit was requested after {other} had fenced it"
                     break
 
-    def _check_chain(self, group_place: GroupPlace) -> Iterator[str]:
-        """What is committed consumes a partition without gaps, and nothing twice."""
+    def _check_consumption(self, group_place: GroupPlace) -> Iterator[str]:
+        """Committed transactions consume a partition without gaps, and nothing twice."""
         reached = 0
         for first, stop, transaction in self._consumed(group_place):
             if first != reached:
                 what = "twice" if first < reached else "never"
-                amiss = f"{min(first, reached)} to {max(first, reached)} of {_of(group_place)}"
-                yield f"{transaction} begins at {first}: {amiss} are consumed {what}"
+                wrong = f"{min(first, reached)} to {max(first, reached)} of {_of(group_place)}"
+                yield f"{transaction} begins at {first}: {wrong} are consumed {what}"
             reached = stop
 
     def _consumed(self, group_place: GroupPlace) -> list[tuple[int, int, Transaction]]:
-        """From where to where each committed transaction consumed, in order."""
+        """The first and the end offset that each committed transaction consumed, in order."""
         found = [
             (*each.consumed[group_place], each)
             for each in self._history.transactions
@@ -171,17 +171,19 @@ class _Checker:
     def _check_observed(self) -> Iterator[str]:
         for each in self._history.observed:
             consumed = self._consumed(each.group_place)
-            what = f"the offset of {_of(each.group_place)} is said to be {each.offset}"
-            asked = [0] + [stop for _, stop, by in consumed if by.asked_at is not None and by.asked_at < each.told_at]
-            surely = [
+            what = f"the offset of {_of(each.group_place)} is reported as {each.offset}"
+            possible = [0] + [
+                stop for _, stop, by in consumed if by.asked_at is not None and by.asked_at < each.answered_at
+            ]
+            certain = [
                 stop for _, stop, by in consumed if by.committed_at is not None and by.committed_at < each.asked_at
             ]
-            if each.offset not in asked:
-                yield f"{what}, nobody has committed that"
-            if each.offset < max(surely, default=0):
-                yield f"{what} when {max(surely)} was committed"
+            if each.offset not in possible:
+                yield f"{what}, which was never committed"
+            if each.offset < max(certain, default=0):
+                yield f"{what} after {max(certain)} was committed"
             if each.is_last and each.offset != max((stop for _, stop, _ in consumed), default=0):
-                yield f"{what} in the end, what was written with the offsets says {consumed[-1][1] if consumed else 0}"
+                yield f"{what} in the end, but its records were committed up to {consumed[-1][1] if consumed else 0}"
 
 
 def _check_sent(what: str, sent: Sent, place: Place, seen: Seen) -> Iterator[str]:
@@ -195,7 +197,7 @@ def _check_may_be_read(what: str, transaction: Transaction, seen: Seen) -> Itera
     if transaction.outcome is Outcome.ABORTED:
         yield f"{what}, which is not committed"
     elif transaction.asked_at is None or transaction.asked_at > seen.at:
-        yield f"{what} before its commit was asked for"
+        yield f"{what} before its commit was requested"
 
 
 def _of_isolation(history: History, isolation: Isolation) -> Iterable[Reading]:
@@ -203,7 +205,7 @@ def _of_isolation(history: History, isolation: Isolation) -> Iterable[Reading]:
 
 
 def _longest(history: History, isolation: Isolation) -> dict[Place, list[Seen]]:
-    """By place, what the reader saw who came farthest."""
+    """By place, the records of the reader that read most."""
     longest: dict[Place, list[Seen]] = {}
     for reading in _of_isolation(history, isolation):
         for place, seen in reading.seen.items():
@@ -214,7 +216,7 @@ def _longest(history: History, isolation: Isolation) -> dict[Place, list[Seen]]:
 
 
 def _complete(history: History, isolation: Isolation) -> set[Place]:
-    """The places that somebody has read to their ends."""
+    """The places that some reader has read to the end."""
     return {place for reading in _of_isolation(history, isolation) if reading.is_complete for place in reading.seen}
 
 

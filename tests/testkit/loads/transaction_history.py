@@ -1,7 +1,7 @@
-"""What transactional producers were told and what readers saw, noted while it happens, to be judged afterwards.
+"""A record of all requests and results of transactional producers and readers, for the transaction checker.
 
-Moments are numbers that only grow, taken from the history itself: one thing surely happened before another where its
-moment is the lower one. So whatever is asked takes its moment before it is sent, and an answer when it is there.
+Moments are growing numbers from the `History`. An event with a lower moment certainly happened before one with a
+higher moment. So a request takes its moment before it is sent, and an answer takes its moment after it came.
 """
 
 import itertools
@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 Place = tuple[str, int]  # a topic and a partition of it
-GroupPlace = tuple[str, Place]  # what a group has committed an offset of
+GroupPlace = tuple[str, Place]  # a group and a partition with a committed offset
 
 
 class Outcome(Enum):
-    """What is known of a transaction."""
+    """The outcome of a transaction as its client knows it."""
 
-    ABORTED = "aborted"  # surely, as when nobody ever asked for its commit
+    ABORTED = "aborted"  # certainly, for example without a request to commit
     COMMITTED = "committed"
-    UNKNOWN = "unknown"  # its commit was asked for, and no answer settles what came of that
+    UNKNOWN = "unknown"  # a commit was requested, and no answer shows the outcome
 
 
 class Isolation(Enum):
-    """Which records a reader wants."""
+    """The isolation level of a reader."""
 
     COMMITTED = "read_committed"
     UNCOMMITTED = "read_uncommitted"
@@ -30,7 +30,7 @@ class Isolation(Enum):
 
 @dataclass(eq=False)
 class Sent:
-    """One record, whose value no other has; its offset once that is known."""
+    """One record with a unique value, and its offset when that is known."""
 
     place: Place
     value: bytes
@@ -39,7 +39,7 @@ class Sent:
 
 @dataclass(eq=False)
 class Life:
-    """One life under a transactional id, from the answer to InitProducerId on; later lives fence earlier ones."""
+    """One session under a transactional id, from the answer to InitProducerId on; later sessions fence earlier ones."""
 
     transactional_id: str
     order: tuple[int, ...]
@@ -52,14 +52,14 @@ class Life:
 
 @dataclass(eq=False)
 class Transaction:
-    """What one transaction wrote, the offsets of others' records that it consumed, and how it ended."""
+    """The records and the consumed offsets of one transaction, and its outcome."""
 
     life: Life
     number: int  # in its life
     sent: list[Sent] = field(default_factory=list)
-    consumed: dict[GroupPlace, tuple[int, int]] = field(default_factory=dict)  # the first, and the one to go on with
-    asked_at: int | None = None  # for its commit
-    committed_at: int | None = None  # the answer
+    consumed: dict[GroupPlace, tuple[int, int]] = field(default_factory=dict)  # the first and the end offset
+    asked_at: int | None = None  # the moment of the request to commit
+    committed_at: int | None = None  # the moment of the answer
     outcome: Outcome = Outcome.ABORTED
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Seen:
-    """A record that a reader was given."""
+    """A record that a reader got."""
 
     offset: int
     value: bytes
@@ -77,7 +77,7 @@ class Seen:
 
 @dataclass(eq=False)
 class Reading:
-    """What one reader was given, place by place from the beginning, in that order; complete if it reached the end."""
+    """The records of one reader by place, in the order of reading; complete if it reached the ends."""
 
     name: str
     isolation: Isolation
@@ -87,17 +87,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class Observed:
-    """An offset that a group was said to have committed (0 if none), asked for at one moment and told at another."""
+    """A group's committed offset (0 if none) in an answer, with the moments of request and answer."""
 
     group_place: GroupPlace
     offset: int
     asked_at: int
-    told_at: int
-    is_last: bool  # nothing happens any more
+    answered_at: int
+    is_last: bool  # no transaction follows
 
 
 class History:
-    """All of it."""
+    """All events of one run."""
 
     def __init__(self) -> None:
         self.lives: list[Life] = []
@@ -106,46 +106,46 @@ class History:
         self._moments = itertools.count(1)
 
     def moment(self) -> int:
-        """A new one."""
+        """A new moment."""
         return next(self._moments)
 
     @property
     def transactions(self) -> list[Transaction]:
-        """All of them."""
+        """All transactions of all sessions."""
         return [each for life in self.lives for each in life.transactions]
 
     def begin_life(self, transactional_id: str, order: tuple[int, ...] | None = None) -> Life:
-        """InitProducerId was answered; `order` tells which life is later, else the answers do."""
+        """Record an answer to InitProducerId; `order` sorts the sessions, by default the order of the answers."""
         life = Life(transactional_id, (len(self.lives),) if order is None else order, self.moment())
         self.lives.append(life)
         return life
 
     def begin(self, life: Life) -> Transaction:
-        """A transaction begins."""
+        """Record the begin of a transaction."""
         transaction = Transaction(life, len(life.transactions))
         life.transactions.append(transaction)
         return transaction
 
     def ask(self, transaction: Transaction) -> None:
-        """Its commit is asked for; what comes of that is unknown until somebody says so."""
+        """Record the request to commit a transaction; its outcome is unknown until an answer comes."""
         transaction.asked_at = self.moment()
         transaction.outcome = Outcome.UNKNOWN
 
     def committed(self, transaction: Transaction) -> None:
-        """It is said to be committed."""
+        """Record the answer that a transaction is committed."""
         transaction.committed_at = self.moment()
         transaction.outcome = Outcome.COMMITTED
 
     def read(self, name: str, isolation: Isolation, places: Iterable[Place]) -> Reading:
-        """Somebody begins to read these places."""
+        """Record a new reader of these places."""
         reading = Reading(name, isolation, {place: [] for place in places})
         self.readings.append(reading)
         return reading
 
     def see(self, reading: Reading, place: Place, offset: int, value: bytes) -> None:
-        """A reader is given a record."""
+        """Record that a reader got a record."""
         reading.seen[place].append(Seen(offset, value, self.moment()))
 
     def observe(self, group_place: GroupPlace, offset: int, asked_at: int, *, is_last: bool = False) -> None:
-        """A group was said to have committed an offset."""
+        """Record the answer to a request for a group's committed offset."""
         self.observed.append(Observed(group_place, offset, asked_at, self.moment(), is_last))

@@ -1,8 +1,8 @@
-"""A load of transactions by stock clients that runs while things break, and the judgement of all that they were told.
+"""A load of transactions by stock clients during failures, and the check of all their results.
 
-Each writer has a transactional id, and leads lives under it: it writes, consumes a partition that only it consumes,
-commits and aborts, dies, and goes on beside a successor that has fenced it. Readers read what is committed, and one
-everything.
+Each writer has one transactional id, and several sessions under it. A writer writes, consumes its own partition,
+commits and aborts. It also dies, or continues after a successor has fenced it. Two readers are read_committed, and
+one is read_uncommitted.
 """
 
 import random
@@ -38,17 +38,17 @@ COMMIT_SHARE = 0.75
 DIE_SHARE = 0.05
 SUCCESSOR_SHARE = 0.05
 CALL_TIMEOUT_S = 10.0  # of a call, which is made again
-PATIENCE_S = 180.0
+RETRY_TIMEOUT_S = 180.0
 TRANSACTION_TIMEOUTS_MS = (10_000, 60_000)
 REST_S = (0.0, 0.05)
 
-# Where all brokers are gone for a moment, librdkafka 2.16 otherwise forgets them, and a request to a group's
-# coordinator waits for one of the forgotten for ever.
+# Without this setting, librdkafka 2.16 removes all brokers from its memory if all are gone for a moment. A request to
+# a group's coordinator then waits for a removed broker for ever.
 CLIENT = {**QUIET, "metadata.recovery.strategy": "none"}
 
-# What passes when a gateway has come back. librdkafka calls it retriable where it is about transactions, but not where
-# a group's offset or the end of a partition is asked for.
-PASSING = (
+# Errors that end when a gateway is back. librdkafka calls them retriable in transactional requests. It does not in
+# requests for a group's offset or for the end of a partition.
+TRANSIENT = (
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -61,12 +61,12 @@ PASSING = (
 Answer = TypeVar("Answer")
 
 
-class Impatient(Exception):
-    """A call was made again and again for too long."""
+class RetriesExhausted(Exception):
+    """The retries of a call took too long."""
 
 
 class Writer(threading.Thread):
-    """All lives under one transactional id."""
+    """A client with several sessions under one transactional id, one after the other."""
 
     def __init__(self, bootstrap: str, history: History, number: int, seed: int) -> None:
         super().__init__(name=f"writer-{number}")
@@ -83,11 +83,11 @@ class Writer(threading.Thread):
         self._life: Life
 
     def stop(self) -> None:
-        """Make no further transaction."""
+        """Start no further transaction."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Lead lives until told to stop; the last one leaves nothing open."""
+        """Run transactions until `stop`; the last one is ended."""
         try:
             self._begin_life()
             while not self._stopping.is_set():
@@ -95,10 +95,10 @@ class Writer(threading.Thread):
                     self._transact()
                 except KafkaException as error:
                     if error.args[0].retriable():
-                        raise Impatient(str(error)) from error
+                        raise RetriesExhausted(str(error)) from error
                     self._begin_life()  # fenced, or the transaction took too long
                 self._stopping.wait(self._dice.uniform(*REST_S))
-        except BaseException as error:  # noqa: BLE001  judged by whoever waits for this thread
+        except BaseException as error:  # noqa: BLE001  checked by the thread that waits for this one
             self.failure = error
         finally:
             self._consumer.close()
@@ -138,10 +138,10 @@ class Writer(threading.Thread):
         sent = Sent((TOPIC, self._dice.randrange(PARTITIONS)), f"{self.name}/{self._written}".encode())
         transaction.sent.append(sent)
 
-        def note(error: KafkaError | None, message: Message) -> None:
+        def record(error: KafkaError | None, message: Message) -> None:
             sent.offset = message.offset() if error is None else None
 
-        self._producer.produce(TOPIC, sent.value, partition=sent.place[1], on_delivery=note)
+        self._producer.produce(TOPIC, sent.value, partition=sent.place[1], on_delivery=record)
         self._producer.poll(0)
 
     def _send_offset(self, offset: int) -> None:
@@ -151,14 +151,14 @@ class Writer(threading.Thread):
         _until_done(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, CALL_TIMEOUT_S))
 
     def _be_fenced(self, transaction: Transaction) -> None:
-        """A successor begins while the transaction is open, and then its commit is tried."""
+        """Start a successor while the transaction is open, and then try to commit the transaction."""
         former = self._producer
         former.flush(self._dice.uniform(0, 0.2))
         self._begin_life()
         try:
             self._end(transaction, former, is_commit=True)
         except KafkaException:
-            return  # as it should be; what it could do all the same is the judge's to see
+            return  # as expected; the checker finds a commit that happened nevertheless
 
     def _end(self, transaction: Transaction, producer: Producer, *, is_commit: bool) -> None:
         if not is_commit:
@@ -176,7 +176,7 @@ class Writer(threading.Thread):
 
 
 class Tail(threading.Thread):
-    """A reader from the beginning to the end, and beyond while that moves."""
+    """A reader that starts at the beginning and then tails."""
 
     def __init__(self, bootstrap: str, history: History, name: str, isolation: Isolation) -> None:
         super().__init__(name=name)
@@ -199,15 +199,15 @@ class Tail(threading.Thread):
         )
 
     def end(self) -> None:
-        """Nothing is written any more: read what there is, and stop."""
+        """Read to the end, and stop: no more records are written."""
         self._is_ending.set()
 
     def give_up(self) -> None:
-        """Stop where it is."""
+        """Stop at once."""
         self._is_given_up.set()
 
     def run(self) -> None:
-        """Read until told to end, and then to the end."""
+        """Read until `end`, and then to the end."""
         try:
             self._consumer.assign([TopicPartition(TOPIC, each, 0) for each in range(PARTITIONS)])
             missing = dict.fromkeys(range(PARTITIONS))
@@ -226,16 +226,16 @@ class Tail(threading.Thread):
                     raise KafkaException(error)
                 elif ends and message.offset() >= ends[message.partition()]:
                     missing.pop(message.partition(), None)
-                elif ends:  # it was told before all was written; where nothing comes any more, it is not told again
+                elif ends:  # an old end: read this place again, as the client reports each end only once
                     self._consumer.seek(TopicPartition(TOPIC, message.partition(), message.offset()))
             self._reading.is_complete = not missing
-        except BaseException as error:  # noqa: BLE001  judged by whoever waits for this thread
+        except BaseException as error:  # noqa: BLE001  checked by the thread that waits for this one
             self.failure = error
         finally:
             self._consumer.close()
 
     def _ends(self) -> dict[int, int]:
-        """Where the partitions end; who has read so far already is told so once more."""
+        """The end offsets of the partitions; seeks, so that the client reports an end that it reported before."""
         ends = {}
         for partition in range(PARTITIONS):
             place = TopicPartition(TOPIC, partition)
@@ -249,12 +249,12 @@ class Tail(threading.Thread):
 
 
 def wait_for_transactions(cluster: Cluster) -> None:
-    """Until the cluster's level allows them."""
+    """Wait until the cluster's level allows transactions."""
     wait_for_level(cluster, TRANSACTIONS_LEVEL)
 
 
 class TransactionLoad:
-    """Writers and readers, until they are told to stop."""
+    """Writers and readers of one run."""
 
     def __init__(self, bootstrap: str, seed: int, writers: int = 3) -> None:
         self.history = History()
@@ -268,12 +268,12 @@ class TransactionLoad:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many transactions have which outcome."""
+        """The number of transactions by outcome."""
         outcomes = [each.outcome for each in self.history.transactions]
         return {each.value: outcomes.count(each) for each in Outcome}
 
     def start(self) -> None:
-        """Make the topics, and begin."""
+        """Create the topics, and start all threads."""
         topics = {TOPIC: PARTITIONS, SOURCE: len(self._writers)}
         admin = AdminClient({"bootstrap.servers": self._bootstrap, **CLIENT})
         for made in admin.create_topics([NewTopic(*each) for each in topics.items()], operation_timeout=30).values():
@@ -282,13 +282,15 @@ class TransactionLoad:
             thread.start()
 
     def wait_for_more(self, count: int) -> None:
-        """Until so many more transactions are committed."""
+        """Wait until `count` more transactions are committed."""
         enough = self.counts[Outcome.COMMITTED.value] + count
-        wait_until(lambda: self._has_failed() or self.counts["committed"] >= enough, PATIENCE_S, f"{enough} commits")
+        wait_until(
+            lambda: self._has_failed() or self.counts["committed"] >= enough, RETRY_TIMEOUT_S, f"{enough} commits"
+        )
         self._check_threads()
 
     def settle(self) -> None:
-        """Let everything come to its end, and judge it."""
+        """End all clients, and check their results."""
         for writer in self._writers:
             writer.stop()
         _join(self._writers)
@@ -307,14 +309,14 @@ class TransactionLoad:
         assert not violations, "\n".join(violations[:20])
 
     def give_up(self) -> None:
-        """Leave no thread behind."""
+        """End all threads without a check."""
         for writer in self._writers:
             writer.stop()
         for tail in self._tails:
             tail.give_up()
         for thread in (*self._writers, *self._tails):
             if thread.ident is not None:
-                thread.join(PATIENCE_S)
+                thread.join(RETRY_TIMEOUT_S)
 
     def _has_failed(self) -> bool:
         return any(each.failure is not None for each in (*self._writers, *self._tails))
@@ -326,7 +328,7 @@ class TransactionLoad:
 
 @contextmanager
 def transaction_load(bootstrap: str, seed: int, writers: int = 3) -> Iterator[TransactionLoad]:
-    """A load that has begun, and that leaves nothing behind."""
+    """A running load, whose threads are ended at the end."""
     load = TransactionLoad(bootstrap, seed, writers)
     load.start()
     try:
@@ -339,25 +341,25 @@ def committed_offset(consumer: Consumer, history: History, group_place: GroupPla
     """The group's offset, 0 if it has none."""
     place = TopicPartition(*group_place[1])
     asked_at = history.moment()
-    (told,) = _until_done(lambda: consumer.committed([place], timeout=CALL_TIMEOUT_S))
-    offset = 0 if told.offset == OFFSET_INVALID else told.offset
+    (answer,) = _until_done(lambda: consumer.committed([place], timeout=CALL_TIMEOUT_S))
+    offset = 0 if answer.offset == OFFSET_INVALID else answer.offset
     history.observe(group_place, offset, asked_at, is_last=is_last)
     return int(offset)
 
 
 def _until_done(call: Callable[[], Answer]) -> Answer:
-    """Call again while that can help."""
-    for _ in range(int(PATIENCE_S / CALL_TIMEOUT_S)):
+    """Repeat a call while its error is retriable."""
+    for _ in range(int(RETRY_TIMEOUT_S / CALL_TIMEOUT_S)):
         try:
             return call()
         except KafkaException as error:
-            if not error.args[0].retriable() and error.args[0].code() not in PASSING:
+            if not error.args[0].retriable() and error.args[0].code() not in TRANSIENT:
                 raise
             last = error
-    raise Impatient(str(last))
+    raise RetriesExhausted(str(last))
 
 
 def _join(threads: "list[Writer] | list[Tail]") -> None:
     for thread in threads:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive(), f"{thread.name} does not come to its end"
+        thread.join(RETRY_TIMEOUT_S)
+        assert not thread.is_alive(), f"{thread.name} does not end"

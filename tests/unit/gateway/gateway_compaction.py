@@ -10,7 +10,7 @@ from penstock_gateway.tail.control_batches import MarkerExtent, with_markers
 from penstock_sequencer.core.log.control_markers import markers_among
 from penstock_sequencer.core.log.partitions import find_partition
 from tests.testkit.loads import compaction
-from tests.testkit.loads.compaction import Batch, Change, as_it_is, compacted, extents_of
+from tests.testkit.loads.compaction import Batch, Change, compacted, extents_of, unchanged
 from tests.unit.gateway.gateway_read_world import CLUSTER, START_MS, World
 
 
@@ -46,7 +46,7 @@ async def compact(
     partitions: list[int],
     *,
     level: int = 2,
-    change: Change = as_it_is,
+    change: Change = unchanged,
     place_bytes: int = PLACE_BYTES,
 ) -> SegmentRef:
     """Replace all extents of these partitions with one compacted segment."""

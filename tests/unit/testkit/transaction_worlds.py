@@ -1,4 +1,4 @@
-"""Histories that are right because one thread made them in a world without failures, and ways to make them wrong."""
+"""Correct `History` records, made by one thread in a world without failures, and mutations that break them."""
 
 import random
 from collections.abc import Callable
@@ -26,19 +26,19 @@ CONSUMED_MAX = 5
 
 @dataclass
 class Log:
-    """One partition: records with their transactions, None where a marker is."""
+    """One partition: records with their transactions, and None for a marker."""
 
     entries: list[tuple[Sent, Transaction] | None] = field(default_factory=list)
 
 
 class World:
-    """Producers, readers and groups, one step after the other."""
+    """Producers, readers and groups that do one random step after the other."""
 
     def __init__(self, seed: int) -> None:
         self.history = History()
         self._dice = random.Random(seed)
         self._logs = {place: Log() for place in PLACES}
-        self._decided: set[Transaction] = set()  # and so no longer open
+        self._decided: set[Transaction] = set()  # no longer open
         self._visible: set[Transaction] = set()
         self._lives: list[Life | None] = [None] * PRODUCERS
         self._current: list[Transaction | None] = [None] * PRODUCERS
@@ -47,7 +47,7 @@ class World:
         self._written = 0
 
     def run(self) -> History:
-        """The whole history, with readers that have come to the end and others that have not."""
+        """Do all steps; some readers in the result have reached the end, others have not."""
         for _ in range(STEPS):
             self._step(self._dice.randrange(PRODUCERS))
         for number in range(PRODUCERS):
@@ -65,12 +65,12 @@ class World:
         return self.history.read(f"{name} {isolation.value}", isolation, PLACES)
 
     def _step(self, number: int) -> None:
-        act = self._dice.choice(("send", "send", "send", "send", "end", "end", "live", "read", "read", "observe"))
+        act = self._dice.choice(("send", "send", "send", "send", "end", "end", "succeed", "read", "read", "observe"))
         if act == "read":
             self._read(self._dice.choice(self._readers), self._dice.choice(PLACES), self._dice.randint(1, 4))
         elif act == "observe":
             self._observe(self._dice.choice(GROUP_PLACES))
-        elif act == "live" and self._dice.random() < 0.3:
+        elif act == "succeed" and self._dice.random() < 0.3:
             self._end_life(number)
         elif act == "send":
             self._send(number)
@@ -93,7 +93,7 @@ class World:
             transaction.consumed[group_place] = (first, first + dice.randint(1, CONSUMED_MAX))
 
     def _end(self, number: int) -> None:
-        """Commit or abort; some never hear the answer."""
+        """Commit or abort; some answers are lost."""
         transaction = self._current[number]
         assert transaction is not None
         if self._dice.random() < 0.3:
@@ -106,7 +106,7 @@ class World:
             self.history.committed(transaction)
 
     def _end_life(self, number: int) -> None:
-        """Another takes its place, which aborts what is open."""
+        """Start a successor, which aborts an open transaction."""
         if self._current[number] is not None:
             self._decide(number, committed=False)
         self._lives[number] = self.history.begin_life(f"producer-{number}")
@@ -162,15 +162,15 @@ def _hide(history: History, isolation: Isolation, values: set[bytes]) -> None:
 
 
 def lose_a_record(history: History) -> bool:
-    """No reader sees one record of a committed transaction."""
+    """No reader gets one of the records of a committed transaction."""
     lost = next((each for each in _read_transactions(history) if each.outcome is Outcome.COMMITTED), None)
     if lost is not None:
         _hide(history, Isolation.COMMITTED, {lost.sent[0].value})
     return lost is not None
 
 
-def lose_what_one_reader_should_see(history: History) -> bool:
-    """One reader misses what all others see."""
+def lose_a_record_of_one_reader(history: History) -> bool:
+    """One reader does not get a record that all others get."""
     reading = _readings(history, Isolation.COMMITTED)[0]
     for seen in reading.seen.values():
         if len(seen) > 1:
@@ -179,8 +179,8 @@ def lose_what_one_reader_should_see(history: History) -> bool:
     return False
 
 
-def split_what_nobody_knows_the_end_of(history: History) -> bool:
-    """Of a transaction whose end is unknown, the records in one partition are seen, and those in another are not."""
+def split_a_transaction_of_unknown_outcome(history: History) -> bool:
+    """Readers get the records of a transaction of unknown outcome in one partition, but not those in another."""
     for each in _read_transactions(history):
         if each.outcome is Outcome.UNKNOWN and len({sent.place for sent in each.sent}) > 1:
             hidden = {sent.value for sent in each.sent if sent.place == each.sent[0].place}
@@ -190,7 +190,7 @@ def split_what_nobody_knows_the_end_of(history: History) -> bool:
 
 
 def hide_a_committed_transaction(history: History) -> bool:
-    """A whole transaction is not seen, although its producer knows that it is committed."""
+    """No reader gets any record of a transaction whose producer knows that it is committed."""
     found = next((each for each in _read_transactions(history) if each.outcome is Outcome.COMMITTED), None)
     if found is not None:
         _hide(history, Isolation.COMMITTED, {sent.value for sent in found.sent})
@@ -198,7 +198,7 @@ def hide_a_committed_transaction(history: History) -> bool:
 
 
 def _show(history: History, transaction: Transaction) -> None:
-    """All who read what is committed see this, too, as if it were."""
+    """Give the records of a transaction to all read_committed readers."""
     offsets = {
         each.value: (place, each) for place, read in _last(history, Isolation.UNCOMMITTED).seen.items() for each in read
     }
@@ -210,7 +210,7 @@ def _show(history: History, transaction: Transaction) -> None:
                 reading.seen[place] = sorted((*reading.seen[place], replace(seen, at=at)), key=lambda each: each.offset)
 
 
-def show_what_is_aborted(history: History) -> bool:
+def show_an_aborted_transaction(history: History) -> bool:
     """An aborted transaction is read."""
     found = [each for each in history.transactions if each.sent and each.outcome is Outcome.ABORTED]
     if found:
@@ -219,7 +219,7 @@ def show_what_is_aborted(history: History) -> bool:
 
 
 def read_twice(history: History) -> bool:
-    """A reader is given a record again."""
+    """A reader gets a record again."""
     for seen in _last(history).seen.values():
         if len(seen) > 1:
             seen.insert(2, replace(seen[0], offset=seen[1].offset))
@@ -228,7 +228,7 @@ def read_twice(history: History) -> bool:
 
 
 def reorder(history: History) -> bool:
-    """Two records of one producer change places in a partition, for everybody."""
+    """Two records of one producer change places in a partition, for all readers."""
     for place in PLACES:
         seen = _last(history).seen[place]
         for left, right in pairwise(seen):
@@ -244,7 +244,7 @@ def reorder(history: History) -> bool:
 
 
 def read_too_early(history: History) -> bool:
-    """A record is seen before its commit is asked for."""
+    """A record is read before its commit is requested."""
     for each in _read_transactions(history):
         place = each.sent[0].place
         seen = _last(history).seen[place]
@@ -256,14 +256,14 @@ def read_too_early(history: History) -> bool:
 
 
 def invent(history: History) -> bool:
-    """A record is read that nobody sent."""
+    """A record is read that was never sent."""
     seen = _last(history).seen[PLACES[0]]
-    seen.append(replace(seen[-1], offset=seen[-1].offset + 1, value=b"out of nowhere")) if seen else None
+    seen.append(replace(seen[-1], offset=seen[-1].offset + 1, value=b"never sent")) if seen else None
     return bool(seen)
 
 
-def move_what_was_acknowledged(history: History) -> bool:
-    """A record is read at another offset than its producer was told."""
+def move_an_acknowledged_record(history: History) -> bool:
+    """A record is read at another offset than its acknowledgement had."""
     for each in _read_transactions(history):
         if each.sent[0].offset is not None:
             each.sent[0].offset += 1
@@ -271,8 +271,8 @@ def move_what_was_acknowledged(history: History) -> bool:
     return False
 
 
-def lose_what_was_acknowledged_and_aborted(history: History) -> bool:
-    """Who reads everything does not see a record that was acknowledged, since it was aborted."""
+def lose_an_acknowledged_aborted_record(history: History) -> bool:
+    """The read_uncommitted readers do not get a record that was acknowledged and aborted."""
     for each in history.transactions:
         if each.outcome is Outcome.ABORTED and any(sent.offset is not None for sent in each.sent):
             _hide(history, Isolation.UNCOMMITTED, {sent.value for sent in each.sent})
@@ -281,7 +281,7 @@ def lose_what_was_acknowledged_and_aborted(history: History) -> bool:
 
 
 def let_a_zombie_commit(history: History) -> bool:
-    """A commit that is read was asked for when the producer's successor had begun."""
+    """A transaction is read whose commit was requested after the producer's successor had started."""
     for each in _read_transactions(history):
         later = [life for life in history.lives if life.transactional_id == each.life.transactional_id]
         if later[-1] is not each.life and later[-1].begun_at < history.moment():
@@ -295,7 +295,7 @@ def _consumers(history: History) -> list[Transaction]:
 
 
 def remove_offsets(history: History) -> bool:
-    """A transaction's records are read, its offsets are not the group's: they are consumed once more."""
+    """A transaction's records are read, but the group does not have its offsets: it consumes them once more."""
     found = _consumers(history)
     if len(found) < 2:
         return False
@@ -308,7 +308,7 @@ def remove_offsets(history: History) -> bool:
 
 
 def commit_offsets_without_records(history: History) -> bool:
-    """A group's offsets are beyond what the committed transactions consumed."""
+    """A group's offsets are higher than its committed transactions consumed."""
     found = _consumers(history)
     if not found:
         return False
@@ -318,8 +318,8 @@ def commit_offsets_without_records(history: History) -> bool:
     return True
 
 
-def show_offsets_of_the_aborted(history: History) -> bool:
-    """A group is said to have an offset that only an aborted transaction had."""
+def show_offsets_of_an_aborted_transaction(history: History) -> bool:
+    """A group reports an offset that only an aborted transaction had."""
     for each in history.transactions:
         if each.consumed and each.outcome is Outcome.ABORTED:
             ((group_place, (_, stop)),) = each.consumed.items()
@@ -331,7 +331,7 @@ def show_offsets_of_the_aborted(history: History) -> bool:
 
 
 def let_offsets_go_back(history: History) -> bool:
-    """A group is said to have an earlier offset than what was committed before anybody asked."""
+    """A group reports a lower offset than a transaction had committed before the request."""
     for each in _consumers(history):
         if each.committed_at is not None:
             ((group_place, _),) = each.consumed.items()
@@ -341,7 +341,7 @@ def let_offsets_go_back(history: History) -> bool:
 
 
 def leave_offsets_behind(history: History) -> bool:
-    """In the end, a group has not got the offsets of the last transaction, whose end nobody heard of."""
+    """In the end, a group does not have the offsets of the last transaction, whose outcome no client knows."""
     for index, each in enumerate(history.observed):
         if each.is_last and each.offset:
             history.observed[index] = replace(each, offset=0, asked_at=0)
@@ -351,20 +351,20 @@ def leave_offsets_behind(history: History) -> bool:
 
 MUTATIONS: list[Callable[[History], bool]] = [
     lose_a_record,
-    lose_what_one_reader_should_see,
-    split_what_nobody_knows_the_end_of,
+    lose_a_record_of_one_reader,
+    split_a_transaction_of_unknown_outcome,
     hide_a_committed_transaction,
-    show_what_is_aborted,
+    show_an_aborted_transaction,
     read_twice,
     reorder,
     read_too_early,
     invent,
-    move_what_was_acknowledged,
-    lose_what_was_acknowledged_and_aborted,
+    move_an_acknowledged_record,
+    lose_an_acknowledged_aborted_record,
     let_a_zombie_commit,
     remove_offsets,
     commit_offsets_without_records,
-    show_offsets_of_the_aborted,
+    show_offsets_of_an_aborted_transaction,
     let_offsets_go_back,
     leave_offsets_behind,
 ]
