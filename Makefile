@@ -70,7 +70,7 @@ sim-all: env  ## simulate 2,000 seeds
 chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n does it in that order again
 	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -s tests/chaos
 
-check: env  ## format, lint, types, import contracts and the house rules, as CI runs them
+check: env  ## format, lint, types, import contracts and the rules of test_tidy, as CI runs them
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/mypy

@@ -1,4 +1,4 @@
-"""The house rules, as a test over the source: sizes, purposes, what may be imported and read where."""
+"""The rules of the repository as tests over its source: sizes, docstrings, imports, words."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ FUNCTION_LINES_MAX = 70
 PACKAGE_MODULES_MAX = 20
 FLAT_PACKAGES = {"penstock/kafkawire/api"}  # one module per API of the protocol
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".yaml", ".yml", ".conf", ".cfg", ".txt", ""}
-# Each of these libraries is imported by the modules whose names begin so, and by no other.
+# Only modules whose paths begin so import these libraries.
 ONE_MODULE_EACH = {
     "nats": "libs/src/penstock/runtime/nats/",
     "aioboto3": "libs/src/penstock/objectstore/s3",
@@ -26,12 +26,12 @@ ONE_MODULE_EACH = {
     "pyspark": "libs/src/penstock/spark/",
 }
 ENVIRONMENT_READERS = re.compile(r"(config|process/life|__main__|spark/session)\.py$|/cli/|^tests/|^benches/")
-# Words that are about how the repository is made and not about the project; joined, so that this file passes.
+# Words about how the repository is made, not about the project. They are joined here so that this file passes.
 FOREIGN_WORDS = ["py" + "pi.org", "pythonhosted" + ".org", "npmjs" + ".org", "maven" + ".org", "/work" + "/main"]
 
 
 def tracked_files() -> list[Path]:
-    """Every file of the repository, also those not committed yet; not what git ignores."""
+    """Every file of the repository, also uncommitted ones, except those that git ignores."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -58,10 +58,10 @@ def text_of(path: Path) -> str:
 
 
 class Facts(NamedTuple):
-    """What the rules ask of a module's syntax; keeping the trees themselves costs more than making them."""
+    """The facts of a module's syntax that the rules need. To keep the syntax trees would cost more than to make them."""
 
     is_explained: bool
-    functions: list[tuple[str, int]]  # names with lines, and lengths
+    functions: list[tuple[str, int]]  # places and names, with lengths in lines
     imported: set[str]
 
 
@@ -80,10 +80,10 @@ def facts_of(path: Path) -> Facts:
     return Facts(bool(ast.get_docstring(tree)), functions, imported)
 
 
-# Each rule is one test, which names all files that break it: thousands of tests would cost pytest more than the rules.
+# One test for each rule reports all files that break it. A test for each file and rule would be far slower.
 def test_a_module_opens_with_its_purpose() -> None:
-    silent = [name_of(path) for path in PYTHON if text_of(path).strip() and not facts_of(path).is_explained]
-    assert not silent, f"without a docstring: {silent}"
+    unexplained = [name_of(path) for path in PYTHON if text_of(path).strip() and not facts_of(path).is_explained]
+    assert not unexplained, f"without a docstring: {unexplained}"
 
 
 def test_modules_stay_small() -> None:
@@ -110,7 +110,7 @@ def test_no_modules_and_no_packages_import_each_other() -> None:
 
 
 def test_tests_pass_limits_and_use_public_names() -> None:
-    """A limit is passed in as a struct; a fake replaces a mock; a fact that a test needs is public."""
+    """Tests pass limits as structs, use fakes instead of mocks, and read only public attributes."""
     tests = [path for path in PYTHON if path not in PRODUCT]
     for rule in (house.patched_constants, house.mock_uses, house.private_reads):
         found = {name_of(path): count for path in tests if (count := rule(text_of(path)))}
@@ -118,7 +118,7 @@ def test_tests_pass_limits_and_use_public_names() -> None:
 
 
 def test_the_english_is_plain() -> None:
-    """Short sentences with a named subject and standard terms. STYLE in CONTRIBUTING.md says why."""
+    """Sentences are short, with a named subject and standard terms; CONTRIBUTING.md contains the reasons."""
     pages = [path for path in FILES if path.suffix in (".py", ".md")]
     found = [finding for path in pages for finding in prose.findings(name_of(path), text_of(path))]
     lines = [f"{each.path}:{each.line}: {each.why}" for each in found]
@@ -126,7 +126,7 @@ def test_the_english_is_plain() -> None:
 
 
 @pytest.mark.parametrize("library", ONE_MODULE_EACH)
-def test_each_vendor_library_lives_behind_one_module(library: str) -> None:
+def test_each_vendor_library_is_behind_one_module(library: str) -> None:
     users = [name_of(path) for path in CODE if library in facts_of(path).imported]
     assert not [user for user in users if not user.startswith((ONE_MODULE_EACH[library], "benches/"))]
 
@@ -136,7 +136,7 @@ def test_only_settings_read_the_environment() -> None:
     assert not [name_of(path) for path in others if re.search(r"\bos\.(environ|getenv)\b", text_of(path))]
 
 
-def test_no_module_keeps_unfinished_business() -> None:
+def test_no_module_has_unfinished_code() -> None:
     unfinished = re.compile(r"\b(?:TODO|FIXME|XXX)\b|NotImplementedError|# type: ignore(?!\[)|# noqa(?!:)")
     found = {name_of(path): unfinished.findall(text_of(path)) for path in CODE}
     assert not {name: words for name, words in found.items() if words}
@@ -149,13 +149,13 @@ def test_the_repository_speaks_of_the_project_only() -> None:
 
 
 def test_only_one_boundary_per_process_catches_everything() -> None:
-    """`except Exception` hides bugs; each use says at its line why it is the boundary."""
+    """`except Exception` hides bugs; a comment on its line gives the reason for each use."""
     for path in CODE:
         for number, line in enumerate(text_of(path).splitlines(), 1):
             if re.search(r"except Exception\b", line):
-                assert "  # " in line, f"{name_of(path)}:{number} catches everything without saying why"
+                assert "  # " in line, f"{name_of(path)}:{number} catches everything without a reason"
 
 
-def test_every_test_module_has_a_name_of_its_own() -> None:
+def test_every_test_module_has_a_unique_name() -> None:
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-    assert len(names) == len(set(names)), "pytest cannot import two modules of one name"
+    assert len(names) == len(set(names)), "pytest cannot import two modules with the same name"
