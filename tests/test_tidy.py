@@ -58,7 +58,7 @@ def text_of(path: Path) -> str:
 
 
 class Facts(NamedTuple):
-    """The facts of a module's syntax that the rules need. To keep the syntax trees would cost more than to make them."""
+    """Facts of a module's syntax that the rules need. To keep the syntax trees would cost more than to make them."""
 
     is_explained: bool
     functions: list[tuple[str, int]]  # places and names, with lengths in lines
