@@ -45,7 +45,7 @@ class Inventory(msgspec.Struct):
     is_dropping: bool = False  # the journal still counts extents that no query returns
     named: dict[SegmentId, tuple[int, int]] = {}  # segments of all these extents -> level, size
     segments: dict[SegmentId, SegmentView] = {}
-    clock_ms: int = 0  # the uptime clock of the state machine
+    clock_ms: int = 0  # the journal clock
     objects: dict[str, int] = {}  # key -> bytes
     findings: list[Finding] = []  # in the logs themselves
 

@@ -30,7 +30,7 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
-# Twice the largest batch that a topic may allow.
+# The largest batch, 8,000,000 bytes, may decompress to 16 times its size. More is an attack or useless data.
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 # Length, attributes, timestamp, offset, key length, value length and header count have at least one byte each.
 _RECORD_BYTES_MIN = 7

@@ -3,7 +3,8 @@
 The outcomes for a producer, and their guarantees:
 
 - an offset: the segment is in the store, and its commit is in the journal;
-- OVERLOADED: certainly not stored. Its upload failed, so its commit was never sent;
+- OVERLOADED: certainly not committed. Its upload failed, so its commit was never sent, or the state machine rejected
+  it. An object may exist;
 - OUTCOME_UNKNOWN: the commit was sent, and no answer came before the segment was too old for a commit. Or the commit
   was rejected as too old. An earlier attempt may have been accepted, and the segment compacted and removed later;
 - any other rejection: from the state machine.

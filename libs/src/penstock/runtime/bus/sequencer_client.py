@@ -44,7 +44,7 @@ View = TypeVar("View", bound=Answer)
 class SequencerClient:
     """All sequencers of a cluster, as one.
 
-    `seen_sequence` is the highest journal sequence in any answer. `seen_clock_ms` is the latest uptime clock in any
+    `seen_sequence` is the highest journal sequence in any answer. `seen_clock_ms` is the latest journal clock in any
     answer to commands. `seen_level` is the level that the cluster has reached, None before the first announcement.
     `level_seen_s` is the monotonic time of that announcement.
     """

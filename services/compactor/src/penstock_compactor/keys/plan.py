@@ -99,7 +99,7 @@ class KeyJob(msgspec.Struct, frozen=True, array_like=True):
     topic_id: TopicId
     delete_retention_ms: int
     outputs: list[KeyOutput]
-    now_ms: int  # the uptime clock, which decides about tombstones; the clock of the compactor may differ
+    now_ms: int  # the journal clock, which decides about tombstones; the clock of the compactor may differ
 
     @property
     def is_one_partition(self) -> bool:

@@ -87,7 +87,7 @@ def choose(
     """At most `jobs_max` jobs, the best first; no segment is in two jobs.
 
     `topics` has the topic of segments of level 2; a segment that is not in it waits. `busy` has segments of other jobs,
-    in addition to the leased ones. `now_ms` is the uptime clock.
+    in addition to the leased ones. `now_ms` is the journal clock.
     """
     queues: dict[tuple[Kind, TopicId, int], list[SegmentView]] = {}
     for segment in sorted(segments, key=_row):

@@ -23,7 +23,6 @@ from penstock.contracts.levels import (
     JANITOR_LEVEL,
     KEY_COMPACTION_LEVEL,
     NEWEST_LEVEL,
-    SHARE_GROUPS_LEVEL,
     level_of,
 )
 from penstock.contracts.rejections import Rejection
@@ -59,7 +58,7 @@ def test_the_level_rises_and_never_falls() -> None:
 
 def test_every_command_newer_than_0_1_0_has_a_level() -> None:
     assert {each.__name__ for each in get_args(Command) if each not in COMMAND_LEVELS} == WITHOUT_LEVEL
-    assert {1, NEWEST_LEVEL} <= {*COMMAND_LEVELS.values()} <= {*range(1, SHARE_GROUPS_LEVEL + 1)}
+    assert {*COMMAND_LEVELS.values()} <= {*range(1, NEWEST_LEVEL + 1)}
 
 
 def test_a_cluster_that_kept_its_records_for_ever_keeps_them_until_its_configuration_changes() -> None:
