@@ -34,7 +34,7 @@ def level_validation_errors(gateway: HasSequencer, configs: dict[str, str]) -> l
     level = gateway.sequencer.seen_level
     if level is None or level_of_configs(configs) <= level:
         return []
-    return ["some sequencers do not know these configurations yet"]
+    return ["these configurations are not supported until all sequencers of the cluster are upgraded"]
 
 
 def topic_name_validation_error(name: str) -> str:

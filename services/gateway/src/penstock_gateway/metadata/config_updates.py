@@ -119,7 +119,7 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> A
         if level is not None and level < SHARE_GROUPS_LEVEL:  # no sequencer journals it during an upgrade
             return ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS
         if not name:
-            return ErrorCode.INVALID_REQUEST, "an empty name is no group"
+            return ErrorCode.INVALID_REQUEST, "the group id must not be empty"
     elif kind not in (TOPIC, BROKER):
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
     if kind == TOPIC and not is_legal_topic_name(name):
@@ -143,7 +143,7 @@ def _form_validation_error(changes: list[Change]) -> AdminResult:
         if change.operation not in tuple(ConfigOperation):
             return ErrorCode.INVALID_REQUEST, f"operation {change.operation} on {change.name} is none of 0 to 3"
         if change.value is None and change.operation != ConfigOperation.DELETE:
-            return ErrorCode.INVALID_REQUEST, f"null is not a value: {change.name}"
+            return ErrorCode.INVALID_REQUEST, f"null is not a valid value: {change.name}"
     return ErrorCode.NONE, None
 
 
