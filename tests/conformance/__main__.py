@@ -8,18 +8,19 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, time_ns
 
 from tests.conformance import results as shown
-from tests.conformance.catalogue import CLIENTS, SCENARIOS, SHORT, Client, scenarios_of
+from tests.conformance.catalogue import EVERYTHING, Catalogue, Client
 from tests.conformance.driver import NotOffered
 from tests.conformance.provision import Missing
 from tests.conformance.results import About, Result
 from tests.conformance.scenario import Scenario, Stage
-from tests.testkit.clusters.cluster import running
+from tests.testkit.clusters.cluster import Cluster, running
 from tests.testkit.loads.transaction_load import wait_for_transactions
 
 SETTINGS = {"PENSTOCK_SHARE_GROUPS": "true"}  # of the new cluster, so that all scenarios can run
@@ -27,11 +28,23 @@ SIDE_BY_SIDE = 4  # scenarios mostly wait for sessions to end, and for Java to s
 RUN = f"{time_ns():x}"[-8:]  # makes names unique, so that one cluster can serve several runs
 CLIENT_WIDTH, SCENARIO_WIDTH = 28, 30
 
+# Starts a cluster in a folder, with further arguments of `penstock up`.
+OpenCluster = Callable[[Path, Sequence[str]], AbstractContextManager[Cluster]]
 
-def options() -> argparse.Namespace:
+
+@contextmanager
+def new_cluster(folder: Path, up_arguments: Sequence[str]) -> Iterator[Cluster]:
+    """A cluster of `penstock up` that serves all scenarios."""
+    os.environ |= SETTINGS
+    with running(folder, *up_arguments) as cluster:
+        wait_for_transactions(cluster)
+        yield cluster
+
+
+def options(argv: Sequence[str], catalogue: Catalogue) -> argparse.Namespace:
     """The command line's options."""
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
-    names = [client.name for client in CLIENTS]
+    names = [client.name for client in catalogue.clients]
     parser.add_argument("--client", action="append", choices=names, help="run only this client; can be repeated")
     parser.add_argument("--scenario", action="append", metavar="PREFIX", help="run only scenarios with this prefix")
     parser.add_argument("--short", action="store_true", help="run only the short list for CI")
@@ -41,18 +54,18 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--up", action="append", default=[], metavar="ARGUMENT", help="pass this argument to `penstock up`"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if arguments.bootstrap and arguments.results:
         parser.error("--results is for a new cluster only: omit it with --bootstrap")
     return arguments
 
 
-def chosen(client: Client, arguments: argparse.Namespace) -> list[Scenario]:
+def chosen(client: Client, arguments: argparse.Namespace, catalogue: Catalogue) -> list[Scenario]:
     """The client's scenarios that the options select."""
     if arguments.client and client.name not in arguments.client:
         return []
-    named = [each for each in scenarios_of(client) if each.name.startswith(tuple(arguments.scenario or [""]))]
-    return [each for each in named if not arguments.short or each.name in SHORT.get(client.name, [])]
+    named = [each for each in catalogue.scenarios_of(client) if each.name.startswith(tuple(arguments.scenario or [""]))]
+    return [each for each in named if not arguments.short or each.name in catalogue.short.get(client.name, [])]
 
 
 def stage(client: Client, name: str, bootstrap: str, folder: Path) -> Stage:
@@ -91,13 +104,15 @@ def line(result: Result) -> str:
     return f"{words} {result.took_s:6.1f} s  {shown.short(result.detail)}".rstrip()
 
 
-def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> tuple[list[Result], list[About]]:
+def perform_all(
+    arguments: argparse.Namespace, bootstrap: str, folder: Path, catalogue: Catalogue
+) -> tuple[list[Result], list[About]]:
     """Run all selected scenarios with all selected clients, several at a time."""
     jobs: list[tuple[Client, Scenario]] = []
     results: list[Result] = []
     about: list[About] = []
-    for client in CLIENTS:
-        scenarios = chosen(client, arguments)
+    for client in catalogue.clients:
+        scenarios = chosen(client, arguments, catalogue)
         if not scenarios:
             continue
         try:
@@ -114,22 +129,20 @@ def perform_all(arguments: argparse.Namespace, bootstrap: str, folder: Path) -> 
     return results, about
 
 
-def main() -> int:
+def main(argv: Sequence[str], *, catalogue: Catalogue = EVERYTHING, open_cluster: OpenCluster = new_cluster) -> int:
     """Run the scenarios, print and save the results; the exit code."""
-    arguments = options()
+    arguments = options(argv, catalogue)
     began = monotonic()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-conformance-")))
         bootstrap = arguments.bootstrap
         if bootstrap is None:
-            os.environ |= SETTINGS
-            cluster = stack.enter_context(running(folder / "data", *arguments.up))
-            wait_for_transactions(cluster)
-            bootstrap = cluster.kafka
-        results, about = perform_all(arguments, bootstrap, folder)
-    print(f"\n{shown.table(results, SCENARIOS)}\n")
+            bootstrap = stack.enter_context(open_cluster(folder / "data", arguments.up)).kafka
+        results, about = perform_all(arguments, bootstrap, folder, catalogue)
+    print(f"\n{shown.table(results, catalogue.scenarios)}\n")
     if arguments.results:
-        shown.save(arguments.results, results, about, {each.name: scenarios_of(each) for each in CLIENTS})
+        scenarios = {each.name: catalogue.scenarios_of(each) for each in catalogue.clients}
+        shown.save(arguments.results, results, about, scenarios)
     passed, failed, missing = [
         [result for result in results if result.outcome == outcome]
         for outcome in (shown.PASSED, shown.FAILED, shown.NOT_RUN)
@@ -144,4 +157,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 """The list of all clients and all scenarios."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.conformance import provision
@@ -67,3 +67,15 @@ SHORT = {
 def scenarios_of(client: Client) -> list[Scenario]:
     """The scenarios of a client."""
     return tools.all_scenarios() if client.name == TOOLS else FOR_LIBRARIES
+
+
+class Catalogue(NamedTuple):
+    """The clients and scenarios of a run."""
+
+    clients: Sequence[Client] = CLIENTS
+    scenarios: Sequence[Scenario] = SCENARIOS
+    scenarios_of: Callable[[Client], Sequence[Scenario]] = scenarios_of
+    short: Mapping[str, Sequence[str]] = SHORT  # names of scenarios by client
+
+
+EVERYTHING = Catalogue()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import __main__, provision
-from tests.conformance.catalogue import CLIENTS, SCENARIOS, SHORT, Client, scenarios_of
+from tests.conformance.catalogue import CLIENTS, SCENARIOS, SHORT, Catalogue, Client, scenarios_of
 from tests.conformance.driver import ClientError, Driver, NotOffered
 from tests.conformance.provision import Missing
 from tests.conformance.results import FAILED, NOT_OFFERED, NOT_RUN, PASSED, About, Result, save, table
@@ -55,14 +55,11 @@ def show_to(run: object, name: str = "shows") -> Scenario:
     return Scenario(name, "producing", "It shows.", run)  # type: ignore[arg-type]
 
 
-def run_main(monkeypatch: pytest.MonkeyPatch, clients: list[Client], scenario: Scenario, *arguments: str) -> int:
-    monkeypatch.setattr(__main__, "CLIENTS", clients)
-    monkeypatch.setattr(__main__, "scenarios_of", lambda client: [scenario])
-    monkeypatch.setattr(__main__, "SCENARIOS", [scenario])
-    monkeypatch.setattr(__main__, "running", lambda folder: nullcontext(Cluster(folder)))
-    monkeypatch.setattr(__main__, "wait_for_transactions", lambda cluster: None)
-    monkeypatch.setattr(sys, "argv", ["conformance", *arguments])
-    return __main__.main()
+def run_main(
+    clients: list[Client], scenario: Scenario, *arguments: str, short: dict[str, list[str]] | None = None
+) -> int:
+    catalogue = Catalogue(clients, [scenario], lambda client: [scenario], short or {})
+    return __main__.main(arguments, catalogue=catalogue, open_cluster=lambda folder, more: nullcontext(Cluster(folder)))
 
 
 def missing() -> list[str]:
@@ -99,50 +96,44 @@ def test_the_error_has_the_last_output_of_a_client_that_ends(driver: Driver) -> 
         driver.close()
 
 
-def test_a_client_that_cannot_be_had_fails_the_run_and_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_main(monkeypatch, [Client("Absent", missing)], show_to(lambda stage: None)) == 1
+def test_a_client_that_cannot_be_had_fails_the_run_and_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main([Client("Absent", missing)], show_to(lambda stage: None)) == 1
     assert "NOT RUN: Absent: there is no nodejs" in capsys.readouterr().err
 
 
 def test_a_client_that_cannot_be_had_may_be_allowed_to_be_missing_beside_others(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     clients = [Client("Absent", missing), Client("Counting", command)]
-    assert run_main(monkeypatch, clients, show_to(lambda stage: None), "--allow-missing") == 0
+    assert run_main(clients, show_to(lambda stage: None), "--allow-missing") == 0
     assert "NOT RUN: Absent" in capsys.readouterr().err
 
 
-def test_a_scenario_that_fails_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scenario_that_fails_fails_the_run() -> None:
     def fails(stage: Stage) -> None:
         with stage.driver() as client:
             assert client.ask("add", one=1, other=1) == 3
 
-    assert run_main(monkeypatch, [Client("Counting", command)], show_to(fails)) == 1
+    assert run_main([Client("Counting", command)], show_to(fails)) == 1
 
 
-def test_a_run_closes_with_counts_of_what_passed_failed_and_was_skipped(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_closes_with_counts_of_what_passed_failed_and_was_skipped(capsys: pytest.CaptureFixture[str]) -> None:
     def fails(stage: Stage) -> None:
         raise AssertionError
 
     clients = [Client("Absent", missing), Client("Counting", command)]
-    run_main(monkeypatch, clients, show_to(lambda stage: None), "--allow-missing")
+    run_main(clients, show_to(lambda stage: None), "--allow-missing")
     assert re.fullmatch(r"1 passed, 0 failed, 1 skipped in [0-9.]+s", capsys.readouterr().out.splitlines()[-1])
-    assert run_main(monkeypatch, clients, show_to(fails), "--allow-missing") == 1
+    assert run_main(clients, show_to(fails), "--allow-missing") == 1
     assert re.fullmatch(r"0 passed, 1 failed, 1 skipped in [0-9.]+s", capsys.readouterr().out.splitlines()[-1])
 
 
-def test_a_short_run_shows_what_is_named_for_it_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_short_run_shows_what_is_named_for_it_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     clients = [Client("Counting", command), Client("Other", command)]
-    monkeypatch.setattr(__main__, "SHORT", {"Other": ["shows"]})
-    assert run_main(monkeypatch, clients, show_to(lambda stage: None), "--short") == 0
+    short = {"Other": ["shows"]}
+    assert run_main(clients, show_to(lambda stage: None), "--short", short=short) == 0
     assert "Counting" not in capsys.readouterr().out
-    assert run_main(monkeypatch, clients, show_to(lambda stage: None, "hides"), "--short") == 1
+    assert run_main(clients, show_to(lambda stage: None, "hides"), "--short", short=short) == 1
 
 
 def test_what_is_named_for_short_runs_is_there() -> None:
@@ -151,29 +142,29 @@ def test_what_is_named_for_short_runs_is_there() -> None:
     assert all(set(names) <= offered[client] for client, names in SHORT.items())
 
 
-def test_what_a_client_does_not_offer_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_a_client_does_not_offer_is_no_failure(tmp_path: Path) -> None:
     def dances(stage: Stage) -> None:
         with stage.driver() as client:
             client.ask("dance")
 
     results = tmp_path / "results.json"
-    assert run_main(monkeypatch, [Client("Counting", command)], show_to(dances), "--results", str(results)) == 0
+    assert run_main([Client("Counting", command)], show_to(dances), "--results", str(results)) == 0
     (client,) = json.loads(results.read_text())["clients"]
     assert (client["client"], client["version"]) == ("Counting", "1")
     assert client["results"] == {"shows": {"outcome": NOT_OFFERED, "detail": ""}}
 
 
-def test_what_another_cluster_shows_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_another_cluster_shows_is_not_kept(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     arguments = ["--bootstrap", NOWHERE, "--results", str(results)]
     with pytest.raises(SystemExit):
-        run_main(monkeypatch, [Client("Counting", command)], show_to(lambda stage: None), *arguments)
+        run_main([Client("Counting", command)], show_to(lambda stage: None), *arguments)
     assert not results.exists()
 
 
-def test_a_run_that_shows_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_shows_nothing_fails() -> None:
     clients = [Client("Counting", command)]
-    assert run_main(monkeypatch, clients, show_to(lambda stage: None), "--scenario", "no such") == 1
+    assert run_main(clients, show_to(lambda stage: None), "--scenario", "no such") == 1
 
 
 def test_a_run_of_some_keeps_what_others_have_shown(tmp_path: Path) -> None:
