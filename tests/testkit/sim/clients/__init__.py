@@ -1,0 +1,1 @@
+"""The Kafka clients and compactors of a run; start reading at `kafka.py` and `producer.py`."""

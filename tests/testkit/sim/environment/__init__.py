@@ -1,0 +1,1 @@
+"""The simulated environment of services: time, bus, journal, store, sockets, processes; start at `shared.py`."""

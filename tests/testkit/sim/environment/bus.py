@@ -1,8 +1,8 @@
-"""A bus with core NATS' promises and every fault that they allow: late, lost, cut off, silent, in parts.
+"""A bus with the guarantees of core NATS and all their faults: late, lost, duplicate, cut, silent, partitioned.
 
-Each connection is at one of several servers. What it sends travels up to its server, is routed there, and travels down
-to each receiver; both ways keep their order. A cut loses what is on the way in both directions. A silent connection
-looks whole and carries nothing. Between servers that are severed nothing passes, which they notice after a while.
+Each connection belongs to one of several servers. A message travels up to its server, is routed there, and travels
+down to each receiver. Both ways keep the order. A cut loses all messages on their way, in both directions. A silent
+connection looks healthy and carries nothing. Severed servers exchange nothing, and notice it after a while.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tests.testkit.fakes.answers import within
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub, MemoryInbound, MemorySubscription, Nothing, matches
 from tests.testkit.sim.environment.wire import Wire
 
-FLUSH_TIMEOUT_S = 5.0  # as the real bus'
+FLUSH_TIMEOUT_S = 5.0  # as in the real bus
 SERVERS = 3
 
 Record = Callable[[str], None]
@@ -25,10 +25,10 @@ Record = Callable[[str], None]
 
 @dataclass
 class BusFaults:
-    """What goes wrong with single messages, as shares of them."""
+    """The faults of single messages, as shares of all messages."""
 
     lost_share: float = 0.0  # on the way to one receiver
-    twice_share: float = 0.0  # only what is published to all, which every receiver must take twice
+    twice_share: float = 0.0  # only of published messages, which every receiver must accept twice
 
 
 @dataclass
@@ -36,21 +36,21 @@ class Link:
     """One connection."""
 
     server: int
-    up: tuple[str, str]  # the lanes to its server and back
+    up: tuple[str, str]  # the lanes to its server and from it
     down: tuple[str, str]
-    generation: int = 0  # of the connection: what was on its way when it broke never comes
+    generation: int = 0  # of the connection; messages of an earlier one never arrive
     is_silent: bool = False
 
 
 @dataclass
 class Severed:
-    """Servers that do not reach each other."""
+    """Pairs of servers that do not reach each other."""
 
     pairs: set[tuple[int, int]] = field(default_factory=set)
     is_noticed: bool = False
 
-    def parts(self, one: int, other: int) -> bool:
-        """Whether nothing passes between the two."""
+    def separates(self, one: int, other: int) -> bool:
+        """Whether the two servers are severed."""
         return bool(self.pairs) and (min(one, other), max(one, other)) in self.pairs
 
 
@@ -65,7 +65,7 @@ class SimHub(MemoryHub):
         self._wire = wire
         self._record = record
         self._links: dict[str, Link] = {}
-        self._receivers: dict[str, list[list[MemorySubscription]]] = {}  # by subject; of each group one is chosen
+        self._receivers: dict[str, list[list[MemorySubscription]]] = {}  # by subject; one of each group gets a message
 
     def connect(self, name: str, server: int = 0) -> MemoryBus:
         """A new connection to a server."""
@@ -87,13 +87,13 @@ class SimHub(MemoryHub):
             self._buses[name].cut()
 
     def mend(self, name: str) -> None:
-        """Connect again, if the process is still there."""
+        """Connect again, if the process still runs."""
         if name in self._buses:
             self._links[name].is_silent = False
             self._buses[name].mend()
 
     def silence(self, name: str) -> None:
-        """Carry nothing for a connection from now on, without a word."""
+        """Carry nothing for a connection from now on, without an error."""
         if name in self._links:
             self._links[name].is_silent = True
 
@@ -103,14 +103,17 @@ class SimHub(MemoryHub):
             super().kill(name)
 
     def reaches(self, name: str, server: int) -> bool:
-        """Whether what a connection sends gets as far as a server."""
+        """Whether the messages of a connection arrive at a server."""
         link, bus = self._links[name], self._buses.get(name)
         return (
-            bus is not None and bus.is_connected and not link.is_silent and not self.severed.parts(link.server, server)
+            bus is not None
+            and bus.is_connected
+            and not link.is_silent
+            and not self.severed.separates(link.server, server)
         )
 
     def generation(self, name: str) -> int:
-        """Changes when the connection breaks."""
+        """A number that changes when the connection breaks."""
         return self._links[name].generation
 
     def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
@@ -157,11 +160,11 @@ class SimHub(MemoryHub):
         if bus is None or not bus.is_connected or self._is_lost():
             return
         link = self._links[bus.name]
-        if not self.severed.parts(sender.server, link.server):
+        if not self.severed.separates(sender.server, link.server):
             self._down(link, bus.take_answer, subject, data)
 
     def _deliver(self, sender: Link, subject: str, data: bytes, reply: str) -> bool:
-        """Send it to all who should get it; whether there was anybody."""
+        """Send a message to all matching subscriptions; whether there was one."""
         has_receiver = False
         severed, stream = self.severed, self._wire.stream
         lost_share, twice_share = self.faults.lost_share, self.faults.twice_share
@@ -185,7 +188,7 @@ class SimHub(MemoryHub):
         return has_receiver
 
     def _groups(self, subject: str) -> list[list[MemorySubscription]]:
-        """Who listens: queue groups, and everybody alone who is in none."""
+        """The subscriptions of a subject: queue groups, and a group of one for each without a queue."""
         known = self._receivers.get(subject)
         if known is None:
             groups: dict[tuple[str, int], list[MemorySubscription]] = {}
@@ -196,7 +199,7 @@ class SimHub(MemoryHub):
         return known
 
     def _is_severed(self, sender: Link, subscription: MemorySubscription) -> bool:
-        return self.severed.parts(sender.server, self._links[subscription.bus.name].server)
+        return self.severed.separates(sender.server, self._links[subscription.bus.name].server)
 
     def _is_lost(self) -> bool:
         return self._happens(self.faults.lost_share)
@@ -205,9 +208,9 @@ class SimHub(MemoryHub):
         return share > 0 and self._wire.stream.random() < share
 
     def _down(self, link: Link, take: Callable[..., None], *args: object) -> None:
-        self._wire.carry(link.down, _come, link, link.generation, take, args)
+        self._wire.carry(link.down, _arrive_at_client, link, link.generation, take, args)
 
 
-def _come(link: Link, generation: int, take: Callable[..., None], args: tuple[object, ...]) -> None:
+def _arrive_at_client(link: Link, generation: int, take: Callable[..., None], args: tuple[object, ...]) -> None:
     if link.generation == generation and not link.is_silent:
         take(*args)

@@ -35,7 +35,7 @@ class SimClock:
 
 
 class BusReach(Reach):
-    """The way to the journal over the connection of one life of a process."""
+    """The reach of the journal over the connection of one life of a process."""
 
     def __init__(self, hub: SimHub, name: str, journal_server: Callable[[], int]) -> None:
         self._hub = hub
@@ -50,7 +50,7 @@ class BusReach(Reach):
 
 
 class SimConnection:
-    """One connection to the simulated nats servers; takes the place of `NatsConnection`."""
+    """One connection to the simulated nats servers, in place of `NatsConnection`."""
 
     def __init__(self, bus: MemoryBus, journal: SimJournalStore, reach: Reach) -> None:
         self.bus: Bus = bus
@@ -59,7 +59,7 @@ class SimConnection:
         self._name = bus.name
 
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
-        """The one journal that there is."""
+        """A handle on the only journal."""
         opened = SimJournal(self._store, self._name, self._reach)
         await opened.describe()
         return opened
@@ -74,14 +74,14 @@ class _NoHttp:
     address = "simulated:0"
 
     async def open(self) -> None:
-        """Listen nowhere."""
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 def host_maker(connection: SimConnection, limits: HostLimits) -> Callable[..., ServiceHost]:
-    """Makes the host of one life of a simulated process; only what reaches outside of the process is replaced."""
+    """Makes the host of one life of a simulated process; only connections to the outside are replaced."""
 
     async def connect(_url: str, **_: Any) -> NatsConnection:
         return cast(NatsConnection, connection)

@@ -1,4 +1,4 @@
-"""A journal with JetStream's promises and its faults: lost acknowledgements, late appends, stalls, lagging tails."""
+"""A journal with JetStream's guarantees and its faults: lost acknowledgements, late appends, stalls, slow tails."""
 
 import asyncio
 from collections import OrderedDict
@@ -11,44 +11,44 @@ from tests.testkit.fakes.answers import within
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.sim.environment.wire import Wire
 
-ANSWER_TIMEOUT_S = 1.0  # as the real journal's, for appends and for questions
+ANSWER_TIMEOUT_S = 1.0  # as in the real journal, for appends and for queries
 DUPLICATE_WINDOW_S = 120.0
 RETRY_S = 0.05
-REPLAY_ENTRIES_MAX = 16  # at once: journals of simulations are short, and reading them should take its time
-SILENCE_S_MAX = 2.0  # then the real tail misses its consumer's heartbeats and makes another
+REPLAY_ENTRIES_MAX = 16  # in one group: simulated journals are short, and reading one should take a while
+SILENCE_S_MAX = 2.0  # afterwards the real tail misses its consumer's heartbeats and makes a new consumer
 
-IN_A_SERVER = -1  # instead of the generation of a connection: what happens to that does not matter any more
+IN_A_SERVER = -1  # instead of the generation of a connection, which does not matter any more
 
 Observer = Callable[[int, bytes], None]
 
 
 @dataclass
 class JournalFaults:
-    """What goes wrong with appends, as shares of them."""
+    """The faults of appends and tails, as shares of all."""
 
     lost_share: float = 0.0  # never stored
     unacknowledged_share: float = 0.0  # stored, and the answer is lost
-    late_share: float = 0.0  # stored only after the appender gave up waiting
+    late_share: float = 0.0  # stored only after the appender's timeout
     late_s_max: float = 0.0
-    stuck_tail_share: float = 0.0  # of notices that an entry is there; its reader learns of it with the next, or later
+    stuck_tail_share: float = 0.0  # of notices of an entry; the reader learns of it with the next notice, or later
     stuck_tail_s_max: float = 0.0
     replay_s: float = 0.0  # per entry, for a reader that is behind
 
 
 class Reach:
-    """The connection that one process has to the journal's server; without faults it is whole."""
+    """The connection of one process to the journal's server, without faults."""
 
     def is_whole(self) -> bool:
-        """Whether anything passes now."""
+        """Whether messages pass now."""
         return True
 
     def generation(self) -> int:
-        """Changes when the connection breaks."""
+        """A number that changes when the connection breaks."""
         return 0
 
 
 class SimJournalStore(MemoryJournalStore):
-    """The stream at its servers."""
+    """The stream in the simulated servers."""
 
     def __init__(self, wire: Wire, created: str = "2026-01-01T00:00:00Z") -> None:
         super().__init__(created)
@@ -56,11 +56,11 @@ class SimJournalStore(MemoryJournalStore):
         self.faults = JournalFaults()
         self.observers: list[Observer] = []
         self.readers: dict[Consumer, None] = {}
-        self.is_full = False  # no room for another entry at its servers
+        self.is_full = False  # the disks of the servers are full
         self._ids_by_time: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def happens(self, share: float) -> bool:
-        """Throw dice."""
+        """Whether a fault with this share happens now, at random."""
         return share > 0 and self.wire.stream.random() < share
 
     def make_again(self, created: str = "2026-02-02T00:00:00Z") -> None:
@@ -112,7 +112,7 @@ class SimJournal(MemoryJournal):
             late_s = 0.0
             if self._stream.happens(self._stream.faults.late_share):
                 late_s = ANSWER_TIMEOUT_S + self._stream.wire.stream.uniform(0, self._stream.faults.late_s_max)
-            if late_s:  # it waits in some server, and those behind it do not
+            if late_s:  # a server delays this append, but not later ones
                 self._stream.wire.later(late_s, self._arrive, IN_A_SERVER, entry_id, data, answer)
             else:
                 generation = self._reach.generation()
@@ -143,14 +143,16 @@ class SimJournal(MemoryJournal):
         else:
             outcome = JournalLost("the journal is gone")
         if not stream.happens(stream.faults.unacknowledged_share):
-            stream.wire.carry(("acknowledge", self._name), self._come_back, generation, answer, outcome)
+            stream.wire.carry(("acknowledge", self._name), self._receive_answer, generation, answer, outcome)
 
-    def _come_back(self, generation: int, answer: "asyncio.Future[int | Exception]", outcome: int | Exception) -> None:
+    def _receive_answer(
+        self, generation: int, answer: "asyncio.Future[int | Exception]", outcome: int | Exception
+    ) -> None:
         if generation == self._reach.generation() and self._reach.is_whole() and not answer.done():
             answer.set_result(outcome)
 
     async def _round_trip(self) -> int:
-        """The last sequence when the question came to the server, once it would be answered; or `Unavailable`."""
+        """The last sequence when the server got the query; waits for the answer, or raises `Unavailable`."""
         answer: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
         generation = self._reach.generation()
 
@@ -158,7 +160,7 @@ class SimJournal(MemoryJournal):
             stream = self._stream
             if generation == self._reach.generation() and stream.is_available:
                 stream.wire.carry(
-                    ("acknowledge", self._name), self._come_back, generation, answer, stream.last_sequence
+                    ("acknowledge", self._name), self._receive_answer, generation, answer, stream.last_sequence
                 )
 
         if self._reach.is_whole():
@@ -197,17 +199,17 @@ class SimJournal(MemoryJournal):
 
 
 class Consumer:
-    """What the stream's servers push news to, for one tail; a process may have several."""
+    """The consumer of one tail, to which the stream's servers push notices; a process may have several."""
 
     def __init__(self, stream: SimJournalStore, name: str, reach: Reach) -> None:
         self.pushed_sequence = 0  # the last sequence that was pushed
         self._stream = stream
         self._lane = ("push", name)
         self._reach = reach
-        self._pushed: asyncio.Future[None] | None = None  # what the tail waits for
+        self._pushed: asyncio.Future[None] | None = None  # the tail waits for this
 
     def push(self) -> None:
-        """There is something new."""
+        """Send a notice of the newest entry."""
         stream = self._stream
         late_s = 0.0
         if stream.happens(stream.faults.stuck_tail_share):
@@ -221,7 +223,7 @@ class Consumer:
                 self._pushed.set_result(None)
 
     async def until_pushed(self) -> bool:
-        """Whether something was pushed; else it is time to look whether the consumer still lives."""
+        """Wait for a notice; False after a silence, when the tail checks its consumer."""
         self._pushed = asyncio.get_running_loop().create_future()
         try:
             await within(SILENCE_S_MAX, self._pushed)

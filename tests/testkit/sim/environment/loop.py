@@ -1,8 +1,8 @@
-"""One timeline for many event loops: each simulated process has a loop of its own, which can be paused and ended.
+"""One timeline for many event loops: each simulated process has its own loop, which can be paused and ended.
 
-All loops share the virtual time and one queue, so a run is one sequence of callbacks, the same for the same seed. No
-callback takes any time; time passes when nobody has anything to do. A paused loop is a process that was stopped
-(SIGSTOP): what becomes due for it waits, and happens all at once when it goes on.
+All loops share the virtual time and one queue. So a run is one sequence of callbacks, the same for the same seed. No
+callback takes any time; time passes only while no callback is ready. A paused loop is a process after SIGSTOP: its
+callbacks wait, and all run at once when the process continues.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from contextvars import Context
 from heapq import heappop, heappush
 from typing import Any
 
-CALLBACKS_PER_MOMENT_MAX = 200_000  # more without any time passing is a loop that spins
-TASKS_KEPT = 64  # by a loop, before it looks which of them are done
-NO_STEPS = -1  # left until a loop is stopped: it is not
-END_ROUNDS_MAX = 50  # cancellations of a task that does not want to end
+CALLBACKS_PER_MOMENT_MAX = 200_000  # more callbacks at one time come from a loop that spins
+TASKS_KEPT = 64  # by a loop, before it removes those that are done
+NO_STEPS = -1  # the loop is not stopped after some steps
+END_ROUNDS_MAX = 50  # cancellations of a task that does not end
 
 Failure = Callable[[dict[str, Any]], None]
 
 
 class Spinning(AssertionError):
-    """Somebody is busy for ever without time passing."""
+    """A task is busy for ever while no time passes."""
 
 
 class Handle(list[Any]):
-    """A callback to come; has what asyncio asks of handles.
+    """A future callback, with the methods that asyncio needs of handles.
 
-    A list, because the heap of timers then compares them by time and number in C, and nothing of ours is called to
-    make one; there are tens of thousands in every run.
+    A run makes tens of thousands of handles. A list is made without Python code. The heap of timers also compares
+    lists in C, by time and number.
     """
 
     __slots__ = ()
@@ -49,24 +49,24 @@ class Handle(list[Any]):
 
 
 WHEN_S, NUMBER, LOOP, CALLBACK, ARGS, CONTEXT = range(6)  # in a handle
-SOON_S = -1.0  # when a handle is due that is no timer
+SOON_S = -1.0  # the time of a handle that is no timer
 
 
 class Timeline:
-    """The time, and everything that is going to happen."""
+    """The virtual time, and all future callbacks of all loops."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.callbacks = 0  # that were run
+        self.callbacks = 0  # run so far
         self.ready: deque[Handle] = deque()
         self.timers: list[Handle] = []
         self.numbers = itertools.count()
         self.running: SimLoop | None = None  # whose callbacks run
 
     def run(self, until: Callable[[], object], deadline_s: float, look_interval_s: float = 0.0) -> bool:
-        """Let things happen until the condition holds; False: too late.
+        """Run callbacks until the condition is true, or return False after the deadline.
 
-        The condition is looked at when all that can happen at a moment has happened, once in `look_interval_s`.
+        The condition is checked after all callbacks of one time, and once in `look_interval_s`.
         """
         before = _running_loop()
         self.running = None
@@ -92,7 +92,7 @@ class Timeline:
             _set_running_loop(before)
 
     def run_ready(self) -> None:
-        """Run all that is ready, and what that makes ready."""
+        """Run all ready callbacks, and those that become ready thereby."""
         ready, set_running = self.ready, _set_running_loop
         next_ready = ready.popleft
         last = self.running
@@ -128,7 +128,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 class SimTask(asyncio.Task[Any]):
-    """A task whose place in sets is its number and not its address, so that every run is alike."""
+    """A task whose hash is its number, not its address, so that sets have the same order in every run."""
 
     __slots__ = ("number",)
 
@@ -148,8 +148,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def __init__(self, timeline: Timeline, name: str, failed: Failure) -> None:
         self.timeline = timeline
         self.name = name
-        self.is_held = False  # paused, ended, or to be asked before each step
-        self._begun: list[SimTask] = []  # all that may not be done yet
+        self.is_held = False  # paused, ended, or `admit` must be called before each step
+        self._begun: list[SimTask] = []  # all tasks that are perhaps not done
         self._begun_max = TASKS_KEPT
         self._failed = failed
         self._is_paused = False
@@ -163,7 +163,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._next_number = timeline.numbers.__next__
 
     def admit(self, handle: Handle) -> bool:
-        """Whether the handle may run now; else it waits, or never comes."""
+        """Whether the handle may run now; otherwise it waits, or never runs."""
         if self._is_ended:
             return False
         if self._is_paused:
@@ -182,23 +182,23 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.is_held = self._is_paused or self._is_ended or self._steps_left != NO_STEPS
 
     def stop_after(self, steps: int, on_step: Callable[[], None]) -> None:
-        """Call back before a callback is run, when so many more have been; never with `NO_STEPS`."""
+        """Call `on_step` instead of a callback after this many more callbacks; never with `NO_STEPS`."""
         self._steps_left, self._on_step = steps, on_step
         self._hold()
 
     @property
     def tasks(self) -> list[SimTask]:
-        """All that are not done, as they were begun."""
+        """All tasks that are not done, in the order of their start."""
         self._begun = [task for task in self._begun if not task.done()]
         return self._begun
 
     def pause(self) -> None:
-        """Stop where we are."""
+        """Run no callback until `resume`."""
         self._is_paused = True
         self._hold()
 
     def resume(self, timers_first: bool) -> None:
-        """Go on; what came in meanwhile is handled after the timers that became due, or before."""
+        """Continue. Timers that became due during the pause run before or after all other waiting callbacks."""
         self._is_paused = False
         self._hold()
         parked, self._parked = self._parked, []
@@ -206,7 +206,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.timeline.ready.extend(handle for _, handle in parked)
 
     def kill(self) -> list[SimTask]:
-        """End at once: no callback runs any more but what ending the tasks takes. The tasks that would not end."""
+        """Cancel all tasks, and run no other callback any more; return the tasks that did not end."""
         self._is_paused = False
         self._steps_left = NO_STEPS
         self._hold()
@@ -218,7 +218,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         before, running = _running_loop(), timeline.running
         timeline.running = None
         ready.clear()
-        ready.extend(own)  # nobody else has a turn while this process' tasks end
+        ready.extend(own)  # no other process runs while the tasks of this one end
         try:
             for _ in range(END_ROUNDS_MAX):
                 tasks = self.tasks
@@ -235,7 +235,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._hold()
         return self.tasks
 
-    # What asyncio asks of an event loop.
+    # The methods that asyncio needs of an event loop.
 
     def time(self) -> float:
         return self.timeline.now_s
@@ -271,7 +271,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> SimTask:
         self.newest_number += 1
-        task = SimTask(coro, loop=self, name=name, context=context)  # without an `__init__` of ours, which would cost
+        task = SimTask(coro, loop=self, name=name, context=context)  # without an `__init__` in Python, for speed
         task.number = self.newest_number
         self._begun.append(task)
         if len(self._begun) > self._begun_max:
@@ -279,7 +279,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """At once: a thread would bring its own idea of order."""
+        """Run the function at once: threads would make the order of callbacks random."""
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -290,7 +290,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         self._failed(context)
 
-    get_debug = staticmethod(bool)  # type: ignore[assignment]  # False without a call of ours: each future asks
+    get_debug = staticmethod(bool)  # type: ignore[assignment]  # returns False without a call into Python, as each future asks
 
     def is_running(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""One simulated process: it lives, is killed, stopped and started again, as its supervisor and the faults have it."""
+"""One simulated process, which its supervisor and the faults start, stop, pause and kill."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from tests.testkit.sim.environment.loop import NO_STEPS, SimLoop
 from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 
-RESTART_S = (0.2, 2.0)  # how long a supervisor takes
+RESTART_S = (0.2, 2.0)  # the time until a supervisor restarts a process
 DRAIN_DEADLINE_S = 10.0
 
-# Builds an app: from its instance name, its zone and what each app takes from outside.
+# Builds an app from its process (instance name, zone) and from the dependencies of all apps.
 MakeApp = Callable[["Process", dict[str, Any]], App]
 
 
 class Process:
-    """A process of one service; each life of it has a loop, a connection and memory of its own."""
+    """A process of one service; each life between start and end has its own loop, connection and memory."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Process:
         self.zone = f"z{self.server}"
         self.is_up = False
         self.is_paused = False
-        self.born_at_sequence = 0  # the journal's last when this life began
-        self.is_wanted = False  # the supervisor starts it again
-        self.known_level = SIMULATED_LEVEL  # of this life's release
+        self.born_at_sequence = 0  # the journal's last sequence when this life began
+        self.is_wanted = False  # the supervisor restarts it
+        self.known_level = SIMULATED_LEVEL  # of the release in this life
         self.app: App | None = None
         self.clock = SimClock(environment.timeline)
         self._environment = environment
@@ -78,7 +78,7 @@ class Process:
         self.loop.create_task(self._live(self._life))
 
     def kill(self) -> None:
-        """End at once, in the middle of anything (SIGKILL)."""
+        """End the process at once (SIGKILL)."""
         if not self.is_up:
             return
         environment = self._environment
@@ -92,11 +92,11 @@ class Process:
         self.app = None
 
     def kill_at_step(self, steps: int) -> None:
-        """End it after so many of its callbacks from now on, in the middle of a moment."""
+        """End the process after this many more of its callbacks, also between two at the same time."""
         self.loop.stop_after(steps, self._kill_and_restart)
 
     def cancel_kill(self) -> None:
-        """Do not end it at the step that was chosen."""
+        """Cancel `kill_at_step`."""
         if self.is_up:
             self.loop.stop_after(NO_STEPS, lambda: None)
 
@@ -105,27 +105,27 @@ class Process:
         self.restart_later()
 
     def stop(self) -> None:
-        """Ask it to stop (SIGTERM); it is killed if it does not in time."""
+        """Ask the process to stop (SIGTERM)."""
         if self.is_up:
             self._environment.record(f"stop {self.name} {self._life}")
             self._stop.set()
 
     def pause(self) -> None:
-        """Stop it where it is (SIGSTOP)."""
+        """Pause the process (SIGSTOP)."""
         if self.is_up and not self.is_paused:
             self._environment.record(f"pause {self.name} {self._life}")
             self.is_paused = True
             self.loop.pause()
 
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
+        """Let the process continue (SIGCONT)."""
         if self.is_up and self.is_paused:
             self._environment.record(f"resume {self.name} {self._life}")
             self.is_paused = False
             self.loop.resume(timers_first=self._stream.random() < 0.5)
 
     def restart_later(self) -> None:
-        """The supervisor notices that it is gone."""
+        """Let the supervisor restart the process after a while."""
         self._environment.infrastructure.call_later(self._stream.uniform(*RESTART_S), self._restart)
 
     def _restart(self) -> None:
@@ -136,12 +136,12 @@ class Process:
         self._environment.fail(f"{self.connection_name}: {context.get('message')}: {context.get('exception')!r}")
 
     async def _live(self, life: int) -> None:
-        """A process' life as `penstock.runtime.process` leads it."""
+        """Open, run, drain and close the app, as `penstock.runtime.process` does."""
         failure: BaseException | None = None
         try:
             self.app = self._make(self, self._dependencies())
             failure = await self._open_and_run(self.app)
-        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  judged below
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  `_ended` checks it
             failure = error
         if life == self._life and self.is_up:
             self._environment.infrastructure.call_soon(self._ended, life, failure)
@@ -167,7 +167,7 @@ class Process:
         return failure or await _end(closing)
 
     def _ended(self, life: int, failure: BaseException | None) -> None:
-        """The process ended by itself, or because it was asked to."""
+        """Check why the process ended by itself or after `stop`, and restart it."""
         if life != self._life or not self.is_up:
             return
         cause = _first_cause(failure)
@@ -176,7 +176,7 @@ class Process:
         if leaked and failure is None:
             self._environment.fail(f"{self.connection_name} stopped and left tasks behind: {leaked}")
         if cause is not None and (not isinstance(cause, PenstockError | TimeoutError) or isinstance(cause, Corrupt)):
-            self._environment.fail(f"{self.connection_name} died of {cause!r}")
+            self._environment.fail(f"{self.connection_name} failed with {cause!r}")
         elif (
             cause is not None
             and not isinstance(cause, Unavailable | TimeoutError | LeftBehind)
@@ -188,11 +188,11 @@ class Process:
             self.restart_later()
 
     def _is_outdated(self, cause: BaseException) -> bool:
-        """Whether a replica of an earlier release was unseen when the level was raised, and so has to be replaced."""
+        """Whether a replica's release is too old for the level, which was raised while the replica was down."""
         return isinstance(cause.__cause__, UnknownVersion) and self.known_level < SIMULATED_LEVEL
 
     def _dependencies(self) -> dict[str, Any]:
-        """What every app takes from outside."""
+        """The dependencies of every app."""
         environment, name = self._environment, self.connection_name
         bus = environment.hub.connect(name, self.server)
         reach = BusReach(environment.hub, name, environment.journal_server)
@@ -208,7 +208,7 @@ class Process:
 
 
 async def _end(task: "asyncio.Task[Any]") -> BaseException | None:
-    """Make sure that the task is over; what it died of."""
+    """End a task, and return its failure."""
     if not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=2.0)

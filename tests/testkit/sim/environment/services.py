@@ -29,17 +29,17 @@ JANITOR_LEASE_MS = 3_000
 
 
 class NoCollection:
-    """`GarbagePolicy` that leaves the collector alone: the real one is for a process with a large state of its own."""
+    """`GarbagePolicy` that changes nothing: the real one is for a single process with a large state."""
 
     def start(self) -> None:
-        """Change nothing."""
+        """Do nothing."""
 
     async def run(self) -> None:
-        """Collect nothing."""
+        """Do nothing."""
 
 
 def gateway_address(process: Process) -> Address:
-    """Where clients find a gateway, in every life of it."""
+    """The address of a gateway, over all its restarts."""
     return (process.name, PORT)
 
 
@@ -57,10 +57,10 @@ def app_factories(
     length: Length,
     apply: Apply,
 ) -> dict[str, MakeApp]:
-    """For each role the function that builds its app; some settings are random, because that finds more faults.
+    """The function for each role that builds its app; some settings are random, as that finds more faults.
 
-    `known_level` is the level of a sequencer's release; `apply` is the state machine. Janitors do in seconds what takes
-    minutes and hours in life.
+    `known_level` is the level of a sequencer's release; `apply` is the state machine. Janitors wait for seconds
+    instead of minutes and hours.
     """
     limits = length.services
     snapshots = {

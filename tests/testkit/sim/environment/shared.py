@@ -1,4 +1,4 @@
-"""What all processes of a simulation share: time, chance, the trace, the wires, the failures."""
+"""The shared environment of all simulated processes: time, randomness, trace, wires, failures."""
 
 import random
 from typing import Any
@@ -18,7 +18,7 @@ SOCKET_LATENCY = Latency(0.0005, 0.05, 0.02)
 
 
 class SharedEnvironment:
-    """One simulated world without its processes."""
+    """One simulated world, without its processes."""
 
     def __init__(self, seed: int, *, keep_trace: bool = False) -> None:
         self.chance = Chance(seed)
@@ -37,32 +37,32 @@ class SharedEnvironment:
 
     @property
     def now_s(self) -> float:
-        """Since the beginning."""
+        """The virtual time since the beginning."""
         return self.timeline.now_s
 
     def record(self, text: str) -> None:
-        """Write into the trace."""
+        """Add a line to the trace."""
         self.trace.record(self.timeline.now_s, text)
 
     def fail(self, text: str) -> None:
-        """A promise was broken."""
+        """Record a broken guarantee."""
         self.record(f"FAILED {text}")
         self.failures.append(text)
 
     def entropy(self, name: str) -> SimEntropy:
-        """Chance for one life of a process."""
+        """Random bytes for one life of a process."""
         return SimEntropy(self.chance.stream(f"entropy/{name}"))
 
     def stream(self, name: str) -> random.Random:
-        """Dice of that name."""
+        """The stream of random numbers of that name."""
         return self.chance.stream(name)
 
     def journal_server(self) -> int:
-        """Where the journal's leader is."""
+        """The server with the journal's leader."""
         return self._journal_server
 
     def move_journal(self, server: int) -> None:
-        """The journal's servers elected another leader."""
+        """Set the server with the journal's leader, after an election."""
         self._journal_server = server
 
     def _exception(self, context: dict[str, Any]) -> None:

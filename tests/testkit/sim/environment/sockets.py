@@ -22,30 +22,30 @@ class Network:
         self._blocked: dict[str, None] = {}  # gateways
         self._listening: dict[Address, SimListener] = {}
         self._sockets: dict[str, dict[ClientSocket, None]] = {}
-        self.attempts = 0  # to connect
+        self.attempts = 0  # of clients to connect
 
     def listen(self, listener: "SimListener") -> None:
-        """Connections to the address come here from now on."""
+        """Send new connections to the listener's address to it from now on."""
         self._listening[listener.address] = listener
 
     def stop(self, listener: "SimListener") -> None:
-        """No more connections come."""
+        """Send no more connections to the listener."""
         if self._listening.get(listener.address) is listener:
             del self._listening[listener.address]
 
     def block(self, gateway: str) -> None:
-        """Nothing passes between a gateway and clients; connections that there are never carry anything again."""
+        """Carry nothing between a gateway and clients; present connections never carry anything again."""
         self._blocked[gateway] = None
         for sockets in self._sockets.values():
             for socket in sockets:
                 socket.is_stuck = socket.is_stuck or socket.gateway == gateway
 
     def unblock(self) -> None:
-        """New connections are whole."""
+        """Let new connections work again."""
         self._blocked.clear()
 
     async def connect(self, client: str, address: Address, timeout_s: float) -> "ClientSocket":
-        """A connection; `ConnectionError` if nobody listens, or nothing answers in time."""
+        """Connect to a gateway; `ConnectionError` without a listener, or without an answer in time."""
         answer: asyncio.Future[ClientSocket | None] = asyncio.get_running_loop().create_future()
         self.attempts += 1
         self.wire.carry((client, f"connect {self.attempts}"), self._arrive, client, address, answer)
@@ -54,7 +54,7 @@ class Network:
         except TimeoutError as error:
             raise ConnectionError(f"{address} does not answer") from error
         if socket is None:
-            raise ConnectionError(f"nobody listens at {address}")
+            raise ConnectionError(f"no listener at {address}")
         return socket
 
     def _arrive(self, client: str, address: Address, answer: "asyncio.Future[ClientSocket | None]") -> None:
@@ -70,26 +70,26 @@ class Network:
         answer.set_result(socket)
 
     def remove(self, socket: "ClientSocket") -> None:
-        """The connection is over."""
+        """Remove a connection that is closed."""
         for sockets in self._sockets.values():
             sockets.pop(socket, None)
 
     def kill(self, process: str) -> None:
-        """The process is gone: its kernel resets all connections."""
+        """Reset all connections of a process, as its kernel does when it ends."""
         for listener in [each for each in self._listening.values() if each.process == process]:
             self.stop(listener)
         for socket in list(self._sockets.pop(process, {})):
             socket.reset_by_gateway()
 
     def kill_client(self, client: str) -> None:
-        """The client is gone."""
+        """Close all connections of a client."""
         for sockets in list(self._sockets.values()):
             for socket in [each for each in sockets if each.client == client]:
                 socket.close()
 
 
 class ClientSocket:
-    """The client's end: bytes are given to `on_data` in its loop, and the end of it all to `on_close`."""
+    """The client's end of a connection: it calls `on_data` and at the end `on_close`, in the client's loop."""
 
     def __init__(self, network: Network, client: str, gateway: str, loop: asyncio.AbstractEventLoop) -> None:
         self.client = client
@@ -103,17 +103,17 @@ class ClientSocket:
         self._other: SimTransport | None = None
         self._lane = f"{client} {gateway} {network.attempts}"
 
-    def meet(self, other: "SimTransport") -> None:
-        """The gateway has accepted."""
+    def attach(self, other: "SimTransport") -> None:
+        """Set the gateway's end, when the gateway has accepted."""
         self._other = other
 
     def write(self, data: bytes) -> None:
-        """Send; lost if the connection is over."""
+        """Send bytes, which are lost if the connection is closed."""
         if self.is_open:
             self._network.wire.carry((self._lane, "to gateway"), self._deliver, data)
 
     def close(self) -> None:
-        """Send nothing more, take nothing more."""
+        """Send no more bytes, and take no more."""
         if self.is_open:
             self.is_open = False
             self._network.wire.carry((self._lane, "to gateway"), self._deliver, None)
@@ -123,11 +123,11 @@ class ClientSocket:
             self._other.receive(data)
 
     def send_back(self, data: bytes | None) -> None:
-        """From the gateway: bytes, or the end."""
+        """Send bytes from the gateway to the client, or the end (None)."""
         self._network.wire.carry((self._lane, "to client"), self._take, data)
 
     def reset_by_gateway(self) -> None:
-        """The gateway's process is gone."""
+        """Close the connection after the end of the gateway's process."""
         if self._other is not None:
             self._other.die()
         self._other = None
@@ -145,7 +145,7 @@ class ClientSocket:
 
 
 class SimTransport:
-    """The gateway's end, as asyncio's transports are to their protocols."""
+    """The gateway's end of a connection, with the interface of asyncio's transports."""
 
     def __init__(self, network: Network, socket: ClientSocket, loop: SimLoop, accept: Callable[[], Any]) -> None:
         self._network = network
@@ -159,7 +159,7 @@ class SimTransport:
         self._is_pumping = False
 
     def begin(self) -> None:
-        """Make the protocol's acquaintance, in the gateway's loop."""
+        """Make the protocol, in the gateway's loop."""
         if self._is_closing:
             return
         self._protocol = self._accept()
@@ -167,7 +167,7 @@ class SimTransport:
         self._pump_soon()
 
     def receive(self, data: bytes | None) -> None:
-        """Bytes came, or the end."""
+        """Take bytes, or the end (None)."""
         self._inbox.append(data)
         self._pump_soon()
 
@@ -197,7 +197,7 @@ class SimTransport:
         self._pump_soon()
 
     def die(self) -> None:
-        """The gateway's process is gone: nothing is handed over any more."""
+        """Pass nothing on any more, after the end of the gateway's process."""
         self._is_closing = True
 
     def _end(self) -> None:
@@ -207,7 +207,7 @@ class SimTransport:
             self._socket.send_back(None)
             self._loop.call_soon(self._protocol.connection_lost, None)
 
-    # What a protocol asks of its transport.
+    # The methods that protocols need of their transport.
 
     def writelines(self, buffers: Iterable[Buffer]) -> None:
         if not self._is_closing:
@@ -217,7 +217,7 @@ class SimTransport:
         return (self._socket.client, PORT) if name == "peername" else None
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """What is written is on its way at once."""
+        """Do nothing, as written bytes are sent at once."""
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -236,7 +236,7 @@ class SimTransport:
 
 
 class SimListener:
-    """A gateway's listening socket; takes the place of `gateway.listener.Listener`."""
+    """A gateway's listening socket, in place of `gateway.listener.Listener`."""
 
     def __init__(
         self, network: Network, process: str, loop: SimLoop, name: str, address: Address, connect: Any
@@ -251,19 +251,19 @@ class SimListener:
         self._owner: Any = None
 
     async def accept(self, owner: Any) -> None:
-        """Accept from now on."""
+        """Accept connections from now on."""
         self._owner = owner
         self._network.listen(self)
 
     def admit(self, socket: ClientSocket) -> None:
-        """A client has come."""
+        """Accept one connection of a client."""
         make, owner, name = self._make_connection, self._owner, self.name
         transport = SimTransport(self._network, socket, self._loop, lambda: make(owner, name))
-        socket.meet(transport)
+        socket.attach(transport)
         self._loop.call_soon(transport.begin)
 
     def stop(self) -> None:
-        """Accept nothing more."""
+        """Accept no more connections."""
         self._network.stop(self)
 
     close = stop

@@ -1,4 +1,4 @@
-"""An object store that is late, fails before or after the effect, asks for patience, or never answers."""
+"""An object store that is late, fails before or after the effect, throttles requests, or never answers."""
 
 import asyncio
 import random
@@ -20,33 +20,33 @@ Record = Callable[[str], None]
 
 @dataclass
 class StoreFaults:
-    """What goes wrong with requests, as shares of them."""
+    """The faults of requests, as shares of all requests."""
 
-    failed_share: float = 0.0  # refused before any effect
+    failed_share: float = 0.0  # an error without effect
     unacknowledged_share: float = 0.0  # done, and the answer is an error
     throttled_share: float = 0.0  # 503 SlowDown
-    hung_share: float = 0.0  # never answered; done half of the time, perhaps long after everybody gave up
+    hung_share: float = 0.0  # never answered; half of them are done, perhaps long after all timeouts
     hung_s_max: float = 20.0
 
 
 class StoreServer:
-    """What all handles share: the objects and the faults."""
+    """The objects and the faults, which all handles share."""
 
     def __init__(self, wire: Wire, record: Record = lambda _: None) -> None:
         self.wire = wire
         self.record = record
         self.faults = StoreFaults()
-        self.writes = Latency()  # comes on top of the wire's
-        self.on_delete: Callable[[str, Sequence[str]], None] = lambda name, keys: None  # whose handle, and what
+        self.writes = Latency()  # in addition to the latency of the wire
+        self.on_delete: Callable[[str, Sequence[str]], None] = lambda name, keys: None  # the handle's name
         self.objects = MemoryStore(now_ms=lambda: START_MS + int(wire.loop.time() * 1000))
 
     def size_of(self, key: str) -> int | None:
-        """An object's size as it is now, None if there is none."""
+        """The current size of an object; None if there is none."""
         data = self.read(key)
         return None if data is None else len(data)
 
     def read(self, key: str) -> bytes | None:
-        """An object as it is now, None if there is none."""
+        """The current bytes of an object; None if there is none."""
         try:
             data: bytes = _done(self.objects.get(key))
         except PenstockError:
@@ -54,34 +54,34 @@ class StoreServer:
         return data
 
     def keys(self, prefix: str) -> list[str]:
-        """All objects below a prefix, as they are now."""
+        """The current keys of all objects below a prefix."""
         found: list[str] = []
         while page := _done(self.objects.list(prefix, found[-1] if found else "")):
             found += [listed.key for listed in page]
         return found
 
     def unfinished(self) -> list[str]:
-        """The keys of all uploads that were begun and neither completed nor given up, as they are now."""
+        """The keys of all current uploads that are neither completed nor aborted."""
         return [each.key for each in _done(self.objects.unfinished(""))]
 
     def add_object(self, key: str, data: bytes) -> None:
-        """An object is there."""
+        """Store an object at once."""
         _done(self.objects.put(key, [data]))
 
     def damage(self, key: str, dice: random.Random) -> None:
-        """One bit of an object is another."""
+        """Flip one random bit of an object."""
         data = bytearray(self.read(key) or b"?")
         data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
         _done(self.objects.delete([key]))
         _done(self.objects.put(key, [data]))
 
     def happens(self, share: float) -> bool:
-        """Throw dice."""
+        """Whether a fault with this share happens now, at random."""
         return share > 0 and self.wire.stream.random() < share
 
 
 class SimStore:
-    """`ObjectStore`: one process' handle."""
+    """`ObjectStore`: the handle of one process."""
 
     def __init__(self, server: StoreServer, name: str = "store") -> None:
         self._server = server
@@ -116,7 +116,7 @@ class SimStore:
         server.on_delete(self._name, gone)
         await server.objects.delete(gone)
         if left:
-            raise NotDeleted("the store refused", left)
+            raise NotDeleted("the store failed", left)
 
     async def begin_parts(self, key: str, part_bytes: int) -> "SimParts":
         inner: PartedPut = await self.ask(f"begin {key}", lambda: self._server.objects.begin_parts(key, part_bytes))
@@ -132,13 +132,13 @@ class SimStore:
         await self.ask(f"abort {unfinished.key}", lambda: self._server.objects.abort_unfinished(unfinished))
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: a handle has no resources."""
 
     async def ask(self, what: str, act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What the server answers to one request, if it does."""
+        """Send one request, and return the answer if one comes."""
         server = self._server
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # Requests of one process overtake each other.
+        # Requests of one process may overtake each other.
         late_s = server.writes.choose_s(server.wire.stream) if what.startswith("put") else 0.0
         server.wire.later(server.wire.latency.choose_s(server.wire.stream) + late_s, self._arrive, what, act, answer)
         return await answer
@@ -154,7 +154,7 @@ class SimStore:
         if server.happens(faults.throttled_share):
             outcome = Throttled("503 SlowDown")
         elif server.happens(faults.failed_share):
-            outcome = Unavailable("the store refused")
+            outcome = Unavailable("the store failed")
         else:
             outcome = _outcome(act)
             if server.happens(faults.unacknowledged_share):
@@ -164,7 +164,7 @@ class SimStore:
 
 
 class SimParts:
-    """`PartedPut`: every part is a request of its own."""
+    """`PartedPut` with a separate request for every part."""
 
     def __init__(self, store: SimStore, inner: PartedPut, key: str) -> None:
         self._store = store
@@ -204,7 +204,7 @@ def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
 
 
 def _done(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that waits for nothing."""
+    """The result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as stop:

@@ -1,14 +1,14 @@
-"""What happened in a run, line by line: a running hash over all of it, and the lines if they are wanted."""
+"""The trace of a run: a running hash over all lines of events, and the last lines or all of them."""
 
 import hashlib
 from collections import deque
 
-LINES_HASHED = 200  # at once
-LINES_KEPT = 400  # shown when a run fails; `make sim` keeps all
+LINES_HASHED = 200  # in one step
+LINES_KEPT = 400  # for the report of a failed run; `make sim` keeps all
 
 
 class Trace:
-    """Lines with their time; equal traces have equal hashes."""
+    """Lines with their times; equal traces have equal hashes."""
 
     def __init__(self, keep_all: bool = False) -> None:
         self.lines: deque[str] = deque(maxlen=None if keep_all else LINES_KEPT)
@@ -22,9 +22,9 @@ class Trace:
         unhashed = self._unhashed
         unhashed.append(line)
         if len(unhashed) == LINES_HASHED:
-            self._hash_up()
+            self._hash_pending()
 
-    def _hash_up(self) -> None:
+    def _hash_pending(self) -> None:
         if self._unhashed:
             self._unhashed.append("")  # for the end of the last line
             self._hash.update("\n".join(self._unhashed).encode())
@@ -33,5 +33,5 @@ class Trace:
     @property
     def digest(self) -> str:
         """The hash over all lines so far."""
-        self._hash_up()
+        self._hash_pending()
         return self._hash.hexdigest()
