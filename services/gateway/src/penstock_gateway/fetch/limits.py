@@ -24,8 +24,8 @@ class ReadLimits(msgspec.Struct, frozen=True, kw_only=True):
     # tailing reads. That delays the first tailing read by some 30 ms; after it the throttle decides.
     catch_up_fraction: int = 16
     memory_wait_s: float = 1.0  # until other clients take their answers; then the answer has no records
-    # Each round reads on in the partitions whose batch was not found yet. Eight rounds search a segment of 8 MiB. A
-    # longer search continues in the client's next fetch, where this one ended.
+    # Each round reads on in the partitions whose batch was not found yet. Eight rounds search a segment of 8 MiB; the
+    # rest is reserve. A longer search continues in the client's next fetch, where this one ended.
     rounds_max: int = 16
     searches_max: int = 16  # timestamp searches side by side, each with `scan_bytes` in memory
     scan_bytes: int = MIB  # read at once while looking for the batch that holds an offset or a time
