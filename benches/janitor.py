@@ -72,4 +72,4 @@ async def _flush(built: World, per_s: int) -> None:
 def store_requests(janitor: Running) -> Counter[str]:
     """The store requests of the janitor so far, by verb."""
     verbs = ("get", "delete", "unfinished", "abort_unfinished", *LISTED)
-    return Counter({verb: janitor.fate.calls[verb] for verb in verbs})
+    return Counter({verb: janitor.plan.calls[verb] for verb in verbs})

@@ -1,4 +1,4 @@
-"""Janitors in virtual time: the real state machine behind a bus in memory, a bucket in memory, deaths at any call."""
+"""Janitors in virtual time on the real state machine, with a bus and a bucket in memory. Any call may crash one."""
 
 import asyncio
 import contextlib
@@ -59,52 +59,52 @@ SEGMENT_BYTES = 100
 IDENTITY = Identity(subjects.journal_stream(CLUSTER), "2026-01-01T00:00:00Z")
 
 
-class Death(BaseException):
-    """The process is gone: nothing that it would do afterwards happens."""
+class Crash(BaseException):
+    """The process has crashed: none of its later calls has an effect."""
 
 
-class Fate:
-    """When a janitor dies: at a call of that name, before or after its effect; and what it has called so far."""
+class CrashPlan:
+    """Crashes a janitor at a call with the given name, before or after the call's effect. Counts all calls."""
 
     def __init__(self, name: str = "", occurrence: int = 1, *, after: bool = False) -> None:
         self.calls: Counter[str] = Counter()
         self._name = name
         self._occurrence = occurrence
         self._after = after
-        self.is_dead = False
+        self.has_crashed = False
         self.in_flight = 0
 
     async def call(self, name: str, work: Callable[[], Any]) -> Any:
-        self._live()
+        self._check_alive()
         self.calls[name] += 1
         is_last = name == self._name and self.calls[name] == self._occurrence
         if is_last and not self._after:
-            self._die()
+            self._crash()
         self.in_flight += 1
         try:
             result = await work()
         finally:
             self.in_flight -= 1
-        self._live()
+        self._check_alive()
         if is_last:
-            self._die()
+            self._crash()
         return result
 
-    def _live(self) -> None:
-        if self.is_dead:
-            raise Death
+    def _check_alive(self) -> None:
+        if self.has_crashed:
+            raise Crash
 
-    def _die(self) -> None:
-        self.is_dead = True
-        raise Death
+    def _crash(self) -> None:
+        self.has_crashed = True
+        raise Crash
 
 
-class ReachedBus:
-    """A janitor's bus; each request is a call at which it may die."""
+class CrashingBus:
+    """A janitor's bus. The janitor may crash at each request."""
 
-    def __init__(self, inner: Any, fate: Fate) -> None:
+    def __init__(self, inner: Any, plan: CrashPlan) -> None:
         self._inner = inner
-        self._fate = fate
+        self._plan = plan
         self.message_bytes_max = inner.message_bytes_max
         self.is_connected = True
 
@@ -112,7 +112,7 @@ class ReachedBus:
         name = subject.rpartition(".")[2]
         if name == "command":
             name = "+".join(dict.fromkeys(type(each).__name__ for each in codec.decode(data, CommandRequest).commands))
-        answer: bytes = await self._fate.call(name, lambda: self._inner.request(subject, data, timeout_s))
+        answer: bytes = await self._plan.call(name, lambda: self._inner.request(subject, data, timeout_s))
         return answer
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
@@ -120,14 +120,14 @@ class ReachedBus:
         return subscription
 
 
-class WatchedStore:
-    """The bucket, shared by all janitors: knows what was deleted, fails as told, and sees when something live goes."""
+class CheckedStore:
+    """The bucket of all janitors: records deletions, fails if a test wants it, and checks that no live object goes."""
 
     def __init__(self, world: "World") -> None:
         self.objects = MemoryStore(now_ms=world.clock.now_ms)
-        self.deleted: list[str] = []  # in the order in which it was asked, also in vain
-        self.rejected: set[str] = set()  # that cannot be deleted
-        self.throttled = 0  # so many deletions from now on
+        self.deleted: list[str] = []  # keys in the order of the requests, also those that failed
+        self.rejected: set[str] = set()  # keys that cannot be deleted
+        self.throttled = 0  # the number of next deletions that are throttled
         self.delete_times_s: list[float] = []
         self._world = world
 
@@ -147,19 +147,19 @@ class WatchedStore:
         return [info.key for info in await self.objects.list("")]
 
 
-class ReachedStore:
-    """One janitor's way to the bucket; each call is one at which it may die."""
+class CrashingStore:
+    """One janitor's access to the bucket. The janitor may crash at each call."""
 
-    def __init__(self, shared: WatchedStore, fate: Fate) -> None:
+    def __init__(self, shared: CheckedStore, plan: CrashPlan) -> None:
         self._shared = shared
         self._objects = shared.objects
-        self._fate = fate
+        self._plan = plan
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         raise AssertionError("a janitor stores nothing")
 
     async def get(self, key: str) -> bytes:
-        data: bytes = await self._fate.call("get", lambda: self._objects.get(key))
+        data: bytes = await self._plan.call("get", lambda: self._objects.get(key))
         return data
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
@@ -167,40 +167,40 @@ class ReachedStore:
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         name = "list shard" if "/segments/" in prefix else "list"
-        listing: Listing = await self._fate.call(name, lambda: self._objects.list(prefix, after, limit))
+        listing: Listing = await self._plan.call(name, lambda: self._objects.list(prefix, after, limit))
         return listing
 
     async def delete(self, keys: Sequence[str]) -> None:
-        await self._fate.call("delete", lambda: self._shared.delete(keys))
+        await self._plan.call("delete", lambda: self._shared.delete(keys))
 
     async def begin_parts(self, key: str, part_bytes: int) -> PartedPut:
         raise AssertionError("a janitor stores nothing")
 
     async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
-        uploads: Sequence[Unfinished] = await self._fate.call(
+        uploads: Sequence[Unfinished] = await self._plan.call(
             "unfinished", lambda: self._objects.unfinished(prefix, limit)
         )
         return uploads
 
     async def abort_unfinished(self, unfinished: Unfinished) -> None:
-        await self._fate.call("abort_unfinished", lambda: self._objects.abort_unfinished(unfinished))
+        await self._plan.call("abort_unfinished", lambda: self._objects.abort_unfinished(unfinished))
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """There is nothing to close."""
 
 
 class SeededEntropy:
     """`Entropy` that is the same in every run."""
 
     def __init__(self) -> None:
-        self._dice = random.Random(7)
+        self._random = random.Random(7)
 
     def take(self, count: int) -> bytes:
-        return self._dice.randbytes(count)
+        return self._random.randbytes(count)
 
 
 class WrongClock(VirtualClock):
-    """A janitor's clocks: the wall clock is wrong, the monotonic one is everybody's."""
+    """A janitor's clocks: the wall clock is wrong, and the monotonic clock is right."""
 
     def __init__(self, ahead_ms: int) -> None:
         self.ahead_ms = ahead_ms
@@ -212,17 +212,17 @@ class WrongClock(VirtualClock):
 class Running:
     """One janitor and the task that runs it."""
 
-    def __init__(self, world: "World", name: str, fate: Fate, ahead_ms: int, settings: dict[str, Any]) -> None:
+    def __init__(self, world: "World", name: str, plan: CrashPlan, ahead_ms: int, settings: dict[str, Any]) -> None:
         self.name = name
-        self.fate = fate
+        self.plan = plan
         self.registry = CollectorRegistry()
-        self.degraded: dict[str, str] = {}  # by what is degraded, the reason; empty where nothing is
+        self.degraded: dict[str, str] = {}  # part of the janitor -> why it is degraded, or "" if it is not
         self.clock = WrongClock(ahead_ms)
         config = JanitorConfig(cluster=CLUSTER, instance=name, **settings)
         self.janitor = build_janitor(
             config=config,
-            bus=ReachedBus(world.hub.connect(name), fate),  # type: ignore[arg-type]
-            store=ReachedStore(world.store, fate),
+            bus=CrashingBus(world.hub.connect(name), plan),  # type: ignore[arg-type]
+            store=CrashingStore(world.store, plan),
             clock=self.clock,
             entropy=world.entropy,
             metrics=JanitorMetrics(self.registry),
@@ -242,15 +242,15 @@ class World:
         self.limits = JanitorLimits()  # of janitors that start from now on
         self.clock = VirtualClock()
         self.entropy = SeededEntropy()
-        self.shards = range(SHARDS)  # where new segments come to lie
-        self.query_step_ms = 0  # if not 0, the journal's clock goes on by so much with each query, and only so
+        self.shards = range(SHARDS)  # the shards of new segments
+        self.query_step_ms = 0  # if not 0, the journal's clock advances by this at each query, and only then
         self.hub = MemoryHub()
         self.state: State = new_state(core_limits)
         self.identity = IDENTITY
         self.journal_ahead_ms = 0
         self.takes_snapshots = True
         self.is_down = False
-        self.store = WatchedStore(self)
+        self.store = CheckedStore(self)
         self.running: dict[str, Running] = {}
         self.applied: list[Command] = []
         self.client = self.hub.connect("client")
@@ -264,7 +264,7 @@ class World:
         await self.write_marker(IDENTITY)
 
     def raise_level(self, level: int) -> None:
-        """All replicas know it."""
+        """Raise the cluster's level to this one, step by step."""
         for each in range(self.state.level + 1, level + 1):
             self._apply([RaiseLevel(0, each)])
 
@@ -296,7 +296,7 @@ class World:
         await message.respond(codec.encode(answer))
 
     def tick(self) -> None:
-        """Let the journal's clock go on with the world's clock, ahead of it by `journal_ahead_ms`."""
+        """Set the journal's clock to the world's clock, ahead of it by `journal_ahead_ms`."""
         if self.query_step_ms:
             self._apply([Tick(self.state.clock_ms + self.query_step_ms)])
             return
@@ -315,7 +315,7 @@ class World:
             self.state.custody.snapshots = [self.state.sequence - 1, self.state.sequence]
         return outcomes
 
-    # What is in the cluster
+    # The data of the cluster
 
     def create_topic(self, name: str, *, partitions: int = 1, **configs: str) -> TopicId:
         topic_id = new_topic_id(name.encode().ljust(16, b".")[:16])
@@ -333,13 +333,13 @@ class World:
         self.apply(DeleteTopic(0, name, NO_TOPIC_ID))
 
     async def flush(self, *topics: str, timestamp_ms: int | None = None, partition: int = 0) -> str:
-        """A stored and committed segment with a batch of one record for each topic; its key."""
+        """Store and commit a segment with a batch of one record for each topic; return its key."""
         command = await self.upload(*topics, timestamp_ms=timestamp_ms, partition=partition)
         self.apply(command)
         return segment_key("", CLUSTER, 0, command.segment_id)
 
     async def upload(self, *topics: str, timestamp_ms: int | None = None, partition: int = 0) -> CommitSegment:
-        """A stored segment, and what commits it."""
+        """Store a segment; return the command that commits it."""
         now_ms = self.clock.now_ms() + self.journal_ahead_ms
         segment_id = self.new_id(now_ms)
         when_ms = now_ms if timestamp_ms is None else timestamp_ms
@@ -350,7 +350,7 @@ class World:
         return CommitSegment(now_ms, segment_id, SEGMENT_BYTES * len(topics), "flusher-1", "z1", runs)
 
     async def put(self, segment_id: SegmentId, level: int = 0) -> str:
-        """An object that nobody has committed."""
+        """Store an object without a commit; return its key."""
         key = segment_key("", CLUSTER, level, segment_id)
         await self.store.objects.put(key, [bytes(SEGMENT_BYTES)])
         return key
@@ -364,31 +364,31 @@ class World:
     # Janitors
 
     def start(
-        self, name: str = "janitor-1", *, fate: Fate | None = None, ahead_ms: int = 0, **settings: Any
+        self, name: str = "janitor-1", *, plan: CrashPlan | None = None, ahead_ms: int = 0, **settings: Any
     ) -> Running:
-        running = self.running[name] = Running(self, name, fate or Fate(), ahead_ms, settings)
+        running = self.running[name] = Running(self, name, plan or CrashPlan(), ahead_ms, settings)
         return running
 
     async def stop(self, name: str) -> None:
-        """As SIGTERM does: a drain, then the end."""
+        """Stop a janitor as SIGTERM does: it drains, then it ends."""
         running = self.running.pop(name)
         await running.janitor.drain()
         await _end(running.task)
         self.hub.kill(name)
 
     async def kill(self, name: str) -> None:
-        """The process is gone, in the middle of whatever it did."""
+        """End a janitor's process without a drain."""
         running = self.running.pop(name)
         self.hub.kill(name)
         await _end(running.task)
 
-    async def until_dead(self, name: str) -> None:
+    async def until_crashed(self, name: str) -> None:
         await asyncio.wait([self.running[name].task])
-        assert self.running[name].fate.is_dead, self.running[name].task.exception()
+        assert self.running[name].plan.has_crashed, self.running[name].task.exception()
         await self.kill(name)
 
     async def go_on(self, seconds: float) -> None:
-        """So much time passes; whatever ends a janitor is raised."""
+        """Let time pass. An error that ends a janitor is raised."""
         tasks = [running.task for running in self.running.values()]
         passing = asyncio.create_task(asyncio.sleep(seconds))
         await asyncio.wait([passing, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -398,18 +398,18 @@ class World:
         await passing
 
     async def pass_by(self, seconds: float) -> None:
-        """So much time passes, whoever dies in it."""
+        """Let time pass, in which janitors may crash."""
         await asyncio.sleep(seconds)
 
-    # What must hold
+    # Checks
 
     def check_dead(self, keys: Sequence[str]) -> None:
-        """No live extent points to any of these objects."""
+        """Check that no live extent points to any of these objects."""
         live = {key for key, count in self.live().items() if count}
-        assert not live.intersection(keys), "something live is deleted"
+        assert not live.intersection(keys), "a live object is deleted"
 
     def live(self) -> dict[str, int]:
-        """Key -> live extents of every segment in the table."""
+        """The number of live extents of every segment in the table, by key."""
         from penstock.contracts.queries.compaction import SegmentsQuery
 
         view = QUERY_HANDLERS["segments"].answer(self.state, SegmentsQuery(0, 0, [], 5_000, dead=True))  # type: ignore[misc]
@@ -426,19 +426,19 @@ def _batch(timestamp_ms: int) -> BatchMeta:
 async def _end(task: "asyncio.Task[None]") -> None:
     task.cancel()
     await asyncio.wait([task])
-    if not task.cancelled() and (error := task.exception()) is not None and not _is_death(error):
+    if not task.cancelled() and (error := task.exception()) is not None and not _is_crash(error):
         raise error
 
 
-def _is_death(error: BaseException) -> bool:
+def _is_crash(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_death, error.exceptions))
-    return isinstance(error, Death)
+        return all(map(_is_crash, error.exceptions))
+    return isinstance(error, Crash)
 
 
 @contextlib.asynccontextmanager
 async def world(level: int = NEWEST_LEVEL, core_limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[World]:
-    """A world without anything in it; all of it is gone afterwards."""
+    """An empty world, whose janitors end with the block."""
     built = World(core_limits)
     await built.open()
     built.raise_level(level)
@@ -458,8 +458,8 @@ __all__ = [
     "MINUTE_MS",
     "SEGMENT_BYTES",
     "START_MS",
-    "Death",
-    "Fate",
+    "Crash",
+    "CrashPlan",
     "Running",
     "Unavailable",
     "World",

@@ -1,4 +1,4 @@
-"""A loop's pauses: its own while steps succeed, longer after each failure, its own again after a success."""
+"""A loop's pauses: as its steps ask while they succeed, longer after each failure, and short again after a success."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ LIMITS = LoopLimits()
 
 
 class Steps:
-    """Rounds of which some fail."""
+    """Steps of a loop, some of which fail."""
 
     def __init__(self, *failures: Exception | None) -> None:
         self.times_s: list[float] = []
@@ -46,7 +46,7 @@ class Steps:
 
 
 @in_virtual_time
-async def test_while_all_goes_well_a_round_says_when_the_next_is() -> None:
+async def test_while_steps_succeed_each_step_sets_the_pause() -> None:
     steps = Steps(None, None, None)
     await steps.loop.run()
     assert steps.pauses_s == [7.0, 7.0, 7.0]
@@ -67,14 +67,14 @@ async def test_after_failures_the_pauses_grow_up_to_a_minute() -> None:
 
 
 @in_virtual_time
-async def test_a_round_that_goes_well_makes_an_end_of_it() -> None:
+async def test_after_a_success_the_next_failure_begins_with_a_short_pause() -> None:
     steps = Steps(*[Corrupt("damaged")] * 5, None, Unavailable("again"))
     await steps.loop.run()
     assert steps.pauses_s[-1] <= LIMITS.first_pause_s
 
 
 @in_virtual_time
-async def test_who_leaves_waits_for_no_pause() -> None:
+async def test_a_draining_loop_waits_for_no_pause() -> None:
     steps = Steps(None, None)
     running = asyncio.create_task(steps.loop.run())
     await asyncio.sleep(1)

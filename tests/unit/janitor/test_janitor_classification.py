@@ -55,7 +55,7 @@ def test_the_age_of_orphans_is_four_times_that_of_commits_in_the_state_machine()
     assert 4 * age_max_ms == ORPHAN_AGE_MIN_MS
 
 
-def test_what_has_extents_lives() -> None:
+def test_a_segment_with_extents_is_live() -> None:
     assert state_of(known()) is ObjectState.LIVE
 
 
@@ -70,7 +70,7 @@ def test_what_has_extents_lives() -> None:
         (msgspec.structs.replace(NOW, own_ms=0), ObjectState.DEAD_SEGMENT),
     ],
 )
-def test_what_is_condemned_goes_after_the_grace_by_both_and_when_two_snapshots_tell(
+def test_a_dead_segment_is_deletable_after_the_grace_by_both_clocks_and_two_snapshots(
     now: Now, expected: ObjectState
 ) -> None:
     dead = known(dead_since_ms=NOW.clock_ms - RULES.grace_ms, dead_sequence=100)
@@ -87,12 +87,12 @@ def test_what_is_condemned_goes_after_the_grace_by_both_and_when_two_snapshots_t
         (0, OLD_MS + 10**12, ObjectState.YOUNG),
     ],
 )
-def test_what_nobody_knows_goes_when_it_is_old_by_both_clocks(
+def test_an_unknown_segment_is_an_orphan_when_it_is_old_by_both_clocks(
     clock_ms: int, own_ms: int, expected: ObjectState
 ) -> None:
     now = Now(clock_ms, own_ms)
     assert state_of(None, now) is expected
-    assert state_of(known(), now, level=1) is expected, "the journal knows it at another level"
+    assert state_of(known(), now, level=1) is expected, "a segment at another level is not classified as unknown"
     assert may_be_orphan(SEGMENT, now, RULES) == (expected is ObjectState.ORPHAN)
 
 
@@ -106,7 +106,7 @@ def test_what_nobody_knows_goes_when_it_is_old_by_both_clocks(
         (OLD_MS - REBUILT_REST_MS, 1, ObjectState.SPARED),
     ],
 )
-def test_for_a_day_after_a_rebuild_nothing_goes_as_an_orphan(
+def test_for_a_day_after_a_rebuild_no_object_is_an_orphan(
     rebuilt_ms: int, own_late_ms: int, expected: ObjectState
 ) -> None:
     born_before = new_segment_id(BORN_MS - HOUR_MS, bytes(10))
@@ -114,20 +114,20 @@ def test_for_a_day_after_a_rebuild_nothing_goes_as_an_orphan(
     assert classify_segment(0, born_before, None, now, RULES).state is expected
 
 
-def test_a_journal_that_begins_far_behind_another_was_rebuilt() -> None:
+def test_a_journal_with_a_very_high_sequence_was_rebuilt() -> None:
     assert REBUILT_SEQUENCE_MIN == new_journal.SEQUENCES_SKIPPED
-    made = Identity("penstock-journal-test", "2023-11-14T22:13:20.123456789Z")
-    assert rebuilt_ms(made, REBUILT_SEQUENCE_MIN - 1) == NEVER
-    assert rebuilt_ms(made, REBUILT_SEQUENCE_MIN) == 1_700_000_000_123
-    with pytest.raises(Corrupt, match="nobody knows when the journal s was made"):
+    journal = Identity("penstock-journal-test", "2023-11-14T22:13:20.123456789Z")
+    assert rebuilt_ms(journal, REBUILT_SEQUENCE_MIN - 1) == NEVER
+    assert rebuilt_ms(journal, REBUILT_SEQUENCE_MIN) == 1_700_000_000_123
+    with pytest.raises(Corrupt, match="the creation time of journal s is not a time"):
         rebuilt_ms(Identity("s", "yesterday"), REBUILT_SEQUENCE_MIN)
 
 
-def test_what_was_forgotten_a_moment_ago_stays_a_little() -> None:
+def test_a_segment_that_was_just_removed_stays() -> None:
     assert state_of(KnownSegment(None, True)) is ObjectState.REMEMBERED
 
 
-def test_an_upload_goes_when_it_is_old_by_both_clocks() -> None:
+def test_an_upload_is_deletable_when_it_is_old_by_both_clocks() -> None:
     assert classify_unfinished(BORN_MS, Now(OLD_MS, OLD_MS), RULES).state is ObjectState.UNFINISHED
     for now in (Now(OLD_MS - 1, OLD_MS), Now(OLD_MS, OLD_MS - 1)):
         assert classify_unfinished(BORN_MS, now, RULES).state is ObjectState.YOUNG
@@ -142,7 +142,7 @@ def test_an_upload_goes_when_it_is_old_by_both_clocks() -> None:
     dead_since_ms=st.integers(0, 2**48),
     sequences=st.tuples(st.integers(0, 200), st.integers(-1, 200), st.integers(-1, 200)),
 )
-def test_nothing_that_has_extents_ever_goes(
+def test_a_segment_with_extents_is_never_deletable(
     extents: int, level: int, other: int, clock: int, own: int, dead_since_ms: int, sequences: tuple[int, int, int]
 ) -> None:
     dead_sequence, secured, watched = sequences
@@ -156,12 +156,12 @@ def test_nothing_that_has_extents_ever_goes(
         assert dead_sequence <= min(secured, watched)
 
 
-@pytest.mark.parametrize("reason", ["readers may know of it", "by its own watch", "two snapshots of after that"])
-def test_a_sentence_says_what_it_waits_for(reason: str) -> None:
+@pytest.mark.parametrize("reason", ["readers may use it", "by its monotonic clock", "two snapshots must include"])
+def test_the_reason_names_the_missing_condition(reason: str) -> None:
     now = {
-        "readers may know of it": Now(1_000, 0),
-        "by its own watch": Now(10**6, 0, secured_sequence=9),
-        "two snapshots of after that": Now(10**6, 0, watched_sequence=9),
+        "readers may use it": Now(1_000, 0),
+        "by its monotonic clock": Now(10**6, 0, secured_sequence=9),
+        "two snapshots must include": Now(10**6, 0, watched_sequence=9),
     }[reason]
     found = classify_dead(0, 9, now, RULES)
     assert found.state is ObjectState.WAITING
@@ -171,7 +171,7 @@ def test_a_sentence_says_what_it_waits_for(reason: str) -> None:
 JOURNAL = Identity("penstock-journal-test", "2026-01-01")
 
 
-def test_a_checkpoint_counts_when_it_is_a_grace_old() -> None:
+def test_a_checkpoint_counts_after_a_grace_period() -> None:
     checkpoints = Checkpoints(10.0)
     assert checkpoints.watched_sequence(0) == NEVER
     checkpoints.record(JOURNAL, 5.0, 7)
@@ -184,7 +184,7 @@ def test_a_checkpoint_counts_when_it_is_a_grace_old() -> None:
     assert checkpoints.watched_sequence(1_000.0) == 12
 
 
-def test_another_journal_is_watched_anew() -> None:
+def test_checkpoints_begin_again_with_another_journal() -> None:
     checkpoints = Checkpoints(10.0)
     checkpoints.record(JOURNAL, 0.0, 7)
     checkpoints.record(Identity("penstock-journal-test", "2026-01-02"), 11.0, 3)
@@ -193,7 +193,7 @@ def test_another_journal_is_watched_anew() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 50)), max_size=300))
-def test_what_was_watched_was_there_a_grace_ago(steps: list[tuple[float, int]]) -> None:
+def test_the_watched_sequence_was_reached_a_grace_period_ago(steps: list[tuple[float, int]]) -> None:
     checkpoints = Checkpoints(30.0)
     now_s, sequence, seen = 0.0, 0, []
     for pause_s, entries in steps:
@@ -205,7 +205,7 @@ def test_what_was_watched_was_there_a_grace_ago(steps: list[tuple[float, int]]) 
         assert len(checkpoints) <= CHECKPOINTS_MAX + 2
 
 
-def test_without_a_grace_what_is_seen_counts_at_once() -> None:
+def test_without_a_grace_period_a_checkpoint_counts_at_once() -> None:
     checkpoints = Checkpoints(0.0)
     checkpoints.record(JOURNAL, 1.0, 7)
     assert checkpoints.watched_sequence(1.0) == 7

@@ -1,4 +1,4 @@
-"""A janitor may die at any of its calls, before its effect or after it: another one brings all to its end."""
+"""A janitor may crash at any of its calls, before or after the effect. Another janitor then finishes the work."""
 
 import pytest
 
@@ -10,9 +10,9 @@ from penstock_janitor.deletion.sweep import SweepLimits
 from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS
 from penstock_sequencer.core.state.limits import Limits, LogLimits
 from tests.testkit.fakes.virtual_time import in_virtual_time
-from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, Fate, World, world
+from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, CrashPlan, World, world
 
-# Every call that a janitor makes, by its name: to the sequencers (queries, and commands by their kinds), to the store.
+# All calls of a janitor by name: queries, commands by their kinds, and calls of the store.
 CRASH_POINTS = (
     "journal",
     "usage",
@@ -32,15 +32,15 @@ CRASH_POINTS = (
     "abort_unfinished",
     "delete",
 )
-LIMITS = JanitorLimits(sweep=SweepLimits(shard_digits=1, tasks_at_once=5))  # so that a sweep is not most of a test
+LIMITS = JanitorLimits(sweep=SweepLimits(shard_digits=1, tasks_at_once=5))  # so that a sweep is short
 AGE_S = ORPHAN_AGE_MIN_MS / 1000
 SETTINGS = {"sweep_interval_ms": 300_000, "reap_interval_ms": 10_000}
 STEP_BY_STEP = Limits(log=LogLimits(extents_dropped_per_command_max=1))
-A_WHILE_S = 3 * GRACE_S  # for everything that there is to do
+A_WHILE_S = 3 * GRACE_S  # enough for all the work
 
 
 async def prepare(built: World) -> set[str]:
-    """Something for each loop to do; the keys that are to be left."""
+    """Prepare work for each loop; return the keys that must stay."""
     built.limits = LIMITS
     for name, configs in {"stays": {}, "expires": {"retention_ms": "600000"}, "trimmed": {}, "deleted": {}}.items():
         built.create_topic(name, **{"retention_ms": "-1", **configs})
@@ -73,27 +73,27 @@ async def check_all_is_done(built: World, left: set[str]) -> None:
 
 
 @in_virtual_time
-async def test_the_crash_points_are_all_calls_that_there_are() -> None:
+async def test_the_crash_points_are_all_calls_of_a_janitor() -> None:
     async with world(core_limits=STEP_BY_STEP) as built:
         left = await prepare(built)
         running = built.start(**SETTINGS)
         await built.go_on(A_WHILE_S)
         await built.stop("janitor-1")
         await check_all_is_done(built, left)
-        assert set(running.fate.calls) == set(CRASH_POINTS)
-        assert min(running.fate.calls.values()) >= 2
+        assert set(running.plan.calls) == set(CRASH_POINTS)
+        assert min(running.plan.calls.values()) >= 2
 
 
 @pytest.mark.parametrize("occurrence", [1, 2])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("point", CRASH_POINTS)
-def test_after_a_death_another_janitor_finishes(point: str, after: bool, occurrence: int) -> None:
+def test_after_a_crash_another_janitor_finishes(point: str, after: bool, occurrence: int) -> None:
     @in_virtual_time
     async def run() -> None:
         async with world(core_limits=STEP_BY_STEP) as built:
             left = await prepare(built)
-            built.start(fate=Fate(point, occurrence, after=after), **SETTINGS)
-            await built.until_dead("janitor-1")
+            built.start(plan=CrashPlan(point, occurrence, after=after), **SETTINGS)
+            await built.until_crashed("janitor-1")
             built.start("janitor-2", **SETTINGS)
             await built.go_on(A_WHILE_S)
             await built.stop("janitor-2")
@@ -103,7 +103,7 @@ def test_after_a_death_another_janitor_finishes(point: str, after: bool, occurre
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_janitors_that_die_again_and_again_get_it_done(seed: int) -> None:
+def test_janitors_that_crash_repeatedly_finish_the_work(seed: int) -> None:
     @in_virtual_time
     async def run() -> None:
         async with world(core_limits=STEP_BY_STEP) as built:
@@ -111,7 +111,7 @@ def test_janitors_that_die_again_and_again_get_it_done(seed: int) -> None:
             for life in range(20):
                 point = CRASH_POINTS[(seed * 7 + life * 5) % len(CRASH_POINTS)]
                 name = f"janitor-{life}"
-                built.start(name, fate=Fate(point, 1 + life % 3, after=bool((seed + life) % 2)), **SETTINGS)
+                built.start(name, plan=CrashPlan(point, 1 + life % 3, after=bool((seed + life) % 2)), **SETTINGS)
                 await built.pass_by(1.3 * GRACE_S)
                 await built.kill(name)
             built.start("last", **SETTINGS)

@@ -1,4 +1,4 @@
-"""Why an object stays or goes: asked over the bus, answered by the judge that deletes."""
+"""The reason why an object stays or is deleted: requested over the bus, by the rules that also delete."""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,20 +28,20 @@ async def started(built: World) -> None:
 
 
 @in_virtual_time
-async def test_a_live_segment_says_how_much_of_it_is_needed() -> None:
+async def test_a_live_segment_is_explained_with_its_live_bytes() -> None:
     async with world() as built:
         built.create_topic("t")
         key = await built.flush("t")
         await started(built)
         reply = await ask(built, key)
-        assert (reply.state, reply.reason) == ("live", "1 extents in 100 bytes of it")
+        assert (reply.state, reply.reason) == ("live", "1 extents point to 100 bytes of it")
         assert reply.facts["key"] == key
         assert reply.facts["bytes"] == "100"
         assert reply.failure is None
 
 
 @in_virtual_time
-async def test_a_condemned_segment_says_what_it_waits_for_and_then_that_it_goes() -> None:
+async def test_a_dead_segment_is_waiting_and_then_deletable() -> None:
     async with world() as built:
         built.create_topic("t")
         key = await built.flush("t")
@@ -49,7 +49,7 @@ async def test_a_condemned_segment_says_what_it_waits_for_and_then_that_it_goes(
         await started(built)
         reply = await ask(built, key)
         assert reply.state == "waiting"
-        assert "readers may know of it for 10 min" in reply.reason
+        assert "readers may use it for 10 min" in reply.reason
         await built.go_on(GRACE_S + 10)
         reply = await ask(built, key)
         assert reply.state == "condemned"
@@ -57,7 +57,7 @@ async def test_a_condemned_segment_says_what_it_waits_for_and_then_that_it_goes(
 
 
 @in_virtual_time
-async def test_a_condemned_segment_that_somebody_has_claimed_waits() -> None:
+async def test_a_leased_dead_segment_is_waiting() -> None:
     async with world() as built:
         built.create_topic("t")
         key = await built.flush("t")
@@ -68,14 +68,14 @@ async def test_a_condemned_segment_that_somebody_has_claimed_waits() -> None:
         built.apply(LeaseJob(0, "merge", "compactor-1", [segment_id], MINUTE_MS))
         reply = await ask(built, key)
         assert (reply.state, reply.facts["claimed"]) == ("waiting", "yes")
-        assert "a compactor, or a janitor that deletes it, has claimed it" in reply.reason
+        assert "a compactor or a janitor has a job lease on it" in reply.reason
         built.apply(ReleaseJob(0, "merge", "compactor-1"))
         reply = await ask(built, key)
         assert (reply.state, reply.facts["claimed"]) == ("condemned", "no")
 
 
 @in_virtual_time
-async def test_what_nobody_knows_is_young_and_then_an_orphan() -> None:
+async def test_an_unknown_segment_is_young_and_then_an_orphan() -> None:
     async with world() as built:
         key = await built.put(built.new_id(built.clock.now_ms()))
         await started(built)
@@ -86,7 +86,7 @@ async def test_what_nobody_knows_is_young_and_then_an_orphan() -> None:
 
 
 @in_virtual_time
-async def test_the_journal_s_own_objects_are_kept_and_strange_ones_unknown() -> None:
+async def test_objects_of_the_journal_are_kept_and_strange_ones_unknown() -> None:
     async with world() as built:
         strange, snapshot = f"{CLUSTER}/strange", f"{CLUSTER}/snapshots/{7:020}"
         for key in (strange, snapshot):
@@ -99,7 +99,7 @@ async def test_the_journal_s_own_objects_are_kept_and_strange_ones_unknown() -> 
 
 
 @in_virtual_time
-async def test_what_is_not_there_is_absent() -> None:
+async def test_a_missing_object_is_absent() -> None:
     async with world() as built:
         built.create_topic("t")
         key = await built.flush("t")
@@ -112,7 +112,7 @@ async def test_what_is_not_there_is_absent() -> None:
 
 
 @in_virtual_time
-async def test_the_store_s_own_prefix_may_stand_before_the_key() -> None:
+async def test_the_key_may_begin_with_the_prefix_of_the_store() -> None:
     async with world() as built:
         built.create_topic("t")
         key = await built.flush("t")
@@ -121,7 +121,7 @@ async def test_the_store_s_own_prefix_may_stand_before_the_key() -> None:
 
 
 @in_virtual_time
-async def test_in_the_wrong_bucket_there_is_no_answer() -> None:
+async def test_in_a_wrong_bucket_a_request_fails() -> None:
     async with world() as built:
         await built.write_marker(Identity("another", ""))
         await started(built)
@@ -131,7 +131,7 @@ async def test_in_the_wrong_bucket_there_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("request_", [codec.encode(ExplainRequest("//")), codec.encode(ExplainRequest("")), b"?"])
-def test_a_bad_question_gets_an_answer_and_does_no_harm(request_: bytes) -> None:
+def test_an_invalid_request_gets_an_answer_and_does_no_harm(request_: bytes) -> None:
     @in_virtual_time
     async def run() -> None:
         async with world() as built:
@@ -144,7 +144,7 @@ def test_a_bad_question_gets_an_answer_and_does_no_harm(request_: bytes) -> None
 
 
 @in_virtual_time
-async def test_too_many_questions_at_once_are_refused() -> None:
+async def test_too_many_requests_at_once_are_rejected() -> None:
     async with world() as built:
         await started(built)
         built.is_down = True
@@ -152,12 +152,12 @@ async def test_too_many_questions_at_once_are_refused() -> None:
         await built.go_on(1)
         replies: Sequence[ExplainReply] = [task.result() for task in asking if task.done()]
         assert len(replies) == 4
-        assert all(reply.failure == "16 such questions are in work already" for reply in replies)
+        assert all(reply.failure == "16 such requests are already in work" for reply in replies)
         await asyncio.gather(*asking, return_exceptions=True)
 
 
 @in_virtual_time
-async def test_a_janitor_that_leaves_takes_no_more_questions() -> None:
+async def test_a_drained_janitor_takes_no_more_requests() -> None:
     async with world() as built:
         await started(built)
         await built.stop("janitor-1")

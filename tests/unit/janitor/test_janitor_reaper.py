@@ -1,4 +1,4 @@
-"""Condemned segments: they stay for a grace by two clocks, then go in batches, and the journal forgets them."""
+"""Dead segments: they stay for a grace by two clocks, then janitors delete them in batches and remove them."""
 
 import itertools
 
@@ -8,11 +8,11 @@ from penstock_janitor.rules.journal import Identity
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.janitor.janitor_world import GRACE_S, HOUR_MS, MINUTE_MS, World, world
 
-SLACK_S = 130.0  # two looks of the reaper
+SLACK_S = 130.0  # two searches of the reaper
 
 
 async def mark_dead(built: World, count: int = 1, name: str = "gone") -> list[str]:
-    """Segments of a topic that is deleted."""
+    """Make segments of a topic, and delete the topic; return the keys."""
     built.create_topic(name)
     keys = [await built.flush(name) for _ in range(count)]
     built.delete_topic(name)
@@ -23,7 +23,7 @@ async def mark_dead(built: World, count: int = 1, name: str = "gone") -> list[st
 
 
 @in_virtual_time
-async def test_a_condemned_segment_goes_after_the_grace_and_is_forgotten_then() -> None:
+async def test_a_dead_segment_is_deleted_after_the_grace_and_then_removed() -> None:
     async with world() as built:
         running = built.start()
         (key,) = await mark_dead(built)
@@ -36,7 +36,7 @@ async def test_a_condemned_segment_goes_after_the_grace_and_is_forgotten_then() 
 
 
 @in_virtual_time
-async def test_what_is_live_stays() -> None:
+async def test_live_segments_stay() -> None:
     async with world() as built:
         built.start()
         built.create_topic("stays", retention_ms="-1")
@@ -49,7 +49,7 @@ async def test_what_is_live_stays() -> None:
 
 
 @in_virtual_time
-async def test_a_janitor_that_comes_anew_waits_for_a_grace_by_its_own_watch() -> None:
+async def test_a_new_janitor_waits_for_a_grace_by_its_monotonic_clock() -> None:
     async with world() as built:
         (key,) = await mark_dead(built)
         await built.go_on(2 * GRACE_S)
@@ -61,7 +61,7 @@ async def test_a_janitor_that_comes_anew_waits_for_a_grace_by_its_own_watch() ->
 
 
 @in_virtual_time
-async def test_a_journal_clock_that_jumps_ahead_makes_nothing_go_early() -> None:
+async def test_a_journal_clock_that_jumps_ahead_deletes_nothing_early() -> None:
     async with world() as built:
         built.start()
         await built.go_on(GRACE_S + 10)
@@ -74,7 +74,7 @@ async def test_a_journal_clock_that_jumps_ahead_makes_nothing_go_early() -> None
 
 
 @in_virtual_time
-async def test_a_journal_clock_that_stands_still_makes_it_stay() -> None:
+async def test_while_the_journal_clock_stands_still_a_dead_segment_stays() -> None:
     async with world() as built:
         built.start()
         built.journal_ahead_ms = 3 * HOUR_MS
@@ -87,7 +87,7 @@ async def test_a_journal_clock_that_stands_still_makes_it_stay() -> None:
 
 
 @in_virtual_time
-async def test_a_janitor_whose_wall_clock_is_wrong_deletes_as_any_other() -> None:
+async def test_a_wrong_wall_clock_of_a_janitor_changes_no_deletion() -> None:
     for ahead_ms in (-7 * HOUR_MS, 7 * HOUR_MS):
         async with world() as built:
             built.start(ahead_ms=ahead_ms)
@@ -99,7 +99,7 @@ async def test_a_janitor_whose_wall_clock_is_wrong_deletes_as_any_other() -> Non
 
 
 @in_virtual_time
-async def test_it_waits_until_two_snapshots_hold_what_condemned_it() -> None:
+async def test_a_dead_segment_waits_until_two_snapshots_include_its_last_change() -> None:
     async with world() as built:
         built.start()
         built.takes_snapshots = False
@@ -112,7 +112,7 @@ async def test_it_waits_until_two_snapshots_hold_what_condemned_it() -> None:
 
 
 @in_virtual_time
-async def test_many_go_a_thousand_at_a_time() -> None:
+async def test_dead_segments_are_deleted_a_thousand_at_a_time() -> None:
     async with world() as built:
         built.start()
         keys = await mark_dead(built, 2_300)
@@ -123,19 +123,19 @@ async def test_many_go_a_thousand_at_a_time() -> None:
 
 
 @in_virtual_time
-async def test_a_dry_run_tells_of_all_that_would_go_a_thousand_at_a_time() -> None:
+async def test_a_dry_run_logs_all_dead_segments_a_thousand_at_a_time() -> None:
     async with world() as built:
         built.start(dry_run=True)
         keys = await mark_dead(built, 2_300)
         with capture_logs() as logs:
             await built.go_on(GRACE_S + 3 * SLACK_S)
-        logged = [line["key"] for line in logs if line["event"] == "object_would_go"]
+        logged = [line["key"] for line in logs if line["event"] == "object_would_be_deleted"]
         assert sorted(logged) == sorted(keys)
         assert built.store.deleted == []
 
 
 @in_virtual_time
-async def test_two_janitors_never_delete_a_key_twice_in_good_weather() -> None:
+async def test_without_failures_several_janitors_delete_no_key_twice() -> None:
     async with world() as built:
         janitors = [built.start(f"janitor-{number}", reap_interval_ms=10_000) for number in range(3)]
         keys = await mark_dead(built, 1_500)
@@ -147,7 +147,7 @@ async def test_two_janitors_never_delete_a_key_twice_in_good_weather() -> None:
 
 
 @in_virtual_time
-async def test_of_a_batch_that_fails_in_part_the_rest_is_forgotten_and_the_part_tried_again() -> None:
+async def test_after_a_partial_failure_deleted_segments_are_removed_and_the_others_retried() -> None:
     async with world() as built:
         running = built.start()
         keys = await mark_dead(built, 10)
@@ -164,7 +164,7 @@ async def test_of_a_batch_that_fails_in_part_the_rest_is_forgotten_and_the_part_
 
 
 @in_virtual_time
-async def test_keys_that_cannot_be_deleted_do_not_keep_others_from_going() -> None:
+async def test_keys_that_cannot_be_deleted_do_not_block_others() -> None:
     async with world() as built:
         built.start()
         stuck = await mark_dead(built, 1_000, "stuck")
@@ -175,7 +175,7 @@ async def test_keys_that_cannot_be_deleted_do_not_keep_others_from_going() -> No
 
 
 @in_virtual_time
-async def test_a_throttled_store_is_asked_ever_more_slowly() -> None:
+async def test_a_throttling_store_gets_requests_at_growing_intervals() -> None:
     async with world() as built:
         built.start(reap_interval_ms=1_000)
         keys = await mark_dead(built)
@@ -190,7 +190,7 @@ async def test_a_throttled_store_is_asked_ever_more_slowly() -> None:
 
 
 @in_virtual_time
-async def test_another_journal_begins_the_grace_anew() -> None:
+async def test_another_journal_begins_the_grace_again() -> None:
     async with world() as built:
         built.start()
         await built.go_on(GRACE_S + 10)
@@ -205,9 +205,9 @@ async def test_another_journal_begins_the_grace_anew() -> None:
 
 
 @in_virtual_time
-async def test_before_each_batch_the_bucket_has_to_be_the_journal_s() -> None:
+async def test_the_marker_is_checked_before_each_batch() -> None:
     async with world() as built:
-        running = built.start(sweep_interval_ms=24 * HOUR_MS)  # so that nobody else looks in between
+        running = built.start(sweep_interval_ms=24 * HOUR_MS)  # so that no other loop checks the marker in between
         (key,) = await mark_dead(built)
         await built.go_on(GRACE_S - 10)
         await built.write_marker(Identity(built.identity.stream, "2026-02-02T00:00:00Z"))
@@ -218,7 +218,7 @@ async def test_before_each_batch_the_bucket_has_to_be_the_journal_s() -> None:
 
 
 @in_virtual_time
-async def test_sequencers_that_are_away_cost_nothing_but_time() -> None:
+async def test_without_sequencers_deletion_waits() -> None:
     async with world() as built:
         running = built.start()
         (key,) = await mark_dead(built)
@@ -232,7 +232,7 @@ async def test_sequencers_that_are_away_cost_nothing_but_time() -> None:
 
 
 @in_virtual_time
-async def test_the_figures_are_the_journal_s() -> None:
+async def test_the_metrics_are_the_figures_of_the_journal() -> None:
     async with world() as built:
         running = built.start(reap_interval_ms=1_000)
         built.create_topic("stays")

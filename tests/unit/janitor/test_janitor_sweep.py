@@ -1,4 +1,4 @@
-"""Orphans, unfinished uploads and keys that nobody knows: what a sweep deletes, and what it leaves."""
+"""The sweep and the store maintenance: they delete orphans and unfinished uploads, and leave unknown keys."""
 
 from datetime import UTC, datetime
 
@@ -22,12 +22,12 @@ DAY_S = 86_400.0
 
 
 async def orphan(built: World, age_ms: int = 2 * ORPHAN_AGE_MIN_MS, level: int = 0) -> str:
-    """An object that nobody committed."""
+    """Store an object without a commit; return its key."""
     return await built.put(built.new_id(START_MS + int(built.clock.monotonic_s() * 1000) - age_ms), level)
 
 
 @in_virtual_time
-async def test_an_orphan_goes_when_it_is_old_and_not_before() -> None:
+async def test_an_orphan_is_deleted_when_it_is_old_and_not_before() -> None:
     async with world() as built:
         running = built.start(**QUICK)
         old, young = await orphan(built), await orphan(built, ORPHAN_AGE_MIN_MS - 2 * int(INTERVAL_S) * 1000)
@@ -41,13 +41,13 @@ async def test_an_orphan_goes_when_it_is_old_and_not_before() -> None:
 
 
 @in_virtual_time
-async def test_the_whole_bucket_is_looked_through_once_in_an_interval() -> None:
+async def test_the_whole_bucket_is_listed_once_in_an_interval() -> None:
     async with world() as built:
         running = built.start(retention_interval_ms=HOUR_MS, reap_interval_ms=HOUR_MS)
         await built.go_on(0.9 * DAY_S)
-        assert running.fate.calls["list shard"] == SHARD_TASKS
+        assert running.plan.calls["list shard"] == SHARD_TASKS
         await built.go_on(1.1 * DAY_S)
-        assert running.fate.calls["list shard"] == 2 * SHARD_TASKS
+        assert running.plan.calls["list shard"] == 2 * SHARD_TASKS
 
 
 @in_virtual_time
@@ -55,16 +55,16 @@ async def test_several_janitors_share_a_sweep() -> None:
     async with world() as built:
         janitors = [built.start(f"janitor-{number}", **QUICK) for number in range(3)]
         await built.go_on(0.9 * INTERVAL_S)
-        listed = [running.fate.calls["list shard"] for running in janitors]
+        listed = [running.plan.calls["list shard"] for running in janitors]
         assert sum(listed) == SHARD_TASKS
         assert min(listed) > 0
 
 
 @in_virtual_time
-async def test_a_shard_with_many_objects_is_looked_through_page_by_page() -> None:
+async def test_a_shard_with_many_objects_is_listed_page_by_page() -> None:
     async with world() as built:
         built.limits = JanitorLimits(sweep=SweepLimits(shard_digits=1))
-        built.shards = range(100)  # of the first task, which has these hundred with one digit
+        built.shards = range(100)  # the shards of the first task
         orphans = [await orphan(built) for _ in range(2_400)]
         built.create_topic("stays", retention_ms="-1")
         live = [await built.flush("stays") for _ in range(100)]
@@ -73,11 +73,11 @@ async def test_a_shard_with_many_objects_is_looked_through_page_by_page() -> Non
         left = set(await built.store.keys())
         assert not left.intersection(orphans)
         assert left >= set(live)
-        assert running.fate.calls["delete"] == 3
+        assert running.plan.calls["delete"] == 3
 
 
 @in_virtual_time
-async def test_what_a_journal_that_was_just_rebuilt_does_not_know_stays_for_a_day() -> None:
+async def test_after_a_rebuild_orphans_stay_for_a_day() -> None:
     async with world() as built:
         made = datetime.fromtimestamp(START_MS / 1000, UTC).isoformat()
         built.identity = Identity(built.identity.stream, made)
@@ -93,7 +93,7 @@ async def test_what_a_journal_that_was_just_rebuilt_does_not_know_stays_for_a_da
 
 @pytest.mark.parametrize("ahead_ms", [-7 * HOUR_MS, 7 * HOUR_MS])
 @pytest.mark.parametrize("whose", ["janitor", "journal"])
-def test_one_clock_that_is_ahead_makes_no_orphan_go_early(whose: str, ahead_ms: int) -> None:
+def test_one_wrong_clock_deletes_no_orphan_early(whose: str, ahead_ms: int) -> None:
     @in_virtual_time
     async def run() -> None:
         async with world() as built:
@@ -110,7 +110,7 @@ def test_one_clock_that_is_ahead_makes_no_orphan_go_early(whose: str, ahead_ms: 
 
 
 @in_virtual_time
-async def test_live_and_condemned_segments_are_none_of_its_business() -> None:
+async def test_a_sweep_leaves_live_and_dead_segments() -> None:
     async with world() as built:
         built.create_topic("stays", retention_ms="-1")
         built.create_topic("goes", retention_ms="-1")
@@ -121,7 +121,7 @@ async def test_live_and_condemned_segments_are_none_of_its_business() -> None:
         running = built.start(**QUICK)
         await built.go_on(2 * INTERVAL_S)
         assert {live, dead} <= set(await built.store.keys())
-        assert running.fate.calls["delete"] == 0
+        assert running.plan.calls["delete"] == 0
 
 
 @in_virtual_time
@@ -140,7 +140,7 @@ async def test_an_object_at_another_level_than_its_segment_is_an_orphan() -> Non
 
 
 @in_virtual_time
-async def test_a_flusher_that_slept_cannot_commit_what_was_swept() -> None:
+async def test_a_flusher_that_slept_cannot_commit_a_deleted_orphan() -> None:
     async with world() as built:
         built.create_topic("t", retention_ms="-1")
         built.start(**QUICK)
@@ -152,7 +152,7 @@ async def test_a_flusher_that_slept_cannot_commit_what_was_swept() -> None:
 
 
 @in_virtual_time
-async def test_keys_that_are_not_penstock_s_are_counted_and_stay() -> None:
+async def test_unknown_keys_are_counted_and_stay() -> None:
     async with world() as built:
         strange = [
             f"{CLUSTER}/aaa",
@@ -170,11 +170,11 @@ async def test_keys_that_are_not_penstock_s_are_counted_and_stay() -> None:
         assert {*strange, in_shard, *elsewhere, *own} <= set(await built.store.keys())
         assert running.metric("unknown_objects", where="elsewhere") == len(strange)
         assert running.metric("unknown_objects", where="segments") == 1
-        assert running.fate.calls["delete"] == 0
+        assert running.plan.calls["delete"] == 0
 
 
 @in_virtual_time
-async def test_segments_do_not_keep_the_house_from_seeing_what_comes_after_them() -> None:
+async def test_many_segments_do_not_hide_unknown_keys_after_them() -> None:
     async with world() as built:
         built.create_topic("t", retention_ms="-1")
         for _ in range(1_200):
@@ -186,7 +186,7 @@ async def test_segments_do_not_keep_the_house_from_seeing_what_comes_after_them(
 
 
 @in_virtual_time
-async def test_uploads_that_nobody_completes_are_ended_when_they_are_old() -> None:
+async def test_abandoned_uploads_are_aborted_when_they_are_old() -> None:
     async with world() as built:
         ours = f"{CLUSTER}/segments/003/1-abandoned"
         await built.store.objects.begin_parts(ours, PART_BYTES_MIN)
@@ -201,20 +201,20 @@ async def test_uploads_that_nobody_completes_are_ended_when_they_are_old() -> No
 
 
 @in_virtual_time
-async def test_a_sweep_goes_on_where_a_janitor_died() -> None:
+async def test_a_sweep_continues_where_a_janitor_died() -> None:
     async with world() as built:
         first = built.start("janitor-1", **QUICK)
         await built.go_on(INTERVAL_S / 4)
-        before = first.fate.calls["list shard"]
+        before = first.plan.calls["list shard"]
         assert 0 < before < SHARD_TASKS
         await built.kill("janitor-1")
         second = built.start("janitor-2", **QUICK)
         await built.go_on(0.7 * INTERVAL_S)
-        assert SHARD_TASKS <= before + second.fate.calls["list shard"] <= SHARD_TASKS + 50
+        assert SHARD_TASKS <= before + second.plan.calls["list shard"] <= SHARD_TASKS + 50
 
 
 @in_virtual_time
-async def test_a_drained_janitor_leaves_its_shards_to_others_at_once() -> None:
+async def test_a_drained_janitor_returns_its_shards_at_once() -> None:
     async with world() as built:
         built.start("janitor-1", **QUICK)
         await built.go_on(1)
@@ -229,7 +229,7 @@ async def test_a_drain_does_not_wait_for_sequencers_that_are_gone() -> None:
         running = built.start("janitor-1", **QUICK)
         await built.go_on(1)
         built.is_down = True
-        while not running.fate.in_flight:
+        while not running.plan.in_flight:
             await built.go_on(0.1)
         began_s = built.clock.monotonic_s()
         await built.stop("janitor-1")
@@ -237,11 +237,11 @@ async def test_a_drain_does_not_wait_for_sequencers_that_are_gone() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["another journal", "no marker", "another prefix"])
-def test_in_the_wrong_bucket_it_refuses_to_do_anything(wrong: str) -> None:
+def test_in_a_wrong_bucket_a_janitor_does_nothing(wrong: str) -> None:
     @in_virtual_time
     async def run() -> None:
         async with world() as built:
-            keys = await _something_of_all(built)
+            keys = await _orphan_and_dead_segment(built)
             if wrong == "another journal":
                 await built.write_marker(Identity(built.identity.stream, "2025-05-05T05:05:05Z"))
             else:
@@ -251,7 +251,7 @@ def test_in_the_wrong_bucket_it_refuses_to_do_anything(wrong: str) -> None:
             running = built.start(**QUICK)
             await built.go_on(2 * AGE_S)
             assert set(keys) <= set(await built.store.keys())
-            assert not running.fate.calls["delete"]
+            assert not running.plan.calls["delete"]
             assert not [command for command in built.applied if isinstance(command, TakeTaskLease)]
             for loop in ("reaper", "retention", "sweep", "house"):
                 assert "this is not the store of cluster test, and nothing in it is touched" in running.degraded[loop]
@@ -264,23 +264,23 @@ def test_in_the_wrong_bucket_it_refuses_to_do_anything(wrong: str) -> None:
 
 
 @in_virtual_time
-async def test_a_bucket_that_becomes_another_journal_s_is_left_alone_from_then_on() -> None:
+async def test_after_the_marker_names_another_journal_nothing_is_deleted() -> None:
     async with world() as built:
         running = built.start(**QUICK)
         await built.go_on(10)
         await built.write_marker(Identity(built.identity.stream, "2027-07-07T07:07:07Z"))
-        keys = await _something_of_all(built)
+        keys = await _orphan_and_dead_segment(built)
         await built.go_on(2 * AGE_S)
         assert set(keys) <= set(await built.store.keys())
         assert "nothing in it is touched" in running.degraded["sweep"]
 
 
 @in_virtual_time
-async def test_a_damaged_marker_is_no_permission() -> None:
+async def test_with_a_damaged_marker_nothing_is_deleted() -> None:
     async with world() as built:
         await built.store.objects.delete([marker_key(CLUSTER)])
         await built.store.objects.put(marker_key(CLUSTER), [b"?"])
-        keys = await _something_of_all(built)
+        keys = await _orphan_and_dead_segment(built)
         running = built.start(**QUICK)
         await built.go_on(2 * AGE_S)
         assert set(keys) <= set(await built.store.keys())
@@ -288,25 +288,25 @@ async def test_a_damaged_marker_is_no_permission() -> None:
 
 
 @in_virtual_time
-async def test_a_dry_run_tells_of_all_and_changes_nothing() -> None:
+async def test_a_dry_run_logs_all_deletions_and_changes_nothing() -> None:
     async with world() as built:
-        keys = await _something_of_all(built)
+        keys = await _orphan_and_dead_segment(built)
         built.applied.clear()
         running = built.start(dry_run=True, **QUICK)
         with capture_logs() as lines:
             await built.go_on(2 * AGE_S)
         assert set(keys) <= set(await built.store.keys())
         assert built.applied == []
-        assert not running.fate.calls["delete"]
-        logged = [line["key"] for line in lines if line["event"] == "object_would_go"]
-        assert sorted(logged) == sorted(keys), "each once"
+        assert not running.plan.calls["delete"]
+        logged = [line["key"] for line in lines if line["event"] == "object_would_be_deleted"]
+        assert sorted(logged) == sorted(keys), "each key must be logged once"
         assert running.metric("bytes", state="orphaned") == SEGMENT_BYTES
 
 
 @in_virtual_time
-async def test_beside_a_dry_run_another_janitor_does_its_work() -> None:
+async def test_beside_a_dry_run_another_janitor_deletes() -> None:
     async with world() as built:
-        keys = await _something_of_all(built)
+        keys = await _orphan_and_dead_segment(built)
         built.start("janitor-1", dry_run=True, **QUICK)
         await built.go_on(INTERVAL_S)
         built.start("janitor-2", **QUICK)
@@ -314,8 +314,8 @@ async def test_beside_a_dry_run_another_janitor_does_its_work() -> None:
         assert not set(keys) & set(await built.store.keys())
 
 
-async def _something_of_all(built: World) -> list[str]:
-    """The keys of an orphan and of a condemned segment."""
+async def _orphan_and_dead_segment(built: World) -> list[str]:
+    """Make an orphan and a dead segment; return their keys."""
     old = await orphan(built)
     built.create_topic("gone")
     dead = await built.flush("gone")

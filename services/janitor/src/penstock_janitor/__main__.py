@@ -10,7 +10,7 @@ from penstock_janitor.config import JanitorConfig
 
 
 def main() -> int:
-    """The process, from its settings to its exit code."""
+    """Run the process from its settings to its exit code."""
     config = read_config(JanitorConfig, sys.argv[1:], os.environ, program="janitor")
     return run_app("janitor", config, lambda: JanitorApp(config))
 

@@ -105,10 +105,10 @@ def build_janitor(
     set_degraded: Callable[[str, str], None],
     limits: JanitorLimits = DEFAULT_LIMITS,
 ) -> Janitor:
-    """A janitor on a bus and a store. `set_degraded` gets the name of a part and its failure."""
+    """Build a janitor on a bus and a store. `set_degraded` gets the name of a part and its failure."""
     wiring = _Wiring(config, bus, store, clock, entropy, metrics, set_degraded, limits)
     context = LoopContext(wiring.draining, entropy, metrics, set_degraded, limits.loops)
-    # The names are labels of metrics and of the health page.
+    # The names are metric labels, and the names of parts on the health page.
     steps = {
         "retention": wiring.retention().step,
         "reaper": wiring.reaper().step,

@@ -1,4 +1,4 @@
-"""Answers why an object stays or may be deleted, by the same rules as the loops that delete."""
+"""Answers requests for the reason why an object stays or may be deleted, by the rules of the deleting loops."""
 
 import asyncio
 
@@ -28,13 +28,13 @@ from penstock_janitor.rules.classification import (
 from penstock_janitor.rules.journal import Checkpoints, rebuilt_ms
 
 REQUESTS_MAX = 16  # at once; an operator sends them by hand
-LEASED = "a compactor, or a janitor that deletes it, has claimed it, and until that is over others pass it over"
+LEASED = "a compactor or a janitor has a job lease on it, and other janitors wait until that lease ends"
 
 log = structlog.get_logger()
 
 
 class Explain:
-    """Takes requests from the bus and answers each in a task of its own."""
+    """Takes requests from the bus and answers each in a separate task."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Explain:
 
     async def _take(self, message: Inbound) -> None:
         if self._owner is None or self._running >= REQUESTS_MAX:
-            await message.respond(codec.encode(_failed(f"{self._running} such questions are in work already")))
+            await message.respond(codec.encode(_failed(f"{self._running} such requests are already in work")))
             return
         self._running += 1
         self._owner.create_task(self._answer(message))
@@ -100,9 +100,7 @@ class Explain:
         await self._guard.check()
         _, inside, rest = f"/{key}".partition(f"/{self._cluster}/")
         if not inside:
-            return _reply(
-                ObjectState.UNKNOWN, f"no key of cluster {self._cluster}: what is not this cluster's stays", {}
-            )
+            return _reply(ObjectState.UNKNOWN, f"not a key of cluster {self._cluster}: objects outside it stay", {})
         key = f"{self._cluster}/{rest}"
         listed = [info for info in await self._store.list(key, limit=1) if info.key == key]
         facts = {"key": key}
@@ -119,9 +117,9 @@ class Explain:
             return _reply(ObjectState.ABSENT, "the store has no such object", facts)
         if is_known_key(key, self._cluster):
             return _reply(
-                ObjectState.KEPT, "it is of the journal: the sequencers delete it when they need it no more", facts
+                ObjectState.KEPT, "it belongs to the journal: the sequencers delete it when they do not need it", facts
             )
-        return _reply(ObjectState.UNKNOWN, "nothing of Penstock's has such a key: it is counted, and stays", facts)
+        return _reply(ObjectState.UNKNOWN, "no object of Penstock has such a key: it is counted, and stays", facts)
 
     async def _explain_segment(
         self, level: int, segment_id: SegmentId, listed: list[ObjectInfo], facts: dict[str, str]

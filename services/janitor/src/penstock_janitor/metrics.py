@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 class JanitorMetrics:
     """The janitor's metrics, in one registry.
 
-    Bytes by state come from the journal and are the same at every janitor. Only orphans are this janitor's own finds.
+    Bytes by state come from the journal, and are the same at every janitor. Each janitor counts its own orphans.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

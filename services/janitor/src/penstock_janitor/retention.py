@@ -1,12 +1,13 @@
-"""Makes the journal expire records that are too old or too many, and drop extents that wait for it.
+"""Makes the journal expire records that are too old or too many, and drop extents that are pending delete.
 
 The state machine decides by the topics' configurations and by two clocks that must agree: its own and this janitor's.
-The janitor only asks what is due and sends commands for it, in bounded steps. It reports a journal clock that is far
-ahead of its own: records that are too old only by the journal's clock stay. The state after a crash between two steps:
+The janitor only asks which logs are due and sends commands for them, in bounded steps. It reports a journal clock that
+is far ahead of its own: records that are too old only by the journal's clock stay. The state after a crash between two
+steps:
 
-1. `usage` and `retention`: nothing has begun.
-2. TakeTaskLease: a task lease, which keeps other janitors away until it ends.
-3. ExpireLogs and DropExtents: each is done as a whole or not at all, and the next step finds the rest.
+1. `usage` and `retention`: nothing is changed.
+2. TakeTaskLease: a task lease keeps other janitors away until it ends.
+3. ExpireLogs and DropExtents: each is done completely or not at all, and the next step finds the rest.
 4. EndTaskLease: all is done.
 """
 
@@ -33,13 +34,13 @@ from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.rules.classification import age_text
 
 CLOCK_AHEAD_MAX_MS = 600_000  # beyond it one of the two clocks is wrong
-KIND = TaskKind(RETENTION_TASK, RETENTION_TASK + 1, 0)  # always due: the first janitor that finds work does it
+KIND = TaskKind(RETENTION_TASK, RETENTION_TASK + 1, 0)  # always due: the first janitor that finds work takes the task
 
 log = structlog.get_logger()
 
 
 class _Round(msgspec.Struct):
-    """One step; `leased` is the task, from the moment when there is something to do."""
+    """The data of one step. `leased` is set as soon as there is work to do."""
 
     leased: LeasedTasks | None = None
     lag_ms: int = 0
@@ -47,7 +48,7 @@ class _Round(msgspec.Struct):
 
     @property
     def has_lease(self) -> bool:
-        """Whether this janitor does the work, and no other."""
+        """Whether this janitor has the task."""
         return self.leased is not None and bool(self.leased.numbers)
 
 
@@ -79,7 +80,7 @@ class Retention:
         self._dry_run = dry_run
 
     async def step(self) -> float:
-        """Look at all logs, and do the work unless another janitor does; the seconds until the next step."""
+        """Check all logs, and do the work unless another janitor does it; return the seconds until the next step."""
         await self._guard.journal()
         current = _Round()
         try:
@@ -96,7 +97,7 @@ class Retention:
         return self._interval_s
 
     async def _drop_waiting(self, current: _Round) -> None:
-        """Drop extents that wait for it, and deleted topics whose window is over."""
+        """Drop extents that are pending delete, and deleted topics whose undelete window is over."""
         usage = await self._sequencers.query("usage", UsageQuery(0), UsageView)
         self._compare_clocks(usage.clock_ms)
         is_window_over = usage.next_window_ms <= min(usage.clock_ms, self._clock.now_ms())
@@ -105,18 +106,18 @@ class Retention:
             await self._drop(current)
 
     async def _scan_logs(self, current: _Round) -> None:
-        """Look at all logs; each query goes on where the answer before ended."""
+        """Check all logs. Each query continues where the answer before it ended."""
         topic = 0
         while topic >= 0 and not self._draining.is_set():
             query = RetentionQuery(0, self._clock.now_ms(), topic)
             view = await self._sequencers.query("retention", query, RetentionView)
             has_expired = await self._expire_overdue(view.logs, current)
-            # If nothing expires, a topic with more logs than an answer holds would be answered again without end.
+            # If nothing expires, a topic with more logs than an answer holds would get the same answer without end.
             is_stuck = view.next_topic == topic and not has_expired
             topic = topic + 1 if is_stuck else view.next_topic
 
     def _compare_clocks(self, journal_ms: int) -> None:
-        """One sequencer whose clock was ahead once leaves the journal's clock there for ever."""
+        """Report a journal clock that is far ahead. One sequencer with a fast clock is enough, and it stays ahead."""
         ahead_ms = journal_ms - self._clock.now_ms()
         self._metrics.clock_ahead_seconds.set(ahead_ms / 1000)
         is_ahead = ahead_ms > CLOCK_AHEAD_MAX_MS
@@ -124,10 +125,10 @@ class Retention:
             log.warning("clocks_disagree", journal_ahead_seconds=ahead_ms // 1000)
         self._is_ahead = is_ahead
         ahead = f"the journal's clock is {age_text(ahead_ms)} ahead of this janitor's"
-        self._set_degraded("clock", f"{ahead}: what is too old by it alone stays" if is_ahead else "")
+        self._set_degraded("clock", f"{ahead}: records that are too old only by it stay" if is_ahead else "")
 
     async def _expire_overdue(self, overdue: Sequence[OverdueLog], current: _Round) -> bool:
-        """Whether any extent expired."""
+        """Expire the overdue records of these logs; return whether any extent expired."""
         if not overdue:
             return False
         current.lag_ms = max(current.lag_ms, *(each.overdue_ms for each in overdue))
@@ -139,7 +140,7 @@ class Retention:
         return await self._expire(current, [LogRef(each.topic_id, each.partition) for each in overdue])
 
     async def _take(self, current: _Round) -> None:
-        """Lease the task, unless another janitor has it: then that one does the work."""
+        """Lease the task, unless another janitor has it and does the work."""
         if current.leased is None:
             current.leased = await self._tasks.take(KIND)
 
@@ -161,7 +162,7 @@ class Retention:
         return extents > 0
 
     async def _drop(self, current: _Round) -> None:
-        """Drop extents before log starts and in deleted topics. Every Tick drops some; this is for large amounts."""
+        """Drop extents before log starts and in deleted topics. Every Tick drops some, but large amounts need this."""
         extents = dropped_bytes = 0
         is_more = current.has_lease
         while is_more and not self._draining.is_set():

@@ -13,7 +13,7 @@ from penstock_janitor.config import JanitorConfig
 from penstock_janitor.explain import Explain
 from penstock_janitor.metrics import JanitorMetrics
 
-# Gateways use a plan for two minutes. A fetch that began with it may take as long again.
+# Gateways use a plan for two minutes. A fetch that began with it may take two more.
 PLAN_LIFE_MS = 240_000
 
 log = structlog.get_logger()
@@ -37,7 +37,7 @@ class LoopContext(msgspec.Struct, frozen=True):
 
 
 class Loop:
-    """One loop; `step` does one round and returns the seconds until the next."""
+    """One loop. `step` does one round, and returns the seconds until the next round."""
 
     def __init__(self, name: str, step: Callable[[], Awaitable[float]], context: LoopContext) -> None:
         self._name = name
@@ -46,7 +46,7 @@ class Loop:
         self._backoff_s = context.limits.first_pause_s
 
     async def run(self) -> None:
-        """Run until `draining` is set; a step that has begun by then is finished."""
+        """Run until `draining` is set. A step that has begun is finished."""
         while not self._context.draining.is_set():
             pause_s = await self._try()
             with contextlib.suppress(TimeoutError):
@@ -92,9 +92,9 @@ class Janitor:
             self._stopped.set()  # the caller of `drain` ends the process
 
     async def drain(self) -> None:
-        """Begin nothing new, and wait for the steps that have begun, but not for sequencers or a store without answer.
+        """Begin no more steps, and wait for those that have begun, up to half the drain deadline.
 
-        The rest is left as after a crash: the next janitor finishes it.
+        A step may wait for sequencers or a store that do not answer. The next janitor finishes it, as after a crash.
         """
         self._draining.set()
         await self._explain.drain()
@@ -106,4 +106,4 @@ class Janitor:
         if self._config.grace_ms < PLAN_LIFE_MS:
             log.warning("grace_is_short", grace_ms=self._config.grace_ms, readers_need_ms=PLAN_LIFE_MS)
         if self._config.dry_run:
-            log.info("dry_run", reason="nothing is deleted, expired or claimed")
+            log.info("dry_run", reason="nothing is deleted, expired or leased")

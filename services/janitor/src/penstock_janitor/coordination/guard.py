@@ -1,7 +1,7 @@
 """Checks that the bucket belongs to the journal: its marker must name the journal of the sequencers (ADR 0004).
 
-A janitor with the wrong bucket, or the wrong prefix in it, would take every object for an orphan. So a janitor does
-nothing before the two agree once, and deletes nothing unless they agree again.
+In a wrong bucket, or under a wrong prefix, a janitor would take every object for an orphan. So a janitor does nothing
+before the marker is right once. It checks the marker again before each deletion.
 """
 
 import msgspec
@@ -35,19 +35,19 @@ class Guard:
         self._has_agreed = False
 
     async def journal(self) -> Identity:
-        """The sequencers' journal, if the store agreed once; else the result of `check`."""
+        """The sequencers' journal, if the marker was right once; else the result of `check`."""
         return await self._current() if self._has_agreed else await self.check()
 
     async def check(self) -> Identity:
-        """The journal that the store belongs to now; `WrongStore` if it is not the sequencers'."""
+        """The journal that the store belongs to now; `WrongStore` if that is not the sequencers' journal."""
         journal = await self._current()
         marked = await self._marked()
         if marked != journal:
             self._has_agreed = False
-            found = "has none" if marked is None else f"names {marked.stream}, made at {marked.created}"
+            found = "has no such object" if marked is None else f"names {marked.stream}, created at {marked.created}"
             raise WrongStore(
                 f"this is not the store of cluster {self._cluster}, and nothing in it is touched: the object "
-                f"{marker_key(self._cluster)} should name the journal {journal.stream}, made at {journal.created}; "
+                f"{marker_key(self._cluster)} should name the journal {journal.stream}, created at {journal.created}; "
                 f"the store {found}"
             )
         self._has_agreed = True

@@ -1,4 +1,4 @@
-"""Task leases: which janitor does which task, by leases in the journal. A dry run counts by itself, in memory."""
+"""Task leases in the journal, which give each task to one janitor. A dry run has its own, in memory."""
 
 import contextlib
 from typing import Protocol
@@ -15,7 +15,7 @@ COMMAND_DEADLINE_S = 30.0
 
 
 class TaskLeaseLost(Conflict):
-    """Another janitor has the task: this one worked for longer than its lease."""
+    """Another janitor has the task, because this one worked for longer than its lease."""
 
 
 class TaskKind(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class TaskKind(msgspec.Struct, frozen=True):
 
 
 class LeasedTasks(msgspec.Struct, frozen=True):
-    """Tasks that this janitor holds. Without any, `due_ms` is when one may be due by the journal's clock."""
+    """Tasks that this janitor holds. If it holds none, `due_ms` is when one may be due, by the journal's clock."""
 
     kind: TaskKind
     numbers: list[int]
@@ -54,7 +54,7 @@ class TaskLeases(Protocol):
 
 
 class _Lease(msgspec.Struct):
-    """One leased task: the name in the journal that holds it, and when this janitor last asked for the lease."""
+    """A leased task: the slot whose name holds it in the journal, and when this janitor last requested the lease."""
 
     slot: int
     asked_s: float
@@ -86,7 +86,7 @@ class JournalTaskLeases:
         outcomes = await self._request([self._take(leased.kind, self._leases[number].slot, number) for number in old])
         for number, outcome in zip(old, outcomes, strict=True):
             if outcome.number != number:
-                raise TaskLeaseLost(f"another janitor has task {number} by now")
+                raise TaskLeaseLost(f"another janitor now has task {number}")
             self._leases[number].asked_s = asked_s
 
     async def end(self, leased: LeasedTasks, *, done: bool) -> None:
@@ -97,12 +97,12 @@ class JournalTaskLeases:
         await self._sequencers.command(ends, deadline_s=COMMAND_DEADLINE_S)
 
     def _take(self, kind: TaskKind, slot: int, number: int = NO_TASK) -> Command:
-        """The time in the command is the journal's: a janitor's own clock decides nothing there."""
+        """The time in the command is the journal's, because a janitor's own clock must not decide about leases."""
         now_ms = self._sequencers.seen_clock_ms
         return TakeTaskLease(now_ms, self._name(slot), kind.first, kind.stop, kind.period_ms, self._lease_ms, number)
 
     def _name(self, slot: int) -> str:
-        """The journal gives a holder one task of a kind, so that a repeated command takes no second task."""
+        """Each slot is a separate holder. A holder gets one task of a kind, so a repeated command takes no second."""
         return f"{self._holder}.{slot}"
 
     async def _request(self, commands: list[Command]) -> list[TaskLeaseTaken]:
@@ -111,7 +111,7 @@ class JournalTaskLeases:
 
 
 class OwnTaskLeases:
-    """Tasks of a janitor that changes nothing, also not the leases in the journal."""
+    """Task leases in memory, for a dry run, which changes nothing in the journal."""
 
     def __init__(self, sequencers: SequencerClient) -> None:
         self._sequencers = sequencers
@@ -139,6 +139,6 @@ async def return_undone(tasks: TaskLeases, leased: LeasedTasks) -> None:
 
 def _taken(outcome: Outcome) -> TaskLeaseTaken:
     if isinstance(outcome, Rejected):
-        raise Conflict(f"no task is given: {outcome.rejection.name} {outcome.message}")
+        raise Conflict(f"the task lease is rejected: {outcome.rejection.name} {outcome.message}")
     assert isinstance(outcome, TaskLeaseTaken), f"a sequencer answered {outcome} to a task lease"
     return outcome

@@ -28,7 +28,7 @@ class PendingDelete(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The objects that are gone for certain. The others may be gone, and are deleted again later."""
+    """The objects that certainly do not exist any more. The other objects are deleted again later."""
 
     gone: list[PendingDelete]
     failure: Unavailable | None = None
@@ -37,7 +37,7 @@ class Deleted(msgspec.Struct, frozen=True):
 class Deleter:
     """The only place that deletes objects; it classifies nothing.
 
-    `set_degraded` gets the reason of a failure, and an empty one after a deletion without failures.
+    `set_degraded` gets the reason of a failure, and "" after a deletion without failures.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Deleter:
     async def delete(self, pending: Sequence[PendingDelete]) -> Deleted:
         """Delete up to DELETE_KEYS_MAX objects in one request; a dry run deletes none."""
         assert len(pending) <= DELETE_KEYS_MAX, f"{len(pending)} objects at once"
-        assert all(each.classification.is_deletable for each in pending), "an object that stays"
+        assert all(each.classification.is_deletable for each in pending), "an object is not deletable"
         if self.dry_run:
             self._log_dry_run(pending)
         if self.dry_run or not pending:
@@ -68,7 +68,7 @@ class Deleter:
 
     async def end_upload(self, upload: Unfinished, classification: Classification) -> None:
         """Abort an upload that is classified as deletable. The store does not report how many bytes it has."""
-        assert classification.is_deletable, "an upload that stays"
+        assert classification.is_deletable, "the upload is not deletable"
         pending = PendingDelete(upload.key, 0, classification)
         if self.dry_run:
             self._log_dry_run([pending])
@@ -95,7 +95,7 @@ class Deleter:
                 self._logged.clear()
             self._logged[each.key] = None
             log.info(
-                "object_would_go",
+                "object_would_be_deleted",
                 key=each.key,
                 bytes=each.size_bytes,
                 state=each.classification.state,

@@ -1,7 +1,7 @@
-"""Looks after the other objects in the bucket: abandoned uploads, and keys that do not belong to Penstock.
+"""Maintains the rest of the bucket: aborts abandoned uploads, and reports keys that do not belong to Penstock.
 
-Old uploads are aborted. Unknown keys are counted, logged and left alone. The sequencers delete their own objects: the
-marker, snapshots, the archive. A crash between two steps leaves some uploads for the next time.
+Objects under unknown keys are counted and logged, but stay. The sequencers delete their own objects: the marker,
+snapshots and the archive. A crash between two steps leaves some uploads for the next time.
 """
 
 import structlog
@@ -26,9 +26,9 @@ from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.rules.classification import Now, Rules, classify_unfinished
 
 WAIT_MAX_S = 60.0
-LOGGED_MAX = 20  # unknown keys that one step names in the log
-NO_PREFIX = ""  # the store's address has one of its own
-LAST_NAME = "z" * 200  # as long as a key's part may be, of the last letter
+LOGGED_MAX = 20  # unknown keys that one step writes to the log
+NO_PREFIX = ""  # the store's address contains the prefix
+LAST_NAME = "z" * 200  # sorts after every other name: the last letter, and as many as a part of a key may have
 
 log = structlog.get_logger()
 
@@ -78,7 +78,7 @@ class StoreMaintenance:
         return min(self._interval_s, WAIT_MAX_S)
 
     async def _end_uploads(self, leased: LeasedTasks) -> None:
-        """Abort old uploads of one answer of the store. The next step aborts the rest."""
+        """Abort old uploads from one answer of the store. The next step aborts the rest."""
         for upload in await self._store.unfinished(self._prefix):
             now = Now(leased.clock_ms, self._clock.now_ms())
             classification = classify_unfinished(upload.begun_ms, now, self._rules)
@@ -87,7 +87,7 @@ class StoreMaintenance:
                 await self._tasks.renew(leased)
 
     async def _count_unknown(self, leased: LeasedTasks) -> None:
-        """Look through all objects of the cluster except those in the shards of segments, which the sweep lists."""
+        """Count unknown keys of the cluster. The sweep lists the shards of segments, so this skips them."""
         first = f"{segments_prefix(NO_PREFIX, self._cluster)}{0:03}/"
         last = f"{segments_prefix(NO_PREFIX, self._cluster)}{SHARDS - 1:03}/{LAST_NAME}"
         unknown = 0

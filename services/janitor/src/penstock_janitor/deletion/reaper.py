@@ -2,13 +2,13 @@
 
 The state after a crash between two steps:
 
-1. `usage` and `dead`: nothing has begun.
-2. The bucket is compared with the journal, then LeaseJob: a job lease, which keeps other janitors away until it ends.
+1. `usage` and `condemned` (the query for dead segments): nothing is changed.
+2. The bucket is compared with the journal, then LeaseJob: a job lease keeps other janitors away until it ends.
 3. `known_segments`, after the lease, shows what other janitors did before it. Nothing is changed.
 4. Some or all objects are deleted, and their segments are still dead in the journal. The next janitor deletes the
-   objects again, which does no harm, and goes on with step 5.
-5. RemoveSegments and ReleaseJob, in one entry: all is done. After a lost answer the entry is sent again: the journal
-   ignores segments that it has removed already.
+   objects again, which does no harm, and continues with step 5.
+5. RemoveSegments and ReleaseJob, in one entry: all is done. After a lost answer the entry is sent again. The journal
+   ignores segments that it has already removed.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,9 @@ from penstock_janitor.rules.classification import Now, Rules, classify_dead, cla
 from penstock_janitor.rules.journal import Checkpoints
 
 COMMAND_DEADLINE_S = 30.0
-OUTRUN_PAUSE_S = 0.5  # another janitor leased the same segments in the same moment
+OUTRUN_PAUSE_S = 0.5  # after another janitor leased the same segments at the same moment
 JOB_ENTROPY_BYTES = 8
-NO_PREFIX = ""  # the store's address has one of its own
+NO_PREFIX = ""  # the store's address contains the prefix
 
 log = structlog.get_logger()
 
@@ -76,7 +76,7 @@ class Reaper:
         self._metrics = metrics
         self._interval_s = interval_s
         self._lease_ms = lease_ms
-        self._place = 0  # where a dry run goes on: it removes nothing, so the first segments stay the first
+        self._place = 0  # where a dry run continues: it removes nothing, so the first segments stay the first
 
     async def step(self) -> float:
         """Delete one batch, if there is one; the seconds until the next step."""
@@ -88,11 +88,11 @@ class Reaper:
         if not segments:
             return self._interval_s
         if await self._guard.check() != journal:
-            return 0  # the journal was rebuilt in this moment: begin again, also with the grace period
+            return 0  # the journal was rebuilt at this moment: begin again, also with the grace period
         if self._deleter.dry_run:
             now = self._now(usage.clock_ms, usage.secured_sequence)
             await self._deleter.delete([self._pending_delete(each, now) for each in segments])
-            return self._interval_s  # also if there are more: a dry run has no reason to hurry
+            return self._interval_s  # also if there are more: a dry run is never urgent
         if not await self._reap([segment.segment_id for segment in segments]):
             return OUTRUN_PAUSE_S
         return 0 if len(segments) == DELETE_KEYS_MAX else self._interval_s
@@ -108,12 +108,12 @@ class Reaper:
         return view.segments
 
     async def _reap(self, segment_ids: Sequence[SegmentId]) -> bool:
-        """Lease these segments and delete those still dead; false if another janitor has one of them."""
+        """Lease these segments and delete those that are still dead; false if another janitor has one of them."""
         job_id = f"reap-{self._holder}-{self._entropy.take(JOB_ENTROPY_BYTES).hex()}"
         lease = LeaseJob(self._sequencers.seen_clock_ms, job_id, self._holder, list(segment_ids), self._lease_ms)
         (outcome,) = await self._sequencers.command([lease], deadline_s=COMMAND_DEADLINE_S)
         if isinstance(outcome, Rejected):
-            log.info("segments_not_claimed", rejection=outcome.rejection.name, reason=outcome.message)
+            log.info("segments_not_leased", rejection=outcome.rejection.name, reason=outcome.message)
             return False
         deleted = await self._deleter.delete(await self._still_dead(segment_ids))
         await self._end(job_id, deleted)
@@ -137,7 +137,7 @@ class Reaper:
     async def _end(self, job_id: str, deleted: Deleted) -> None:
         """Remove the segments of deleted objects from the journal, and release the job lease.
 
-        After a failure the lease stays until it ends: so objects that cannot be deleted do not block all others.
+        After a failure the lease stays until it expires, so that objects that cannot be deleted do not block others.
         """
         now_ms = self._sequencers.seen_clock_ms
         commands: list[Command] = []
@@ -174,8 +174,8 @@ class Reaper:
 
 
 def _check_removed(outcome: Outcome, gone: Sequence[PendingDelete]) -> None:
-    """The journal rejects none of them: a janitor deletes only segments that are dead in the journal."""
+    """Log removals that the journal rejected. There are none, because a janitor deletes only dead segments."""
     assert isinstance(outcome, PerItem), f"a sequencer answered {outcome} to a removal of segments"
     for rejection, each in zip(outcome.rejections, gone, strict=True):
         if rejection is not Rejection.NONE:
-            log.error("segment_not_forgotten", key=each.key, rejection=rejection.name)
+            log.error("segment_not_removed", key=each.key, rejection=rejection.name)

@@ -1,12 +1,12 @@
-"""Looks through the bucket, slowly, for orphans: objects of segments that no entry of the journal knows or ever will.
+"""Searches the bucket slowly for orphans: objects of segments that no journal entry names or can name later.
 
 The keys of segments spread over a thousand shards, and each shard is a task. Janitors share the tasks, and a task that
 is done is not repeated after a crash. The state after a crash between two steps:
 
-1. TakeTaskLease: task leases, which keep other janitors from these shards until they end.
-2. Listing and `known_segments`: nothing has begun.
-3. Some or all orphans are deleted. The next look at the shard finds the rest.
-4. EndTaskLease: all is done. Without it the shards are looked through again.
+1. TakeTaskLease: task leases keep other janitors from these shards until the leases end.
+2. Listing and `known_segments`: nothing is changed.
+3. Some or all orphans are deleted. The next search of the shard finds the rest.
+4. EndTaskLease: all is done. Without it the shards are searched again.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ from penstock_janitor.rules.classification import Now, Rules, classify_segment, 
 from penstock_janitor.rules.journal import NEVER, rebuilt_ms
 
 WAIT_MAX_S = 60.0
-NO_PREFIX = ""  # the store's address has one of its own
-SHARD_DIGITS = 3  # in keys
+NO_PREFIX = ""  # the store's address contains the prefix
+SHARD_DIGITS = 3  # of a shard's number in keys
 
 log = structlog.get_logger()
 
@@ -40,11 +40,11 @@ log = structlog.get_logger()
 class SweepLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How a sweep divides its work."""
 
-    # The digits of a shard's number that one task fixes. With 3 a task is one shard; with 1 it is a hundred shards, and
-    # a sweep is ten tasks. All janitors of a cluster need the same value: the journal knows only numbers of tasks.
+    # The digits of a shard's number that one task fixes. With 3, a task is one shard. With 1, it is a hundred shards,
+    # and a sweep is ten tasks. All janitors of a cluster need the same value: the journal has only numbers of tasks.
     shard_digits: int = SHARD_DIGITS
-    tasks_at_once: int = 50  # leased by one command, so that a sweep is forty entries in the journal
-    interval_share: float = 0.5  # the part of the interval that one janitor's sweep takes; the rest is for failures
+    tasks_at_once: int = 50  # leased by one request, so that a sweep is forty entries in the journal
+    interval_share: float = 0.5  # the part of the interval in which one janitor sweeps; the rest is for failures
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -89,11 +89,11 @@ class Sweep:
         self._limits = limits
         count = SHARD_TASKS // 10 ** (SHARD_DIGITS - limits.shard_digits)
         self._kind = TaskKind(0, count, int(interval_s * 1000))
-        self._orphaned: dict[int, tuple[float, int]] = {}  # task -> when its last orphan was found, bytes of them all
-        self._unknown: dict[int, int] = {}  # task -> objects without the key of a segment
+        self._orphaned: dict[int, tuple[float, int]] = {}  # task -> when its last orphan was found, bytes of all
+        self._unknown: dict[int, int] = {}  # task -> objects whose key is not a segment's
 
     async def step(self) -> float:
-        """Look through some shards, if any are due; the seconds until the next step."""
+        """Search some shards, if any are due; return the seconds until the next step."""
         await self._guard.journal()
         leased = await self._tasks.take(self._kind, self._limits.tasks_at_once)
         if not leased.numbers:
@@ -108,7 +108,7 @@ class Sweep:
         return self._interval_s * self._limits.interval_share * len(leased.numbers) / self._kind.stop
 
     async def _scan(self, leased: LeasedTasks) -> bool:
-        """The tasks one after the other; false if a drain ended them early."""
+        """Do the tasks one after the other; false if a drain ended them early."""
         suspects: list[Suspect] = []
         for number in leased.numbers:
             self._orphaned.pop(number, None)
@@ -131,7 +131,7 @@ class Sweep:
         return True
 
     def _suspects(self, number: int, page: list[ObjectInfo], leased: LeasedTasks) -> list[Suspect]:
-        """The objects that are old enough to ask the journal about. Objects without a segment's key are counted."""
+        """The objects that are old enough to be orphans. Objects whose key is not a segment's are counted."""
         now = Now(leased.clock_ms, self._clock.now_ms(), NEVER, NEVER, NEVER)
         suspects = []
         for info in page:
@@ -151,7 +151,9 @@ class Sweep:
         asked, left = suspects[:DELETE_KEYS_MAX], suspects[DELETE_KEYS_MAX:]
         query = KnownSegmentsQuery(0, [suspect.segment_id for suspect in asked], fresh=True)
         view = await self._sequencers.query("known_segments", query, KnownSegmentsView)
-        journal = await self._guard.check()  # after the query, so that it is no older than the journal that answered
+        journal = (
+            await self._guard.check()
+        )  # after the query, so that this is not an earlier journal than the one that answered
         now = Now(view.clock_ms, self._clock.now_ms(), NEVER, NEVER, rebuilt_ms(journal, view.sequence))
         pending = []
         for suspect, known in zip(asked, view.segments, strict=True):
@@ -175,7 +177,7 @@ class Sweep:
         self._orphaned[number] = (self._clock.monotonic_s(), size_bytes + info.size_bytes)
 
     def _measure(self) -> None:
-        """Orphans of a shard that another janitor has looked through since are in the metrics of that one."""
+        """Set the metrics. Old finds are left out: by now the metrics of another janitor may contain them."""
         oldest_s = self._clock.monotonic_s() - 2 * self._interval_s
         self._orphaned = {number: found for number, found in self._orphaned.items() if found[0] >= oldest_s}
         self._metrics.bytes.labels("orphaned").set(sum(size_bytes for _, size_bytes in self._orphaned.values()))

@@ -1,4 +1,4 @@
-"""The rules for deletion, without I/O: the state of an object, and the facts about the journal behind it.
+"""The rules of deletion, without I/O: the state of an object, and the facts about the journal that decide it.
 
 Imports contracts only. Start with `classification.py`; then `journal.py`.
 """

@@ -1,6 +1,6 @@
-"""Facts about the journal: which one it is, when it was rebuilt, and how far it reached a grace period ago.
+"""Facts about the journal: its identity, when it was rebuilt, and the sequence it reached a grace period ago.
 
-The last is how a janitor counts the grace period without a wall clock.
+With that sequence a janitor counts the grace period without a wall clock.
 """
 
 from collections import deque
@@ -10,10 +10,10 @@ import msgspec
 
 from penstock.contracts.errors import Corrupt
 
-NEVER = -1  # as a sequence or a time: before everything that may be deleted
-# A rebuild begins its journal at a higher sequence. No other journal gets there within weeks.
+NEVER = -1  # a sequence or time before all others
+# A rebuilt journal begins at a higher sequence than this. No other journal reaches it within weeks.
 REBUILT_SEQUENCE_MIN = 1_000_000_000
-CHECKPOINTS_MAX = 100  # that are younger than a grace period
+CHECKPOINTS_MAX = 100  # younger than a grace period
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -28,14 +28,14 @@ def rebuilt_ms(journal: Identity, sequence: int) -> int:
     if sequence < REBUILT_SEQUENCE_MIN:
         return NEVER
     try:
-        made = datetime.fromisoformat(journal.created)
+        created = datetime.fromisoformat(journal.created)
     except ValueError as error:
-        raise Corrupt(f"nobody knows when the journal {journal.stream} was made: {error}") from error
-    return int((made if made.tzinfo else made.replace(tzinfo=UTC)).timestamp() * 1000)
+        raise Corrupt(f"the creation time of journal {journal.stream} is not a time: {error}") from error
+    return int((created if created.tzinfo else created.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 class Checkpoints:
-    """How far one journal reached at moments of the monotonic clock; starts again with another journal."""
+    """The sequences that one journal reached, by times of the monotonic clock. Another journal starts them anew."""
 
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
@@ -47,7 +47,7 @@ class Checkpoints:
         return len(self._seen)
 
     def record(self, journal: Identity, now_s: float, sequence: int) -> None:
-        """The journal reaches `sequence` now, or further."""
+        """Record that the journal has reached `sequence` now."""
         if journal != self._journal:
             self._journal = journal
             self._seen.clear()
@@ -56,7 +56,7 @@ class Checkpoints:
             self._seen.append((now_s, sequence))
 
     def watched_sequence(self, now_s: float) -> int:
-        """The journal reached this sequence a grace period ago or earlier; `NEVER` if that is not known."""
+        """A sequence that the journal had reached a grace period ago; `NEVER` if none is known."""
         while len(self._seen) > 1 and self._is_old(self._seen[1], now_s):
             self._seen.popleft()
         return self._seen[0][1] if self._seen and self._is_old(self._seen[0], now_s) else NEVER
