@@ -9,7 +9,7 @@ def bytes_for(*sizes: int) -> int:
     return sum(sizes) + len(sizes) * ENTRY_OVERHEAD_BYTES
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
     cache = LruCache[str](bytes_for(10, 10))
     assert cache.put("a", bytes(10)) == 0
     assert cache.put("b", bytes(10)) == 0

@@ -24,14 +24,14 @@ def run_without(package: str, tmp_path: Path) -> int:
     return export.run(arguments, has=lambda name: name != package, run_elsewhere=run_elsewhere)
 
 
-def test_without_pyspark_it_says_how_to_get_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_pyspark_the_error_names_the_installation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_without("pyspark", tmp_path) == 1
     assert capsys.readouterr().err.startswith(
         "penstock: PySpark is not installed: run pip install 'penstock[spark]', or "
     )
 
 
-def test_without_another_needed_package_it_says_how_to_get_it(
+def test_without_another_package_the_error_names_the_installation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_without("fastavro", tmp_path) == 1

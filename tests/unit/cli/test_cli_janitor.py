@@ -37,7 +37,7 @@ async def test_the_janitors_answer_is_returned_unchanged() -> None:
     assert asked == ["some/key"]
 
 
-async def test_without_a_janitor_the_error_says_so() -> None:
+async def test_without_a_janitor_the_error_reports_it() -> None:
     with pytest.raises(Unavailable, match="no janitor runs for cluster 'c'"):
         await ask(MemoryHub())
 

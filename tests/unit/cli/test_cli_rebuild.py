@@ -69,7 +69,7 @@ def test_a_folder_that_penstock_runs_on_is_left_alone(tmp_path: Path, capsys: py
     assert "another penstock is running on the data folder" in printed(capsys)
 
 
-def test_without_a_sequencer_the_error_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_sequencer_the_error_reports_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert rebuild.run(parse_arguments(["rebuild"]), is_installed=lambda: False) == 1
     assert "the sequencer is not installed here" in printed(capsys)
 

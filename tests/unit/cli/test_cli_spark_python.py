@@ -35,12 +35,12 @@ def test_without_java_spark_cannot_run(environ: dict[str, str], need: Need) -> N
         need(environ | {"JAVA_HOME": "/nowhere"})
 
 
-def test_without_pyspark_it_says_how_to_get_it(environ: dict[str, str], need: Need) -> None:
+def test_without_pyspark_the_error_names_the_installation(environ: dict[str, str], need: Need) -> None:
     with pytest.raises(Invalid, match="make spark-env"):
         need(environ)
 
 
-def test_during_the_installation_the_error_says_so(tmp_path: Path, environ: dict[str, str], need: Need) -> None:
+def test_during_the_installation_the_error_reports_it(tmp_path: Path, environ: dict[str, str], need: Need) -> None:
     with (tmp_path / "spark-env.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Invalid, match=r"PySpark is being installed, in \.venv-spark"):

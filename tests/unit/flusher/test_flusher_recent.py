@@ -6,7 +6,7 @@ from penstock_flusher.budget import THROTTLE_MS_MAX, Budget
 from penstock_flusher.recent import BUFFER_OVERHEAD_BYTES, RecentSegments
 
 
-def test_the_oldest_segment_goes_first_even_if_it_was_read() -> None:
+def test_the_oldest_segment_is_evicted_first_even_if_it_was_read() -> None:
     recent = RecentSegments(2 * (100 + BUFFER_OVERHEAD_BYTES))
     recent.put(b"a", [bytes(100)], 100)
     recent.put(b"b", [bytes(100)], 100)

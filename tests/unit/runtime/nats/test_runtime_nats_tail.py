@@ -64,7 +64,7 @@ async def test_a_domain_before_the_stream_changes_nothing() -> None:
     assert sequences(await feed.take()) == [7]
 
 
-async def test_an_entry_that_skips_one_breaks_the_feed_after_what_came_before() -> None:
+async def test_a_missing_entry_ends_the_feed_after_the_entries_before_it() -> None:
     feed = Feed(Recorder(), 1)
     for message in (entry(1), entry(3), entry(2)):
         feed.deliver(message)

@@ -40,7 +40,7 @@ async def test_a_process_that_starts_lives_but_is_not_ready(server: HttpServer) 
     assert (await get(server, "/ready"))[0] == 503
 
 
-async def test_readiness_comes_and_goes_with_its_reason(server: HttpServer, health: Health) -> None:
+async def test_readiness_changes_with_its_reason(server: HttpServer, health: Health) -> None:
     health.set_ready(True)
     assert health.is_ready
     assert (await get(server, "/ready"))[0] == 200

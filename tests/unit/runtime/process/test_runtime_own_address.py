@@ -69,7 +69,7 @@ def slow_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     released.set()
 
 
-async def test_the_loop_goes_on_while_a_name_is_resolved(slow_names: threading.Event) -> None:
+async def test_the_loop_continues_while_a_name_is_resolved(slow_names: threading.Event) -> None:
     asyncio.get_running_loop().call_soon(slow_names.set)
     assert await own_address("nats://name.slow:4222") == await own_address(ELSEWHERE)
 
