@@ -1,4 +1,4 @@
-"""Runs single seeds again, with all that happened: `make sim SEED=n`."""
+"""Runs single seeds again and prints the whole trace: `make sim SEED=n`."""
 
 import sys
 
@@ -6,10 +6,10 @@ from tests.testkit.sim.run import run_named
 
 
 def main() -> int:
-    """Print the whole trace of each run named on the command line, and what became of it; 1 if one failed."""
+    """Print the whole trace and the outcome of each run named on the command line; 1 if one failed."""
     has_failed = False
     if len(sys.argv) == 1:
-        sys.exit('which? SEED=7, SEED="7 8", or SEED=7-long for a seed\'s long run')
+        sys.exit('name the runs: SEED=7, SEED="7 8", or SEED=7-long for the long run of a seed')
     for argument in sys.argv[1:]:
         print(f"seed {argument}", flush=True)
         outcome = run_named(argument, keep_trace=True)

@@ -1,7 +1,7 @@
-"""Long times in which nothing runs: everybody stands still, and an hour and more passes at once.
+"""Long pauses: all processes and clients are paused while more than an hour passes.
 
-So that what takes hours happens: what nobody has committed becomes too old for that, and an orphan. Whoever was in the
-middle of something goes on with it, flushers only when janitors have swept what they had stored.
+During a long pause, uncommitted segments become so old that they are orphans. Afterwards all processes continue their
+work. Flushers continue only after janitors have deleted the segments that these flushers had stored.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from tests.testkit.sim.environment.services import CLUSTER
 from tests.testkit.sim.environment.wire import START_MS
 from tests.testkit.sim.world import World
 
-LONG_PAUSE_S = 4_500.0  # an orphan is an hour old, by a clock that may be ten minutes behind
-JOURNAL_STALL_S = 0.6  # before it: what is uploaded meanwhile is not committed
-PAUSE_AGAIN_AFTER_S = 5.0  # by then whoever was about to start is there, to stand still as well
+LONG_PAUSE_S = 4_500.0  # an orphan is an hour old, by a clock that may be ten minutes slow
+JOURNAL_STALL_S = 0.6  # before the pause, so that uploaded segments are not committed
+PAUSE_AGAIN_AFTER_S = 5.0  # processes that were about to start are running then, and are paused, too
 SWEEP_TIMEOUT_S = 90.0
-LOOK_S = 0.1  # between two looks at the bucket
+LOOK_S = 0.1  # between two checks of the bucket
 
 
 def pause_with_flushers_last(world: World) -> bool:
-    """A night from which flushers wake last; whether it went well."""
+    """Make a long pause after which flushers continue last; whether janitors deleted all orphans in time."""
     _pause_all(world)
     flushers = world.role("flusher")
     for process in world.processes:
@@ -33,41 +33,41 @@ def pause_with_flushers_last(world: World) -> bool:
             process.resume()
     world.client_loop.resume(timers_first=True)
     uncommitted = _uncommitted(world, START_MS + int(world.now_s * 1000))
-    world.record(f"nobody has committed {uncommitted}")
-    went_well = world.until(
-        "the morning's sweep", lambda: not any(map(world.store.size_of, uncommitted)), SWEEP_TIMEOUT_S, LOOK_S
+    world.record(f"uncommitted {uncommitted}")
+    is_swept = world.until(
+        "the sweep after the pause", lambda: not any(map(world.store.size_of, uncommitted)), SWEEP_TIMEOUT_S, LOOK_S
     )
     for process in flushers:
         process.resume()
-    return went_well
+    return is_swept
 
 
 def delete_all_topics(world: World) -> bool:
-    """All topics are deleted, and after a night nothing is left but what is the journal's own; whether that is so."""
-    world.record("empty")
+    """Delete all topics; whether only objects of the journal are left after a long pause."""
+    world.record("delete all topics")
     world.client_loop.kill()
     admin = SimLoop(world.timeline, "admin", lambda context: world.fail(f"the admin: {context}"))
     admin.create_task(_delete_topics(world))
-    went_well = world.until("the end of all topics", lambda: not world.oracle.state.topics, SWEEP_TIMEOUT_S)
+    has_deleted = world.until("the end of all topics", lambda: not world.oracle.state.topics, SWEEP_TIMEOUT_S)
     admin.kill()
-    if not went_well:
+    if not has_deleted:
         return False
     _pause_all(world)
     for process in world.processes:
         process.resume()
-    went_well = world.until("an empty bucket", lambda: not _leftovers(world), SWEEP_TIMEOUT_S, LOOK_S)
-    if not went_well:
+    is_empty = world.until("an empty bucket", lambda: not _leftovers(world), SWEEP_TIMEOUT_S, LOOK_S)
+    if not is_empty:
         world.fail(f"left over: {_leftovers(world)}")
-    return went_well
+    return is_empty
 
 
 def old_orphans(world: World) -> list[str]:
-    """The segments in the store that the journal does not know, and that are too old to be made known to it."""
+    """The stored segments that the journal does not know, and that are too old for a commit."""
     return _uncommitted(world, min(world.oracle.state.clock_ms, START_MS + int(world.now_s * 1000)))
 
 
 def _uncommitted(world: World, clock_ms: int) -> list[str]:
-    """The segments in the store that the journal does not know, and that are orphans at that time."""
+    """The stored segments that the journal does not know, and that are orphans at that time."""
     state = world.oracle.state
     found = []
     for key in world.store.keys(segments_prefix("", CLUSTER)):
@@ -79,7 +79,7 @@ def _uncommitted(world: World, clock_ms: int) -> list[str]:
 
 
 def _pause_all(world: World) -> None:
-    world.record("night")
+    world.record("long pause begins")
     world.long_pauses += 1
     world.journal.set_available(False)
     world.run_for(JOURNAL_STALL_S)
@@ -90,7 +90,7 @@ def _pause_all(world: World) -> None:
         world.run_for(PAUSE_AGAIN_AFTER_S)
     world.run_for(LONG_PAUSE_S)
     world.journal.set_available(True)
-    world.record("morning")
+    world.record("long pause ends")
 
 
 async def _delete_topics(world: World) -> None:
@@ -104,5 +104,5 @@ async def _delete_topics(world: World) -> None:
 
 
 def _leftovers(world: World) -> list[str]:
-    """What is neither a snapshot nor a part of the archive nor the marker, and what was begun and not completed."""
+    """The objects that are no snapshot, no archive and no marker, and the unfinished uploads."""
     return [key for key in world.store.keys("") if not belongs_to_journal(key)] + world.store.unfinished()

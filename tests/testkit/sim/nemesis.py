@@ -1,4 +1,4 @@
-"""What goes wrong in a run: a choice of kinds of fault for each seed, one after the other and several at once."""
+"""The faults of a run: each seed chooses some kinds of fault, which start one after the other and overlap."""
 
 import asyncio
 import random
@@ -12,17 +12,17 @@ from tests.testkit.sim.environment.store import StoreFaults
 from tests.testkit.sim.environment.wire import Latency
 from tests.testkit.sim.world import World
 
-STEPS_MAX = 400  # how many callbacks from now a process may end at
+STEPS_MAX = 400  # callbacks until a process ends
 SKEW_MS_MAX = 4_000
 SKEW_FAR_MS_MAX = 600_000
-WRONG_JANITOR_SHARE = 0.3  # of them, whose clocks are wrong from the beginning
-KINDS_SHARE = 0.5  # of all kinds, in each run
+WRONG_JANITOR_SHARE = 0.3  # of janitors, whose clocks are wrong from the beginning
+KINDS_SHARE = 0.5  # of all kinds of fault, in each run
 
 Fault = Callable[[], Awaitable[None]]
 
 
 class Nemesis:
-    """Troubles that come and go until `heal`."""
+    """Starts and ends faults until `heal`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -42,22 +42,22 @@ class Nemesis:
             self._fill_journal,
             self._break_store,
             self._slow_store,
-            self._part_clients,
+            self._isolate_gateway,
             self._jump_clock,
             self._damage_snapshot,
         ]
         self._kinds = [kind for kind in kinds if self._dice.random() < KINDS_SHARE] or [self._kill]
 
     def begin(self) -> None:
-        """From now on."""
+        """Start faults from now on."""
         self._make_unreliable()
-        self._world.record(f"troubles {[kind.__name__ for kind in self._kinds]}")
+        self._world.record(f"faults {[kind.__name__ for kind in self._kinds]}")
         self._world.infrastructure.create_task(self._run())
         if self._world.old_replicas:
             self._world.infrastructure.create_task(self._world.upgrade())
 
     def heal(self) -> None:
-        """No fault any more: everything that was broken is whole, everybody who died is started again."""
+        """End all faults, repair everything, and restart all dead processes."""
         world = self._world
         world.record("heal")
         for task in world.infrastructure.tasks:
@@ -83,7 +83,7 @@ class Nemesis:
             process.start()
 
     def _make_unreliable(self) -> None:
-        """What goes wrong all the time, a little."""
+        """Set small faults that happen all the time."""
         world, dice = self._world, self._dice
         world.hub.faults = BusFaults(dice.choice((0, 0, 0.002, 0.02)), dice.choice((0, 0, 0.01)))
         world.journal.faults = JournalFaults(
@@ -114,7 +114,7 @@ class Nemesis:
         while True:
             await asyncio.sleep(self._dice.uniform(*self._world.length.fault_pause_s))
             fault = self._dice.choice(self._kinds)
-            self._world.record(f"trouble {fault.__name__}")
+            self._world.record(f"fault {fault.__name__}")
             self._world.infrastructure.create_task(_as_coroutine(fault))
 
     def _any(self) -> Process:
@@ -144,12 +144,12 @@ class Nemesis:
         self._any().stop()
 
     async def _pause(self) -> None:
-        await self._stand_still(0.1, 2.0)
+        await self._pause_for(0.1, 2.0)
 
     async def _pause_long(self) -> None:
-        await self._stand_still(2.0, 12.0)
+        await self._pause_for(2.0, 12.0)
 
-    async def _stand_still(self, shortest_s: float, longest_s: float) -> None:
+    async def _pause_for(self, shortest_s: float, longest_s: float) -> None:
         process = self._any()
         process.pause()
         await self._wait(shortest_s, longest_s)
@@ -162,7 +162,7 @@ class Nemesis:
         self._world.hub.mend(name)
 
     async def _silence(self) -> None:
-        """The connection is dead, and both ends find out later."""
+        """Carry nothing on a connection, and cut it later."""
         name = self._any().connection_name
         self._world.hub.silence(name)
         await self._wait(0.5, 6.0)
@@ -171,7 +171,7 @@ class Nemesis:
         self._world.hub.mend(name)
 
     async def _sever(self) -> None:
-        """One server is cut off from the others; if it led the journal, they elect another leader."""
+        """Cut one server off from the others; if it led the journal, these elect another leader."""
         world = self._world
         server = self._dice.randrange(SERVERS)
         world.hub.severed.pairs |= {(min(server, other), max(server, other)) for other in range(SERVERS)} - {
@@ -195,7 +195,7 @@ class Nemesis:
         self._world.journal.set_available(True)
 
     async def _fill_journal(self) -> None:
-        """Its servers' disks are full: it can be read, and takes nothing."""
+        """Fill the disks of the journal's servers: it can be read, but takes no entries."""
         self._world.journal.is_full = True
         await self._wait(0.1, 5.0)
         self._world.journal.is_full = False
@@ -214,8 +214,8 @@ class Nemesis:
         await self._wait(0.5, 5.0)
         self._set_store_faults()
 
-    async def _part_clients(self) -> None:
-        """Nothing passes between clients and a gateway."""
+    async def _isolate_gateway(self) -> None:
+        """Carry nothing between clients and a gateway."""
         process = self._dice.choice(self._world.role("gateway"))
         self._world.network.block(process.name)
         await self._wait(0.5, 8.0)
@@ -227,7 +227,7 @@ class Nemesis:
         process.clock.skew_ms = self._dice.randint(-skew_ms, skew_ms)
 
     async def _damage_snapshot(self) -> None:
-        """The newest of several snapshots is damaged; once in a run, for nobody promises to bear more."""
+        """Damage the newest of several snapshots, at most once in a run, as Penstock tolerates no more."""
         keys = self._world.store.keys(f"{CLUSTER}/snapshots/")
         if len(keys) > 1 and not self._has_damaged:
             self._has_damaged = True

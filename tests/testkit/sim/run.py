@@ -18,11 +18,11 @@ from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
-LONG_SHARE = 0.08  # of runs that last longer, for what takes its time: leases, snapshots, purges
+LONG_SHARE = 0.08  # of runs that last longer, for leases, snapshots and purges
 LONG_FACTOR = 3
-FINISH_PACE_S = 0.05  # once nothing fails any more
+FINISH_INTERVAL_S = 0.05  # between requests after the last fault
 LONG_PAUSE_SHARE = 0.2  # of runs with janitors
-CALM_S = 1.0  # before a night
+CALM_S = 1.0  # before a long pause
 DELETE_ALL_SHARE = 0.3  # of runs with janitors
 SETTLE_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
@@ -40,7 +40,7 @@ class Outcome:
     callbacks: int
     acknowledged: int
     entries: int
-    happened: dict[str, int]  # how often what not every run has
+    happened: dict[str, int]  # counts of events that some runs do not have
 
     def report(self) -> str:
         """One line for people, and how to see more if it failed."""
@@ -50,13 +50,13 @@ class Outcome:
 
 
 def run_named(name: str, *, keep_trace: bool = False) -> Outcome:
-    """One run by its name."""
+    """Make one run by its name."""
     seed, length = seed_and_length(name)
     return run_seed(seed, length=length, keep_trace=keep_trace)
 
 
 def run_seed(seed: int, *, length: Length | None = None, keep_trace: bool = False, faults: bool = True) -> Outcome:
-    """One run; of the length that the seed has, unless another is given."""
+    """Make one run, by default with the seed's own length."""
     _exclude_imports_from_collection()
     world = World(seed, length or length_of(seed), keep_trace=keep_trace)
     was_collecting = gc.isenabled()
@@ -83,7 +83,7 @@ def run_seed(seed: int, *, length: Length | None = None, keep_trace: bool = Fals
 
 @functools.cache
 def _exclude_imports_from_collection() -> None:
-    """So that collecting what a run leaves behind takes no longer than that deserves."""
+    """Freeze all present objects, so that the collector reads only those of runs."""
     gc.collect()
     gc.freeze()
 
@@ -94,10 +94,10 @@ def _counts(world: World) -> dict[str, int]:
             "runs compacted": sum(compactor.replaced for compactor in world.compactors),
             "log starts moved": world.deletion_checker.trimmed,
             "objects deleted": world.deletion_checker.deleted,
-            "segments forgotten": world.deletion_checker.removed,
-            "nights": world.long_pauses,
-            "topics come and gone": world.recreated_topic.incarnations,
-            "topics faded": world.expiring_topic.incarnations,
+            "segments removed": world.deletion_checker.removed,
+            "long pauses": world.long_pauses,
+            "topics recreated": world.recreated_topic.incarnations,
+            "topics expired": world.expiring_topic.incarnations,
         }
         | world.transactions.counts()
         | world.shares.counts()
@@ -112,7 +112,7 @@ def _run(world: World, faults: bool) -> None:
         return
     length = world.length
     factor = LONG_FACTOR if world.dice.random() < LONG_SHARE and not length.is_short else 1
-    world.begin_work(length.pace_s * factor)
+    world.begin_work(length.request_interval_s * factor)
     nemesis = Nemesis(world)
     if faults:
         nemesis.begin()
@@ -133,11 +133,11 @@ def _run(world: World, faults: bool) -> None:
 
 
 def _finish_soon(world: World) -> None:
-    """Have clients come to an end."""
+    """Let clients end soon."""
     world.recreated_topic.finish()
     world.expiring_topic.finish()
     for producer in world.producers:
-        producer.finish_soon(FINISH_PACE_S)
+        producer.finish_soon(FINISH_INTERVAL_S)
     world.transactions.finish_soon()
     world.shares.finish_soon()
     if world.length.is_short:
@@ -148,13 +148,13 @@ def _finish_soon(world: World) -> None:
 
 
 def _settle(world: World) -> bool:
-    """Everything that was begun comes to its end, and is judged; whether that went well."""
+    """Wait until all work is done, and check it; whether all guarantees hold."""
     if not world.until("producers", lambda: all(each.is_done for each in world.producers), SETTLE_TIMEOUT_S):
         return False
     check_records(world)
-    if not world.until("the topic that comes and goes", lambda: world.recreated_topic.is_done, SETTLE_TIMEOUT_S):
+    if not world.until("the recreated topic", lambda: world.recreated_topic.is_done, SETTLE_TIMEOUT_S):
         return False
-    if not world.until("the topic that fades", lambda: world.expiring_topic.is_done, SETTLE_TIMEOUT_S):
+    if not world.until("the expiring topic", lambda: world.expiring_topic.is_done, SETTLE_TIMEOUT_S):
         return False
     world.add_reader("auditor", reads_much=world.length.is_short)
     if not world.until("readers", lambda: all(each.is_at_end for each in world.readers), SETTLE_TIMEOUT_S):
@@ -177,7 +177,7 @@ def _settle(world: World) -> bool:
     check_replicas(world)
     if not world.janitors or world.failures:
         return not world.failures
-    if not world.until("orphans to go", lambda: not old_orphans(world), SETTLE_TIMEOUT_S, LOOK_S):
+    if not world.until("the end of orphans", lambda: not old_orphans(world), SETTLE_TIMEOUT_S, LOOK_S):
         return False
     return world.dice.random() >= DELETE_ALL_SHARE or delete_all_topics(world)
 
@@ -193,7 +193,7 @@ def _settle_transactions(world: World) -> bool:
 
 
 def _stop(world: World) -> None:
-    """Clients go, then services stop, and nothing of them is left."""
+    """End the clients, then stop the services."""
     world.record("stop")
     world.client_loop.kill()
     for role in ("janitor", "gateway", "flusher", "cacher", "sequencer"):

@@ -1,4 +1,4 @@
-"""The limits of services in a run: smaller than in life, so that everything there is happens within seconds."""
+"""The limits of services in a run: smaller than in production, so that all timeouts end within seconds."""
 
 import msgspec
 
@@ -22,14 +22,16 @@ LONG_GATEWAY = GatewayLimits(
     fetch=FetchLimits(located_s=0.5),
     tail=TailLimits(extent_age_s_max=0.5),  # less than half of any grace
 )
-# A sweep is ten tasks instead of a thousand, so janitors are soon through with them.
+# A sweep is ten tasks instead of a thousand, so janitors finish soon.
 JANITOR = JanitorLimits(loops=LoopLimits(pause_max_s=3.0), sweep=SweepLimits(shard_digits=1, tasks_at_once=5))
 # Short runs wait half as long, so that the waits end while there are faults.
 SHORT_GATEWAY = msgspec.structs.replace(LONG_GATEWAY, produce=ProduceLimits(sweep_interval_s=0.2))
 SHORT_SEQUENCER = SequencerLimits(
     core=Limits(groups=GroupLimits(session_timeout_min_ms=3_000)),
     replication=ReplicationLimits(
-        stalls=StallLimits(look_interval_s=0.25),  # half of a stall: most callbacks of an idle sequencer are looks
+        stalls=StallLimits(
+            look_interval_s=0.25
+        ),  # half of a stall: most callbacks of an idle sequencer are such checks
         levels=LevelLimits(listen_s=2.5),
     ),
     custodian=CustodianLimits(archive=ArchiveLimits(interval_s=2.0)),
@@ -38,7 +40,7 @@ SHORT_HOST = HostLimits(presence=PresenceLimits(expire_interval_ms=400))
 
 
 class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of all services of a run; flushers and cachers have those of life."""
+    """The limits of all services of a run; flushers and cachers have the production limits."""
 
     host: HostLimits = HostLimits()
     gateway: GatewayLimits = LONG_GATEWAY

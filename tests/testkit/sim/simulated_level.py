@@ -1,4 +1,4 @@
-"""The level that simulated clusters reach: all that the code has, also what no release raises a cluster to yet."""
+"""The level of simulated clusters: the newest in the code, also if no release raises clusters to it yet."""
 
 from penstock.contracts.levels import NEWEST_LEVEL
 

@@ -1,4 +1,4 @@
-"""One simulated cluster with its clients: built from a seed, run under faults, healed, judged and stopped."""
+"""One simulated cluster with its clients, made from a seed."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ from tests.testkit.sim.checkers.deletion_checker import ORPHAN_AGE_MS, DeletionC
 from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.compactor import Compactor
 from tests.testkit.sim.clients.consumer import Reader
-from tests.testkit.sim.clients.consumer_member import ConsumerMember, OwnershipClaims, group_configs
+from tests.testkit.sim.clients.consumer_member import ConsumerMember, OwnershipChecker, group_configs
 from tests.testkit.sim.clients.expiring_topic import ExpiringTopic
 from tests.testkit.sim.clients.kafka import CREATE_TOPICS, Disconnected, KafkaClient
 from tests.testkit.sim.clients.member import GroupLedger, Member
@@ -50,23 +50,25 @@ TOPIC = "events"
 RECREATED_TOPIC = "passing"
 EXPIRING_TOPIC = "fading"
 MUCH_BYTES = (2_000, 1_000_000)  # of one fetch of a reader that reads_much
-EXTRA_SHARE = 0.3  # of runs in which there is a certain client more
+EXTRA_SHARE = 0.3  # of runs with a certain additional client
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
-LOOK_INTERVAL_S = 0.005  # how late a condition may be seen to hold: looking takes its time
-COMPARED_ENTRIES = 16  # after each so many the states of all replicas are compared
+LOOK_INTERVAL_S = 0.005  # between two checks of a condition, as checks take time
+COMPARED_ENTRIES = 16  # between two comparisons of the states of all replicas
 UPGRADE_SHARE = 0.15  # of runs
 COMPACTED_SHARE = 0.5  # of runs
-COMPACTORS = 2  # in these
-CONSUMER_PROTOCOL_SHARE = 0.3  # of runs without an upgrade, in which the group is of the protocol of KIP-848
-CONSUMER_PROTOCOL_STREAM = "group-protocol-58"  # a name that leaves those of tests/simulation/seeds.txt as they were
+COMPACTORS = 2  # in each of these runs
+CONSUMER_PROTOCOL_SHARE = 0.3  # of runs without an upgrade; their group uses the protocol of KIP-848
+CONSUMER_PROTOCOL_STREAM = (
+    "group-protocol-58"  # with this name, the runs in tests/simulation/seeds.txt keep their protocols
+)
 UPGRADE_PAUSE_S = (0.2, 4.0)  # between one replica and the next
 JANITORS_SHARE = 0.5  # of runs
 GRACES_MS = (1_500, 4_000)
-ORPHANS = 6  # left behind by others
-ALMOST_ORPHAN_MS = 120_000  # before some of them may go
+ORPHANS = 6
+ALMOST_ORPHAN_MS = 120_000  # before some of them may be deleted
 COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
-# Events that show a bug: services log them about messages that only services send.
+# Log events that show a bug: they are about messages that only services send.
 BUGS = frozenset(
     (
         "request_failed",
@@ -95,7 +97,7 @@ _decode_reply = msgspec.msgpack.Decoder(_Reply).decode
 
 
 class World(SharedEnvironment):
-    """Everything of one run."""
+    """The processes, clients and checkers of one run."""
 
     def __init__(self, seed: int, length: Length, *, keep_trace: bool = False) -> None:
         super().__init__(seed, keep_trace=keep_trace)
@@ -140,8 +142,8 @@ class World(SharedEnvironment):
         sequencer = SequencerClient(bus, CLUSTER, SimClock(self.timeline))
         self.expiring_topic = ExpiringTopic(self.client("fading"), self.oracle, EXPIRING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
-        self.claims = OwnershipClaims(GROUP, TOPIC, self.oracle)
-        self.journal.observers.append(self.claims.observe)
+        self.ownership = OwnershipChecker(GROUP, TOPIC, self.oracle)
+        self.journal.observers.append(self.ownership.observe)
         is_new = self.stream(CONSUMER_PROTOCOL_STREAM).random() < CONSUMER_PROTOCOL_SHARE
         self.has_consumer_group = is_new and not self.old_replicas
         self.transactions = TransactionWorkload(self)
@@ -154,22 +156,22 @@ class World(SharedEnvironment):
         return [each for each in self.processes if each.role == role]
 
     def _old_replicas(self) -> dict[str, None]:
-        """In some runs all, and in the others none."""
+        """All sequencers in some runs, none in the others."""
         is_upgrade = self.stream("upgrade").random() < UPGRADE_SHARE
         return dict.fromkeys(process.name for process in self.role("sequencer") if is_upgrade)
 
     def raise_level(self) -> None:
-        """Be at the newest level from now on, as most clusters are, rather than some seconds later."""
-        commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *self._group_opening()]
+        """Raise the level at once instead of after some seconds, as most clusters already have the newest one."""
+        commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *self._consumer_group_configs()]
         raised = Entry("operator", "operator", 0, GENESIS_HASH, [commands + self.shares.group_configs(START_MS)])
         self.journal.inject(encode_entry(raised))
 
-    def _group_opening(self) -> list[Command]:
+    def _consumer_group_configs(self) -> list[Command]:
         session_timeout_ms = self.length.clients.consumer_member.session_timeout_ms
         return group_configs(START_MS, session_timeout_ms) if self.has_consumer_group else []
 
     def _known_level(self, process: Process) -> int:
-        """The level of a sequencer that starts now. An old one does not start again when it cannot follow any more."""
+        """The level of a sequencer that starts now. An old one is replaced when it does not know the level."""
         return 0 if process.name in self.old_replicas and not self.oracle.state.level else SIMULATED_LEVEL
 
     async def upgrade(self) -> None:
@@ -186,11 +188,11 @@ class World(SharedEnvironment):
         return KafkaClient(self.network, name, gateways, self.stream(f"client/{name}"))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let a client go about its work."""
+        """Run a task of a client."""
         self.client_loop.create_task(work)
 
     async def make_topic(self) -> None:
-        """The topic that all work with."""
+        """Create the topic of most clients."""
         client = self.client("admin")
         request = CreateTopicsRequest([CreatableTopic(TOPIC, self.partitions, 1)])
         while not self.topic_exists:
@@ -205,8 +207,8 @@ class World(SharedEnvironment):
             if not self.topic_exists:
                 await client.back_off()
 
-    def begin_work(self, pace_s: float) -> None:
-        """Producers, readers and members, chosen by the seed."""
+    def begin_work(self, request_interval_s: float) -> None:
+        """Start producers, readers and members, chosen by the seed."""
         if not self.old_replicas:
             self.raise_level()
         for number in range(3):
@@ -219,7 +221,7 @@ class World(SharedEnvironment):
                 is_idempotent=is_idempotent,
                 retries=is_idempotent or self.dice.random() < 0.5,
                 count=self.length.requests,
-                pace_s=pace_s,
+                interval_s=request_interval_s,
                 now_ms=START_MS,
             )
             self.producers.append(producer)
@@ -233,7 +235,7 @@ class World(SharedEnvironment):
     def _member(self, client: KafkaClient) -> Member:
         settings = self.length.clients
         if self.has_consumer_group:
-            return ConsumerMember(client, self.oracle, self.group, self.claims, TOPIC, self.partitions, settings)
+            return ConsumerMember(client, self.oracle, self.group, self.ownership, TOPIC, self.partitions, settings)
         return Member(client, self.oracle, self.group, TOPIC, self.partitions, settings)
 
     def _begin_extras(self, requests: int) -> None:
@@ -263,13 +265,13 @@ class World(SharedEnvironment):
             self._add_compactor("merger", Merger)
 
     def _add_orphans(self) -> None:
-        """Objects that were stored and never committed, some of them long ago."""
+        """Add objects that were stored and never committed, some of them long ago."""
         dice = self.stream("orphans")
         for _ in range(ORPHANS):
             age_ms = dice.choice((dice.randint(0, ORPHAN_AGE_MS), ORPHAN_AGE_MS - ALMOST_ORPHAN_MS, 2 * ORPHAN_AGE_MS))
             born_ms = START_MS - age_ms
             key = segment_key("", CLUSTER, dice.randint(0, 2), new_segment_id(born_ms, dice.randbytes(ENTROPY_BYTES)))
-            self.store.add_object(key, b"nobody's")
+            self.store.add_object(key, b"orphaned")
 
     def _add_compactor(self, name: str, kind: type[Compactor]) -> None:
         clock, stream = SimClock(self.timeline), self.stream(name)
@@ -290,7 +292,7 @@ class World(SharedEnvironment):
         self.spawn(compactor.run())
 
     def add_reader(self, name: str, *, reads_much: bool = False) -> None:
-        """One more that reads everything from the beginning; much at once if it reads_much."""
+        """Add a reader of the whole topic; with `reads_much`, its fetches are large."""
         reader = Reader(self.client(name), self.oracle, TOPIC, self.partitions)
         if reads_much:
             reader.reading.partition_bytes_max, reader.reading.bytes_max = MUCH_BYTES, MUCH_BYTES
@@ -298,7 +300,7 @@ class World(SharedEnvironment):
         self.spawn(reader.run())
 
     def end(self) -> None:
-        """End all processes and clients, in every state of the run."""
+        """Kill all processes and clients."""
         self.client_loop.kill()
         for process in self.processes:
             process.is_wanted = False
@@ -308,14 +310,14 @@ class World(SharedEnvironment):
     def until(
         self, what: str, condition: Callable[[], object], timeout_s: float, look_interval_s: float = LOOK_INTERVAL_S
     ) -> bool:
-        """Let things happen until the condition holds; a failure if it never does, or if a promise is broken."""
+        """Run until the condition is true; False after a broken guarantee, or a failure after the timeout."""
         self.timeline.run(lambda: condition() or self.failures, self.now_s + timeout_s, look_interval_s)
         if not self.failures and not condition():
             self.fail(f"waits for ever: {what}, at {self.now_s:.1f} s")
         return not self.failures
 
     def run_for(self, duration_s: float) -> None:
-        """Let things happen for a while."""
+        """Run for a duration, or until a failure."""
         end_s = self.now_s + duration_s
         self.infrastructure.call_at(end_s, lambda: None)
         self.timeline.run(lambda: self.failures, end_s, LOOK_INTERVAL_S)
@@ -323,7 +325,7 @@ class World(SharedEnvironment):
     def _apply_and_compare(
         self, state: State, sequence: int, requests: list[list[Command]]
     ) -> tuple[list[list[Outcome]], Effects]:
-        """The machine; all replicas that apply an entry have the same state then, byte for byte."""
+        """Apply an entry, and check that all replicas have the same state afterwards, byte for byte."""
         applied = apply_entry(state, sequence, requests)
         if sequence % COMPARED_ENTRIES == 0:
             self._compare(state, sequence)
@@ -335,20 +337,22 @@ class World(SharedEnvironment):
             self.fail(f"replicas differ after journal entry {sequence}")
 
     def _check_answer(self, sender: str, data: bytes) -> None:
-        """A replica's answers reflect all that the journal held when it came."""
+        """Check that a replica's answers include all entries that were in the journal when it started."""
         replica = self._replicas.get(sender[: sender.rindex("-") + 1])
         if replica is None or replica.connection_name != sender:
             return
         sequence = _decode_reply(data[1:]).sequence
         if sequence < replica.born_at_sequence:
-            self.fail(f"{sender} answers as of {sequence}, {replica.born_at_sequence} was there before it came")
+            self.fail(
+                f"{sender} answers as of {sequence}, but {replica.born_at_sequence} was in the journal before its start"
+            )
 
     def _client_exception(self, context: dict[str, Any]) -> None:
         self.fail(f"a client: {context.get('message')}: {context.get('exception')!r}")
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Record the log events of services in the trace, and their bugs as failures."""
+        """Write the log events of services to the trace, and record those of bugs as failures."""
         before = structlog.get_config()
         structlog.configure(
             processors=[self._take_log],

@@ -1,9 +1,9 @@
-"""Sees what goes: records at the fronts of logs, objects in the store, segments in the journal's table.
+"""Checks all deletions: records at the starts of logs, objects in the store, segments in the journal's table.
 
-A record may go when its topic's retention, DeleteRecords or its topic's deletion allows it at that moment of the
-machine's clock, by the times and sizes of the batches as they were produced. A janitor may delete an object when the
-journal holds it for dead since a grace, and two snapshots tell so, too; or when no commit could ever name it. What the
-journal forgets has to be gone from the store.
+A record may be deleted by retention, by DeleteRecords or with its topic, by the clock of the state machine. The
+checker knows the times and sizes of the produced batches. A janitor may delete an object that has been dead for
+the grace, also in two snapshots. It may delete an object that no commit can name any more, too. The journal may
+remove a segment only after its object is deleted.
 """
 
 from bisect import bisect_left
@@ -39,12 +39,12 @@ RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 RETENTION_MS_DEFAULT = 604_800_000  # Kafka's
 JANITOR = "janitor"
-SNAPSHOTS_WITH_DEATH_MIN = 2  # either may turn out to be damaged when the journal is to be made anew
+SNAPSHOTS_WITH_DEATH_MIN = 2  # one of them may be damaged when the journal is rebuilt
 
 
 @dataclass(frozen=True)
-class DeadSegments:
-    """Since when, by which entry, and at which level a segment is dead."""
+class DeadSegment:
+    """The time and the entry of a segment's death, and the key of its object."""
 
     since_s: float
     sequence: int
@@ -52,29 +52,29 @@ class DeadSegments:
 
 
 class DeletionChecker:
-    """Beside the oracle, whose state it looks at after each entry."""
+    """Compares each deletion with the oracle's state, which it reads after each entry."""
 
     def __init__(
         self, cluster: str, oracle: Oracle, store: StoreServer, fail: Fail, now_s: Callable[[], float], grace_s: float
     ) -> None:
         self.deleted = 0  # objects of segments
-        self.trimmed = 0  # times that a log's start moved
+        self.trimmed = 0  # trims of logs
         self._cluster = cluster
         self._oracle = oracle
         self._store = store
         self._fail = fail
         self._now_s = now_s
         self._grace_s = grace_s
-        self._dead: dict[SegmentId, DeadSegments] = {}
+        self._dead: dict[SegmentId, DeadSegment] = {}
         self._removed: dict[SegmentId, None] = {}
-        self._gone: dict[str, None] = {}  # keys that were deleted
+        self._deleted_keys: dict[str, None] = {}
         self._seen_dead = 0
         oracle.on_applied.append(self._applied)
         store.on_delete = self._check_deletion
 
     @property
     def removed(self) -> int:
-        """How many segments the journal forgot."""
+        """The number of segments that the journal removed."""
         return len(self._removed)
 
     def _applied(self, commands: list[Command], outcomes: list[Outcome]) -> None:
@@ -88,23 +88,23 @@ class DeletionChecker:
         self._record_dead()
 
     def _check_start(self, commands: list[Command], partition: Partition, log: PartitionLog) -> None:
-        """A log's start moved: forward, and not beyond what may go."""
+        """Check that a trim goes forward, and deletes only records that may be deleted."""
         topic_id, number, start = partition.topic_id, partition.number, partition.log_start_offset
         where = f"{topic_id.hex()}-{number}"
-        asked = is_expiry = 0
+        requested = is_expiry = 0
         for command in commands:
             if isinstance(command, DeleteRecords):
                 for each in command.logs:
                     if (each.topic_id, each.partition) == (topic_id, number):
-                        asked = max(asked, log.end if each.offset == TO_HIGH_WATERMARK else each.offset)
+                        requested = max(requested, log.end if each.offset == TO_HIGH_WATERMARK else each.offset)
             elif isinstance(command, ExpireLogs):
                 is_expiry |= any((each.topic_id, each.partition) == (topic_id, number) for each in command.logs)
         if not log.start < start <= log.end:
             self._fail(f"the start of {where} moved from {log.start} to {start}, its end is {log.end}")
-        elif start > asked and not is_expiry:
-            self._fail(f"the start of {where} moved from {log.start} to {start}, asked for was {asked}")
-        elif start > asked:
-            self._check_expired(topic_id, where, log, max(asked, log.start), start)
+        elif start > requested and not is_expiry:
+            self._fail(f"the start of {where} moved from {log.start} to {start}, requested was {requested}")
+        elif start > requested:
+            self._check_expired(topic_id, where, log, max(requested, log.start), start)
         log.start = start
         self.trimmed += 1
 
@@ -119,8 +119,8 @@ class DeletionChecker:
             age_ms = state.clock_ms - batch.meta.max_timestamp
             is_old = retention_ms >= 0 and age_ms > retention_ms
             if not is_old and not 0 <= retention_bytes <= left_bytes:
-                what = f"{age_ms} ms old, {left_bytes} bytes come behind it"
-                self._fail(f"{where} let go of {batch.base_offset}, {what}; {configs}")
+                facts = f"{age_ms} ms old, {left_bytes} bytes follow it"
+                self._fail(f"{where} expired {batch.base_offset}, {facts}; {configs}")
 
     def _record_dead(self) -> None:
         segments = self._oracle.state.segments
@@ -132,7 +132,7 @@ class DeletionChecker:
             if ref.segment_id not in self._dead:
                 key = segment_key("", self._cluster, ref.level, ref.segment_id)
                 sequence = segments.dead_sequences[slot]
-                self._dead[ref.segment_id] = DeadSegments(self._now_s(), sequence, key)
+                self._dead[ref.segment_id] = DeadSegment(self._now_s(), sequence, key)
 
     def _record_removed(self, command: RemoveSegments, outcome: PerItem) -> None:
         for segment_id, rejection in zip(command.segment_ids, outcome.rejections, strict=True):
@@ -140,18 +140,19 @@ class DeletionChecker:
             if rejection is not Rejection.NONE or dead is None:
                 continue
             self._removed[segment_id] = None
-            if dead.key not in self._gone:
-                self._fail(f"the journal forgot {dead.key}, which was never deleted")
+            if dead.key not in self._deleted_keys:
+                self._fail(f"the journal removed {dead.key}, whose object was never deleted")
 
     def _check_deletion(self, name: str, keys: Sequence[str]) -> None:
-        """The store deletes, in this moment."""
+        """Check a deletion in the store at the moment of its effect."""
         for key in keys:
-            objection = self._objection(key) if name.startswith(JANITOR) else _objection_to_others(key)
-            if objection and self._store.size_of(key) is not None:
-                self._fail(f"{name} deleted {key}: {objection}")
-            self._gone[key] = None
+            violation = self._violation(key) if name.startswith(JANITOR) else _violation_by_others(key)
+            if violation and self._store.size_of(key) is not None:
+                self._fail(f"{name} deleted {key}: {violation}")
+            self._deleted_keys[key] = None
 
-    def _objection(self, key: str) -> str:
+    def _violation(self, key: str) -> str:
+        """Why a janitor may not delete the object now; empty if it may."""
         try:
             level, segment_id = parse_segment_key(key)
         except Invalid:
@@ -160,32 +161,32 @@ class DeletionChecker:
         state = self._oracle.state
         dead = self._dead.get(segment_id)
         if dead is not None and dead.key == key:
-            return "" if segment_id in self._removed else self._objection_to_dead(dead)
+            return "" if segment_id in self._removed else self._violation_for_dead(dead)
         if (
             state.segments.find(segment_id) != NO_SLOT
             and state.segments.ref(state.segments.find(segment_id)).level == level
         ):
             return "it is live"
         age_ms = state.clock_ms - segment_born_ms(segment_id)
-        return "" if age_ms >= ORPHAN_AGE_MS else f"nobody knows it, and it is {age_ms} ms old"
+        return "" if age_ms >= ORPHAN_AGE_MS else f"the journal does not know it, but it is only {age_ms} ms old"
 
-    def _objection_to_dead(self, dead: DeadSegments) -> str:
+    def _violation_for_dead(self, dead: DeadSegment) -> str:
         dead_s = self._now_s() - dead.since_s
         if dead_s < self._grace_s:
-            return f"it is dead for {dead_s:.3f} s, the grace is {self._grace_s:g} s"
+            return f"it has been dead for {dead_s:.3f} s, the grace is {self._grace_s:g} s"
         snapshots = [parse_snapshot_key(key) for key in self._store.keys(f"{self._cluster}/snapshots/")]
         if sum(each >= dead.sequence for each in snapshots) < SNAPSHOTS_WITH_DEATH_MIN:
-            return f"entry {dead.sequence} condemned it, the snapshots are of {snapshots}"
+            return f"it is dead since entry {dead.sequence}, the snapshots are of {snapshots}"
         return ""
 
 
 def belongs_to_journal(key: str) -> bool:
-    """Whether an object is one of the journal's own that may be there when all topics are gone."""
-    return not _objection_to_others(key) or key.endswith("/journal-identity")
+    """Whether an object belongs to the journal, so that it stays after the deletion of all topics."""
+    return not _violation_by_others(key) or key.endswith("/journal-identity")
 
 
-def _objection_to_others(key: str) -> str:
-    """What services other than janitors may delete."""
+def _violation_by_others(key: str) -> str:
+    """Why services other than janitors may not delete the object; empty if they may."""
     for parse in (parse_snapshot_key, parse_journal_archive_key):
         try:
             parse(key)

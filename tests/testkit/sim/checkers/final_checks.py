@@ -1,4 +1,4 @@
-"""The judgement after a run: what the design promises, held against everything that clients were told."""
+"""The checks after a run: the guarantees of the design, compared with all results of clients."""
 
 from collections import Counter
 
@@ -12,21 +12,21 @@ from tests.testkit.sim.world import TOPIC, World
 
 
 def check_records(world: World) -> None:
-    """Nothing acknowledged is lost, nothing idempotent is there twice, requests are whole, nothing is invented."""
+    """No acknowledged batch is lost, no idempotent batch is duplicated, requests are complete, no batch is unknown."""
     world.oracle.check_objects()
     stored = {partition: Counter(world.oracle.content(TOPIC, partition)) for partition in range(world.partitions)}
-    known = 0
+    sent = 0
     for producer in world.producers:
-        known += sum(_check_producer(world, producer, stored))
-    everything = sum(count for counts in stored.values() for count in counts.values())
-    if known != everything:
-        world.fail(f"{everything} batches are stored, {known} of them were sent")
+        sent += sum(_check_producer(world, producer, stored))
+    total = sum(count for counts in stored.values() for count in counts.values())
+    if sent != total:
+        world.fail(f"{total} batches are stored, {sent} of them were sent")
 
 
 def _check_producer(world: World, producer: Producer, stored: dict[int, Counter[bytes]]) -> list[int]:
-    """How often the batches of a producer's requests are stored."""
+    """Check the requests of a producer; the number of stored batches of each."""
     found = []
-    gaps: set[int] = set()  # partitions where a dead producer's batch is missing: those behind it are refused
+    gaps: set[int] = set()  # partitions without a batch of a dead producer, where its later batches are rejected
     for sending in producer.ledger:
         counts = {partition: stored[partition][batch] for partition, batch in sending.batches.items()}
         found.append(sum(counts.values()))
@@ -41,13 +41,13 @@ def _check_producer(world: World, producer: Producer, stored: dict[int, Counter[
             world.fail(f"{what}, was sent once")
         missing = {partition for partition, count in counts.items() if not count}
         if not sending.was_split and len(set(counts.values())) > 1 and not missing <= gaps:
-            world.fail(f"{what}, is not whole")
+            world.fail(f"{what}, is incomplete")
         gaps = gaps | missing if sending.is_abandoned else set()
     return found
 
 
 def check_replicas(world: World) -> None:
-    """All replicas have the state that the journal means."""
+    """All replicas have the state that follows from the journal."""
     truth = encode_state(world.oracle.state)
     for process in world.role("sequencer"):
         state = state_of(process)
@@ -66,18 +66,18 @@ def check_group(world: World) -> None:
 
 
 def are_replicas_level(world: World) -> bool:
-    """Whether all replicas have applied the whole journal in this moment."""
+    """Whether all replicas have applied the whole journal."""
     processes = world.role("sequencer")
     return all(is_serving(each) and state_of(each).sequence == world.journal.last_sequence for each in processes)
 
 
 def is_serving(process: Process) -> bool:
-    """Whether a sequencer has got as far as having a state."""
+    """Whether a sequencer has a state."""
     return process.is_up and _sequencer(process) is not None
 
 
 def is_group_done(world: World) -> bool:
-    """Whether every member has its share, and the group has committed everything there is."""
+    """Whether every member has its partitions, and the group has committed all offsets."""
     members = [each for each in world.members if each.assigned is not None]
     shared = sorted(partition for each in members for partition in each.assigned or ())
     if len(members) != len(world.members) or shared != list(range(world.partitions)):

@@ -1,8 +1,8 @@
-"""Keeps account of transactions as the journal has them: which are open where, and what became of their batches.
+"""Checks transactions in the journal: the open ones of each log, and the outcome of their batches.
 
-It knows only batches that were accepted, ends that were answered, and markers that stand in the machine's logs. It
-judges that each end leaves a marker in every log with records of it, in the very entry, and that there are no others;
-and that nobody writes whose successor has an epoch.
+The checker reads accepted batches, answered ends of transactions, and the markers in the state machine's logs. Each
+end must leave a marker in every log with records of the transaction, in the same entry. No other markers may exist.
+No producer may write after its successor has got an epoch.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ Owner = tuple[int, int]  # producer id and epoch
 
 
 class MarkerChecker:
-    """Beside the oracle, which tells it what it sees."""
+    """The open transactions by producer; the oracle calls it for each entry."""
 
     def __init__(self, state: State, fail: Callable[[str], None]) -> None:
         self.committed = 0  # markers
@@ -40,18 +40,18 @@ class MarkerChecker:
         self._newest: dict[int, int] = {}  # epochs by producer id
 
     def accepted(self, key: LogKey, log: PartitionLog, batch: LogBatch) -> None:
-        """A batch takes its place in a log."""
+        """Take a batch that the journal accepted."""
         meta = batch.meta
         if meta.producer_epoch < self._newest.get(meta.producer_id, meta.producer_epoch):
             what = f"epoch {meta.producer_epoch} of producer {meta.producer_id}"
-            self._fail(f"{_name(key)} took a batch of {what}, who is at {self._newest[meta.producer_id]}")
+            self._fail(f"{_name(key)} took a batch of {what}, which is at {self._newest[meta.producer_id]}")
         if meta.attributes & TRANSACTIONAL:
             batch.is_open = True
             log.open.setdefault(meta.producer_id, []).append(batch)
             self._open[meta.producer_id, meta.producer_epoch][key] = log
 
     def applied(self, command: Command, outcome: Outcome) -> None:
-        """A command had an outcome."""
+        """Take a command with its outcome."""
         if isinstance(command, EndTxn) and isinstance(outcome, TransactionEnded):
             self._end(command)
             self._record_epoch(outcome.producer_id, outcome.producer_epoch)
@@ -59,7 +59,7 @@ class MarkerChecker:
             self._record_epoch(outcome.producer_id, outcome.producer_epoch)
 
     def take_markers(self, key: LogKey, log: PartitionLog, stop: int) -> None:
-        """Nobody asked for the ends that stand between the log's end and `stop`: those transactions were aborted."""
+        """Take the markers up to `stop`. No producer requested these ends, so they must be aborts."""
         while log.end < stop:
             marker = self._next_marker(key, log)
             if marker is None:
@@ -69,7 +69,7 @@ class MarkerChecker:
             self._take(key, log, marker)
 
     def settle(self) -> None:
-        """An entry was applied, and all ends in it are known."""
+        """Take the remaining markers of an applied entry."""
         for owner, logs in list(self._open.items()):
             for key, log in list(logs.items()):
                 partition = self._partition(key)
@@ -82,7 +82,7 @@ class MarkerChecker:
         self._newest[producer_id] = max(epoch, self._newest.get(producer_id, 0))
 
     def _end(self, command: EndTxn) -> None:
-        """A producer's transaction was ended: now, or before, and it was told so again."""
+        """Check the markers of an ended transaction, unless they were checked at an earlier answer."""
         producer_id = command.producer_id
         for key, log in list(self._open.get((producer_id, command.producer_epoch), {}).items()):
             partition = self._partition(key)
@@ -91,16 +91,16 @@ class MarkerChecker:
             while producer_id in log.open:
                 marker = self._next_marker(key, log)
                 if marker is None:
-                    self._fail(f"{_name(key)} has no marker of producer {producer_id}'s transaction, which was ended")
+                    self._fail(f"{_name(key)} has no marker of the ended transaction of producer {producer_id}")
                     return
                 expected = command.committed if marker.producer_id == producer_id else False
                 if marker.committed != expected:
                     what = f"{'commit' if marker.committed else 'abort'} of producer {marker.producer_id}"
-                    self._fail(f"{_name(key)} at {marker.offset} has the {what}, who asked for something else")
+                    self._fail(f"{_name(key)} at {marker.offset} has the {what}, which requested the opposite")
                 self._take(key, log, marker)
 
     def _next_marker(self, key: LogKey, log: PartitionLog) -> Marker | None:
-        """The marker that stands where the log ends so far."""
+        """The marker at the current end of the log."""
         partition = self._partition(key)
         if partition is None or partition.high_watermark <= log.end:
             return None

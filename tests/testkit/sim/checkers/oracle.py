@@ -1,7 +1,7 @@
-"""Sees every entry as the journal stores it, and holds what clients are told against what is really there.
+"""Compares the answers to clients with the journal, whose entries it reads as they are stored.
 
-Its log of each partition is made from the batches of accepted commits alone, and it judges the machine as it goes:
-offsets are dense, no sequence number is accepted twice or out of turn, and what a commit names is in the store.
+The oracle builds a log of each partition from accepted commits only. It also checks the state machine: offsets are
+dense, each sequence number is accepted once and in order, and each committed object is in the store.
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from tests.testkit.sim.environment.store import StoreServer
 from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 
 SEQUENCE_MASK = 2**31 - 1
-PLACED_BYTES = 16  # base offset, length and leader epoch: all that a reader's copy of a batch may differ in
+PLACED_BYTES = 16  # base offset, length and leader epoch, which differ in a reader's copy of a batch
 
 Fail = Callable[[str], None]
-Applied = Callable[[list[Command], list[Outcome]], None]  # an entry's commands and what came of them
+Applied = Callable[[list[Command], list[Outcome]], None]  # an entry's commands and their outcomes
 
 
 class Oracle:
-    """The truth, and the judge."""
+    """The true state of a run, and the checks of all answers against it."""
 
     def __init__(self, cluster: str, store: StoreServer, fail: Fail, record: Fail, limits: Limits) -> None:
         """`limits` are those of the state machine."""
@@ -48,7 +48,7 @@ class Oracle:
         self.on_applied: list[Applied] = []
 
     def observe(self, sequence: int, data: bytes) -> None:
-        """The journal stores an entry."""
+        """Take an entry at the moment when the journal stores it."""
         entry = decode_entry(data, SIMULATED_LEVEL)
         requests = entry.requests
         self._record(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
@@ -68,19 +68,19 @@ class Oracle:
             applied(commands, [outcome for answers in outcomes for outcome in answers])
 
     def log(self, topic: str, partition: int) -> PartitionLog:
-        """A partition by its topic's name."""
+        """The log of a partition, by its topic's name."""
         found = self.state.topics.get(topic)
         if found is None:
             return PartitionLog()
         return self.logs.setdefault((found.topic_id, partition), PartitionLog())
 
     def first_at(self, topic: str, partition: int, time_ms: int) -> int:
-        """The first batch at or after a time, all records of a batch having the same; -1 if there is none."""
+        """The first offset at or after a time, or -1; all records of a batch have the same time."""
         batches_there = self.log(topic, partition).batches
         return next((each.base_offset for each in batches_there if each.meta.max_timestamp >= time_ms), -1)
 
     def acknowledged(self, who: str, topic: str, partition: int, offset: int, batch: bytes) -> None:
-        """A producer was told that its batch is at an offset."""
+        """Check an acknowledgement of a batch at an offset."""
         found = self.log(topic, partition).at(offset)
         where = f"{who}: {topic}-{partition} at {offset}"
         if found is None or found.base_offset != offset:
@@ -89,15 +89,15 @@ class Oracle:
             self._fail(f"{where} was acknowledged and holds another batch")
 
     def observed(self, who: str, what: str) -> None:
-        """A client was told something that is worth a line."""
-        self._record(f"{who} heard {what}")
+        """Write an answer or event of a client to the trace."""
+        self._record(f"{who}: {what}")
 
     def rejected(self, who: str, what: str, error: str) -> None:
-        """A client was told something that it should never have to hear."""
-        self._fail(f"{who}: {what} was refused: {error}")
+        """Fail the run: no client may get this answer."""
+        self._fail(f"{who}: {what}: {error}")
 
     def fetched(self, who: str, topic: str, partition: int, offset: int, records: bytes, high_watermark: int) -> int:
-        """A consumer was given records from an offset on; where it goes on."""
+        """Check fetched records; the offset of the next fetch."""
         log = self.log(topic, partition)
         where = f"{who}: {topic}-{partition}"
         if high_watermark > log.end:
@@ -105,7 +105,7 @@ class Oracle:
         try:
             found = list(batches(records))
         except DecodeError as error:
-            self._fail(f"{where} from {offset} on is no row of batches: {error}")
+            self._fail(f"{where} from {offset} on is no sequence of batches: {error}")
             return offset
         for position, header in found:
             truth = log.at(header.base_offset)
@@ -115,19 +115,19 @@ class Oracle:
                 return offset
             is_skipped = header.base_offset > offset and log.may_skip(offset, header.base_offset)
             if not header.base_offset <= offset <= last_offset and not is_skipped:
-                self._fail(f"{where} goes on with {header.base_offset} to {last_offset} when {offset} is due")
+                self._fail(f"{where} continues with {header.base_offset} to {last_offset} instead of {offset}")
                 return offset
             if not is_same(truth, header, records[position : position + size_bytes(header)]):
-                self._fail(f"{where} at {header.base_offset} is not what was stored")
+                self._fail(f"{where} at {header.base_offset} differs from the stored batch")
             offset = last_offset + 1
         return offset
 
     def was_lowered(self, group_id: str, partition: int) -> bool:
-        """Whether the journal ever took a lower offset behind a higher one, which before level 1 it could not help."""
+        """Whether the journal took a lower offset after a higher one, which is possible before level 1."""
         return (group_id, partition) in self._lowered
 
     def check_objects(self) -> None:
-        """Every extent's object is there, and holds in its place what was produced."""
+        """Every extent's object exists, and contains the produced batches at the extent's position."""
         for partition in self.state.partitions_by_index.values():
             extents = partition.extents
             for row in range(extents.head, extents.end):
@@ -138,7 +138,7 @@ class Oracle:
                 ref = self.state.segments.ref(extents.segments[row])
                 data = self._store.read(segment_key("", self._cluster, ref.level, ref.segment_id))
                 if data is None:
-                    self._fail(f"{where} points to an object that is not there")
+                    self._fail(f"{where} points to a missing object")
                     continue
                 span = (extents.base_offsets[row], extents.last_offsets[row])
                 position, length = extents.positions[row], extents.lengths[row]
@@ -147,32 +147,32 @@ class Oracle:
     def _check_bytes(
         self, where: str, log: PartitionLog, span: tuple[int, int], data: bytes, *, is_placed: bool
     ) -> None:
-        """An extent of these offsets has the batches that were produced, but for what nobody reads any more."""
+        """An extent contains the produced batches of its offsets, except those that readers may skip."""
         offset, last_offset = span
         for position, header in batches(data):
             base_offset = header.base_offset if is_placed else offset
             batch = log.at(base_offset)
             if batch is None or not log.may_skip(offset, base_offset):
-                self._fail(f"{where} has {base_offset} when {offset} is due")
+                self._fail(f"{where} has {base_offset} instead of {offset}")
                 return
             if not is_same(batch, header, data[position : position + size_bytes(header)]):
-                self._fail(f"{where} has other bytes at {base_offset} than were produced")
+                self._fail(f"{where} has other bytes at {base_offset} than the produced batch")
             offset = base_offset + header.last_offset_delta + 1
         if offset != last_offset + 1:
-            self._fail(f"{where} ends before {offset}, and not behind {last_offset}")
+            self._fail(f"{where} ends before {offset} instead of after {last_offset}")
 
     def content(self, topic: str, partition: int) -> list[bytes]:
-        """All batches of a partition as they were produced, in order."""
+        """All produced batches of a partition, in order."""
         return [batch.data for batch in self.log(topic, partition).batches]
 
     def _record_offsets(self, command: CommitOffsets, outcome: PerItem, level_before: int) -> None:
-        """`level_before` is that before the entry, which may itself raise the level behind these offsets."""
+        """Check committed offsets. `level_before` is the level before the entry, which may raise it later."""
         for offset, rejection in zip(command.offsets, outcome.rejections, strict=True):
             key = (command.group_id, offset.partition)
             if rejection:
                 continue
             before, level = self._offsets.get(key, (0, 0))
-            if offset.offset < before and level < LATE_COMMANDS_LEVEL:  # whose entry was not noted then
+            if offset.offset < before and level < LATE_COMMANDS_LEVEL:  # the machine did not record the entry then
                 self._lowered[key] = None
             elif offset.offset < before:
                 self._fail(f"the offset of {key[0]}-{key[1]} went back from {before} to {offset.offset} in the journal")
@@ -207,16 +207,18 @@ class Oracle:
         if batch.base_offset < log.end:
             first = log.at(batch.base_offset)
             if first is None or _sequence_of(first.meta) != _sequence_of(meta) or meta.producer_id == NO_PRODUCER:
-                self._fail(f"a batch of producer {meta.producer_id} got offset {batch.base_offset} of another")
+                self._fail(
+                    f"a batch of producer {meta.producer_id} got offset {batch.base_offset}, which another batch has"
+                )
             return
         if batch.base_offset != log.end:
-            self._fail(f"offset {batch.base_offset} was given out when {log.end} was due")
+            self._fail(f"offset {batch.base_offset} was assigned instead of {log.end}")
         if meta.producer_id != NO_PRODUCER:
             epoch, expected = log.next_sequences.get(meta.producer_id, (meta.producer_epoch, 0))
             if epoch != meta.producer_epoch:
                 expected = 0
             if meta.base_sequence != expected:
-                what = "twice" if meta.base_sequence < expected else "out of turn"
+                what = "twice" if meta.base_sequence < expected else "out of order"
                 self._fail(f"producer {meta.producer_id}'s sequence {meta.base_sequence} was accepted {what}")
             following = (meta.base_sequence + meta.record_count) & SEQUENCE_MASK
             log.next_sequences[meta.producer_id] = (meta.producer_epoch, following)
@@ -225,7 +227,7 @@ class Oracle:
 
 
 def is_same(truth: LogBatch, header: BatchHeader, data: bytes) -> bool:
-    """Whether this is what was produced; of what was aborted a batch without records may be left."""
+    """Whether this is the produced batch, or an empty batch in place of an aborted one."""
     if data[PLACED_BYTES:] == truth.data[PLACED_BYTES:]:
         return True
     is_empty = not header.record_count and header.base_offset + header.last_offset_delta == truth.last_offset

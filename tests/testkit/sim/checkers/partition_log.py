@@ -1,4 +1,4 @@
-"""What a partition really holds, batch by batch, as the oracle has seen it committed."""
+"""The true content of a partition, batch by batch, from the commits that the oracle has read."""
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -13,24 +13,24 @@ class LogBatch:
 
     base_offset: int
     meta: BatchMeta
-    data: bytes  # of the batch, as it was produced; of a marker as it is to be read
+    data: bytes  # a batch as produced, or a marker as readers get it
     is_open: bool = False  # its transaction has not ended
-    is_aborted: bool = False  # and of a marker, that it ends what was aborted
+    is_aborted: bool = False  # of a marker: it ends an aborted transaction
 
     @property
     def last_offset(self) -> int:
-        """Of the batch's records."""
+        """The offset of the last record."""
         return self.base_offset + self.meta.record_count - 1
 
     @property
     def is_marker(self) -> bool:
-        """Whether it ends a transaction."""
+        """Whether this is a marker."""
         return self.meta.attributes & CONTROL != 0
 
 
 @dataclass
 class PartitionLog:
-    """What a partition really holds."""
+    """The batches of a partition, and the state of its producers."""
 
     batches: list[LogBatch] = field(default_factory=list)
     bases: list[int] = field(default_factory=list)
@@ -41,7 +41,7 @@ class PartitionLog:
 
     @property
     def stable(self) -> int:
-        """What is decided lies below."""
+        """The last stable offset."""
         return min((batches[0].base_offset for batches in self.open.values()), default=self.end)
 
     def at(self, offset: int) -> LogBatch | None:
@@ -51,12 +51,12 @@ class PartitionLog:
         return self.batches[bisect_right(self.bases, offset) - 1]
 
     def may_skip(self, first: int, stop: int) -> bool:
-        """Whether readers may be led from one offset to another with nothing between them."""
+        """Whether readers may get no records between two offsets."""
         rows = range(bisect_right(self.bases, first) - 1, bisect_right(self.bases, stop - 1))
         return all(self.batches[row].is_aborted for row in rows)
 
     def append(self, batch: LogBatch) -> None:
-        """The log goes on with this."""
+        """Add a batch at the end."""
         self.bases.append(batch.base_offset)
         self.batches.append(batch)
         self.end = batch.base_offset + batch.meta.record_count

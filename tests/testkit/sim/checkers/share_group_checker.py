@@ -1,8 +1,8 @@
-"""What became of each record of a share group, by what the journal holds and by what members are told.
+"""The state of each record of a share group, from the commands in the journal and the answers to members.
 
-The book goes by commands and their outcomes, and by a clock of its own that these move. It judges as it goes: a member
-gets no record that is done with or another member's, says nothing of what it does not have, and is told nothing that is
-not so in the journal.
+The checker uses commands, their outcomes, and a clock that the commands advance. A member may get no record that is
+done or that another member has. It may acknowledge only records that it has. Every answer to a member must agree with
+the journal.
 """
 
 from collections import defaultdict
@@ -27,12 +27,12 @@ from penstock.contracts.rejections import Rejection
 from tests.testkit.sim.checkers.oracle import Oracle
 
 Key = tuple[TopicId, int]
-DONE_WITH = (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+FINAL_TYPES = (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
 @dataclass(slots=True)
 class Lock:
-    """A member has a record for a while."""
+    """A member's acquisition of a record, until a time."""
 
     member_id: str
     until_ms: int
@@ -40,45 +40,45 @@ class Lock:
 
 
 @dataclass(slots=True)
-class Fate:
-    """What has become of one record so far."""
+class RecordState:
+    """The state and the past deliveries of one record."""
 
     lock: Lock | None = None
     is_done: bool = False
     acquired: list[tuple[str, int, int]] = field(default_factory=list)  # member, delivery count, journal sequence
-    judged: list[tuple[str, int, int]] = field(default_factory=list)  # member, verdict, journal sequence
+    acknowledged: list[tuple[str, int, int]] = field(default_factory=list)  # member, type, journal sequence
 
 
 class ShareGroupChecker:
-    """The records of one group."""
+    """The states of all records of one group."""
 
     def __init__(
         self, group_id: str, oracle: Oracle, lock_ms: int, delivery_limit: int, fail: Callable[[str], None]
     ) -> None:
         self.redelivered = 0
-        self.judged = 0
+        self.acknowledged = 0
         self._group_id = group_id
         self._oracle = oracle
         self._lock_ms = lock_ms
         self._delivery_limit = delivery_limit
         self._fail = fail
-        self._fates: dict[Key, dict[int, Fate]] = defaultdict(lambda: defaultdict(Fate))
-        self._settled: dict[Key, int] = defaultdict(int)  # everything below this offset
+        self._records: dict[Key, dict[int, RecordState]] = defaultdict(lambda: defaultdict(RecordState))
+        self._settled: dict[Key, int] = defaultdict(int)  # all records below this offset are done
         self._clock_ms = 0
         self._acquisitions = 0
         self._is_closed = False
 
     @property
     def sequence(self) -> int:
-        """How far the journal reaches."""
+        """The last sequence of the journal."""
         return self._oracle.state.sequence
 
     def close(self) -> None:
-        """Look at nothing any more."""
+        """Check nothing any more."""
         self._is_closed = True
 
     def applied(self, commands: list[Command], outcomes: list[Outcome]) -> None:
-        """The journal holds an entry, with these outcomes."""
+        """Take the commands and outcomes of one entry."""
         for command, outcome in zip(commands, outcomes, strict=True):
             self._clock_ms = max(self._clock_ms, command.now_ms)
             if not self._is_closed and getattr(command, "group_id", None) == self._group_id:
@@ -92,29 +92,31 @@ class ShareGroupChecker:
                 self._record_departed(command.member_id)
 
     def check_acquired(self, who: str, member_id: str, key: Key, acquired: tuple[int, int, int], since: int) -> None:
-        """A member was told that it has some records: it got them after it asked."""
+        """Check an answer with acquired records: the journal must have the acquisition, after the request."""
         first, last, count = acquired
         if self._is_closed:
             return
         if not 1 <= count <= self._delivery_limit:
-            self._fail(f"{who} was given {_name(key, first)} for the {count}. time, {self._delivery_limit} are allowed")
+            self._fail(
+                f"{who} got {_name(key, first)} with delivery count {count}, the limit is {self._delivery_limit}"
+            )
         for offset in range(first, last + 1):
-            found = self._fates[key][offset].acquired
+            found = self._records[key][offset].acquired
             if not any(each[:2] == (member_id, count) and each[2] > since for each in found):
-                self._fail(f"{who} was given {_name(key, offset)}, and the journal does not say so")
+                self._fail(f"{who} got {_name(key, offset)}, which is not in the journal")
 
     def check_acknowledged(
-        self, who: str, member_id: str, key: Key, verdicts: Iterable[tuple[int, int]], since: int
+        self, who: str, member_id: str, key: Key, types: Iterable[tuple[int, int]], since: int
     ) -> None:
-        """A member was told that what it said of some records was heard."""
-        for offset, verdict in () if self._is_closed else verdicts:
-            found = self._fates[key][offset].judged
-            if not any(each[:2] == (member_id, verdict) and each[2] > since for each in found):
-                what = f"{AcknowledgeType(verdict).name} of {_name(key, offset)}"
-                self._fail(f"{who} was told that its {what} is in the journal, and it is not")
+        """Check an answer to acknowledgements, given as offsets and types: the journal must have them."""
+        for offset, acknowledge_type in () if self._is_closed else types:
+            found = self._records[key][offset].acknowledged
+            if not any(each[:2] == (member_id, acknowledge_type) and each[2] > since for each in found):
+                what = f"{AcknowledgeType(acknowledge_type).name} of {_name(key, offset)}"
+                self._fail(f"{who} got an answer to its {what}, which is not in the journal")
 
     def first_unsettled(self, topic: str, partition: int, *, is_committed: bool) -> int:
-        """The first record that is to come still, -1 if there is none; `is_committed`: only what is decided counts."""
+        """The first record that must still be delivered, or -1; `is_committed` counts only decided records."""
         found = self._oracle.state.topics.get(topic)
         if found is None:
             return -1
@@ -123,25 +125,25 @@ class ShareGroupChecker:
         for offset in range(self._settled[key], end):
             batch = log.at(offset)
             is_none = batch is None or batch.is_marker or batch.is_aborted
-            if not is_none and not self._is_over(self._fates[key][offset]):
+            if not is_none and not self._is_over(self._records[key][offset]):
                 return offset
             self._settled[key] = offset + 1
         return -1
 
-    def _is_over(self, fate: Fate) -> bool:
-        """Whether it is done with, or was delivered as often as it may be."""
-        return fate.is_done or any(count >= self._delivery_limit for _, count, _ in fate.acquired)
+    def _is_over(self, record: RecordState) -> bool:
+        """Whether a record is done, or its delivery limit is reached."""
+        return record.is_done or any(count >= self._delivery_limit for _, count, _ in record.acquired)
 
     def _record_records(self, command: ShareRecords, outcome: RecordsShared) -> None:
         is_repeated = outcome.acquisition <= self._acquisitions
         self._acquisitions = max(self._acquisitions, outcome.acquisition)
         if is_repeated:
-            return  # what a member got the first time, as far as it has that still
+            return  # a repeated request gets the records of the first answer that the member still has
         for wanted, shared in self._parts(command, outcome):
             if wanted.acknowledged and shared.acknowledge_rejection is Rejection.NONE:
-                self._take_verdicts(command.member_id, wanted)
+                self._acknowledge(command.member_id, wanted)
         if command.releases_through:
-            self._give_back(command)
+            self._release(command)
         for wanted, shared in self._parts(command, outcome):
             for each in shared.acquired:
                 for offset in range(each.first, each.last + 1):
@@ -150,56 +152,56 @@ class ShareGroupChecker:
     def _parts(self, command: ShareRecords, outcome: RecordsShared) -> Iterable[tuple[SharePartition, SharedPartition]]:
         return zip(command.partitions, outcome.partitions, strict=True)
 
-    def _take_verdicts(self, member_id: str, wanted: SharePartition) -> None:
+    def _acknowledge(self, member_id: str, wanted: SharePartition) -> None:
         key = (wanted.topic_id, wanted.partition)
-        for offset, verdict in verdicts_of(wanted.acknowledged):
-            fate = self._fates[key][offset]
-            if fate.lock is None or fate.lock.member_id != member_id:
-                self._fail(f"{member_id} has judged {_name(key, offset)}, which it does not have")
-            fate.judged.append((member_id, verdict, self.sequence))
-            self.judged += 1
-            if verdict == AcknowledgeType.RENEW and fate.lock is not None:
-                fate.lock.until_ms = self._clock_ms + self._lock_ms
+        for offset, acknowledge_type in types_of(wanted.acknowledged):
+            record = self._records[key][offset]
+            if record.lock is None or record.lock.member_id != member_id:
+                self._fail(f"{member_id} acknowledged {_name(key, offset)}, which it does not have")
+            record.acknowledged.append((member_id, acknowledge_type, self.sequence))
+            self.acknowledged += 1
+            if acknowledge_type == AcknowledgeType.RENEW and record.lock is not None:
+                record.lock.until_ms = self._clock_ms + self._lock_ms
             else:
-                fate.lock, fate.is_done = None, verdict in DONE_WITH
+                record.lock, record.is_done = None, acknowledge_type in FINAL_TYPES
 
-    def _give_back(self, command: ShareRecords) -> None:
-        """The end of a session."""
+    def _release(self, command: ShareRecords) -> None:
+        """End the locks of a closed session."""
         for each in command.partitions:
-            for fate in self._fates[each.topic_id, each.partition].values():
-                lock = fate.lock
+            for record in self._records[each.topic_id, each.partition].values():
+                lock = record.lock
                 is_its = lock is not None and lock.member_id == command.member_id
                 if is_its and lock and command.releases_from <= lock.acquisition <= command.releases_through:
-                    fate.lock = None
+                    record.lock = None
 
     def _acquire(self, member_id: str, outcome: RecordsShared, wanted: SharePartition, offset: int, count: int) -> None:
         key = (wanted.topic_id, wanted.partition)
-        fate = self._fates[key][offset]
+        record = self._records[key][offset]
         where = f"{member_id} got {_name(key, offset)}"
-        if fate.is_done:
-            self._fail(f"{where}, which is done with")
-        if fate.lock is not None and fate.lock.until_ms > self._clock_ms:
-            left_ms = fate.lock.until_ms - self._clock_ms
-            self._fail(f"{where}, which is {fate.lock.member_id}'s for another {left_ms} ms")
-        if not 1 <= count <= min(self._delivery_limit, len(fate.acquired) + 1):
-            self._fail(f"{where} for the {count}. time, it came {len(fate.acquired)} times before")
+        if record.is_done:
+            self._fail(f"{where}, which is done")
+        if record.lock is not None and record.lock.until_ms > self._clock_ms:
+            left_ms = record.lock.until_ms - self._clock_ms
+            self._fail(f"{where}, which {record.lock.member_id} has for another {left_ms} ms")
+        if not 1 <= count <= min(self._delivery_limit, len(record.acquired) + 1):
+            self._fail(f"{where} with delivery count {count} after {len(record.acquired)} deliveries")
         self.redelivered += count > 1
-        fate.lock = Lock(member_id, self._clock_ms + self._lock_ms, outcome.acquisition)
-        fate.acquired.append((member_id, count, self.sequence))
+        record.lock = Lock(member_id, self._clock_ms + self._lock_ms, outcome.acquisition)
+        record.acquired.append((member_id, count, self.sequence))
 
     def _record_departed(self, member_id: str) -> None:
-        """Who is no member has nothing; nor has who came in this entry, perhaps again."""
+        """End the locks of a member that left, also if it joined again in this entry."""
         group = self._oracle.state.share_groups.get(self._group_id)
         member = None if group is None else group.members.get(member_id)
         if member is None or member.changed_sequence == self.sequence:
-            for fates in self._fates.values():
-                for fate in fates.values():
-                    if fate.lock is not None and fate.lock.member_id == member_id:
-                        fate.lock = None
+            for records in self._records.values():
+                for record in records.values():
+                    if record.lock is not None and record.lock.member_id == member_id:
+                        record.lock = None
 
 
-def verdicts_of(acknowledged: Iterable[AcknowledgedRange]) -> Iterator[tuple[int, int]]:
-    """Each offset with what was said of it."""
+def types_of(acknowledged: Iterable[AcknowledgedRange]) -> Iterator[tuple[int, int]]:
+    """Each offset with the type of its acknowledgement."""
     for each in acknowledged:
         for offset in range(each.first, each.last + 1):
             yield offset, each.acknowledge_types[0 if len(each.acknowledge_types) == 1 else offset - each.first]

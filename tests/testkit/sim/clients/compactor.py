@@ -1,7 +1,7 @@
-"""A compactor at work: it plans, takes its time, and lets what it wrote take the place of what it planned with.
+"""A simple compactor: it plans, waits, writes a segment, and replaces its inputs with the segment.
 
-It asks and tells sequencers, and reads and writes the store, as every service does, and gives a job up when one of them
-fails. What it replaced is the janitors' to delete.
+It uses sequencers and the store as every service does, and gives a job up after an error. Janitors delete the
+replaced segments.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from penstock_sequencer.core.state.cluster import State, Topic
 from tests.testkit.loads.compaction import EVERYTHING, Compacted, Input, compacted
 from tests.testkit.sim.clients.settings import CompactorSettings
 
-PLACE_BYTES = 500  # so that the maps of short runs have several places
+PLACE_BYTES = 500  # so that the offset indexes of short runs have several entries
 COMMIT_DEADLINE_S = 10.0
 RUN_EXTENTS_MAX = 12
 LEVEL_MAX = 2
 
 
 class Compactor:
-    """Merges random contiguous extents of a topic's partitions, of one topic or another, for ever."""
+    """Merges random contiguous extents in the partitions of a random topic, for ever."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Compactor:
         *,
         cluster: str,
         topics: Sequence[str],
-        state: Callable[[], State],  # the true one, to know when to begin
+        state: Callable[[], State],  # of the oracle, to know when to begin
         settings: CompactorSettings,
     ) -> None:
         self._sequencer = sequencer
@@ -65,7 +65,7 @@ class Compactor:
             try:
                 await self._work(found)
             except PenstockError:
-                continue  # the next job plans anew
+                continue  # the next job makes a new plan
 
     async def _work(self, topic: Topic) -> None:
         topic_id = topic.topic_id

@@ -1,4 +1,4 @@
-"""Members that consume, transform and produce: what they write and their offsets are one transaction."""
+"""Members that consume, transform and produce, with records and offsets in one transaction."""
 
 import asyncio
 import contextlib
@@ -23,15 +23,15 @@ from tests.testkit.sim.clients.transaction_client import (
 )
 
 TIMEOUTS_MS = (10_000, 20_000)
-# Of transactions, with offsets that are sent and not committed.
+# Shares of transactions with these events between sending and committing offsets.
 STALL_SHARE = 0.05
 LEAVE_SHARE = 0.2
-# How the group may answer offsets of a member that it has removed.
+# The group's answers to offsets of a member that it has removed.
 NO_MEMBER = LOST | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 
 
 class TransformingMember(Member):
-    """One member, with a transactional id of its own: the group keeps others from consuming the same (KIP-447)."""
+    """One member with its own transactional id; the group lets no two members consume the same records (KIP-447)."""
 
     requires_stable = True
     retriable = RETRIABLE | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
@@ -69,7 +69,7 @@ class TransformingMember(Member):
         self._is_finishing = True
 
     def begin_no_more(self) -> None:
-        """Begin no more transactions, though a record may still arrive that its producer has given up."""
+        """Begin no more transactions, also if an abandoned record of a producer arrives late."""
         self._begins_no_more = True
 
     async def start_offsets(self, connection: Connection, partitions: list[int]) -> dict[int, int]:
@@ -85,13 +85,13 @@ class TransformingMember(Member):
             return
         try:
             await self._transact(connection, due)
-        except Fenced as error:  # it took too long; the group's offsets show how it ended
+        except Fenced as error:  # the transaction timed out; the group's offsets show its outcome
             self._oracle.observed(self.name, f"{error} in a transaction")
             self._life = None
             raise Rejoin from error
 
     async def _transact(self, connection: Connection, due: dict[int, int]) -> None:
-        """Write a record for each partition that was read, and commit it with the new offset."""
+        """Write a record for each partition with progress, and commit it with the new offset."""
         if self._life is None:
             self._transactions.producer_id = self._transactions.epoch = -1
             await self._transactions.init()
@@ -120,7 +120,7 @@ class TransformingMember(Member):
             raise Rejoin
 
     async def _delay_commit(self, connection: Connection) -> bool:
-        """Wait so long that other members get our partitions; whether we have left the group."""
+        """Perhaps wait until other members get this member's partitions; whether it left the group."""
         dice = 1.0 if self._is_finishing else self._stream.random()
         if dice < STALL_SHARE:
             await asyncio.sleep(self._stream.uniform(*self._times.stall_s))

@@ -1,4 +1,4 @@
-"""Consumers that read partitions from the beginning, over whichever gateway answers, and check all that they see."""
+"""Consumers that read partitions from the beginning through any gateway, and check all answers."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.testkit.sim.clients.kafka import (
 )
 
 WAIT_MS = 500
-ASK_END_SHARE = 0.1  # of fetches before which a reader asks for the partitions' ends; always where it has just come
+ASK_END_SHARE = 0.1  # of fetches before which a reader asks for the ends; it always asks on a new connection
 LATEST = -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 MOVE_SHARE = 0.05  # of fetches after which a reader goes to another gateway
@@ -26,22 +26,22 @@ RETRIABLE = frozenset(
 
 
 class Reading:
-    """Positions in some partitions, and fetching from there."""
+    """The positions of a consumer in some partitions, with fetches from there."""
 
     isolation_level = READ_UNCOMMITTED
-    partition_bytes_max: tuple[int, ...] = (1, 300, 2_000, 1_000_000)  # one of these at a time
+    partition_bytes_max: tuple[int, ...] = (1, 300, 2_000, 1_000_000)  # one of these for each fetch
     bytes_max: tuple[int, ...] = (1, 5_000, 10_000_000)
 
     def __init__(self, client: KafkaClient, oracle: Oracle, topic: str) -> None:
         self.positions: dict[int, int] = {}
-        self.is_out_of_range = False  # a log's start has moved beyond where we are
+        self.is_out_of_range = False  # the start of a log is after the position
         self._client = client
         self._oracle = oracle
         self._topic = topic
         self._version = client.stream.choice((4, 7, 11, 12))
 
     async def fetch(self, connection: Connection, wait_ms: int = WAIT_MS) -> bool:
-        """Fetch once and go on; whether there was anything. `Disconnected` where another try is due."""
+        """Fetch once and advance; whether records came. `Disconnected` if the client must try again."""
         stream = self._client.stream
         bytes_max = stream.choice(self.partition_bytes_max)
         asked = [
@@ -59,7 +59,7 @@ class Reading:
         return self._take(await connection.ask(FETCH, self._version, request, timeout_s))
 
     def taken(self, partition: PartitionData, offset: int) -> None:
-        """A partition's records came, that were asked for from an offset on."""
+        """Take the records of a partition, fetched from an offset on."""
 
     def _take(self, response: FetchResponse) -> bool:
         found = False
@@ -87,12 +87,12 @@ class Reading:
                 found = found or bool(records)
                 self.taken(each, offset)
         if retry:
-            raise Disconnected(f"to be asked again: {retry.name}")
+            raise Disconnected(f"retry: {retry.name}")
         return found
 
 
 class Reader:
-    """Reads all partitions of a topic, for ever."""
+    """Reads all partitions of a topic, and tails them for ever."""
 
     def __init__(
         self, client: KafkaClient, oracle: Oracle, topic: str, partitions: int, reading: Reading | None = None
@@ -106,7 +106,7 @@ class Reader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything that is committed was read."""
+        """Whether all committed records were read."""
         return all(
             self._oracle.log(self._topic, partition).end == offset
             for partition, offset in self.reading.positions.items()
@@ -129,7 +129,7 @@ class Reader:
             await asyncio.sleep(0)
 
     async def _ask_ends(self, connection: Connection) -> None:
-        """Where the partitions end must never be before what was read, nor behind what is committed."""
+        """Ask for the ends: none may be before the read position, or after the committed end."""
         floors = dict(self.reading.positions)
         asked = [ListOffsetsPartition(partition_index=partition, timestamp=LATEST) for partition in floors]
         isolation_level = self.reading.isolation_level
@@ -139,7 +139,7 @@ class Reader:
         for topic in answer.topics:
             for each in topic.partitions:
                 if each.error_code in RETRIABLE:
-                    raise Disconnected("to be asked again")
+                    raise Disconnected("retry")
                 log = self._oracle.log(self._topic, each.partition_index)
                 floor, end = (
                     floors[each.partition_index],

@@ -1,7 +1,7 @@
-"""Members of a consumer group by the protocol of KIP-848: the sequencers assign, members heartbeat and give back.
+"""Members of a consumer group of KIP-848: the sequencers assign partitions, members heartbeat and release them.
 
-They read and commit as members of the classic protocol do, and their ledger is the same. What is theirs alone is held
-against the journal: whoever is a member has nothing but what the group knows that it has, and so nobody else has.
+These members read and commit as members of the classic protocol do, with the same ledger. The journal shows which
+partitions the group assigned to a member. A member may have no others, so no two members have the same partition.
 """
 
 import asyncio
@@ -30,70 +30,70 @@ from tests.testkit.sim.clients.settings import ClientSettings
 
 HEARTBEAT_MS = 1_000  # instead of Kafka's five seconds
 REBALANCE_TIMEOUT_MS = 4_000
-STALL_SHARE = 0.004  # of rounds after which a member stands still, perhaps for longer than its session
+STALL_SHARE = 0.004  # of rounds after which a member stalls, perhaps for longer than its session
 LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND))
 MEMBER_ID_BYTES = 16
 JOINS, LEAVES = 0, -1
 
 
 def group_configs(now_ms: int, session_timeout_ms: int) -> list[Command]:
-    """What is journaled before such members come: the times in which they live."""
+    """The commands that set the timeouts of such members, before they join."""
     times = {CONSUMER_HEARTBEAT_INTERVAL: HEARTBEAT_MS, CONSUMER_SESSION_TIMEOUT: session_timeout_ms}
     changes = [ConfigChange(name, ConfigOperation.SET, str(value)) for name, value in times.items()]
     return [AlterConfigs(now_ms, "", changes)]
 
 
 class StaleEpoch(Exception):
-    """The member has an epoch of which it has not heard."""
+    """The member does not know its newest epoch."""
 
 
-class OwnershipClaims:
-    """What each member was told that it has, until it gave that back or was told that it is out."""
+class OwnershipChecker:
+    """The partitions of each member, from the answer that assigns them until the member releases or loses them."""
 
     def __init__(self, group_id: str, topic: str, oracle: Oracle) -> None:
         self._group_id = group_id
         self._topic = topic
         self._oracle = oracle
-        self._held: dict[str, list[int]] = {}  # member id -> partitions
+        self._owned: dict[str, list[int]] = {}  # member id -> partitions
 
-    def hold(self, member_id: str, partitions: list[int]) -> None:
-        """The member has just these from now on."""
-        self._held[member_id] = partitions
+    def own(self, member_id: str, partitions: list[int]) -> None:
+        """Set the partitions of a member."""
+        self._owned[member_id] = partitions
         self._check()
 
     def observe(self, sequence: int, data: bytes) -> None:
-        """The journal stores an entry."""
-        if self._held:
+        """Check all members after an entry of the journal."""
+        if self._owned:
             self._check()
 
     def _check(self) -> None:
-        """All who are members in truth have what the group knows of."""
+        """Each member of the group has only partitions that the group has assigned to it."""
         group, topic = self._oracle.state.groups.get(self._group_id), self._oracle.state.topics.get(self._topic)
         if group is None or group.consumer is None or topic is None:
             return
-        for member_id, held in self._held.items():
-            truth = group.consumer.members.get(member_id)  # none of whoever is out, and may not know so yet
+        for member_id, owned in self._owned.items():
+            truth = group.consumer.members.get(member_id)  # None for a removed member, which may not know it yet
             if truth is not None:
                 known = {*truth.assigned.get(topic.topic_id, ()), *truth.revoking.get(topic.topic_id, ())}
-                if not known.issuperset(held):
-                    self._oracle.rejected(member_id, f"having {held}", f"the group knows of {sorted(known)}")
+                if not known.issuperset(owned):
+                    self._oracle.rejected(member_id, f"it has {owned}", f"the group has assigned {sorted(known)}")
 
     def lose(self, member_id: str) -> None:
-        """The member has nothing any more."""
-        self._held.pop(member_id, None)
+        """Remove the partitions of a member."""
+        self._owned.pop(member_id, None)
 
 
 class ConsumerMember(Member):
-    """One member, for all its lives."""
+    """One member, with all its joins."""
 
-    commit_version = 9  # the first that says of a member that its epoch is stale
+    commit_version = 9  # the first with an error for a stale epoch
 
     def __init__(
         self,
         client: KafkaClient,
         oracle: Oracle,
         ledger: GroupLedger,
-        claims: OwnershipClaims,
+        ownership: OwnershipChecker,
         topic: str,
         partitions: int,
         settings: ClientSettings,
@@ -101,14 +101,14 @@ class ConsumerMember(Member):
         super().__init__(client, oracle, ledger, topic, partitions, settings)
         self._instance_id = None
         self._member_id = base64.urlsafe_b64encode(self._stream.randbytes(MEMBER_ID_BYTES)).decode().rstrip("=")
-        self._claims = claims
+        self._ownership = ownership
         self._heartbeat_due_s = 0.0
-        self._must_send_all = True  # an answer may be lost: then it says all about itself once more
-        self._has_changes = False  # what it has is not what it said last
+        self._must_send_all = True  # after a lost answer, the next heartbeat has all fields
+        self._has_changes = False  # its partitions differ from those in its last heartbeat
         self.generation = JOINS
 
     async def _take_part(self, connection: Connection) -> None:
-        """From one heartbeat to the next."""
+        """Heartbeat, and consume until the next heartbeat."""
         try:
             await self._send_heartbeats(connection)
             await self._start_new_partitions(connection)
@@ -121,10 +121,10 @@ class ConsumerMember(Member):
     def _reset(self) -> None:
         self.generation, self.assigned, self._reading = JOINS, None, None
         self._committed = {}
-        self._claims.lose(self._member_id)
+        self._ownership.lose(self._member_id)
 
     async def _send_heartbeats(self, connection: Connection) -> None:
-        """Heartbeats, until there is nothing to say any more."""
+        """Send heartbeats until all changes are reported."""
         while True:
             answer = await self._send_heartbeat(connection)
             assigned = self._partitions_of(answer)
@@ -133,7 +133,7 @@ class ConsumerMember(Member):
                 await self._revoke(connection, [each for each in before if each not in assigned])
                 self.assigned, self._has_changes = assigned, True
                 self._oracle.observed(self.name, f"epoch {self.generation}: {assigned}")
-            self._claims.hold(self._member_id, self.assigned or [])
+            self._ownership.own(self._member_id, self.assigned or [])
             if not self._has_changes:
                 self._heartbeat_due_s = asyncio.get_running_loop().time() + answer.heartbeat_interval_ms / 1000
                 return
@@ -162,13 +162,13 @@ class ConsumerMember(Member):
         return self._oracle.state.topics[self._topic].topic_id
 
     def _partitions_of(self, answer: ConsumerGroupHeartbeatResponse) -> list[int] | None:
-        """What it is told to have; None if nothing was said."""
+        """The assigned partitions in an answer; None if it has no assignment."""
         if answer.assignment is None:
             return None
         return [number for topic in answer.assignment.topic_partitions for number in topic.partitions]
 
     async def _revoke(self, connection: Connection, partitions: list[int]) -> None:
-        """Read these no more; what was read of them is mostly committed before the group is told."""
+        """Stop reading these partitions; their offsets are usually committed before the group learns it."""
         if self._reading is None or not partitions:
             return
         if self._stream.random() < 0.7:
@@ -178,7 +178,7 @@ class ConsumerMember(Member):
             self._committed.pop(partition, None)
 
     async def _start_new_partitions(self, connection: Connection) -> None:
-        """Know where to begin in what is new."""
+        """Fetch the offsets at which to begin in new partitions."""
         reading = self._reading or Reading(self._client, self._oracle, self._topic)
         new = [each for each in self.assigned or () if each not in reading.positions]
         if new:
@@ -212,7 +212,7 @@ class ConsumerMember(Member):
         raise Rejoin
 
     def check_error(self, what: str, code: int) -> None:
-        """Raise what a client does about an error."""
+        """Raise the exception for a client's reaction to an error."""
         error = ErrorCode(code)
         if error == ErrorCode.STALE_MEMBER_EPOCH:
             raise StaleEpoch

@@ -107,7 +107,7 @@ class ExpiringTopic(RecreatedTopic):
             raise Disconnected(error.name)
 
     async def _look(self, connection: Connection, reading: Reading) -> None:
-        """Read on; from the log's start if the log starts later by now."""
+        """Fetch from the position, or from the log's start if that is higher by now."""
         if not reading.is_out_of_range:
             await reading.fetch(connection, 100)
             return
@@ -118,7 +118,7 @@ class ExpiringTopic(RecreatedTopic):
             raise Disconnected(ErrorCode(result.error_code).name)
         start = self._oracle.log(self._topic, 0).start
         if result.error_code or result.offset > start:
-            why = f"{ErrorCode(result.error_code).name}: {result.offset}, it is {start}"
+            why = f"{ErrorCode(result.error_code).name}: {result.offset} instead of {start}"
             self._oracle.rejected(self._client.name, f"the start of {self._topic}", why)
         reading.positions[0] = max(reading.positions[0], result.offset)
         reading.is_out_of_range = False
@@ -136,7 +136,7 @@ class ExpiringTopic(RecreatedTopic):
             self._oracle.rejected(self._client.name, f"the deletion of {self._topic} up to {offset}", why)
 
     async def _delete_and_undelete(self) -> bool:
-        """Delete the topic; whether it was undeleted."""
+        """Delete the topic and perhaps undelete it; whether it exists afterwards."""
         topic = self._oracle.state.topics.get(self._topic)
         await self._until_done(self._delete)
         if topic is None or self._configs["penstock.undelete.window.ms"] == "0":

@@ -22,7 +22,7 @@ LEVELS = {Isolation.COMMITTED: READ_COMMITTED, Isolation.UNCOMMITTED: READ_UNCOM
 
 
 class IsolatedReading(Reading):
-    """Records in the history what a client gives to its user; values without the `prefix` are left out."""
+    """Adds the records that a client gives to its user to the `History`, if their values have the `prefix`."""
 
     def __init__(
         self,
@@ -42,22 +42,24 @@ class IsolatedReading(Reading):
         self._prefix = prefix
 
     def taken(self, partition: PartitionData, offset: int) -> None:
-        """Pass on what the isolation level allows; undecided records must not come, hidden ones must be aborted."""
+        """Pass on the allowed records of the isolation level. No undecided record may come; hidden ones are aborted."""
         number = partition.partition_index
         log = self._oracle.log(self._topic, number)
-        where = f"the end of what is decided in {self._topic}-{number}"
+        where = f"the last stable offset of {self._topic}-{number}"
         if not 0 <= partition.last_stable_offset <= min(log.stable, partition.high_watermark):
             reported = f"{partition.last_stable_offset} of {partition.high_watermark}"
-            self._oracle.rejected(self._client.name, where, f"it is said to be {reported}, it is {log.stable}")
+            self._oracle.rejected(self._client.name, where, f"reported is {reported}, correct is {log.stable}")
         is_committed = self.isolation_level == READ_COMMITTED
         if is_committed and self.positions[number] > log.stable:
-            self._oracle.rejected(self._client.name, where, f"{self.positions[number]} was reached, it is {log.stable}")
+            self._oracle.rejected(
+                self._client.name, where, f"the reader got to {self.positions[number]}, correct is {log.stable}"
+            )
         data = b"" if partition.records is None else bytes(partition.records)
         aborted = partition.aborted_transactions or []
         for header, records, is_hidden in _batches(data, aborted if is_committed else []):
             truth = log.at(header.base_offset)
             if is_committed and records and truth is not None and truth.is_aborted != is_hidden:
-                why = f"with {aborted}, aborted is {truth.is_aborted}"
+                why = f"aborted is {truth.is_aborted}, the answer has {aborted}"
                 self._oracle.rejected(self._client.name, f"{self._topic}-{number} at {header.base_offset}", why)
             for record in records if not is_hidden else ():
                 at = header.base_offset + record.offset_delta
@@ -66,9 +68,9 @@ class IsolatedReading(Reading):
 
 
 def _batches(data: bytes, aborted: list[AbortedTransaction]) -> Iterator[tuple[BatchHeader, list[Record], bool]]:
-    """Batches of records, and whether a client hides them from its user, knowing who aborted from which offset on."""
+    """Batches of records, and whether a client hides them from its user because of the aborted transactions."""
     waiting = sorted(aborted, key=lambda each: each.first_offset)
-    hidden: set[int] = set()  # producers whose records are of an aborted transaction here
+    hidden: set[int] = set()  # producers whose transactions at this offset are aborted
     for position, header in batches(data):
         while waiting and waiting[0].first_offset <= header.base_offset + header.last_offset_delta:
             hidden.add(waiting.pop(0).producer_id)

@@ -1,4 +1,4 @@
-"""A Kafka client's half of the wire: connections to gateways, requests in flight, answers in order."""
+"""The connections of simulated Kafka clients to gateways, with requests in flight and answers in order."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, i
 from tests.testkit.fakes.answers import within
 from tests.testkit.sim.environment.sockets import Address, ClientSocket, Network
 
-REQUEST_TIMEOUT_S = 4.0  # clients' defaults are 30 s and more; impatient ones find more
+REQUEST_TIMEOUT_S = 4.0  # the defaults of clients are 30 s and more; a shorter one finds more faults
 CONNECT_TIMEOUT_S = 2.0
 BACKOFF_S = (0.02, 0.4)
 
@@ -25,7 +25,7 @@ ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 
 
 
 class Disconnected(Exception):
-    """The connection is over; what was unanswered may or may not have had an effect."""
+    """The connection is closed; unanswered requests may have had an effect."""
 
 
 class KafkaConnection:
@@ -43,13 +43,13 @@ class KafkaConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can still come."""
+        """Whether answers can still come."""
         return self._socket.is_open
 
     def send(
         self, api_key: int, version: int, request: msgspec.Struct, *, answered: bool = True
     ) -> asyncio.Future[Any]:
-        """Send a request; its answer, or `Disconnected`, comes in the future."""
+        """Send a request; the future gets its answer, or `Disconnected`."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if not self._socket.is_open:
             answer.set_exception(Disconnected("closed"))
@@ -69,7 +69,7 @@ class KafkaConnection:
     async def ask(
         self, api_key: int, version: int, request: msgspec.Struct, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> Any:
-        """The answer to one request; `Disconnected` if there is none in time."""
+        """Send a request and return its answer; `Disconnected` if none comes in time."""
         answer = self.send(api_key, version, request)
         try:
             return await within(timeout_s, answer)
@@ -78,13 +78,13 @@ class KafkaConnection:
             raise Disconnected("no answer in time") from error
 
     def close(self) -> None:
-        """End it; whoever waits is told."""
+        """Close the connection; all waiting requests get `Disconnected`."""
         self._socket.close()
         while self._waiting:
             answer = self._waiting.popleft()[3]
             if not answer.done():
                 answer.set_exception(Disconnected("closed"))
-                answer.exception()  # looked at: not everybody waits for every answer
+                answer.exception()  # asyncio reports exceptions that are never read
 
     def _take(self, data: bytes) -> None:
         received = self._received + data if self._received else data
@@ -100,14 +100,14 @@ class KafkaConnection:
     def _answer(self, frame: bytes) -> None:
         correlation, api_key, version, answer = self._waiting.popleft()
         if int.from_bytes(frame[:4], "big") != correlation:
-            raise AssertionError(f"an answer to request {int.from_bytes(frame[:4], 'big')} when {correlation} was due")
+            raise AssertionError(f"an answer to request {int.from_bytes(frame[:4], 'big')} instead of {correlation}")
         start = 5 if is_flexible(API_TABLE[api_key], version) else 4
         if not answer.done():
             answer.set_result(decode_response(api_key, version, frame[start:]))
 
 
 class KafkaClient:
-    """Connects to any gateway, and to another one next time."""
+    """Connects to a random gateway each time."""
 
     def __init__(self, network: Network, name: str, gateways: list[Address], stream: random.Random) -> None:
         self.name = name
@@ -116,7 +116,7 @@ class KafkaClient:
         self._gateways = gateways
 
     async def connect(self) -> KafkaConnection:
-        """A connection to a gateway by lot; tries until there is one."""
+        """Connect to a random gateway; tries until a connection works."""
         while True:
             try:
                 address = self.stream.choice(self._gateways)

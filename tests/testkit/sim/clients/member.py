@@ -1,4 +1,4 @@
-"""Members of a consumer group: they join, share partitions, heartbeat, read, commit, leave and come back."""
+"""Members of a classic consumer group: they join, assign, heartbeat, read, commit, leave and return."""
 
 import asyncio
 from collections import defaultdict
@@ -32,11 +32,11 @@ from tests.testkit.sim.clients.kafka import (
 )
 from tests.testkit.sim.clients.settings import ClientSettings
 
-REBALANCE_WAIT_S = 20.0  # a join is answered when the slowest member has joined or is given up
+REBALANCE_WAIT_S = 20.0  # the answer to a join waits for the slowest member
 READ_WAIT_MS = 300
 STATIC_RETURN_SHARE = 0.8
-STATIC_SHARE = 0.3  # of members have an instance id (KIP-345), and mostly come back without having left
-LEAVE_SHARE = 0.01  # of rounds after which a member leaves, to come back as another
+STATIC_SHARE = 0.3  # of members with an instance id (KIP-345), which usually return without a leave.
+LEAVE_SHARE = 0.01  # Of rounds after which a member leaves, and joins again as a new member.
 RETRIABLE = frozenset(
     (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 )
@@ -44,43 +44,43 @@ LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION))
 
 
 class Rejoin(Exception):
-    """The group is being rebalanced."""
+    """The member must join again."""
 
 
 class GroupLedger:
-    """What a group's members were offsets: offsets that were acknowledged must never be unsaid."""
+    """The committed offsets of a group in the answers to its members: an acknowledged offset may never be lost."""
 
     def __init__(self, group_id: str, oracle: Oracle) -> None:
         self.group_id = group_id
         self.committed: dict[int, int] = defaultdict(int)
-        self.done: dict[int, int] = defaultdict(int)  # how far somebody read without a gap
+        self.done: dict[int, int] = defaultdict(int)  # the offset up to which members have read without a gap
         self._oracle = oracle
 
     def acknowledge(self, partition: int, offset: int) -> None:
-        """A commit was acknowledged."""
+        """Take an acknowledged commit."""
         self.committed[partition] = max(self.committed[partition], offset)
 
     def check_start(self, who: str, partition: int, offset: int, floor: int) -> None:
-        """A member was told where to begin; `floor` was acknowledged when it asked."""
+        """Check a fetched offset; `floor` was acknowledged before the request."""
         if max(offset, 0) < floor and self._oracle.was_lowered(self.group_id, partition):
-            self._oracle.observed(who, f"of {self.group_id}-{partition}: a late commit unsaid {floor}, at level 0")
+            self._oracle.observed(who, f"a late commit replaced {self.group_id}-{partition} {floor}, at level 0")
             self.committed[partition] = max(offset, 0)
         elif max(offset, 0) < floor:
             what = f"the offset of {self.group_id}-{partition}"
-            self._oracle.rejected(who, what, f"it went back to {offset}, {floor} was acknowledged")
-        # What a member is offsets was committed, though perhaps nobody heard so, as when the answer was lost.
+            self._oracle.rejected(who, what, f"it went back to {offset} after {floor} was acknowledged")
+        # A fetched offset was committed, also if no member got the answer to the commit.
         self.committed[partition] = max(self.committed[partition], offset)
 
     def read(self, partition: int, start: int, end: int) -> None:
-        """A member read from one offset up to another."""
+        """Take the range of offsets that a member has read."""
         if start <= self.done[partition]:
             self.done[partition] = max(self.done[partition], end)
 
 
 class Member:
-    """One member, for all its lives."""
+    """One member, with all its joins."""
 
-    requires_stable = False  # offsets, when it begins: none that a transaction may still change (KIP-447)
+    requires_stable = False  # whether it fetches only offsets that no open transaction may change (KIP-447)
     retriable = RETRIABLE
     commit_version = 8
 
@@ -98,7 +98,7 @@ class Member:
         self.generation = -1
         self.may_leave = True
         self._member_id = ""
-        self._former_id = ""  # of the life before, whose place this one takes
+        self._former_id = ""  # of the static member before, which this one replaces
         self._client = client
         self._stream = client.stream
         self._instance_id = client.name if self._stream.random() < STATIC_SHARE else None
@@ -109,10 +109,10 @@ class Member:
         self._settings = settings
         self._join_version = self._stream.choice((3, 5, 9) if self._instance_id is None else (5, 9))
         self._committed: dict[int, int] = {}
-        self._reading: Reading | None = None  # from an assignment to the next
+        self._reading: Reading | None = None  # for one assignment
 
     async def run(self) -> None:
-        """Be a member until cancelled."""
+        """Take part in the group until cancelled."""
         while True:
             connection = await self._client.connect()
             try:
@@ -124,7 +124,7 @@ class Member:
                 connection.close()
 
     async def _take_part(self, connection: Connection) -> None:
-        """One generation of the group."""
+        """Take part in one generation of the group."""
         try:
             if self.assigned is None:
                 await self._join(connection)
@@ -163,13 +163,13 @@ class Member:
         await self._sync(connection, shares)
 
     async def _check_former_member(self, connection: Connection) -> None:
-        """Who had our instance id before us has no place in the group any more."""
+        """The former member with the same instance id must be fenced."""
         request = HeartbeatRequest(self._ledger.group_id, self.generation, self._former_id, self._instance_id)
         former_id, self._former_id = self._former_id, ""
         answer = await connection.ask(HEARTBEAT, 4, request)
         error = ErrorCode(answer.error_code)
         if error not in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID) and error not in RETRIABLE:
-            self._oracle.rejected(self.name, f"a heartbeat of {former_id}, whose place was taken,", error.name)
+            self._oracle.rejected(self.name, f"a heartbeat of the replaced {former_id}", error.name)
 
     async def _sync(self, connection: Connection, shares: dict[str, list[int]]) -> None:
         request = SyncGroupRequest(
@@ -202,9 +202,7 @@ class Member:
                 self._ledger.check_start(self.name, each.partition_index, offset, floors.get(each.partition_index, 0))
                 offsets[each.partition_index] = max(offset, 0)
         if set(offsets) != set(partitions):
-            self._oracle.rejected(
-                self.name, "an offset fetch", f"{sorted(offsets)} came when {partitions} were asked for"
-            )
+            self._oracle.rejected(self.name, "an offset fetch", f"{sorted(offsets)} came instead of {partitions}")
         self._committed = dict(offsets)
         return offsets
 
@@ -228,7 +226,7 @@ class Member:
                 await self._leave(connection)
 
     async def _read(self, connection: Connection, reading: Reading, wait_ms: int) -> None:
-        """What comes next of all that it has."""
+        """Fetch once from all partitions, and record the range in the ledger."""
         if not reading.positions:
             await asyncio.sleep(wait_ms / 1000)
             return
@@ -282,7 +280,7 @@ class Member:
         raise Rejoin
 
     def check_error(self, what: str, code: int) -> None:
-        """Raise what a client does about an error."""
+        """Raise the exception for a client's reaction to an error."""
         error = ErrorCode(code)
         if not error:
             return
@@ -292,6 +290,6 @@ class Member:
         if error == ErrorCode.REBALANCE_IN_PROGRESS:
             raise Rejoin
         if error in self.retriable:
-            raise Disconnected(f"to be asked again: {error.name}")
+            raise Disconnected(f"retry: {error.name}")
         self._oracle.rejected(self.name, what, error.name)
         raise Disconnected(error.name)

@@ -1,7 +1,7 @@
-"""The compactor's own merging in the simulation, without Spark: what it plans and writes, of random segments.
+"""The real service's merging of segments in the simulation, without Spark, on random segments.
 
-Beside `compactor`, which merges whatever extents it likes, this one does what the service does with transactions: it
-stores their markers, and leaves out what was aborted.
+Other than `compactor`, which merges any extents, it treats transactions as the service does: it stores markers, and
+leaves out aborted records.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ LIMITS = PlanLimits()
 
 
 class Merger(Compactor):
-    """Merges random segments that lie one behind the other, for ever."""
+    """Merges random consecutive segments, for ever."""
 
     async def _work(self, topic: Topic) -> None:
         levels = list(range(LEVEL_MAX + 1))
@@ -82,13 +82,13 @@ class Merger(Compactor):
 
 
 class _Ranges:
-    """What was read already, as the task asks for it."""
+    """The ranges that were read before, in place of `StoreRanges`."""
 
     def __init__(self, data: Sequence[bytes]) -> None:
         self._data = data
 
     def stream(self, ranges: Sequence[Range]) -> Iterator[Fragment]:
-        """One piece for each."""
+        """One fragment for each range."""
         for number, (asked, data) in enumerate(zip(ranges, self._data, strict=True)):
-            assert asked.length == len(data), "they are asked for in the order in which they were read"
+            assert asked.length == len(data), "the task asks for ranges in another order than they were read"
             yield Fragment(number, memoryview(data), is_last=True)

@@ -1,4 +1,4 @@
-"""Producers as librdkafka and the Java client are: batches in flight, sent again unchanged until they are answered."""
+"""Producers like librdkafka and the Java client: several batches in flight, repeated unchanged until the answer."""
 
 import asyncio
 from collections import deque
@@ -21,7 +21,7 @@ from tests.testkit.sim.clients.kafka import (
 IN_FLIGHT_MAX = 5
 RECORDS_MAX = 4
 PARTS_MAX = 3
-RESTART_SHARE = 0.01  # of requests before which an idempotent producer dies, to come back as another
+RESTART_SHARE = 0.01  # of requests before which an idempotent producer dies and restarts with another id
 UNANSWERED = 0  # acks
 PADDING_BYTES = 12_000  # of each record of some producers
 RETRIABLE = frozenset(
@@ -36,17 +36,17 @@ RETRIABLE = frozenset(
 
 
 class Died(Exception):
-    """The producer's process is gone, and with it what was not acknowledged."""
+    """The producer's process has ended; its unacknowledged requests are lost."""
 
 
 @dataclass(eq=False)
 class Sending:
-    """One Produce request: its batches by partition, until each is acknowledged."""
+    """One Produce request, with those batches by partition that are not acknowledged yet."""
 
     number: int
     parts: dict[int, bytes]
-    batches: dict[int, bytes] = field(default_factory=dict)  # all of them
-    was_split: bool = False  # some were acknowledged, and the others sent again
+    batches: dict[int, bytes] = field(default_factory=dict)  # all batches by partition
+    was_split: bool = False  # only some batches were acknowledged; the others were sent again
     is_abandoned: bool = False  # its producer died before it was acknowledged
     sent_s: float = 0.0
     attempts: int = 0
@@ -57,7 +57,7 @@ class Sending:
 
 
 class Producer:
-    """One producer with its life's work of `count` requests; `ledger` keeps all of them for the final judgement."""
+    """One producer, which sends `count` requests; `ledger` keeps all of them for the final checks."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Producer:
         is_idempotent: bool,
         retries: bool,
         count: int,
-        pace_s: float,
+        interval_s: float,
         now_ms: int,
     ) -> None:
         self.name = client.name
@@ -83,11 +83,11 @@ class Producer:
         self._topic = topic
         self._partitions = partitions
         self._count = count
-        self._pace_s = pace_s
+        self._interval_s = interval_s
         self._now_ms = now_ms
         self._acks = -1 if is_idempotent else self._stream.choice((-1, 1, UNANSWERED))
         self.retries = retries and self._acks != UNANSWERED
-        # Fat requests are split over several messages where the bus takes none so large.
+        # Gateways split large requests into several messages if the bus has a small limit.
         self._padding = self._stream.choice((b"", b"", b"." * PADDING_BYTES))
         self._version = self._stream.choice((3, 7, 8, 9))
         self._pending: deque[Sending] = deque()  # in order
@@ -95,16 +95,16 @@ class Producer:
         self._sequences: dict[int, int] = {}
         self._next_s = 0.0
 
-    def finish_soon(self, pace_s: float) -> None:
-        """Make the requests that are still to be made faster."""
-        self._pace_s = min(self._pace_s, pace_s)
+    def finish_soon(self, interval_s: float) -> None:
+        """Shorten the interval between the remaining requests."""
+        self._interval_s = min(self._interval_s, interval_s)
 
     def skip_remaining(self) -> None:
-        """Make one more request at the most."""
+        """Make at most one more request."""
         self._count = min(self._count, len(self.ledger) + 1)
 
     async def run(self) -> None:
-        """Send all, over as many connections as it takes."""
+        """Send all requests, over as many connections as they need."""
         while not self.is_done:
             connection = await self._client.connect()
             try:
@@ -128,8 +128,8 @@ class Producer:
         self._producer_id = answer.producer_id
 
     def _abandon(self) -> None:
-        """Begin anew with another producer id; what was on its way may be stored or not, but never twice."""
-        self._oracle.observed(self.name, f"that it died with {len(self._pending)} requests")
+        """Start again with another producer id; requests in flight may be stored or not, but never twice."""
+        self._oracle.observed(self.name, f"died with {len(self._pending)} requests")
         for sending in self._pending:
             sending.is_abandoned = True
         self._pending.clear()
@@ -137,7 +137,7 @@ class Producer:
         self._producer_id = -1
 
     async def _send_over(self, connection: Connection) -> None:
-        """Send over one connection until all is done or it ends."""
+        """Send over one connection until all requests are done or it ends."""
         loop = asyncio.get_running_loop()
         unsent = deque(self._pending)
         in_flight: deque[tuple[Sending, asyncio.Future[ProduceResponse]]] = deque()
@@ -177,7 +177,7 @@ class Producer:
 
     def _make(self) -> Sending:
         loop = asyncio.get_running_loop()
-        self._next_s = loop.time() + self._stream.expovariate(1 / self._pace_s)
+        self._next_s = loop.time() + self._stream.expovariate(1 / self._interval_s)
         number = len(self.ledger)
         chosen = self._stream.sample(range(self._partitions), self._stream.randint(1, min(PARTS_MAX, self._partitions)))
         parts = {partition: self._batch(number, partition) for partition in chosen}
@@ -201,7 +201,7 @@ class Producer:
         return build_batch(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=sequence)
 
     def _settle(self, sending: Sending, response: ProduceResponse) -> None:
-        """Take an answer; raises `Disconnected` where something has to be sent again."""
+        """Take an answer; `Disconnected` if a batch must be sent again."""
         if self._acks == UNANSWERED:
             self._pending.remove(sending)
             return
@@ -222,5 +222,5 @@ class Producer:
             del sending.parts[partition]
         if retry:
             sending.was_split = sending.was_split or len(sending.parts) < len(sending.batches)
-            raise Disconnected(f"to be sent again: {retry.name}")
+            raise Disconnected(f"retry: {retry.name}")
         self._pending.remove(sending)

@@ -107,7 +107,7 @@ class RecreatedTopic:
             self._end = max(self._end, result.base_offset + 1)
 
     async def _read(self, connection: Connection, reading: Reading) -> None:
-        """All records of this incarnation are there, from offset 0 on, and none of earlier ones."""
+        """Read all records of this incarnation, from offset 0 on; the oracle fails on those of earlier ones."""
         while reading.positions[0] < self._end:
             await reading.fetch(connection)
 
@@ -121,13 +121,13 @@ class RecreatedTopic:
         elif error:
             raise Disconnected(error.name)
         elif not was_in_doubt and self._topic in self._oracle.state.topics:
-            self._oracle.rejected(self._client.name, f"the deletion of {self._topic}", "it is still there")
+            self._oracle.rejected(self._client.name, f"the deletion of {self._topic}", "it still exists")
 
     async def _write_to_nothing(self) -> None:
         """The oracle reports a failure if this is acknowledged, as there is no topic."""
         connection = await self._client.connect()
         try:
-            await self._write(connection, build_batch([Record(0, self._now_ms, None, b"for nobody")]))
+            await self._write(connection, build_batch([Record(0, self._now_ms, None, b"not stored")]))
         except Disconnected:
             pass
         finally:

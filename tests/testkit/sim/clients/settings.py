@@ -1,6 +1,6 @@
-"""How long clients of a run wait, work and stand still, and how often: one struct for each kind of client.
+"""The durations and shares of the clients of a run: one struct for each kind of client.
 
-A run's `Length` has them, so that short runs wait for less. Tests pass others to make a fault more likely.
+A run's `Length` holds them, so that waits are shorter in short runs. Tests pass others to make a fault more likely.
 """
 
 import msgspec
@@ -22,13 +22,13 @@ class ConsumerMemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Members of groups of KIP-848."""
 
     session_timeout_ms: int = 6_000  # instead of 45 s
-    stall_s: Span = (2.0, 12.0)  # of a member that stands still: often longer than its session
+    stall_s: Span = (2.0, 12.0)  # of a member that stalls: often longer than its session
 
 
 class TransformingMemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Members that consume, transform and produce in transactions."""
 
-    # Offsets are sent and not committed for so long. The group removes a member that stands still for longer.
+    # The time for which offsets are sent and not committed. The group removes a member that stalls for longer.
     stall_s: Span = (1.0, 12.0)
     left_s: Span = (2.0, 7.0)  # from leaving the group to committing
     new_protocol_share: float = 0.5  # of the members: these speak transaction version 2
@@ -75,8 +75,8 @@ SHORT_CLIENTS = ClientSettings(
 )
 
 
-def impatient(settings: ClientSettings) -> ClientSettings:
-    """Every run has transactions, of the old protocol, and their clients soon send a request again elsewhere."""
+def with_short_timeouts(settings: ClientSettings) -> ClientSettings:
+    """Every run has transactions of the old protocol, and clients soon repeat a request at another gateway."""
     replace = msgspec.structs.replace
     return replace(
         settings,

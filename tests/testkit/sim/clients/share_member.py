@@ -1,4 +1,4 @@
-"""Members of a share group (KIP-932): they take records, mostly say what became of them, stand still, leave and die."""
+"""Members of a share group (KIP-932): they acquire records, usually acknowledge them, stall, leave and die."""
 
 import asyncio
 from collections import defaultdict
@@ -24,7 +24,7 @@ from tests.testkit.sim.clients.kafka import (
 
 MEMBER_ID_BYTES = 8
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
-VERDICTS = (ACCEPT,) * 16 + (RELEASE,) * 2 + (REJECT, RENEW, None)  # None: it says nothing, and the lock ends
+TYPES = (ACCEPT,) * 16 + (RELEASE,) * 2 + (REJECT, RENEW, None)  # None: no acknowledgement, so the lock ends
 JOINS, LEAVES = 0, -1
 OPENS, CLOSES = 0, -1
 VERSION_RENEW = 2
@@ -33,12 +33,12 @@ WAIT_MS = 500
 RECORDS_MAX = (1, 5, 500, 500)
 BYTES_MAX = (1, 3_000, 1_000_000, 1_000_000)
 MOVE_SHARE, DIE_SHARE, LEAVE_SHARE, STALL_SHARE = 0.03, 0.12, 0.08, 0.08  # of rounds
-ASIDE_SHARE = 0.3  # of verdicts that are not sent with the next fetch
+ASIDE_SHARE = 0.3  # of rounds in which acknowledgements have their own request
 DEAD_S = (0.1, 2.0)
 STALL_S = (0.5, 4.0)  # a lock lasts a second, a session three
 LOST = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND))
-# What may be sent while some service does not know or cannot be asked.
-UNSURE = frozenset(
+# Errors while a service does not know the answer or does not answer.
+TEMPORARY = frozenset(
     (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -48,18 +48,18 @@ UNSURE = frozenset(
     )
 )
 
-Acknowledgements = dict[int, int]  # verdicts by offset
+Acknowledgements = dict[int, int]  # acknowledge types by offset
 
 
 class ShareMember:
-    """One member, for all its lives."""
+    """One member, with all its restarts."""
 
     def __init__(
         self, client: KafkaClient, oracle: Oracle, checker: ShareGroupChecker, group_id: str, topics: list[str]
     ) -> None:
         self.name = client.name
-        self.only_accepts = False  # then it only accepts, and stays
-        self.accidents = 0  # it died, left, or stood still
+        self.only_accepts = False  # it accepts all records, and does not leave
+        self.accidents = 0  # deaths, leaves and stalls
         self._client = client
         self._stream = client.stream
         self._oracle = oracle
@@ -82,7 +82,7 @@ class ShareMember:
         self._unsent: dict[Key, Acknowledgements] = defaultdict(dict)
 
     async def run(self) -> None:
-        """Be a member until cancelled."""
+        """Take part in the group until cancelled."""
         while True:
             connection = await self._client.connect()
             self._session_epoch, self._heartbeat_due_s = OPENS, 0.0
@@ -121,7 +121,7 @@ class ShareMember:
         answer = await connection.ask(SHARE_GROUP_HEARTBEAT, 1, request)
         error = ErrorCode(answer.error_code)
         if error in LOST:
-            self._oracle.observed(self.name, f"{error.name}: it joins again")
+            self._oracle.observed(self.name, f"joins again after {error.name}")
             self._reset()
             return
         self._check("a heartbeat", error)
@@ -130,10 +130,10 @@ class ShareMember:
         if answer.assignment is not None:
             assigned = answer.assignment.topic_partitions
             self._assigned = [(each.topic_id, number) for each in assigned for number in each.partitions]
-            self._oracle.observed(self.name, f"that it has {len(self._assigned)} partitions")
+            self._oracle.observed(self.name, f"has {len(self._assigned)} partitions")
 
     async def _fetch(self, connection: Connection) -> None:
-        """Take records, and mostly say what became of those before."""
+        """Fetch records, usually with acknowledgements of earlier ones."""
         since = self._checker.sequence
         if self._session != self._assigned:
             self._session, self._session_epoch = self._assigned, OPENS
@@ -156,8 +156,8 @@ class ShareMember:
         named = self._session if self._session_epoch == OPENS else list(sent)
         topics: dict[bytes, list[share_fetch.FetchPartition]] = {}
         for key in named:
-            judged = [share_fetch.AcknowledgementBatch(*each) for each in _ranges(sent.get(key, {}))]
-            topics.setdefault(key[0], []).append(share_fetch.FetchPartition(key[1], judged))
+            ranges = [share_fetch.AcknowledgementBatch(*each) for each in _ranges(sent.get(key, {}))]
+            topics.setdefault(key[0], []).append(share_fetch.FetchPartition(key[1], ranges))
         return ShareFetchRequest(
             group_id=self._group_id,
             member_id=self._member_id,
@@ -178,10 +178,10 @@ class ShareMember:
         sent: dict[Key, Acknowledgements],
         since: int,
     ) -> int:
-        """What an answer has of one partition; how many records."""
+        """Take the answer for one partition; the number of acquired records."""
         key = (topic.topic_id, part.partition_index)
         if part.error_code:
-            self._check(f"a fetch of {part.partition_index}", ErrorCode(part.error_code), may_go_on=True)
+            self._check(f"a fetch of {part.partition_index}", ErrorCode(part.error_code), may_continue=True)
         self._take_result(key, sent.get(key, {}), ErrorCode(part.acknowledge_error_code), since)
         there = self._offsets(key, b"" if part.records is None else bytes(part.records))
         count = 0
@@ -198,34 +198,36 @@ class ShareMember:
         return count
 
     def _decide(self, key: Key, offset: int) -> None:
-        verdict = ACCEPT if self.only_accepts else self._stream.choice(VERDICTS)
-        if verdict == RENEW and self._version < VERSION_RENEW:
-            verdict = ACCEPT
-        if verdict is not None:
-            self._unsent[key][offset] = verdict
+        acknowledge_type = ACCEPT if self.only_accepts else self._stream.choice(TYPES)
+        if acknowledge_type == RENEW and self._version < VERSION_RENEW:
+            acknowledge_type = ACCEPT
+        if acknowledge_type is not None:
+            self._unsent[key][offset] = acknowledge_type
 
     def _offsets(self, key: Key, data: bytes) -> dict[int, None]:
-        """The offsets of the records that came, which are what is in the journal and the store."""
+        """Check fetched records with the journal and the store; their offsets."""
         log, found = self._oracle.logs.get(key), dict[int, None]()
         try:
             for position, header in batches(data):
                 truth = None if log is None else log.at(header.base_offset)
                 if truth is None or not is_same(truth, header, data[position : position + size_bytes(header)]):
-                    self._oracle.rejected(self.name, f"{key[1]} at {header.base_offset}", "it is not what was stored")
+                    self._oracle.rejected(
+                        self.name, f"{key[1]} at {header.base_offset}", "it differs from the stored batch"
+                    )
                 found |= dict.fromkeys(range(header.base_offset, header.base_offset + header.last_offset_delta + 1))
         except DecodeError as error:
-            self._oracle.rejected(self.name, f"what it fetched of {key[1]}", str(error))
+            self._oracle.rejected(self.name, f"fetched records of {key[1]}", str(error))
         return found
 
     async def _acknowledge(self, connection: Connection, *, closes: bool = False) -> None:
-        """Say what became of records, without a wish for others."""
+        """Send the acknowledgements in their own request."""
         if self._session_epoch == OPENS:
             return
         since, sent, self._unsent = self._checker.sequence, self._unsent, defaultdict(dict)
         topics: dict[bytes, list[share_acknowledge.AcknowledgePartition]] = {}
-        for key, verdicts in sent.items():
-            judged = [share_acknowledge.AcknowledgementBatch(*each) for each in _ranges(verdicts)]
-            topics.setdefault(key[0], []).append(share_acknowledge.AcknowledgePartition(key[1], judged))
+        for key, types in sent.items():
+            ranges = [share_acknowledge.AcknowledgementBatch(*each) for each in _ranges(types)]
+            topics.setdefault(key[0], []).append(share_acknowledge.AcknowledgePartition(key[1], ranges))
         request = ShareAcknowledgeRequest(
             self._group_id,
             self._member_id,
@@ -242,14 +244,14 @@ class ShareMember:
                 self._take_result(key, sent.get(key, {}), ErrorCode(part.error_code), since)
 
     def _take_result(self, key: Key, sent: Acknowledgements, error: ErrorCode, since: int) -> None:
-        """What came of what was sent: its locks may have ended, and if nobody knows, nothing more is sent of it."""
+        """Take the result of acknowledgements. They are not repeated: their locks may have ended."""
         if error is ErrorCode.NONE:
             self._checker.check_acknowledged(self.name, self._member_id, key, sent.items(), since)
-            renewed = [offset for offset, verdict in sent.items() if verdict == RENEW]
+            renewed = [offset for offset, acknowledge_type in sent.items() if acknowledge_type == RENEW]
             if renewed:
                 self._unsent[key].update(dict.fromkeys(renewed, ACCEPT))
         elif error is not ErrorCode.INVALID_RECORD_STATE:
-            self._check(f"what became of records of {key[1]}", error, may_go_on=True)
+            self._check(f"acknowledgements of {key[1]}", error, may_continue=True)
 
     async def _leave(self, connection: Connection) -> None:
         if self._stream.random() < 0.7:
@@ -262,8 +264,8 @@ class ShareMember:
             self._check("a leave", error)
 
     async def _crash(self, connection: Connection) -> None:
-        """Say nothing more, while an answer is on its way that nobody gets."""
-        self._oracle.observed(self.name, "that it died")
+        """Die, sometimes with a fetch in flight."""
+        self._oracle.observed(self.name, "died")
         if self._session_epoch != OPENS:
             connection.send(SHARE_FETCH, self._version, self._request({}, RECORDS_MAX[-1], is_exact=False))
             await asyncio.sleep(self._stream.choice((0.0, 0.01, 0.05)))
@@ -272,27 +274,27 @@ class ShareMember:
         await asyncio.sleep(self._stream.uniform(*DEAD_S))
         raise Disconnected("dead")
 
-    def _check(self, what: str, error: ErrorCode, *, may_go_on: bool = False) -> None:
-        """Raise what a client does about an error; if `may_go_on` it may just go on."""
+    def _check(self, what: str, error: ErrorCode, *, may_continue: bool = False) -> None:
+        """Raise the exception for a client's reaction to an error; `may_continue` ignores temporary errors."""
         if error is ErrorCode.NONE:
             return
-        if error not in UNSURE:
+        if error not in TEMPORARY:
             self._oracle.rejected(self.name, what, error.name)
-        if not may_go_on:
-            raise Disconnected(f"to be asked again: {error.name}")
+        if not may_continue:
+            raise Disconnected(f"retry: {error.name}")
 
 
 def _renews(sent: dict[Key, Acknowledgements]) -> bool:
-    return any(verdict == RENEW for verdicts in sent.values() for verdict in verdicts.values())
+    return any(each == RENEW for types in sent.values() for each in types.values())
 
 
 def _ranges(sent: Acknowledgements) -> list[tuple[int, int, list[int]]]:
-    """Runs of offsets with one verdict for each."""
+    """Runs of offsets, with the type of each offset."""
     found: list[tuple[int, int, list[int]]] = []
     for offset in sorted(sent):
         if found and found[-1][1] + 1 == offset:
-            first, _, verdicts = found[-1]
-            found[-1] = (first, offset, [*verdicts, sent[offset]])
+            first, _, types = found[-1]
+            found[-1] = (first, offset, [*types, sent[offset]])
         else:
             found.append((offset, offset, [sent[offset]]))
     return found

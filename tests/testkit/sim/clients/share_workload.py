@@ -1,4 +1,4 @@
-"""A share group over the topics that others write: its members, its rules, and the judgement."""
+"""A share group on the topics of other clients: its members, its configs, and the final checks."""
 
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ DELIVERY_LIMITS = (2, 5, 5)
 
 
 class ShareWorkload:
-    """Everything that a run has of share groups; in most runs nothing."""
+    """The share group of a run; most runs have none."""
 
     def __init__(self, world: "World", topic: str) -> None:
         dice = world.stream(STREAM)
@@ -49,7 +49,7 @@ class ShareWorkload:
             world.oracle.on_applied.append(self.checker.applied)
 
     def group_configs(self, now_ms: int) -> list[Command]:
-        """The commands that configure the group before it comes."""
+        """The commands that set the configs of the group before its members join."""
         rules = {
             SHARE_AUTO_OFFSET_RESET: EARLIEST_RESET,
             SHARE_LOCK_DURATION: str(LOCK_MS),
@@ -61,7 +61,7 @@ class ShareWorkload:
         return [AlterGroupConfigs(now_ms, GROUP, changes)] if self.is_wanted else []
 
     def begin(self) -> None:
-        """Let the members go about their work."""
+        """Start the members."""
         world = self._world
         for number in range(self._count if self.is_wanted else 0):
             client = world.client(f"sharer-{number}")
@@ -70,13 +70,13 @@ class ShareWorkload:
             world.spawn(member.run())
 
     def finish_soon(self) -> None:
-        """Nothing fails any more, nor do members."""
+        """Let members accept all records, and have no accidents."""
         for member in self.members:
             member.only_accepts = True
 
     @property
     def is_done(self) -> bool:
-        """Whether all that there is was accepted, rejected, or delivered often enough."""
+        """Whether all records were accepted, rejected, or delivered as often as the limit allows."""
         return not any(offset >= 0 for offset in self._unsettled().values())
 
     def _unsettled(self) -> dict[str, int]:
@@ -87,15 +87,15 @@ class ShareWorkload:
         }
 
     def explain(self) -> None:
-        """Say which records wait for ever."""
+        """Fail with the records that are never done."""
         for name, offset in self._unsettled().items():
             if offset >= 0:
-                self._world.fail(f"nobody of {GROUP} is done with {name} at {offset}")
+                self._world.fail(f"group {GROUP} never ends {name} at {offset}")
 
     def counts(self) -> dict[str, int]:
-        """How often what not every run has."""
+        """Counts of events that some runs do not have."""
         return {
-            "records judged by a share group": self.checker.judged,
-            "records shared once more": self.checker.redelivered,
-            "members of a share group that died, left or stood still": sum(each.accidents for each in self.members),
+            "records acknowledged by a share group": self.checker.acknowledged,
+            "records redelivered": self.checker.redelivered,
+            "deaths, leaves and stalls of share group members": sum(each.accidents for each in self.members),
         }

@@ -12,7 +12,7 @@ PAUSE_S = (0.2, 1.5)
 
 
 class TimestampLookups:
-    """Looks times up in all partitions of a topic; records' times are from `first_ms` to `last_ms`."""
+    """Looks up times in all partitions of a topic; the records have times from `first_ms` to `last_ms`."""
 
     def __init__(
         self, client: KafkaClient, oracle: Oracle, topic: str, partitions: int, first_ms: int, last_ms: int
@@ -24,7 +24,7 @@ class TimestampLookups:
         self._span_ms = (first_ms - 1, last_ms + 1)
 
     async def run(self) -> None:
-        """Look times up until cancelled."""
+        """Look up times until cancelled."""
         while True:
             connection = await self._client.connect()
             try:
@@ -37,7 +37,7 @@ class TimestampLookups:
                 connection.close()
 
     async def _ask(self, connection: Connection, time_ms: int) -> None:
-        """The answer is the first offset as of the request, or as of the answer."""
+        """Look up one time. The answer must be correct at the request, or at the answer."""
         before = [self._oracle.first_at(self._topic, each, time_ms) for each in range(self._partitions)]
         asked = [ListOffsetsPartition(partition_index=each, timestamp=time_ms) for each in range(self._partitions)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(self._topic, asked)])
@@ -45,7 +45,7 @@ class TimestampLookups:
         for topic in answer.topics:
             for each in topic.partitions:
                 if each.error_code in RETRIABLE:
-                    raise Disconnected("to be asked again")
+                    raise Disconnected("retry")
                 partition = each.partition_index
                 now = self._oracle.first_at(self._topic, partition, time_ms)
                 if each.error_code or each.offset not in (before[partition], now):

@@ -46,11 +46,11 @@ FENCED = frozenset((ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 class Fenced(Exception):
-    """Another producer has the transactional id now, or the transaction took too long."""
+    """Another producer has taken the transactional id, or the transaction timed out."""
 
 
 class Rejected(Exception):
-    """The request is not carried out; its sender knows what to do about the error."""
+    """The request had no effect; its sender handles the error."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -66,13 +66,13 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Protocol(msgspec.Struct, frozen=True):
-    """Versions of requests that belong together."""
+    """The request versions of one protocol."""
 
     init: int
     produce: int
     offsets: int
     end: int
-    is_implicit: bool  # transaction version 2 (KIP-890): nothing is added before, and each end gives a new epoch
+    is_implicit: bool  # transaction version 2 (KIP-890): no requests to add partitions; each end gives a new epoch
 
 
 OLD = (Protocol(3, 3, 0, 1, False), Protocol(4, 8, 3, 3, False), Protocol(4, 11, 3, 4, False))
@@ -152,10 +152,10 @@ class TransactionClient:
         )
 
     async def end(self, *, committed: bool) -> bool:
-        """Commit or abort; whether the epoch is another one now."""
+        """Commit or abort; whether the epoch has changed."""
 
         def errors(answer: Any) -> list[int]:
-            # The coordinator answers so if it has aborted the transaction after its timeout.
+            # This is the coordinator's answer if it has aborted the transaction after its timeout.
             is_over = answer.error_code == ErrorCode.INVALID_TXN_STATE and committed and self._protocol.is_implicit
             return [ErrorCode.PRODUCER_FENCED if is_over else answer.error_code]
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 TOPIC = "accounts"
 EVENTS = "events"  # the topic of all other clients
-SOURCE = "orders"  # has no records: only offsets of it are committed
+SOURCE = "orders"  # has no records, only committed offsets
 GROUP = "clerks"
-PREFIX = b"trans"  # of the names of all transactional clients, and so of the values that they write
+PREFIX = b"trans"  # of the names and record values of all transactional clients
 TRANSFORMERS_GROUP = "transforming clerks"
 TRANSFORMERS = 2
 TRANSFORMERS_SHARE = 0.4  # of runs with transactions
@@ -33,14 +33,14 @@ PARTITIONS_MAX = 3
 PRODUCERS = (1, 3)
 PLAIN_REQUESTS = 10
 PLAIN_SHARE = 0.5
-PLAIN_PACE_S = 0.6
+PLAIN_INTERVAL_S = 0.6
 LEVEL_LOOK_S = 0.3
 MERGED_SHARE = 0.5  # of runs with transactions: a compactor merges as the service does
 READERS = (Isolation.COMMITTED, Isolation.COMMITTED, Isolation.UNCOMMITTED)
 
 
 class TransactionWorkload:
-    """All that a run has of transactions; in some runs nothing."""
+    """The transactional clients of a run; some runs have none."""
 
     def __init__(self, world: "World") -> None:
         self.history = History()
@@ -58,7 +58,7 @@ class TransactionWorkload:
         self.has_begun = not self.is_wanted
 
     async def run(self) -> None:
-        """Begin as soon as the cluster's level allows transactions."""
+        """Start all clients as soon as the cluster's level allows transactions."""
         world, dice = self._world, self._dice
         while world.oracle.state.level < TRANSACTIONS_LEVEL:
             await asyncio.sleep(LEVEL_LOOK_S)
@@ -93,7 +93,7 @@ class TransactionWorkload:
             each.finish_soon()
 
     def skip_remaining(self) -> None:
-        """Make one more transaction under each id at most."""
+        """Make at most one more transaction under each id."""
         self._skips_remaining = True
         for producer in self.producers:
             producer.left = min(producer.left, 1)
@@ -117,7 +117,7 @@ class TransactionWorkload:
         return self.transformers_ledger.committed[partition] == self._world.oracle.log(topic, partition).end
 
     def add_auditors(self) -> None:
-        """Read everything once more, and the groups' offsets."""
+        """Add new readers of everything, and fetch the groups' offsets."""
         for transformer in self.transformers:
             transformer.begin_no_more()
         for isolation in Isolation:
@@ -132,7 +132,7 @@ class TransactionWorkload:
         return is_known and all(each.is_at_end for each in self.readers)
 
     def check(self) -> None:
-        """Compare what was read with what was committed."""
+        """Check the recorded results of all producers and readers."""
         for reader in self.readers:
             assert isinstance(reader.reading, IsolatedReading)
             reader.reading.history_reading.is_complete = True
@@ -140,7 +140,7 @@ class TransactionWorkload:
             self._world.fail(violation)
 
     def counts(self) -> dict[str, int]:
-        """How often each event happened that not every run has."""
+        """Counts of events that some runs do not have."""
         outcomes = [each.outcome for each in self.history.transactions]
         counts = {f"transactions {each.value}": outcomes.count(each) for each in Outcome}
         return counts | {
@@ -149,7 +149,7 @@ class TransactionWorkload:
                 for each in self.history.transactions
             ),
             "producers fenced": sum(each.fenced for each in self.producers),
-            "producers that stood still while another came": sum(each.zombies for each in self.producers),
+            "producers that stalled while a successor started": sum(each.zombies for each in self.producers),
         }
 
     async def _make_topics(self, sources: int) -> None:
@@ -190,7 +190,7 @@ class TransactionWorkload:
             is_idempotent=True,
             retries=True,
             count=PLAIN_REQUESTS,
-            pace_s=PLAIN_PACE_S,
+            interval_s=PLAIN_INTERVAL_S,
             now_ms=START_MS,
         )
         world.spawn(self.plain.run())

@@ -1,4 +1,4 @@
-"""Transactional producers: they write, consume, commit, abort, stall, die, and go on as zombies."""
+"""Transactional producers: they write, consume, commit, abort, stall, die, and continue as zombies."""
 
 import asyncio
 from collections import deque
@@ -20,24 +20,24 @@ REQUESTS_MAX = 3  # of a transaction
 CONSUMED_MAX = 9
 COMMIT_SHARE = 0.75
 CONSUMER_SHARE = 0.6  # of transactions
-ABANDON_SHARE = 0.05  # are given up without waiting for answers
-NOTHING_SHARE = 0.03  # end without having begun, which only the new protocol allows
-# What may happen before each step of a transaction.
+ABANDON_SHARE = 0.05  # are aborted without waiting for answers
+NOTHING_SHARE = 0.03  # end without a begin, which only the new protocol allows
+# Shares of steps of a transaction with these events before them.
 FREEZE_SHARE = 0.02
 STALL_SHARE = 0.04
-DIE_ENDING_SHARE = 0.05  # with the commit on its way
+DIE_ENDING_SHARE = 0.05  # of transactions, with the commit in flight
 ZOMBIES_MAX = 3
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Died(Exception):
-    """The producer process has ended, in the middle of something."""
+    """The producer process has died."""
 
 
 @dataclass
 class Sending:
-    """One Produce request, until all of it is acknowledged."""
+    """One Produce request, until all its batches are acknowledged."""
 
     parts: dict[int, bytes]
     sent: dict[int, list[Sent]] = field(default_factory=dict)
@@ -85,11 +85,11 @@ class TransactionalProducer:
         return not self._active
 
     def finish_soon(self) -> None:
-        """Neither pause nor have accidents any more."""
+        """Have no more pauses and accidents."""
         self.is_finishing = True
 
     async def run(self) -> None:
-        """One process after the other."""
+        """Run one process after the other."""
         while True:
             process = ProducerProcess(self)
             ended_well = await process.run()
@@ -99,7 +99,7 @@ class TransactionalProducer:
         self._active -= 1
 
     def start_successor(self) -> None:
-        """A second process takes the id, while the first one stands still."""
+        """Start a second process that takes the id, while the first one stalls."""
         self.zombies += 1
         self._active += 1
         self._spawn(self.run())
@@ -122,7 +122,7 @@ class ProducerProcess:
         self._life: Life
 
     async def run(self) -> bool:
-        """Make transactions until all are made; whether it came to that."""
+        """Make transactions until all are made; False if the process died or was fenced."""
         owner = self._owner
         try:
             await self._client.init()
@@ -134,7 +134,7 @@ class ProducerProcess:
                 await self._transact()
             return True
         except Died:
-            owner.oracle.observed(owner.name, "that it died")
+            owner.oracle.observed(owner.name, "died")
         except Fenced as error:
             owner.fenced += 1
             owner.oracle.observed(owner.name, f"{error} as a {'zombie' if self.is_zombie else 'producer'}")
@@ -179,7 +179,7 @@ class ProducerProcess:
             self._consumed = consumed if is_consumer else self._consumed
 
     async def _accident(self) -> None:
-        """Die, stand still, or stand still while another process takes over."""
+        """Perhaps die, stall, or stall while a successor starts."""
         if self._owner.is_finishing:
             return
         settings, dice = self._owner.settings, self._stream.random()
@@ -193,7 +193,7 @@ class ProducerProcess:
             await asyncio.sleep(self._stream.uniform(*settings.stall_s))
 
     def _make(self, transaction: Transaction) -> Sending:
-        """A request of batches for some partitions."""
+        """Make a request with batches for some partitions."""
         owner, stream = self._owner, self._stream
         chosen = stream.sample(range(owner.partitions), stream.randint(1, owner.partitions))
         sending = Sending({})
@@ -221,7 +221,7 @@ class ProducerProcess:
         )
 
     async def _deliver(self, pending: deque[Sending]) -> None:
-        """Send all at once, and again what is not acknowledged, in order."""
+        """Send all requests at once, and repeat those without an acknowledgement, in order."""
         partitions = sorted({partition for sending in pending for partition in sending.parts})
         await self._client.add_partitions(self._owner.topic, partitions)
         while pending:
@@ -235,7 +235,7 @@ class ProducerProcess:
                 await self._client.disconnect()
 
     def _settle(self, sending: Sending, response: Any) -> None:
-        """Take an answer; `Disconnected` where something has to be sent again."""
+        """Take an answer; `Disconnected` if a batch must be sent again."""
         owner, has_to_retry = self._owner, False
         for topic in response.responses:
             for each in topic.partition_responses:
@@ -248,10 +248,10 @@ class ProducerProcess:
                 for delta, sent in enumerate(sending.sent[each.index]):
                     sent.offset = each.base_offset + delta
         if has_to_retry:
-            raise Disconnected("to be sent again")
+            raise Disconnected("retry")
 
     async def _abandon(self, sendings: list[Sending]) -> None:
-        """Send, do not wait, and continue with another epoch: what is under way may be stored, and is aborted."""
+        """Send without waiting, and continue with another epoch: requests in flight may be stored, and are aborted."""
         partitions = sorted({partition for sending in sendings for partition in sending.parts})
         await self._client.add_partitions(self._owner.topic, partitions)
         connection = await self._client.connected()
@@ -273,14 +273,14 @@ class ProducerProcess:
         await self._client.commit_offsets(group_id, topic, {partition: offset})
 
     async def _committed_offset(self) -> int:
-        """What earlier processes have consumed; none of their transactions is open any more."""
+        """The group's offset, after the end of all transactions of earlier processes."""
         return await committed_offset(self._client, self._history, self._owner.group_place)
 
 
 async def committed_offset(
     client: TransactionClient, history: History, group_place: GroupPlace, *, is_last: bool = False
 ) -> int:
-    """The group's offset, once no transaction is open that may change it."""
+    """The group's offset, when no open transaction may change it any more."""
     group_id, (topic, partition) = group_place
     request = OffsetFetchRequest(group_id, [OffsetFetchRequestTopic(topic, [partition])], require_stable=True)
 
