@@ -20,7 +20,7 @@ pytestmark = pytest.mark.simulation
 
 
 class Stage:
-    """SharedEnvironment with a few processes of the test's own making."""
+    """A `SharedEnvironment`, with the processes that a test makes."""
 
     def __init__(self) -> None:
         self.environment = SharedEnvironment(1)
@@ -29,13 +29,13 @@ class Stage:
         return SimLoop(self.environment.timeline, name, lambda context: self.environment.fail(str(context)))
 
     def run(self, loop: SimLoop, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Run `work` as a process of its own; its result or its error."""
+        """Run `work` in the loop of a process; return its result, or raise its error."""
 
         async def act() -> Any:
             return await work()
 
         task = loop.create_task(act())
-        assert self.environment.timeline.run(task.done, self.environment.now_s + 100), "it never ends"
+        assert self.environment.timeline.run(task.done, self.environment.now_s + 100), "the work does not end"
         return task.result()
 
     def pass_time(self, duration_s: float) -> None:
@@ -53,7 +53,7 @@ async def echo(message: Inbound) -> None:
     await message.respond(message.data)
 
 
-def test_a_paused_process_does_nothing_and_then_all_at_once(stage: Stage) -> None:
+def test_a_paused_process_does_nothing_and_then_all_work_at_once(stage: Stage) -> None:
     loop, seen = stage.loop("p"), list[float]()
 
     async def count() -> None:
@@ -71,7 +71,7 @@ def test_a_paused_process_does_nothing_and_then_all_at_once(stage: Stage) -> Non
     assert seen == [1, 2, 12.5, 13.5]
 
 
-def test_a_killed_process_ends_in_the_middle_and_leaves_no_task(stage: Stage) -> None:
+def test_a_killed_process_ends_at_once_and_leaves_no_task(stage: Stage) -> None:
     loop, steps = stage.loop("p"), list[str]()
 
     async def work() -> None:
@@ -89,7 +89,7 @@ def test_a_killed_process_ends_in_the_middle_and_leaves_no_task(stage: Stage) ->
     assert steps == ["begun", "ended"]
 
 
-def test_a_process_can_be_ended_before_any_of_its_steps(stage: Stage) -> None:
+def test_a_process_can_be_killed_before_each_of_its_steps(stage: Stage) -> None:
     loop, steps = stage.loop("p"), list[int]()
 
     async def work() -> None:
@@ -103,7 +103,7 @@ def test_a_process_can_be_ended_before_any_of_its_steps(stage: Stage) -> None:
     assert steps == [0, 1, 2]
 
 
-def test_a_task_that_does_not_end_is_told(stage: Stage) -> None:
+def test_a_task_that_does_not_end_is_reported(stage: Stage) -> None:
     loop = stage.loop("p")
 
     async def stubborn() -> None:
@@ -119,7 +119,7 @@ def test_a_task_that_does_not_end_is_told(stage: Stage) -> None:
     task.get_coro().close()  # type: ignore[union-attr]
 
 
-def test_who_is_busy_for_ever_is_found_out(stage: Stage) -> None:
+def test_a_task_that_is_busy_for_ever_is_detected(stage: Stage) -> None:
     async def spin() -> None:
         while True:
             await asyncio.sleep(0)
@@ -131,7 +131,7 @@ def test_who_is_busy_for_ever_is_found_out(stage: Stage) -> None:
     loop.kill()
 
 
-def test_a_request_over_a_connection_that_is_cut_is_unknown(stage: Stage) -> None:
+def test_the_outcome_of_a_request_is_unknown_after_a_cut(stage: Stage) -> None:
     asker, answerer = stage.environment.hub.connect("a"), stage.environment.hub.connect("b")
     stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
     loop = stage.loop("a")
@@ -141,7 +141,7 @@ def test_a_request_over_a_connection_that_is_cut_is_unknown(stage: Stage) -> Non
         stage.run(loop, lambda: asker.request("s", b"two", 1))
 
 
-def test_a_silent_connection_looks_whole_and_carries_nothing(stage: Stage) -> None:
+def test_a_silent_connection_looks_healthy_and_carries_nothing(stage: Stage) -> None:
     asker, answerer = stage.environment.hub.connect("a"), stage.environment.hub.connect("b")
     stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
     stage.environment.hub.silence("a")
@@ -150,7 +150,7 @@ def test_a_silent_connection_looks_whole_and_carries_nothing(stage: Stage) -> No
         stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
 
 
-def test_nothing_passes_between_severed_servers_and_in_time_they_know(stage: Stage) -> None:
+def test_severed_servers_exchange_nothing_and_notice_it_later(stage: Stage) -> None:
     asker, answerer = stage.environment.hub.connect("a", 0), stage.environment.hub.connect("b", 1)
     stage.run(stage.loop("b"), lambda: answerer.subscribe("s", echo))
     stage.environment.hub.severed.pairs.add((0, 1))
@@ -161,7 +161,7 @@ def test_nothing_passes_between_severed_servers_and_in_time_they_know(stage: Sta
         stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
 
 
-def test_an_append_whose_acknowledgement_is_lost_is_stored_once_however_often_it_is_sent(stage: Stage) -> None:
+def test_a_repeated_append_is_stored_once_although_its_acknowledgement_is_lost(stage: Stage) -> None:
     environment, loop = stage.environment, stage.loop("p")
     journal = stage.run(loop, lambda: _journal(stage))
     environment.journal.faults = JournalFaults(unacknowledged_share=1.0)
@@ -173,7 +173,7 @@ def test_an_append_whose_acknowledgement_is_lost_is_stored_once_however_often_it
     assert environment.journal.last_sequence == 1
 
 
-def test_a_full_journal_takes_nothing_and_is_read_all_the_same(stage: Stage) -> None:
+def test_a_full_journal_takes_no_entries_but_can_be_read(stage: Stage) -> None:
     environment, loop = stage.environment, stage.loop("p")
     journal = stage.run(loop, lambda: _journal(stage))
     stage.run(loop, lambda: journal.append("one", b"data"))
@@ -185,7 +185,7 @@ def test_a_full_journal_takes_nothing_and_is_read_all_the_same(stage: Stage) -> 
     assert stage.run(loop, lambda: journal.append("two", b"more")) == 2
 
 
-def test_a_late_append_is_stored_although_its_process_is_gone(stage: Stage) -> None:
+def test_a_late_append_is_stored_after_the_end_of_its_process(stage: Stage) -> None:
     environment, loop = stage.environment, stage.loop("p")
     journal = stage.run(loop, lambda: _journal(stage))
     environment.journal.faults = JournalFaults(late_share=1.0, late_s_max=2.0)
@@ -197,7 +197,7 @@ def test_a_late_append_is_stored_although_its_process_is_gone(stage: Stage) -> N
     assert environment.journal.last_sequence == 1
 
 
-def test_a_put_may_fail_before_its_effect_after_it_or_never_answer(stage: Stage) -> None:
+def test_a_put_may_fail_before_or_after_its_effect_or_never_answer(stage: Stage) -> None:
     environment, loop = stage.environment, stage.loop("p")
     store = SimStore(environment.store, "p")
     environment.store.faults = StoreFaults(failed_share=1.0)

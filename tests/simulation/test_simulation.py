@@ -1,4 +1,4 @@
-"""The whole of Penstock in virtual time, under every fault that its surroundings may have: no promise is broken."""
+"""All of Penstock in virtual time, with every fault that its environment may have: all guarantees hold."""
 
 import os
 from pathlib import Path
@@ -11,14 +11,14 @@ from tests.testkit.sim.run import run_named, run_seed
 # A seed takes less than 0.3 s of a core.
 SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "2000"))
 SEEDS_PER_TEST = 20
-# One line each: the run by its name, then why it failed once.
+# Each line: the name of a run, and why it failed once.
 KNOWN = [line.split(maxsplit=1) for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()]
 
 pytestmark = pytest.mark.simulation
 
 
 def check(name: str) -> None:
-    """Make one run; if it fails, say which and how to make it again first."""
+    """Make one run; a failure report begins with its name and the command that repeats it."""
     outcome = run_named(name)
     if outcome.failures:
         report = [f"seed {name}", *outcome.failures, f"make sim SEED={name}", *outcome.trace[-60:]]
@@ -29,19 +29,19 @@ def check(name: str) -> None:
 @pytest.mark.parametrize(
     "first", [pytest.param(first, marks=[pytest.mark.slow] * (first > 0)) for first in range(0, SEEDS, SEEDS_PER_TEST)]
 )
-def test_every_promise_is_kept_whatever_fails(first: int) -> None:
+def test_all_guarantees_hold_under_faults(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         check(str(seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "why"), KNOWN)
-def test_what_failed_once_does_not_fail_again(name: str, why: str) -> None:
-    assert why, f"seed {name} stands there without a reason"
+def test_a_run_that_failed_once_does_not_fail_again(name: str, why: str) -> None:
+    assert why, f"seed {name} has no reason in seeds.txt"
     check(name)
 
 
-def test_without_faults_everything_is_acknowledged_and_nobody_waits() -> None:
+def test_without_faults_all_batches_are_acknowledged_soon() -> None:
     outcome = run_seed(1, length=LONG, faults=False)
     assert not outcome.failures, outcome.report()
     assert outcome.acknowledged >= 90

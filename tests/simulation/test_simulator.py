@@ -1,4 +1,4 @@
-"""Promises of the simulator itself: the same seed is the same run, and runs have all that is to be simulated."""
+"""The simulator itself: the same seed gives the same run, and all simulated events happen in some run."""
 
 import os
 import subprocess
@@ -14,42 +14,42 @@ from tests.testkit.sim.world import BUGS
 ROOT = Path(__file__).parents[2]
 SEED = 7
 LONG_SEED = 10
-SEEDS_LOOKED_AT = 30
+SEEDS_COUNTED = 30
 
 pytestmark = pytest.mark.simulation
 
 
 def digest_elsewhere(hash_seed: str) -> str:
-    """The hashes of the traces of a short and a long run in a process of their own."""
+    """The hashes of the traces of a short and a long run in another process."""
     code = f"from tests.testkit.sim.run import run_seed; print(*[run_seed(seed).digest for seed in {SEED, LONG_SEED}])"
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
-def test_the_same_seed_is_the_same_run() -> None:
+def test_the_same_seed_gives_the_same_run() -> None:
     first = run_seed(SEED)
     run_seed(SEED + 1)  # an earlier run changes nothing in a later one
     assert run_seed(SEED).digest == first.digest
     assert run_seed(SEED + 1).digest != first.digest
 
 
-def test_the_same_seed_is_the_same_run_in_another_process_with_another_hash_seed() -> None:
+def test_the_same_seed_gives_the_same_run_in_another_process_with_another_hash_seed() -> None:
     here = f"{run_seed(SEED).digest} {run_seed(LONG_SEED).digest}"
     assert digest_elsewhere("1") == digest_elsewhere("2") == here
 
 
 def test_services_log_all_events_that_fail_a_run() -> None:
-    """Otherwise an event that gets another name fails no run any more."""
+    """A renamed event would fail no run any more."""
     sources = [path.read_text() for folder in ("libs/src", "services") for path in (ROOT / folder).rglob("*.py")]
     unknown = [event for event in BUGS if not any(f'"{event}"' in source for source in sources)]
     assert not unknown, f"no service logs {unknown}"
 
 
 @pytest.mark.slow
-def test_all_that_is_to_be_simulated_happens() -> None:
+def test_all_simulated_events_happen() -> None:
     happened: Counter[str] = Counter()
-    for seed in range(SEEDS_LOOKED_AT):
+    for seed in range(SEEDS_COUNTED):
         outcome = run_seed(seed)
         assert not outcome.failures, outcome.report()
         happened.update(outcome.happened)

@@ -1,4 +1,4 @@
-"""The simulator finds the worst faults that services can have: each is a mutant of `tests.testkit.mutants`."""
+"""The simulator finds the worst faults of services, which are mutants of `tests.testkit.mutants`."""
 
 import itertools
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from tests.testkit.sim.run import run_named
 from tests.testkit.sim.world import CONSUMER_PROTOCOL_SHARE, CONSUMER_PROTOCOL_STREAM
 
 SEEDS_MAX = 200  # one of so many must find the mutant
-CONSUMER_GROUP_SEEDS_MAX = 20  # of those whose group is of KIP-848: some 70 of all
+CONSUMER_GROUP_SEEDS_MAX = 20  # of seeds with a group of KIP-848, so among some 70 of all
 # Each mutant that any run may find, and the seed that found it last. That seed is tried first, as most seeds find few
 # mutants. The meaning of a seed changes with the code.
 FOUND_LAST = {
@@ -71,7 +71,7 @@ def first_of(found_last: int, seeds_max: int = SEEDS_MAX) -> list[int]:
 
 
 def consumer_group_seeds() -> Iterator[int]:
-    """The seeds whose group may be one of KIP-848."""
+    """The seeds with a group of KIP-848, unless they have an upgrade."""
     for seed in itertools.count():
         if Chance(seed).stream(CONSUMER_PROTOCOL_STREAM).random() < CONSUMER_PROTOCOL_SHARE:
             yield seed
@@ -84,26 +84,26 @@ def test_a_mutant_is_found(name: str, mutant_simulations: MutantSimulations) -> 
     print(f"seed {killed.run}: {killed.failures[0]}")
 
 
-def test_groups_of_the_consumer_protocol_find_a_member_that_keeps_what_another_gets(
+def test_groups_of_the_consumer_protocol_find_two_members_with_one_partition(
     mutant_simulations: MutantSimulations,
 ) -> None:
     seeds = itertools.islice(consumer_group_seeds(), CONSUMER_GROUP_SEEDS_MAX)
     killed = mutant_simulations.first_failure("take_no_report_for_empty_report", [str(seed) for seed in seeds])
-    assert killed is not None, f"it survived {CONSUMER_GROUP_SEEDS_MAX} seeds"
+    assert killed is not None, f"the mutant survived {CONSUMER_GROUP_SEEDS_MAX} seeds"
     assert "the group has assigned" in killed.failures[0], killed.report
 
 
-def test_impatient_clients_find_a_gateway_that_does_not_send_what_it_had_seen_when_a_transaction_ends(
+def test_short_timeouts_find_a_gateway_that_ends_transactions_without_its_seen_sequence(
     mutant_simulations: MutantSimulations,
 ) -> None:
-    """An EndTxn that was held up arrives late if its client asked elsewhere and has begun the next transaction.
+    """A delayed EndTxn can arrive after its client repeated it elsewhere and began the next transaction.
 
-    In the protocol before KIP-890 that transaction has the same epoch. Only the journal's sequence that the gateway had
-    seen (`seen_sequence`) shows that the EndTxn means the transaction before. Clients that wait long have few requests
-    under way when something is held up: of two hundred usual seeds hardly one finds this.
+    In the protocol before KIP-890 that transaction has the same epoch. Only `seen_sequence`, the newest entry that the
+    gateway knew, shows that the EndTxn belongs to the earlier transaction. Clients with long timeouts have few requests
+    in flight during a delay. Hardly one of two hundred usual seeds finds this fault.
     """
     runs = [f"{seed}{SHORT_TIMEOUTS_SUFFIX}" for seed in first_of(SHORT_TIMEOUTS_FOUND_LAST)]
     killed = mutant_simulations.first_failure("end_transactions_without_seen_sequence", runs)
-    assert killed is not None, f"it survived {SEEDS_MAX} seeds"
+    assert killed is not None, f"the mutant survived {SEEDS_MAX} seeds"
     outcome = run_named(killed.run)
     assert not outcome.failures, f"the mutant is not the reason: {outcome.report()}"

@@ -1,6 +1,6 @@
-"""`make house`: measures how the code is arranged and how it reads; `--json` for scripts.
+"""`make house`: measures the arrangement and the English of the code; `--json` for scripts.
 
-It reads the files that git knows. Nothing here fails; `tests/test_tidy.py` and import-linter hold the limits.
+It reads all files that git does not ignore. It reports only; `tests/test_tidy.py` and import-linter hold the limits.
 """
 
 import ast
@@ -79,7 +79,7 @@ def import_graph(code: dict[str, str]) -> Graph:
 
 
 def mutual_packages(graph: Graph) -> list[tuple[str, str]]:
-    """Pairs of packages that import each other; a module that has packages beside it counts as one of its own."""
+    """Pairs of packages that import each other; a module beside packages counts as a package itself."""
     packages = {parent for module in graph for parent in _parents(module.rpartition(".")[0])}
     unit_of = {module: _unit(module, packages) for module in graph}
     arrows = {
@@ -121,7 +121,7 @@ def _module_name(path: str) -> str:
 
 
 def _parents(package: str) -> list[str]:
-    """The packages above this one that hold it beside other modules."""
+    """All packages above this one."""
     parent = package.rpartition(".")[0]
     return [parent, *_parents(parent)] if parent else []
 
@@ -157,7 +157,7 @@ def _quantiles(values: Iterable[int]) -> str:
 
 
 def _comment_share(code: dict[str, str]) -> float:
-    """Lines with a comment or of a docstring, for each 100 lines of the state machine."""
+    """The lines of comments and docstrings, for each 100 lines of the state machine."""
     comments = lines = 0
     for source in (source for path, source in code.items() if "/core/" in path):
         lines += source.count("\n")

@@ -16,7 +16,7 @@ SETTING = "PENSTOCK_MUTANT"  # the environment variable that names the mutant to
 
 
 class AlreadyImported(Exception):
-    """The mutant comes too late: a module that it changes is loaded already."""
+    """The mutant is too late: this process has loaded a module that the mutant changes."""
 
 
 def plant(mutant: Mutant) -> None:

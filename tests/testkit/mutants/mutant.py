@@ -15,7 +15,7 @@ class Change(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """One fault. `why` names the fault, and the promise that it breaks."""
+    """One fault. `why` names the fault, and the guarantee that it breaks."""
 
     name: str
     why: str
@@ -23,7 +23,7 @@ class Mutant(NamedTuple):
 
 
 class StaleMutant(Exception):
-    """The source has changed: the text that a mutant replaces is not there, or not only once."""
+    """The source has changed: it does not contain the text that a mutant replaces exactly once."""
 
 
 def mutated(source: str, mutant: str, changes: Iterable[Change]) -> str:
@@ -50,7 +50,7 @@ def check_applies(mutant: Mutant) -> None:
 
 
 def _source_path(module: str) -> Path | None:
-    """Where a module's source is, None if there is no such module."""
+    """The path of a module's source; None if there is no such module."""
     try:
         spec = find_spec(module)
     except ModuleNotFoundError:

@@ -1,7 +1,7 @@
-"""Runs seeds of the simulator under mutants, each mutant in a process of its own.
+"""Runs seeds of the simulator under mutants, each mutant in a separate process.
 
-A fork server saves most of the time that a new process takes to import: it has imported third-party libraries and
-nothing that a mutant may change. Its children plant their mutants, import the services, and run.
+A fork server saves most of the import time of a new process. It has imported third-party libraries, but nothing that
+a mutant may change. Its children plant their mutants, import the services, and run.
 """
 
 import importlib
@@ -23,14 +23,14 @@ PRELOADED = ("aiohttp.web", "crc32c", "nats", "nats.js", "prometheus_client", "s
 
 
 class Request(msgspec.Struct):
-    """Run these runs of the simulator, by name, until one fails."""
+    """A mutant, and the runs to make under it, by name, until one fails."""
 
     mutant: str
     runs: list[str]
 
 
 class Killed(msgspec.Struct):
-    """The first run that failed, and all that it reports."""
+    """The first run that failed, and its report."""
 
     run: str
     failures: list[str]
@@ -76,7 +76,7 @@ def _start() -> "subprocess.Popen[bytes]":
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer each line of requests, one after the other, each by a child."""
+    """Answer each line of requests with a child process, one after the other."""
     for name in PRELOADED:
         importlib.import_module(name)
     for line in requests:
@@ -96,7 +96,7 @@ def _answer(line: bytes) -> Answer:
         request = msgspec.json.decode(line, type=Request)
         plant(MUTANTS[request.mutant])
         return Answer(_first_failure(request.runs))
-    except BaseException:  # noqa: BLE001  the child's one boundary: the caller gets the traceback
+    except BaseException:  # noqa: BLE001  the boundary of the child: the caller gets the traceback
         return Answer(error=traceback.format_exc())
 
 

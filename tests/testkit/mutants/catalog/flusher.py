@@ -18,7 +18,7 @@ MUTANTS = [
     ),
     Mutant(
         "commit_segments_out_of_order",
-        "The flusher commits segments in the order of their uploads: a later batch of a producer overtakes an earlier.",
+        "The flusher commits segments in the order of uploads: a producer's later batch overtakes an earlier one.",
         [
             Change(
                 FLUSH,

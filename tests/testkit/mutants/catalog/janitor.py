@@ -10,7 +10,7 @@ NOW = "Now(clock_ms, self._clock.now_ms(), secured_sequence, watched_sequence)"
 MUTANTS = [
     Mutant(
         "delete_without_grace",
-        "The janitor deletes dead segments at once: a consumer that still knows of one cannot read on.",
+        "The janitor deletes dead segments at once: a consumer that still reads one fails.",
         [
             Change(APP, RULES, "Rules(0, config.orphan_age_ms)"),
             Change(APP, "Checkpoints(config.grace_ms / 1000)", "Checkpoints(0)"),
@@ -23,18 +23,18 @@ MUTANTS = [
     ),
     Mutant(
         "age_orphans_by_wall_clock",
-        "The janitor counts an orphan's age by its own wall clock only: a fast clock deletes what may be committed.",
+        "The janitor counts orphans' ages by its own wall clock only: a fast clock deletes one before its commit.",
         [Change("penstock_janitor.rules.classification", "min(self.clock_ms, self.own_ms)", "self.own_ms")],
     ),
     Mutant(
         "sweep_young_segments",
-        "The janitor takes each segment without a commit for an orphan: a flusher commits what is deleted already.",
+        "The janitor treats each segment without a commit as an orphan: a flusher commits a deleted segment.",
         [Change(APP, RULES, "Rules(config.grace_ms, -(2**62))")],
     ),
     Mutant(
         "remove_segments_before_deletion",
         "The janitor removes segments from the journal and deletes their objects later: a failure leaves objects "
-        "that nothing knows of.",
+        "without any record of them.",
         [
             Change(
                 REAPER,
@@ -52,8 +52,7 @@ pending_delete = await self._still_dead(segment_ids)
     ),
     Mutant(
         "delete_before_snapshots",
-        "The janitor deletes objects before two snapshots call them dead: a rebuilt journal names objects that are "
-        "gone.",
+        "The janitor deletes objects before they are dead in two snapshots: a rebuilt journal names missing objects.",
         [Change(REAPER, NOW, "Now(clock_ms, self._clock.now_ms(), 2**62, watched_sequence)")],
     ),
 ]

@@ -34,17 +34,17 @@ import copy
     ),
     Mutant(
         "serve_before_catching_up",
-        "A replica serves before it has applied what the journal held at its start: answers go back in time.",
+        "A replica serves before it has applied the entries that were there at its start: its answers are too old.",
         [Change("penstock_sequencer.service", "            await self._catch_up()\n", "")],
     ),
     Mutant(
         "skip_read_index",
-        "A replica answers fresh reads without asking how far the journal reaches: it can miss what is committed.",
+        "A replica answers fresh reads without asking how far the journal reaches: it can miss committed entries.",
         [Change(REQUEST_SERVER, 'if getattr(query, "fresh", False):', "if False:")],
     ),
     Mutant(
         "store_duplicate_batches",
-        "The machine stores a batch that it has already: an idempotent producer's records are there twice.",
+        "The machine stores a batch that it has already: an idempotent producer's records are duplicated.",
         [
             Change(
                 SEGMENT_COMMIT,
@@ -74,7 +74,7 @@ import copy
     ),
     Mutant(
         "reuse_producer_ids",
-        "The machine gives the producer id of an earlier producer out again: one producer's batches are another's.",
+        "The machine assigns the id of an earlier producer again: batches of two producers are confused.",
         [
             Change(
                 PRODUCERS,
@@ -85,7 +85,7 @@ import copy
     ),
     Mutant(
         "replace_extents_without_check",
-        "The machine replaces extents that are not those of the compactor's plan: records are lost or there twice.",
+        "The machine replaces extents that are not those of the compactor's plan: records are lost or duplicated.",
         [
             Change(
                 "penstock_sequencer.core.maintenance.replace_extents",

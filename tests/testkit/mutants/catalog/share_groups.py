@@ -58,7 +58,7 @@ MUTANTS = [
     ),
     Mutant(
         "share_acquire_locked_records",
-        "The machine lets a member acquire records that are another's: two members process them at once.",
+        "The machine lets a member acquire records of another member: two members process them at once.",
         [
             Change(
                 PARTITION,

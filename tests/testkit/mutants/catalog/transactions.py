@@ -45,7 +45,7 @@ MUTANTS = [
     ),
     Mutant(
         "skip_transaction_epoch_of_batches",
-        "The machine does not compare a batch's epoch with its transaction's: a fenced producer writes on.",
+        "The machine does not compare a batch's epoch with its transaction's: a fenced producer continues to write.",
         [
             Change(
                 "penstock_sequencer.core.commits.transactional_batches",
@@ -147,7 +147,7 @@ MUTANTS = [
     ),
     Mutant(
         "end_transactions_without_seen_sequence",
-        "The gateway does not say what it had seen when a transaction ends: a late EndTxn ends the next transaction.",
+        "The gateway ends transactions without its seen sequence: a late EndTxn ends the next transaction.",
         [
             Change(
                 "penstock_gateway.handlers.transactions.end_txn",
