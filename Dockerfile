@@ -45,7 +45,7 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --quiet --no-deps --build-constraints requirements.lock --target /opt/code ./libs ./services/${SERVICE}
 
 
-# PACKAGES are Debian's; Java's wants to put a manual page somewhere. Java itself asks for the name of who runs it.
+# PACKAGES are Debian packages. Java's needs the folder of manual pages. Java itself needs the name of its user.
 FROM base
 ARG PACKAGES=""
 RUN test -z "${PACKAGES}" \

@@ -1,6 +1,6 @@
 # Two commands do everything: `make up` runs Penstock on this machine, `make test` proves it.
 # Both make the environment first (in .venv, from requirements.lock), which takes seconds when it is there.
-# Spark has one of its own (.venv-spark, all of the other and PySpark), so that nobody waits for 450 MB without need.
+# Spark has its own environment (.venv-spark: the same and PySpark), because PySpark has 450 MB.
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,20 +27,20 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# The environment for compaction is made beside, where there is a Java for it; `penstock up` sees when it is complete.
+# With Java, the environment for compaction is made in the background. `penstock up` notices when it is complete.
 up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
 	@! command -v java >/dev/null || nice $(MAKE) -s spark-env >$(VENV)/spark-env.log 2>&1 & \
 	    exec $(BIN)/penstock up $(ARGS)
 
-# The environment with Spark last: who wants to can make it beside, as .ci/run does.
+# The environment with Spark comes last, so that a script can make it in the background, as .ci/run does.
 test: env  ## run every test
 	@MAKE="$(MAKE)" tests/testkit/test-all
 
-# Nothing in it waits for anything, so a test that hangs is one that works; beside others it may work for long.
+# Simulations never wait for real time. A long timeout, because other tests may use the processor.
 test-simulation: env  ## run the simulations
 	$(BIN)/pytest -m simulation -n 2 --dist worksteal --timeout 1500 tests/simulation
 
-# The first of them mostly wait, for servers that start and for silences to last.
+# The first tests mostly wait for servers that start and for timeouts, so more workers than cores run.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
 	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal
 	$(BIN)/pytest -m e2e -n 3 --dist loadfile tests/e2e tests/chaos
@@ -51,14 +51,14 @@ test-spark: env spark-env spark-classes  ## run the tests that need Spark
 quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2
 
-# The clients are nice to the containers, which all of them together count as much as one busy process beside them.
+# Low priority for the clients, because all containers together get as much time as one busy process.
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
 	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --progress quiet build && \
 	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
-# What has been shown is kept in the repository; `make docs` puts it on its page.
-conformance: env  ## show what stock clients can do, and Kafka's tools; ARGS="--allow-missing" and others
+# The repository keeps the results; `make docs` puts them on the compatibility page.
+conformance: env  ## test stock clients and Kafka's tools; ARGS="--allow-missing" and others
 	$(BIN)/python -m tests.conformance --results docs/conformance.json $(ARGS)
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
@@ -116,8 +116,8 @@ $(STAMP): requirements.lock pyproject.toml $(foreach member,$(MEMBERS),$(member)
 
 spark-env: $(SPARK_STAMP)  ## make the environment with PySpark, in .venv-spark
 
-# PySpark comes as source, and is made into a wheel with pinned tools; uv keeps that for the next time. One at a time: who
-# comes meanwhile waits and finds it made.
+# PySpark comes as source, and is made into a wheel with pinned tools; uv keeps that for the next time. One make at
+# a time: a second one waits, and finds it complete.
 $(SPARK_STAMP): $(STAMP) requirements-spark.lock
 	@flock $(VENV)/spark-env.lock sh -ec ' \
 	    if [ $@ -nt $(STAMP) ] && [ $@ -nt requirements-spark.lock ]; then exit; fi; \
