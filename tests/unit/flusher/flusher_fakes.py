@@ -21,24 +21,12 @@ from penstock_flusher.intake import Intake
 from penstock_flusher.metrics import FlusherMetrics
 from penstock_flusher.reassembly import Reassembly
 from penstock_flusher.recent import RecentSegments
+from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.virtual_time import CountingEntropy
 
 MIB = 1024 * 1024
 TOPIC = bytes(range(16))
 OTHER_TOPIC = bytes(range(1, 17))
-
-
-class ManualClock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000.0
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.seconds * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.seconds
 
 
 class HeldStore:

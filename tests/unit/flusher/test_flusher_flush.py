@@ -124,7 +124,7 @@ async def test_a_commit_unanswered_until_too_old_is_answered_as_unknown_and_the_
     async with Rig(sequencers=LoggingSequencers(held=True)) as rig:
         old = await rig.send_and_close(produce(1))
         await until(lambda: rig.sequencers.requests)
-        rig.clock.seconds += 900
+        rig.clock.now_s += 900
         young = await rig.send_and_close(produce(2))
         await until(lambda: len(rig.store.objects) == 2)
         rig.sequencers.replies.put_nowait(Unavailable("no answer"))
@@ -221,7 +221,7 @@ async def test_segments_are_not_born_before_the_uptime_clock_when_the_wall_clock
     async with Rig() as rig:
         rig.sequencers.seen_clock_ms = rig.clock.now_ms() + 3_600_000
         await (await rig.send_and_close(produce(1))).reply()
-        rig.clock.seconds += 7_200
+        rig.clock.now_s += 7_200
         await (await rig.send_and_close(produce(2))).reply()
     times = [(segment_born_ms(commit.segment_id), commit.now_ms) for (commit,) in rig.sequencers.requests]
     assert times == [(rig.sequencers.seen_clock_ms,) * 2, (rig.clock.now_ms(),) * 2]

@@ -37,35 +37,13 @@ from penstock_gateway.segments.segment_reader import Data
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
+from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
+from tests.testkit.fakes.virtual_time import CountingEntropy
 
 CLUSTER = "test"
 ZONE = "z1"
 LISTENER = "PLAINTEXT"
-
-
-class ManualClock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-
-class CountingEntropy:
-    """Bytes that are different at each call, and the same in every run."""
-
-    def __init__(self) -> None:
-        self._taken = 0
-
-    def take(self, count: int) -> bytes:
-        self._taken += 1
-        return self._taken.to_bytes(count, "big")
 
 
 class FakeDirectory:

@@ -18,6 +18,7 @@ from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.segments.limits import SegmentLimits
 from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES
 from penstock_gateway.segments.segment_reader import SegmentReader
+from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.unit.gateway.gateway_read_world import CLUSTER, ZONE, FixedDirectory
 
@@ -32,19 +33,6 @@ def content(segment: SegmentRef) -> bytes:
 
 def segment(number: int, level: int = 0, size_bytes: int = SIZE) -> SegmentRef:
     return SegmentRef(number.to_bytes(16), level, size_bytes, "f", ZONE)
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def now_ms(self) -> int:
-        return 0
-
-    def monotonic_s(self) -> float:
-        return self.seconds
 
 
 class Cacher:
@@ -82,7 +70,7 @@ class Zone:
         self.bus = self.hub.connect("gateway")
         self.store = CountingStore()
         self.directory = FixedDirectory()
-        self.clock = Clock()
+        self.clock = ManualClock(0.0, epoch_ms=0)  # the segments are born at 0
         self.registry = CollectorRegistry()
         self.cachers: dict[str, Cacher] = {}
         self.throttle = CatchUpThrottle(0, self.clock)

@@ -11,7 +11,7 @@ from tests.testkit.fakes.clock import ManualClock
 
 
 async def test_stores_in_memory_share_their_objects_by_name() -> None:
-    first = await open_store("memory://shared-by-name", clock=ManualClock(1.234))
+    first = await open_store("memory://shared-by-name", clock=ManualClock(1.234, epoch_ms=0))
     second = await open_store("memory://shared-by-name")
     other = await open_store("memory://another-name")
     await first.put("a", [b"bytes"])

@@ -19,8 +19,8 @@ from penstock_gateway.fetch.partition_read import PartitionRead
 from penstock_gateway.fetch.position_cache import PositionCache
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.segments.segment_reader import Data
+from tests.testkit.fakes.clock import ManualClock
 from tests.unit.gateway.gateway_read_world import above_level_0, batch_of
-from tests.unit.gateway.gateway_zone import Clock
 
 KEY = (bytes(16), 0)
 EPOCH = 5
@@ -82,7 +82,7 @@ class LogSegments:
 
 def log_reader(segments: LogSegments) -> LogReader:
     """A reader that searches without offset indexes, because the segments here have none."""
-    clock = Clock()
+    clock = ManualClock()
     return LogReader(
         segments=segments,
         clock=clock,

@@ -72,7 +72,7 @@ async def test_an_owner_that_is_often_slow_is_avoided_for_a_while(zone: Zone) ->
     await check(zone, SegmentRead(segment(1), 0, 10))
     assert len(owner.requests) == LIMITS.losses_max
     owner.is_silent = False
-    zone.clock.seconds += LIMITS.slow_avoided_s
+    zone.clock.now_s += LIMITS.slow_avoided_s
     await check(zone, SegmentRead(segment(1), 0, 10))
     assert len(owner.requests) == LIMITS.losses_max + 1
 

@@ -178,7 +178,7 @@ async def test_a_cacher_that_is_gone_is_replaced_and_avoided_for_a_while(zone: Z
     await check(zone, SegmentRead(ref, 0, 10))
     await check(zone, SegmentRead(ref, 0, 10))
     assert zone.sample("cacher_failures", {"cause": "gone"}) == 1
-    zone.clock.seconds += LIMITS.gone_avoided_s
+    zone.clock.now_s += LIMITS.gone_avoided_s
     await check(zone, SegmentRead(ref, 0, 10))
     assert zone.sample("cacher_failures", {"cause": "gone"}) == 2
 
