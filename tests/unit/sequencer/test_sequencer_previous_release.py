@@ -1,6 +1,6 @@
 """An upgrade: sequencers of this release continue the journal of the release before.
 
-The recordings are in tests/fixtures; how they were made is in tests/testkit/record_journal.py.
+The recordings are in tests/fixtures; how they were made is in tests/testkit/loads/record_journal.py.
 """
 
 import json
