@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 SERVICES = ["gateway", "flusher", "sequencer", "cacher", "nats", "s3"]
 MORE_RECORDS = 1000
-# How long a container stays frozen, and the store stopped. docs/TESTING.md asks for longer times before a release;
+# How long a container stays frozen, and the store stopped. docs/testing.md asks for longer times before a release;
 # every change is tested with these.
 PAUSE_S = float(os.environ.get("PENSTOCK_E2E_PAUSE_S", "6"))
 STORE_AWAY_S = float(os.environ.get("PENSTOCK_E2E_STORE_AWAY_S", "15"))
