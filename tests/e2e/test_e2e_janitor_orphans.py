@@ -13,7 +13,15 @@ from penstock.contracts.ids import new_segment_id
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.segment.keys import parse_segment_key, segment_key
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
-from tests.testkit.clusters.janitors import CLUSTER, MARKER, Bucket, JanitorProcess, make_eager, until_janitors, verdict
+from tests.testkit.clusters.janitors import (
+    CLUSTER,
+    MARKER,
+    Bucket,
+    JanitorProcess,
+    make_eager,
+    reported_state,
+    until_janitors,
+)
 from tests.testkit.loads.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
 from tests.testkit.loads.steady_load import create_topic
 from tests.testkit.servers.moto import running_moto
@@ -107,8 +115,8 @@ def test_old_orphans_are_deleted_and_all_other_objects_stay(cluster: Cluster) ->
         SWEPT_S,
         "the janitor's count of deleted objects",
     )
-    assert [verdict(cluster, key) for key in (live[0], old[0])] == ["live", "absent"]
-    assert [verdict(cluster, key) for key in (*staying[:3], at_another_level)] == ["young"] * 4
+    assert [reported_state(cluster, key) for key in (live[0], old[0])] == ["live", "absent"]
+    assert [reported_state(cluster, key) for key in (*staying[:3], at_another_level)] == ["young"] * 4
     keys = {info.key for info in bucket.objects()}
     assert keys >= {*live, *staying}
     assert check_nothing_lost_twice_or_reordered(ledger, cluster.kafka, TOPIC) == RECORDS

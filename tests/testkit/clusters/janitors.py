@@ -62,7 +62,7 @@ def explained(cluster: Cluster, key: str, *flags: str) -> subprocess.CompletedPr
     return done
 
 
-def verdict(cluster: Cluster, key: str) -> str:
+def reported_state(cluster: Cluster, key: str) -> str:
     """The state that a janitor reports for an object."""
     explanation: dict[str, str] = json.loads(explained(cluster, key, "--json").stdout)
     return explanation["verdict"]
@@ -184,4 +184,4 @@ def _parses(parse: Callable[[str], object], key: str) -> bool:
 
 def old_leftovers(cluster: Cluster, bucket: Bucket) -> list[str]:
     """At most one of the leftovers that are old enough to be deleted."""
-    return list(islice((key for key in bucket.leftovers() if verdict(cluster, key) != "young"), 1))
+    return list(islice((key for key in bucket.leftovers() if reported_state(cluster, key) != "young"), 1))
