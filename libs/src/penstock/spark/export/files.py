@@ -33,7 +33,10 @@ class ExportedFile(msgspec.Struct, frozen=True):
 
 
 class FileTask(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of the tasks of one export; Spark's workers get copies."""
+    """The settings of the tasks of one export.
+
+    Spark's workers get copies. The entropy must have no state, or two copies give two files the same name.
+    """
 
     address: ClusterAddress
     folder: str

@@ -86,7 +86,10 @@ class CleanTask(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """The dependencies of a task; Spark's workers get copies."""
+    """The dependencies of a task.
+
+    Spark's workers get copies. The entropy must have no state, or two copies give two segments the same id.
+    """
 
     place: StorePlace
     clock: Clock

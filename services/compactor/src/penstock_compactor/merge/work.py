@@ -40,7 +40,11 @@ class MergeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergeWork:
-    """Runs the merge jobs of one compactor. Spark's workers get copies of the clock and the entropy."""
+    """Runs the merge jobs of one compactor.
+
+    Spark's workers get copies of the clock and the entropy. The entropy must have no state, or two copies give two
+    segments the same id.
+    """
 
     def __init__(
         self,
