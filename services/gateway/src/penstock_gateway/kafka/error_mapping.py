@@ -13,8 +13,8 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
     Rejection.OUT_OF_ORDER_SEQUENCE: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     Rejection.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     Rejection.UNKNOWN_PRODUCER: ErrorCode.UNKNOWN_PRODUCER_ID,
-    # Retriable: clients retry NOT_ENOUGH_REPLICAS. OVERLOADED is certainly not committed. Produce never sends the code of
-    # OVERLOADED, SEGMENT_TOO_OLD or OUTCOME_UNKNOWN: it closes the connection, so that no record overtakes (ADR 0003).
+    # Retriable: clients retry NOT_ENOUGH_REPLICAS. OVERLOADED is certainly not committed. Produce never sends the codes
+    # of OVERLOADED, SEGMENT_TOO_OLD and OUTCOME_UNKNOWN. It closes the connection, so that no record overtakes (ADR 0003).
     Rejection.SEGMENT_TOO_OLD: ErrorCode.NOT_ENOUGH_REPLICAS,
     Rejection.OVERLOADED: ErrorCode.NOT_ENOUGH_REPLICAS,
     Rejection.OFFSET_OUT_OF_RANGE: ErrorCode.OFFSET_OUT_OF_RANGE,
