@@ -14,7 +14,7 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
     Rejection.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     Rejection.UNKNOWN_PRODUCER: ErrorCode.UNKNOWN_PRODUCER_ID,
     # Retriable: clients retry NOT_ENOUGH_REPLICAS. OVERLOADED is certainly not committed. Produce never sends the codes
-    # of OVERLOADED, SEGMENT_TOO_OLD and OUTCOME_UNKNOWN. It closes the connection; no later record overtakes (ADR 0003).
+    # of OVERLOADED, SEGMENT_TOO_OLD and OUTCOME_UNKNOWN. It closes the connection: no record overtakes (ADR 0003).
     Rejection.SEGMENT_TOO_OLD: ErrorCode.NOT_ENOUGH_REPLICAS,
     Rejection.OVERLOADED: ErrorCode.NOT_ENOUGH_REPLICAS,
     Rejection.OFFSET_OUT_OF_RANGE: ErrorCode.OFFSET_OUT_OF_RANGE,
