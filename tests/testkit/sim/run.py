@@ -4,6 +4,7 @@ import functools
 import gc
 from dataclasses import dataclass
 
+from penstock.contracts.levels import NEWEST_LEVEL
 from tests.testkit.sim.checkers.final_checks import (
     are_replicas_level,
     check_group,
@@ -14,7 +15,6 @@ from tests.testkit.sim.checkers.final_checks import (
 from tests.testkit.sim.length import Length, length_of, name_of, seed_and_length
 from tests.testkit.sim.long_pause import LOOK_S, delete_all_topics, old_orphans, pause_with_flushers_last
 from tests.testkit.sim.nemesis import Nemesis
-from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
@@ -170,7 +170,7 @@ def _settle(world: World) -> bool:
     if not world.until("the group", lambda: is_group_done(world), SETTLE_TIMEOUT_S):
         return False
     check_group(world)
-    if not world.until("the level", lambda: world.oracle.state.level == SIMULATED_LEVEL, SETTLE_TIMEOUT_S):
+    if not world.until("the level", lambda: world.oracle.state.level == NEWEST_LEVEL, SETTLE_TIMEOUT_S):
         return False
     if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):
         return False

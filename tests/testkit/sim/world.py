@@ -13,6 +13,7 @@ import structlog
 from penstock.contracts.commands import Command, Outcome, RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.retrying import RetryingStore
@@ -44,7 +45,6 @@ from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.environment.store import SimStore
 from tests.testkit.sim.environment.wire import START_MS
 from tests.testkit.sim.length import Length
-from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 
 TOPIC = "events"
 RECREATED_TOPIC = "passing"
@@ -162,7 +162,7 @@ class World(SharedEnvironment):
 
     def raise_level(self) -> None:
         """Raise the level at once instead of after some seconds, as most clusters already have the newest one."""
-        commands = [RaiseLevel(START_MS, SIMULATED_LEVEL), *self._consumer_group_configs()]
+        commands = [RaiseLevel(START_MS, NEWEST_LEVEL), *self._consumer_group_configs()]
         raised = Entry("operator", "operator", 0, GENESIS_HASH, [commands + self.shares.group_configs(START_MS)])
         self.journal.inject(encode_entry(raised))
 
@@ -172,7 +172,7 @@ class World(SharedEnvironment):
 
     def _known_level(self, process: Process) -> int:
         """The level of a sequencer that starts now. An old one is replaced when it does not know the level."""
-        return 0 if process.name in self.old_replicas and not self.oracle.state.level else SIMULATED_LEVEL
+        return 0 if process.name in self.old_replicas and not self.oracle.state.level else NEWEST_LEVEL
 
     async def upgrade(self) -> None:
         """Replace sequencers of the earlier release one by one."""

@@ -10,7 +10,7 @@ from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult
 from penstock.contracts.commands import Command, CommitOffsets, CommitSegment, Outcome, PerItem, SegmentCommitted
 from penstock.contracts.entries import decode_entry
 from penstock.contracts.ids import SegmentId, TopicId
-from penstock.contracts.levels import LATE_COMMANDS_LEVEL
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL, NEWEST_LEVEL
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import BatchHeader, batches, size_bytes
 from penstock.segment.keys import segment_key
@@ -21,7 +21,6 @@ from penstock_sequencer.core.state.segments import MARKERS
 from tests.testkit.sim.checkers.marker_checker import LogKey, MarkerChecker
 from tests.testkit.sim.checkers.partition_log import LogBatch, PartitionLog
 from tests.testkit.sim.environment.store import StoreServer
-from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 
 SEQUENCE_MASK = 2**31 - 1
 PLACED_BYTES = 16  # base offset, length and leader epoch, which differ in a reader's copy of a batch
@@ -49,7 +48,7 @@ class Oracle:
 
     def observe(self, sequence: int, data: bytes) -> None:
         """Take an entry at the moment when the journal stores it."""
-        entry = decode_entry(data, SIMULATED_LEVEL)
+        entry = decode_entry(data, NEWEST_LEVEL)
         requests = entry.requests
         self._record(f"journal {sequence} {entry.entry_id}: {_summary(requests)}")
         level_before = self.state.level

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.process.host import HostLimits
 from penstock.runtime.process.life import App
 from penstock_sequencer.replication.replica import LeftBehind
@@ -12,7 +13,6 @@ from penstock_sequencer.storage.snapshot_format import UnknownVersion
 from tests.testkit.sim.environment.host import BusReach, SimClock, SimConnection, host_maker, store_opener
 from tests.testkit.sim.environment.loop import NO_STEPS, SimLoop
 from tests.testkit.sim.environment.shared import SharedEnvironment
-from tests.testkit.sim.simulated_level import SIMULATED_LEVEL
 
 RESTART_S = (0.2, 2.0)  # the time until a supervisor restarts a process
 DRAIN_DEADLINE_S = 10.0
@@ -43,7 +43,7 @@ class Process:
         self.is_paused = False
         self.born_at_sequence = 0  # the journal's last sequence when this life began
         self.is_wanted = False  # the supervisor restarts it
-        self.known_level = SIMULATED_LEVEL  # of the release in this life
+        self.known_level = NEWEST_LEVEL  # of the release in this life
         self.app: App | None = None
         self.clock = SimClock(environment.timeline)
         self._environment = environment
@@ -189,7 +189,7 @@ class Process:
 
     def _is_outdated(self, cause: BaseException) -> bool:
         """Whether a replica's release is too old for the level, which was raised while the replica was down."""
-        return isinstance(cause.__cause__, UnknownVersion) and self.known_level < SIMULATED_LEVEL
+        return isinstance(cause.__cause__, UnknownVersion) and self.known_level < NEWEST_LEVEL
 
     def _dependencies(self) -> dict[str, Any]:
         """The dependencies of every app."""
