@@ -94,7 +94,7 @@ class Writer(threading.Thread):
                 try:
                     self._transact()
                 except KafkaException as error:
-                    if error.args[0].retriable():
+                    if error.args[0].retriable() and not error.args[0].txn_requires_abort():
                         raise RetriesExhausted(str(error)) from error
                     self._begin_life()  # fenced, or the transaction took too long
                 self._stopping.wait(self._dice.uniform(*REST_S))
@@ -107,7 +107,7 @@ class Writer(threading.Thread):
         timeout_ms = self._dice.choice(TRANSACTION_TIMEOUTS_MS)
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms, **CLIENT}
         self._producer = Producer({"bootstrap.servers": self._servers, **settings})
-        _until_done(lambda: self._producer.init_transactions(CALL_TIMEOUT_S))
+        until_done(lambda: self._producer.init_transactions(CALL_TIMEOUT_S))
         self._life = self._history.begin_life(self.name)
         self._consumed = committed_offset(self._consumer, self._history, self.group_place)
 
@@ -148,7 +148,7 @@ class Writer(threading.Thread):
         topic, partition = self.group_place[1]
         offsets = [TopicPartition(topic, partition, offset)]
         metadata = self._consumer.consumer_group_metadata()
-        _until_done(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, CALL_TIMEOUT_S))
+        until_done(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, CALL_TIMEOUT_S))
 
     def _be_fenced(self, transaction: Transaction) -> None:
         """Start a successor while the transaction is open, and then try to commit the transaction."""
@@ -162,15 +162,15 @@ class Writer(threading.Thread):
 
     def _end(self, transaction: Transaction, producer: Producer, *, is_commit: bool) -> None:
         if not is_commit:
-            _until_done(lambda: producer.abort_transaction(CALL_TIMEOUT_S))
+            until_done(lambda: producer.abort_transaction(CALL_TIMEOUT_S))
             return
         self._history.ask(transaction)
         try:
-            _until_done(lambda: producer.commit_transaction(CALL_TIMEOUT_S))
+            until_done(lambda: producer.commit_transaction(CALL_TIMEOUT_S))
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
-            _until_done(lambda: producer.abort_transaction(CALL_TIMEOUT_S))
+            until_done(lambda: producer.abort_transaction(CALL_TIMEOUT_S))
         else:
             self._history.committed(transaction)
 
@@ -239,9 +239,7 @@ class Tail(threading.Thread):
         ends = {}
         for partition in range(PARTITIONS):
             place = TopicPartition(TOPIC, partition)
-            ends[partition] = _until_done(lambda place=place: self._consumer.get_watermark_offsets(place, timeout=10))[
-                1
-            ]
+            ends[partition] = until_done(lambda place=place: self._consumer.get_watermark_offsets(place, timeout=10))[1]
             (position,) = self._consumer.position([place])
             if position.offset >= 0:
                 self._consumer.seek(TopicPartition(TOPIC, partition, position.offset))
@@ -341,19 +339,21 @@ def committed_offset(consumer: Consumer, history: History, group_place: GroupPla
     """The group's offset, 0 if it has none."""
     place = TopicPartition(*group_place[1])
     asked_at = history.moment()
-    (answer,) = _until_done(lambda: consumer.committed([place], timeout=CALL_TIMEOUT_S))
+    (answer,) = until_done(lambda: consumer.committed([place], timeout=CALL_TIMEOUT_S))
     offset = 0 if answer.offset == OFFSET_INVALID else answer.offset
     history.observe(group_place, offset, asked_at, is_last=is_last)
     return int(offset)
 
 
-def _until_done(call: Callable[[], Answer]) -> Answer:
-    """Repeat a call while its error is retriable."""
+def until_done(call: Callable[[], Answer]) -> Answer:
+    """Repeat a call while its error is retriable; a transaction that must be aborted ends it at once."""
     for _ in range(int(RETRY_TIMEOUT_S / CALL_TIMEOUT_S)):
         try:
             return call()
         except KafkaException as error:
-            if not error.args[0].retriable() and error.args[0].code() not in TRANSIENT:
+            reason: KafkaError = error.args[0]
+            is_transient = reason.retriable() or reason.code() in TRANSIENT
+            if reason.txn_requires_abort() or not is_transient:
                 raise
             last = error
     raise RetriesExhausted(str(last))

@@ -1,0 +1,34 @@
+"""The load of transactions repeats a call only while that can help."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.testkit.loads.transaction_load import RetriesExhausted, until_done
+
+
+def failing(error: KafkaError, calls: list[KafkaError]) -> None:
+    calls.append(error)
+    raise KafkaException(error)
+
+
+def test_a_transaction_that_must_be_aborted_is_not_committed_again() -> None:
+    """As after messages that timed out, because a gateway was away for too long."""
+    error = KafkaError(KafkaError._TIMED_OUT, "2 message(s) timed out", False, False, True)
+    calls: list[KafkaError] = []
+    with pytest.raises(KafkaException):
+        until_done(lambda: failing(error, calls))
+    assert calls == [error]
+
+
+def test_a_call_that_times_out_is_repeated_and_its_retries_end() -> None:
+    calls: list[KafkaError] = []
+    with pytest.raises(RetriesExhausted):
+        until_done(lambda: failing(KafkaError(KafkaError._TIMED_OUT), calls))
+    assert len(calls) > 1
+
+
+def test_an_error_that_stays_is_not_repeated() -> None:
+    calls: list[KafkaError] = []
+    with pytest.raises(KafkaException):
+        until_done(lambda: failing(KafkaError(KafkaError._FENCED), calls))
+    assert len(calls) == 1
