@@ -20,7 +20,7 @@ def makers(results: dict[str, Any] | None) -> dict[str, Maker]:
         "machine": lambda: _machine(results),
         "budgets": lambda: _budgets(results),
         "latency_plot": lambda: _plot(results, "latency", "Produce to consume, milliseconds", "ms"),
-        "cpu_plot": lambda: _plot(results, "throughput", "CPU for one MiB of records, milliseconds", "ms/MiB"),
+        "cpu_plot": lambda: _plot(results, "produce", "CPU for one MiB of records, milliseconds", "ms/MiB"),
     }
 
 
@@ -48,7 +48,8 @@ def _budget(row: dict[str, Any]) -> str:
 def _plot(results: dict[str, Any] | None, bench: str, title: str, unit: str) -> list[str]:
     """A bar chart of a bench's figures in one unit."""
     rows = [each for each in (results or {"results": []})["results"] if each["bench"] == bench and each["unit"] == unit]
-    names = ", ".join(json.dumps(each["name"]) for each in rows)
+    rows = list({each["name"]: each for each in reversed(rows)}.values())[::-1]  # the first of each name
+    names = ", ".join(json.dumps(each["name"].strip()) for each in rows)
     values = ", ".join(_number(each["value"]).replace(",", "") for each in rows)
     if not rows:
         return ["No figures were kept."]
