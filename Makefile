@@ -1,18 +1,22 @@
 # Two commands do everything: `make up` runs Penstock on this machine, `make test` proves it.
-# Both make the environment first (in .venv, from requirements.lock), which takes seconds when it is there.
-# Spark has its own environment (.venv-spark: the same and PySpark), because PySpark has 450 MB.
+# Both make the environment first, in .venv, which takes seconds when it is there: `make up` from requirements-run.lock,
+# all others from requirements.lock, which also has the tools of development. Spark has its own environment
+# (.venv-spark), because PySpark has 450 MB. Only `make spark-env` and the tests make it.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher services/compactor services/janitor
 LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher penstock-compactor penstock-janitor
+# The stamp of an environment to run Penstock, and of one for development, which can also run it.
+RUN_STAMP := $(VENV)/.made-run
 STAMP := $(VENV)/.made
 SPARK_VENV := .venv-spark
 SPARK_STAMP := $(SPARK_VENV)/.made
+SPARK_TEST_STAMP := $(SPARK_VENV)/.made-test
 SPARK_CLASSES := $(SPARK_VENV)/classes.jsa
 COMPILE := uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
-    --no-emit-find-links --python-version 3.11 --group dev $(foreach name,$(LOCAL),--no-emit-package $(name))
+    --no-emit-find-links --python-version 3.11 $(foreach name,$(LOCAL),--no-emit-package $(name))
 UPGRADE ?= --upgrade
 CODE := libs services tests benches
 ARGS ?=
@@ -21,16 +25,14 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env spark-env up test test-simulation test-services test-spark spark-classes \
-    quick e2e-compose conformance sim sim-all chaos check house format bench bench-spark docs lock clean
+.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark spark-classes \
+    quick e2e-compose conformance sim sim-all mutants chaos fuzz check house format bench bench-spark docs lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# With Java, the environment for compaction is made in the background. `penstock up` notices when it is complete.
-up: env  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
-	@! command -v java >/dev/null || nice $(MAKE) -s spark-env >$(VENV)/spark-env.log 2>&1 & \
-	    exec $(BIN)/penstock up $(ARGS)
+up: $(RUN_STAMP)  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
+	@exec $(BIN)/penstock up $(ARGS)
 
 # The environment with Spark comes last, so that a script can make it in the background, as .ci/run does.
 test: env  ## run every test
@@ -45,7 +47,7 @@ test-services: env  ## run the tests of the code, of services with others, and o
 	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal
 	$(BIN)/pytest -m e2e -n 3 --dist loadfile tests/e2e tests/chaos
 
-test-spark: env spark-env spark-classes  ## run the tests that need Spark
+test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
 
 quick: env  ## run the tests that take no more than a few seconds each
@@ -67,8 +69,14 @@ sim: env  ## run simulations again with all that happens in them, SEED=n or SEED
 sim-all: env  ## simulate 2,000 seeds
 	PENSTOCK_SIM_SEEDS=2000 $(BIN)/pytest -q -m simulation -n 2 --dist worksteal tests/simulation
 
+mutants: env  ## plant each small fault in the code, and report which tests find it; ARGS="NAME --jobs 4"
+	$(BIN)/python -m tests.testkit.mutants.sweep $(ARGS)
+
 chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n does it in that order again
 	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -s tests/chaos
+
+fuzz: env  ## send hostile frames of all APIs beside an ordinary client, for MINUTES=1; SEED=n sends the same again
+	$(BIN)/python -m tests.testkit.fuzz --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))
 
 check: env  ## format, lint, types, import contracts and the rules of test_tidy, as CI runs them
 	$(BIN)/ruff format --check $(CODE)
@@ -88,7 +96,7 @@ format: env  ## format the code and mend what the linter can
 bench: env  ## measure against the budgets; a table here, JSON in benches/results
 	$(BIN)/python -m benches $(ARGS)
 
-bench-spark: env spark-env  ## measure what runs on Spark
+bench-spark: env spark-test-env  ## measure what runs on Spark
 	$(SPARK_VENV)/bin/python -m benches.merging
 	$(SPARK_VENV)/bin/python -m benches.keys
 	$(SPARK_VENV)/bin/python -m benches.topics
@@ -97,41 +105,70 @@ docs: env  ## generate the pages that come from code: APIs, settings, metrics, p
 	$(BIN)/python -m tests.testkit.docs
 
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
-	$(BIN)/$(COMPILE) $(UPGRADE) pyproject.toml -o requirements.lock >/dev/null
-	$(BIN)/$(COMPILE) $(UPGRADE) --group spark --constraints requirements.lock pyproject.toml -o requirements-spark.lock >/dev/null
+	$(BIN)/$(COMPILE) $(UPGRADE) --group dev pyproject.toml -o requirements.lock >/dev/null
+	$(BIN)/$(COMPILE) $(UPGRADE) --group tools --constraints requirements.lock pyproject.toml -o requirements-run.lock >/dev/null
+	$(BIN)/$(COMPILE) $(UPGRADE) --group tools --group spark --constraints requirements.lock pyproject.toml \
+	    -o requirements-spark.lock >/dev/null
 
 clean:  ## remove the environment and the caches
 	rm -rf $(VENV) $(SPARK_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-env: $(STAMP)
+env: $(STAMP)  ## make the environment for development, in .venv (PYTHON=python3.12 names its Python)
 
-$(STAMP): requirements.lock pyproject.toml $(foreach member,$(MEMBERS),$(member)/pyproject.toml)
+# This runs in every make, and changes the file only with the environment. So an environment of another Python is remade.
+$(VENV)/.python: always
+	@$(eval problem := $(shell deploy/make-venv $(VENV) $(PYTHON) $(if $(filter file,$(origin PYTHON)),default,named)))\
+	    $(if $(problem),$(error $(problem)))
+
+install = $(BIN)/uv pip install -q --python $(1)/bin/python --no-deps --no-build-isolation \
+    $(foreach member,$(MEMBERS),-e $(member))
+MADE_FROM := $(VENV)/.python pyproject.toml $(foreach member,$(MEMBERS),$(member)/pyproject.toml)
+
+# The arguments are a lock and the stamps.
+define make_env
 	@echo "making the environment in $(VENV) ..."
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@awk '/^uv==/ {on=1} on {print} on && !/\\$$/ {exit}' requirements.lock >$(VENV)/uv.lock
-	@$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
-	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes requirements.lock
-	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation $(foreach member,$(MEMBERS),-e $(member))
-	@touch $@
+	@awk '/^uv==/ {on=1} on {print} on && !/\\$$/ {exit}' $(1) >$(VENV)/uv.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
+	@$(BIN)/uv pip sync -q --python $(BIN)/python --require-hashes $(1)
+	@$(call install,$(VENV))
+	@touch $(2)
+endef
 
-spark-env: $(SPARK_STAMP)  ## make the environment with PySpark, in .venv-spark
+$(STAMP): $(MADE_FROM) requirements.lock
+	$(call make_env,requirements.lock,$(RUN_STAMP) $(STAMP))
+
+# An environment for development stays one.
+$(RUN_STAMP): $(MADE_FROM) requirements-run.lock
+	$(call make_env,$(if $(wildcard $(STAMP)),requirements.lock,requirements-run.lock),$(RUN_STAMP) $(wildcard $(STAMP)))
+
+spark-env: $(SPARK_STAMP)  ## make the environment with PySpark (450 MB), in .venv-spark, for compaction, export and audit
+
+spark-test-env: $(SPARK_TEST_STAMP)
 
 # PySpark comes as source, and is made into a wheel with pinned tools; uv keeps that for the next time. One make at
-# a time: a second one waits, and finds it complete.
-$(SPARK_STAMP): $(STAMP) requirements-spark.lock
-	@flock $(VENV)/spark-env.lock sh -ec ' \
-	    if [ $@ -nt $(STAMP) ] && [ $@ -nt requirements-spark.lock ]; then exit; fi; \
-	    rm -f $@; \
+# a time: a second one waits, and finds it complete. The arguments are the locks, the newest of what it is made from,
+# and the stamps.
+define make_spark_env
+	@$(BIN)/python deploy/with-lock $(VENV)/spark-env.lock sh -ec ' \
+	    if [ $@ -nt $(2) ] && [ $@ -nt requirements-spark.lock ]; then exit; fi; \
+	    rm -f $(SPARK_STAMP); \
 	    echo "making the environment with Spark in $(SPARK_VENV) ..."; \
-	    test -x $(SPARK_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(SPARK_VENV); \
-	    $(BIN)/uv pip sync -q --python $(SPARK_VENV)/bin/python --require-hashes \
-	        --build-constraints requirements-spark.lock requirements-spark.lock; \
-	    $(BIN)/uv pip install -q --python $(SPARK_VENV)/bin/python --no-deps --no-build-isolation \
-	        $(foreach member,$(MEMBERS),-e $(member)); \
-	    touch $@'
+	    problem=$$(deploy/make-venv $(SPARK_VENV) $(BIN)/python named --without-pip); \
+	    test -z "$$problem" || { echo "$$problem"; exit 1; }; \
+	    $(BIN)/uv pip sync --python $(SPARK_VENV)/bin/python --require-hashes \
+	        --build-constraints requirements-spark.lock $(1); \
+	    $(call install,$(SPARK_VENV)); \
+	    touch $(3)'
+endef
+
+$(SPARK_STAMP): $(RUN_STAMP) requirements-spark.lock
+	$(call make_spark_env,requirements-spark.lock $(if $(wildcard $(SPARK_TEST_STAMP)),requirements.lock),$(RUN_STAMP),$(SPARK_STAMP) $(wildcard $(SPARK_TEST_STAMP)))
+
+$(SPARK_TEST_STAMP): $(STAMP) requirements-spark.lock
+	$(call make_spark_env,requirements-spark.lock requirements.lock,$(STAMP),$(SPARK_STAMP) $(SPARK_TEST_STAMP))
 
 spark-classes: $(SPARK_CLASSES)
 
 # The tests start some thirty Javas; with this file each takes a third less of a core.
-$(SPARK_CLASSES): $(SPARK_STAMP) tests/testkit/java_classes.py
+$(SPARK_CLASSES): $(SPARK_TEST_STAMP) tests/testkit/java_classes.py
 	@$(SPARK_VENV)/bin/python -m tests.testkit.java_classes
