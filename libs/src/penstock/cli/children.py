@@ -3,16 +3,21 @@
 import asyncio
 import contextlib
 import ctypes
-import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from penstock.runtime.clock import Clock, SystemClock
+from penstock.cli.last_words import LogStart
+from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from penstock.runtime.process.log_file import LOG_BYTES_VARIABLE, LOG_FILE_VARIABLE, old_log
 
-LOG_TAIL_BYTES = 4096  # read from the end of a log, to report why a child died
+INSTANCE_VARIABLE = "PENSTOCK_INSTANCE"
+INSTANCE_ENTROPY_BYTES = 4
+LOG_BYTES_MAX = 32 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
 
 
@@ -25,24 +30,33 @@ class ChildLimits(msgspec.Struct, frozen=True, kw_only=True):
     restart_delay_ms_max: int = 10_000
     # A child that lived longer than this is restarted after the shortest delay.
     healthy_after_s: float = 10.0
-    # A larger log is renamed at the child's next start; one old log is kept.
-    log_bytes_max: int = 32 * 1024 * 1024
+    # A process empties a larger log, or it is renamed at the child's next start; one old log is kept.
+    log_bytes_max: int = LOG_BYTES_MAX
 
 
 DEFAULT_LIMITS = ChildLimits()
 
 
 class ChildSpec(msgspec.Struct, frozen=True):
-    """A program to run; `name` is unique, and the log file has this name."""
+    """A program to run; `name` is unique, and the log file has this name.
+
+    A service announces itself under a name that is new for each start, and begins with `name`.
+    """
 
     name: str
     argv: list[str]
     env: dict[str, str]
     log_path: Path
+    is_service: bool = False
 
 
-def die_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the parent dies. The child calls this before exec, so no child is left behind."""
+def die_with_parent(platform: str = sys.platform) -> None:
+    """Ask the kernel for SIGTERM when the parent dies. The child calls this before exec, so no child is left behind.
+
+    Only Linux can do that. Elsewhere a child outlives a parent that is killed.
+    """
+    if platform != "linux":
+        return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -60,12 +74,22 @@ class Child:
         *,
         limits: ChildLimits = DEFAULT_LIMITS,
         clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        platform: str = sys.platform,
     ) -> None:
+        self._platform = platform
+        self._entropy = entropy or SystemEntropy()
+        self._log_start = LogStart(spec.log_path)
         self._limits = limits
         self._clock = clock or SystemClock()
         self.spec = spec
         self.restarts = 0
         self.pid: int | None = None
+        self.instance = ""  # the name under which the running service announces itself
+        self.was_heard = False  # whether it has done so
+        self.last_code: int | None = None  # the exit code of the last unexpected end
+        self.error = ""  # its last words at that end
+        self._died_s: float | None = None  # until it is back
         self._report = report
         self._after_death = after_death
         self._stopping = asyncio.Event()
@@ -78,6 +102,19 @@ class Child:
         """Whether the child runs, and has run for some seconds."""
         return self._process is not None and self._has_lived_long()
 
+    @property
+    def lived_s(self) -> float:
+        """The time since the last start."""
+        return self._clock.monotonic_s() - self._started_s
+
+    def hear(self) -> None:
+        """Record that the running child works; report it if the child died before."""
+        self.was_heard = True
+        if self._died_s is not None and self.last_code is not None:
+            gone_s = self._clock.monotonic_s() - self._died_s
+            self._report(f"{self.spec.name} died ({_cause(self.last_code)}), back after {gone_s:.1f} s")
+            self._died_s = None
+
     async def keep(self) -> None:
         """Start the child, and restart it whenever it dies, until `stop` is called."""
         limits = self._limits
@@ -88,7 +125,11 @@ class Child:
             if self._stopping.is_set():
                 return
             delay_ms = limits.restart_delay_ms_min if self._has_lived_long() else delay_ms
-            self._report(f"{self.spec.name} {_ending(code)}; restarting it in {delay_ms / 1000:g} s{self._reason()}")
+            self.last_code = code
+            self._died_s = self._clock.monotonic_s() if self._died_s is None else self._died_s
+            self.error = self._log_start.last_words()
+            why = f": {self.error}" if self.error else ""
+            self._report(f"{self.spec.name} died ({_cause(code)}){why}; restarting it in {delay_ms / 1000:g} s")
             if self._after_death is not None:
                 await self._after_death(code)
             with contextlib.suppress(TimeoutError):
@@ -109,16 +150,29 @@ class Child:
 
     async def _start(self) -> asyncio.subprocess.Process:
         _rename_if_large(self.spec.log_path, self._limits.log_bytes_max)
+        self.instance = f"{self.spec.name}-{self._entropy.take(INSTANCE_ENTROPY_BYTES).hex()}"
+        self.was_heard = False
         with self.spec.log_path.open("ab") as log:
+            self._log_start = LogStart(self.spec.log_path)
             return await asyncio.create_subprocess_exec(
                 *self.spec.argv,
-                env=self.spec.env,
+                env=self.spec.env | self._own_settings(),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C reaches only the parent, which stops the children in order
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(die_with_parent, self._platform),
             )
+
+    def _own_settings(self) -> dict[str, str]:
+        """The settings of a service that are new for each start."""
+        if not self.spec.is_service:
+            return {}
+        return {
+            INSTANCE_VARIABLE: self.instance,
+            LOG_FILE_VARIABLE: str(self.spec.log_path),
+            LOG_BYTES_VARIABLE: str(self._limits.log_bytes_max),
+        }
 
     async def restart(self, grace_s: float) -> None:
         """End the child as `stop` does; `keep` then starts it again."""
@@ -154,27 +208,11 @@ class Child:
     def _has_lived_long(self) -> bool:
         return self._clock.monotonic_s() - self._started_s > self._limits.healthy_after_s
 
-    def _reason(self) -> str:
-        line = last_line(self.spec.log_path)
-        return f"\n  last line of its log: {line}" if line else ""
 
-
-def last_line(path: Path) -> str:
-    """The last non-blank line of a log, "" if there is none."""
-    try:
-        with path.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(0, size - LOG_TAIL_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _ending(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+def _cause(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 def _rename_if_large(path: Path, bytes_max: int) -> None:
     if path.exists() and path.stat().st_size > bytes_max:
-        path.replace(path.with_suffix(".old.log"))
+        path.replace(old_log(path))

@@ -1,12 +1,16 @@
-"""The data folder of `penstock up`, with a lock: one process at a time uses it."""
+"""The data folder of `penstock up`: its lock, which one process at a time has, and the address of its store."""
 
 import fcntl
 from pathlib import Path
 from typing import IO
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from penstock.contracts.errors import Invalid
+from penstock.objectstore import folder_address
 
 LOCK_NAME = "lock"  # held by the `penstock up` or `rebuild` that uses the folder
+STORE_NAME = "store"  # the address of a store that is not in the folder
+_SECRET_OPTIONS = ("access_key", "secret_key")
 
 
 def take_folder(data: Path) -> IO[str]:
@@ -36,3 +40,26 @@ def is_taken(data: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def own_store(data: Path) -> str:
+    """The address of the store inside the folder."""
+    return folder_address(data / "objects")
+
+
+def recorded_store(data: Path) -> str:
+    """The address of the store that the last `penstock up` of the folder used, without keys to it."""
+    try:
+        return (data / STORE_NAME).read_text(encoding="utf-8").strip() or own_store(data)
+    except OSError:
+        return own_store(data)
+
+
+def record_store(data: Path, url: str) -> None:
+    """Record the address without its keys, for commands that name only the folder, and for the next start."""
+    if url == own_store(data):  # not recorded, so that the whole folder may be moved
+        (data / STORE_NAME).unlink(missing_ok=True)
+        return
+    parts = urlsplit(url)
+    options = [option for option in parse_qsl(parts.query) if option[0] not in _SECRET_OPTIONS]
+    (data / STORE_NAME).write_text(urlunsplit(parts._replace(query=urlencode(options))) + "\n", encoding="utf-8")

@@ -76,7 +76,7 @@ def run(
 def _check_libraries(has: Callable[[str], bool]) -> None:
     missing = [name for name in NEEDED if not has(name)]
     if missing:
-        raise Invalid(f"exports need {missing[0]}, which is not installed: pip install 'penstock[export]'")
+        raise Invalid(f"exports need {missing[0]}, which is not installed: pip install 'penstock[spark]'")
 
 
 def _export(arguments: argparse.Namespace) -> int:

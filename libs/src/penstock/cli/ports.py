@@ -1,8 +1,10 @@
 """TCP addresses for commands: parsed from flags, checked, and reserved for a nats-server."""
 
 import contextlib
+import errno
 import os
 import socket
+import sys
 from collections.abc import Iterator
 
 import msgspec
@@ -44,15 +46,16 @@ def check_port_is_free(flag: str, address: Address) -> None:
         try:
             probe.bind(name)
         except OSError as error:
-            reason = "another program is using it" if error.errno == 98 else os.strerror(error.errno or 0)
+            reason = "another program is using it" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
             raise Invalid(f"cannot listen on {address}: {reason}; choose another address with {flag}") from error
 
 
 @contextlib.contextmanager
-def reserved_port() -> Iterator[int]:
+def reserved_port(platform: str = sys.platform) -> Iterator[int]:
     """Reserve a port on loopback; only a program that reuses addresses, such as a nats-server, can listen on it.
 
-    So no other `penstock up` takes the port while the nats-server restarts.
+    So no other `penstock up` takes the port while the nats-server restarts. Only Linux shares a port in this way.
+    Elsewhere the port is free at the start of the block, and not reserved.
     """
     for port in range(NATS_PORT_MIN, NATS_PORT_MAX + 1):
         with socket.socket() as held:
@@ -61,6 +64,8 @@ def reserved_port() -> Iterator[int]:
             except OSError:
                 continue
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if platform != "linux":
+                held.close()
             yield port
             return
     raise Unavailable(f"no port from {NATS_PORT_MIN} to {NATS_PORT_MAX} is free for the nats-server")

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from penstock.cli.children import die_with_parent, last_line
-from penstock.cli.data_folder import take_folder
+from penstock.cli.children import die_with_parent
+from penstock.cli.data_folder import own_store, recorded_store, take_folder
+from penstock.cli.last_words import last_words
 from penstock.cli.ports import reserved_port
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.runtime.nats.server import find_nats_server, write_config
@@ -39,7 +40,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default="",
         help="running NATS servers, in place of --data; other settings come from PENSTOCK_... variables",
     )
-    parser.add_argument("--store", metavar="URL", default="", help="object store (the folder inside --data)")
+    parser.add_argument("--store", metavar="URL", default="", help="object store (that of --data)")
     parser.add_argument("--cluster", metavar="NAME", default="", help="the virtual cluster (default)")
     parser.add_argument("--journal-replicas", metavar="N", default="", help="copies of the new journal (1)")
     parser.add_argument("--dry-run", action="store_true", help="report the result, but change nothing")
@@ -68,10 +69,11 @@ def run(
         if not data.is_dir():
             raise Invalid(f"there is no folder {data}; name the folder of `penstock up` with --data")
         with take_folder(data), _nats_server(data) as url:
-            if arguments.store:
-                return _rebuild(program, arguments, url, arguments.store)
+            store = arguments.store or recorded_store(data)
+            if store != own_store(data):
+                return _rebuild(program, arguments, url, store)
             # This process has the lock of the folder. So no other process writes to its store, and no wait is needed.
-            return _rebuild(program, arguments, url, f"file://{data / 'objects'}", **{"archive-age-min-s": "0"})
+            return _rebuild(program, arguments, url, store, **{"archive-age-min-s": "0"})
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
@@ -112,7 +114,7 @@ def _nats_server(data: Path) -> Iterator[str]:
             try:
                 yield f"nats://127.0.0.1:{port}"
                 if server.poll() is not None:
-                    raise Unavailable(f"the nats-server ended: {last_line(log_path)}")
+                    raise Unavailable(f"the nats-server ended: {last_words(log_path)}")
             finally:
                 server.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):

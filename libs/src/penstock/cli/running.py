@@ -7,9 +7,10 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from penstock.cli.data_folder import is_taken
+from penstock.cli.data_folder import is_taken, recorded_store
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
+from penstock.objectstore import absolute_address
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
@@ -29,7 +30,7 @@ def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = Tru
     )
     if with_store:
         parser.add_argument(
-            "--store", metavar="URL", default="", help="object store (the folder inside --data) [PENSTOCK_STORE_URL]"
+            "--store", metavar="URL", default="", help="object store (that of --data) [PENSTOCK_STORE_URL]"
         )
     parser.add_argument(
         "--cluster", metavar="NAME", default="", help="the virtual cluster (default) [PENSTOCK_CLUSTER]"
@@ -58,7 +59,7 @@ def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
         nats_url or _nats_url_of(data),
         _setting("", "NATS_USER", file),
         _setting("", "NATS_PASSWORD", file),
-        with_store_keys(store_url or f"file://{data / 'objects'}", file, os.environ),
+        with_store_keys(absolute_address(store_url) if store_url else recorded_store(data), file, os.environ),
     )
 
 

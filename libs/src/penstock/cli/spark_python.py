@@ -15,8 +15,8 @@ PYTHON_VARIABLE = "PENSTOCK_SPARK_PYTHON"
 ENVIRONMENT_NAME = ".venv-spark"  # created by `make spark-env`, next to the environment of `make env`
 LOCK_NAME = "spark-env.lock"  # in the environment of this Python; `make spark-env` holds it while it works
 NOT_INSTALLED = (
-    f"PySpark is not installed: run pip install 'penstock[spark]', or make spark-env in a checkout, or name a Python "
-    f"that has it with {PYTHON_VARIABLE}"
+    f"PySpark is not installed: run make spark-env in a checkout (450 MB), or pip install 'penstock[spark]', or name a "
+    f"Python that has it with {PYTHON_VARIABLE}"
 )
 
 
@@ -48,7 +48,7 @@ def find_spark_python(
 
 
 def is_being_made(prefix: str = "") -> bool:
-    """Whether `make spark-env` runs now, for example in the background of `make up`."""
+    """Whether `make spark-env` runs now, for example in another terminal."""
     try:
         with (Path(prefix or sys.prefix) / LOCK_NAME).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

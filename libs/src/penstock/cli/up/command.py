@@ -3,15 +3,18 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 
 import prometheus_client
 
-from penstock.cli.data_folder import take_folder
+from penstock.cli.data_folder import record_store, take_folder
 from penstock.cli.ports import check_port_is_free, reserved_port
+from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions, add_flags, read_options
-from penstock.cli.up.supervisor import Supervisor
+from penstock.cli.up.progress import Progress, until_available
+from penstock.cli.up.supervisor import Supervisor, print_line
 from penstock.contracts.errors import PenstockError
-from penstock.objectstore import open_store
+from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.process.logs import configure_logs
 
 
@@ -42,11 +45,28 @@ async def _run(options: UpOptions) -> int:
     with take_folder(options.data):
         check_port_is_free("--kafka", options.kafka)
         check_port_is_free("--http", options.http)
-        store = await open_store(options.store, registry=prometheus_client.CollectorRegistry())
-        await store.close()
+        await check_store(options.store)
+        record_store(options.data, options.store)
         with reserved_port() as nats_port, reserved_port() as monitor_port:
             supervisor = Supervisor(options, nats_port, monitor_port)
             try:
                 return await supervisor.run()
             finally:
                 supervisor.kill_all()
+
+
+async def check_store(
+    url: str,
+    report: Callable[[str], None] = print_line,
+    *,
+    limits: UpLimits = DEFAULT_LIMITS,
+    open_it: Callable[..., Awaitable[ObjectStore]] = open_store,
+) -> None:
+    """Return when the store answers. `Invalid` at once if it cannot be used, `Unavailable` if it does not answer."""
+
+    async def attempt() -> None:
+        store = await open_it(url, registry=prometheus_client.CollectorRegistry())
+        await store.close()
+
+    checking = until_available(attempt, report, wait_s=limits.store_deadline_s, retry_s=limits.store_retry_s)
+    await Progress(report, limits=limits.progress).during("checking the object store", checking)

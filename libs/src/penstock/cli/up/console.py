@@ -15,11 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.cli.children import Child
 from penstock.cli.ports import Address
+from penstock.cli.up.watch import is_hung
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
 HELPERS = ("compactor", "janitor")  # clients are served without them
+RUNNING, HANGS, NOT_RUNNING = "runs", "hangs", "does not run"
+_WRONG = {HANGS: "its process runs, but does not answer", NOT_RUNNING: "its process does not run"}
 SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not block the page of all processes
 
 _PAGE = """<!doctype html>
@@ -35,7 +38,7 @@ _PAGE = """<!doctype html>
 {wrong}<table><tr><th>service</th><th>instance</th><th>kafka</th><th>unanswered</th><th>health and metrics</th></tr>
 {instances}</table>
 <h2>Processes</h2>
-<table><tr><th>process</th><th>pid</th><th>restarts</th><th>log</th></tr>
+<table><tr><th>process</th><th>state</th><th>pid</th><th>restarts</th><th>log</th></tr>
 {processes}</table>
 <p><a href="/metrics">metrics</a> &middot; <a href="/health">health</a></p>
 </body></html>
@@ -101,9 +104,9 @@ class Console:
         if self._client is not None:
             await self._client.close()
 
-    async def is_ready(self) -> bool:
-        """Whether each service has an instance, and all instances report ready."""
-        return (await self._state()).ready
+    async def waiting(self) -> list[str]:
+        """The reasons why clients are not served; none if each service has an instance, and all report ready."""
+        return (await self._state()).waiting
 
     async def _state(self) -> _State:
         """The state of all instances: readiness, missing services and problems."""
@@ -115,6 +118,11 @@ class Console:
             for instance, report in answers
             for name, reason in report["degraded"].items()
         ]
+        degraded += [
+            Degraded(child.spec.name.rpartition("-")[0], child.spec.name, "process", _WRONG[state])
+            for child in self._children()
+            if (state := self._state_of(child)) in _WRONG
+        ]
         if found := self._find_shortage():
             degraded.append(Degraded("up", "up", "disk", found))
         waiting = [f"there is no {role}" for role in ROLES if not self._directory.live(role)] + [
@@ -123,6 +131,13 @@ class Console:
             if instance.role in ROLES and not report["ready"]
         ]
         return _State(not waiting, waiting, degraded)
+
+    def _state_of(self, child: Child) -> str:
+        if child.pid is None:
+            return NOT_RUNNING
+        if is_hung(child, self._directory):
+            return HANGS
+        return RUNNING if child.was_heard or not child.spec.is_service else "starts"
 
     def _instances(self) -> list[Presence]:
         return [instance for role in (*ROLES, *HELPERS) for instance in self._directory.live(role)]
@@ -142,16 +157,19 @@ class Console:
             return None
 
     async def _page(self, _request: web.Request) -> web.Response:
+        return web.Response(text=await self.page(), content_type="text/html")
+
+    async def page(self) -> str:
+        """The web page, as HTML."""
         state = await self._state()
         wrong = [*state.waiting, *(f"{each.instance} is degraded: {each.reason}" for each in state.degraded)]
-        page = _PAGE.format(
+        return _PAGE.format(
             tone="ok" if state.ready else "bad",
             state="is ready" if state.ready else "is not ready",
             wrong="".join(f'<p class="bad">{html.escape(each)}</p>\n' for each in wrong),
             instances="".join(_row(*_facts(instance), _links(instance.http)) for instance in self._instances()),
-            processes="".join(_row(*_facts_of_process(child)) for child in self._children()),
+            processes="".join(_row(*_facts_of_process(child, self._state_of(child))) for child in self._children()),
         )
-        return web.Response(text=page, content_type="text/html")
 
     async def _health(self, _request: web.Request) -> web.Response:
         state = await self._state()
@@ -161,7 +179,15 @@ class Console:
 
     async def _processes(self, _request: web.Request) -> web.Response:
         return web.json_response(
-            [{"name": child.spec.name, "pid": child.pid, "restarts": child.restarts} for child in self._children()]
+            [
+                {
+                    "name": child.spec.name,
+                    "state": self._state_of(child),
+                    "pid": child.pid,
+                    "restarts": child.restarts,
+                }
+                for child in self._children()
+            ]
         )
 
     async def _metrics(self, _request: web.Request) -> web.Response:
@@ -201,9 +227,10 @@ def _links(address: str) -> str:
     return f'{at} <a href="http://{at}/health">health</a> &middot; <a href="http://{at}/metrics">metrics</a>'
 
 
-def _facts_of_process(child: Child) -> tuple[str, ...]:
-    facts = (child.spec.name, str(child.pid or "not running"), str(child.restarts), str(child.spec.log_path))
-    return tuple(html.escape(fact) for fact in facts)
+def _facts_of_process(child: Child, state: str) -> tuple[str, ...]:
+    name, *facts = (child.spec.name, str(child.pid or ""), str(child.restarts), str(child.spec.log_path))
+    tone = "bad" if state in _WRONG else "ok"
+    return html.escape(name), f'<span class="{tone}">{state}</span>', *map(html.escape, facts)
 
 
 def _row(*cells: str) -> str:

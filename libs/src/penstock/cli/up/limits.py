@@ -3,6 +3,7 @@
 import msgspec
 
 from penstock.cli.children import ChildLimits
+from penstock.cli.up.progress import ProgressLimits
 
 
 class UpLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -11,6 +12,9 @@ class UpLimits(msgspec.Struct, frozen=True, kw_only=True):
     drain_deadline_ms: int = 10_000
     # From SIGTERM to SIGKILL: the drain, and some time for the steps after it.
     stop_grace_s: float = 15.0
+    # For a store that does not answer, for example because it starts at the same time.
+    store_deadline_s: float = 30.0
+    store_retry_s: float = 1.0
     ready_deadline_s: float = 60.0
     ready_poll_s: float = 0.05
     # Between two searches for a Python that has Spark.
@@ -20,6 +24,9 @@ class UpLimits(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes_min: int = 256 * 1024 * 1024
     # A process that dies this often before the first "ready" counts as broken.
     starts_before_giving_up: int = 4
+    # Between two looks at the announcements of the services.
+    watch_poll_s: float = 0.1
+    progress: ProgressLimits = ProgressLimits()
     children: ChildLimits = ChildLimits()
 
 

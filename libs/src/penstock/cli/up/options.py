@@ -1,16 +1,25 @@
 """The flags of `penstock up`, and one clear sentence for each invalid value."""
 
 import argparse
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from penstock.cli.data_folder import recorded_store
 from penstock.cli.ports import Address, parse_address
+from penstock.cli.up.advertised import FindSource, advertised_address, warning
 from penstock.contracts.errors import Invalid
+from penstock.contracts.ids import check_token
+from penstock.objectstore import absolute_address
+from penstock.runtime.process.own_address import source_towards
+from penstock.spark.config import CLUSTER_DEFAULT
 
 INSTANCES_MAX = 64  # of one service on one machine; a typing error must not start thousands
 FLUSH_MS_MIN = 5
 FLUSH_MS_MAX = 60_000
+CLUSTER_VARIABLE = "PENSTOCK_CLUSTER"
 
 
 class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +36,9 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     cachers: int
     compactors: int = 1
     janitors: int = 1
+    cluster: str = CLUSTER_DEFAULT
+    advertised: Address | None = None  # none: clients use `kafka`
+    warning: str = ""  # about the advertised address, for the terminal
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +46,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", default="./penstock-data", help="folder for all data (%(default)s)")
     parser.add_argument(
         "--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="address for Kafka clients (%(default)s)"
+    )
+    parser.add_argument(
+        "--advertise",
+        metavar="HOST[:PORT]",
+        default="",
+        help="address that clients are sent to (that of --kafka; for 0.0.0.0 this machine's on its default route)",
     )
     parser.add_argument(
         "--http",
@@ -45,7 +63,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--store",
         metavar="URL",
         default="",
-        help="object store: file:///DIR or s3://BUCKET/PREFIX?endpoint=URL (a folder inside --data)",
+        help="object store: file:///DIR or s3://BUCKET/PREFIX?endpoint=URL (as in the last start, else in --data)",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="NAME",
+        default="",
+        help=f"name of the virtual cluster ({CLUSTER_DEFAULT}) [{CLUSTER_VARIABLE}]",
     )
     parser.add_argument(
         "--flush-ms",
@@ -60,16 +84,20 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def read_options(arguments: argparse.Namespace) -> UpOptions:
-    """The options in parsed flags; `Invalid` for a value out of range."""
+def read_options(
+    arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ, find_source: FindSource = source_towards
+) -> UpOptions:
+    """The options in parsed flags and the environment; `Invalid` for a value out of range."""
     data = Path(arguments.data).expanduser().absolute()
+    kafka = parse_address("--kafka", arguments.kafka)
+    advertised = advertised_address(kafka, arguments.advertise, find_source)
     if not FLUSH_MS_MIN <= arguments.flush_ms <= FLUSH_MS_MAX:
         raise Invalid(f"--flush-ms must be from {FLUSH_MS_MIN} to {FLUSH_MS_MAX}: {arguments.flush_ms}")
     return UpOptions(
         data=data,
-        kafka=parse_address("--kafka", arguments.kafka),
+        kafka=kafka,
         http=parse_address("--http", arguments.http),
-        store=arguments.store or f"file://{data / 'objects'}",
+        store=_store(arguments.store) if arguments.store else recorded_store(data),
         flush_ms=arguments.flush_ms,
         gateways=_count("--gateways", arguments.gateways),
         flushers=_count("--flushers", arguments.flushers),
@@ -77,7 +105,22 @@ def read_options(arguments: argparse.Namespace) -> UpOptions:
         cachers=_count("--cachers", arguments.cachers),
         compactors=_count("--compactors", arguments.compactors, least=0),
         janitors=_count("--janitors", arguments.janitors, least=0),
+        cluster=check_token("cluster", arguments.cluster or environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT),
+        advertised=advertised,
+        warning=warning(kafka, arguments.advertise, advertised),
     )
+
+
+def _store(url: str) -> str:
+    """The store's address for processes in any folder; `Invalid` for a store that does not keep what is written."""
+    if url.startswith("memory:"):
+        raise Invalid(
+            "--store memory:// is only for tests: each process has its own memory, and the next start has no records; "
+            "use file:///DIR or s3://BUCKET/PREFIX"
+        )
+    if not url.startswith(("file://", "s3://")):
+        raise Invalid(f"--store must be file:///DIR or s3://BUCKET/PREFIX: {url!r}")
+    return absolute_address(url)
 
 
 def _count(flag: str, value: int, least: int = 1) -> int:

@@ -10,7 +10,6 @@ from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions
 from penstock.runtime.nats.server import find_nats_server, write_config
 
-CLUSTER = "default"
 ZONE = "local"
 LOW_PRIORITY = ("nice", "-n", "5")  # for helpers, so that clients and services get the processor first
 
@@ -30,18 +29,21 @@ class Specs:
         """The nats-server; this also writes its settings file."""
         folder = self._options.data / "nats"
         config = folder / "nats-server.conf"
+        log_path = self._options.data / "logs" / "nats-server.log"
         write_config(
             config,
             store_dir=folder / "jetstream",
             host=self.nats_address.host,
             port=self.nats_address.port,
             monitor_port=self._monitor_port,
+            log_path=log_path.absolute(),
+            log_bytes_max=self._limits.children.log_bytes_max,
         )
         return ChildSpec(
             name="nats-server",
             argv=[str(find_nats_server()), "--config", str(config)],
             env=dict(os.environ),
-            log_path=self._options.data / "logs" / "nats-server.log",
+            log_path=log_path,
         )
 
     def services(self, role: str) -> list[ChildSpec]:
@@ -63,7 +65,7 @@ class Specs:
     def _spec(self, role: str, index: int, program: Sequence[str]) -> ChildSpec:
         name = f"{role}-{index + 1}"
         settings = {
-            "CLUSTER": CLUSTER,
+            "CLUSTER": self._options.cluster,
             "ZONE": ZONE,
             "NATS_URL": f"nats://{self.nats_address}",
             "STORE_URL": self._options.store,
@@ -76,11 +78,16 @@ class Specs:
             argv=[*program, "-m", f"penstock_{role}"],
             env=os.environ | {f"PENSTOCK_{key}": value for key, value in settings.items()},
             log_path=self._options.data / "logs" / f"{name}.log",
+            is_service=True,
         )
 
     def _settings_of(self, role: str) -> dict[str, str]:
         if role == "gateway":
-            return {"LISTENERS": f"PLAINTEXT://{self._options.kafka}"}
+            advertised = self._options.advertised
+            return {
+                "LISTENERS": f"PLAINTEXT://{self._options.kafka}",
+                "ADVERTISED_LISTENERS": f"PLAINTEXT://{advertised}" if advertised is not None else "",
+            }
         if role == "flusher":
             return {"FLUSH_INTERVAL_MS": str(self._options.flush_ms)}
         if role == "sequencer":

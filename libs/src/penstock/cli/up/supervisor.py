@@ -3,27 +3,36 @@
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Callable
 from functools import partial
 
-from penstock.cli.children import Child, last_line
+from penstock.cli.children import Child
 from penstock.cli.up.console import Console
 from penstock.cli.up.disk import report_shortages, shortage
 from penstock.cli.up.helpers import Helpers
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions
 from penstock.cli.up.processes import SERVICES, Processes
-from penstock.cli.up.specs import CLUSTER, Specs
-from penstock.contracts.errors import Unavailable
+from penstock.cli.up.progress import Progress
+from penstock.cli.up.specs import Specs
+from penstock.cli.up.watch import Watch
+from penstock.contracts.errors import Invalid, Unavailable
 from penstock.runtime.bus.presence import Directory
-from penstock.runtime.clock import SystemClock
+from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.nats.client import NatsConnection, connect_nats
+from penstock.runtime.process.config import BAD_SETTINGS_EXIT_CODE
+from penstock.runtime.process.life import INVALID_EXIT_CODE
+
+SYSTEM_CLOCK = SystemClock()
+PERMANENT_EXIT_CODES = (BAD_SETTINGS_EXIT_CODE, INVALID_EXIT_CODE)  # another start would end in the same way
 
 
-def print_line(line: str) -> None:
-    """Print a line for the user; ignore a failure, for example of a file on a full disk."""
+def print_line(line: str, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Print a line for the user, with the time. Ignore a failure, such as a full disk."""
+    now = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(clock.now_ms() / 1000))
     with contextlib.suppress(OSError):
-        print(line, flush=True)
+        print(f"{now} {line}", flush=True)
 
 
 class Supervisor:
@@ -37,14 +46,16 @@ class Supervisor:
         report: Callable[[str], None] = print_line,
         *,
         limits: UpLimits = DEFAULT_LIMITS,
+        make_specs: Callable[..., Specs] = Specs,
     ) -> None:
         self._options = options
         self._report = report
         self._limits = limits
-        self._specs = Specs(options, nats_port, monitor_port, limits=limits)
+        self._specs = make_specs(options, nats_port, monitor_port, limits=limits)
         self._processes = Processes(self._specs, report, limits=limits)
         self._helpers = Helpers(self._specs, report, limits=limits)
         self._find_shortage = partial(shortage, options.data, limits.free_bytes_min)
+        self._progress = Progress(report, limits=limits.progress)
         self._is_ready = asyncio.Event()
         self._stop_asked = asyncio.Event()
 
@@ -81,7 +92,7 @@ class Supervisor:
     async def _serve(self) -> None:
         options = self._options
         connection = await self._connect()
-        directory = Directory(connection.bus, CLUSTER, SystemClock())
+        directory = Directory(connection.bus, options.cluster, SystemClock())
         console = Console(options.http, directory, self._children, self._find_shortage)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(connection.close)
@@ -92,10 +103,15 @@ class Supervisor:
             async with asyncio.TaskGroup() as group:
                 group.create_task(directory.run())
                 group.create_task(connection.bus.run_until_closed())
+                watch = Watch(self._children, directory, connection.bus, self._report)
+                group.create_task(watch.run(self._limits.watch_poll_s))
                 poll_s = self._limits.disk_poll_s
                 group.create_task(report_shortages(options.data, self._find_shortage, self._report, poll_s=poll_s))
                 await self._until_ready(directory, console)
-                self._report(f"penstock is ready: kafka on {options.kafka}")
+                advertised = f", advertised as {options.advertised}" if options.advertised is not None else ""
+                self._report(f"penstock is ready: kafka on {options.kafka}{advertised}")
+                if options.warning:
+                    self._report(f"warning: {options.warning}")
                 self._is_ready.set()
                 self._report(f"console on http://{options.http}, data in {options.data}; Ctrl-C stops it")
 
@@ -105,21 +121,26 @@ class Supervisor:
             try:
                 return await connect_nats(f"nats://{self._specs.nats_address}", name="penstock-up")
             except Unavailable:
+                self._progress.look("waiting for nats-server")
                 self._raise_if_broken(deadline_s)
 
     async def _until_ready(self, directory: Directory, console: Console) -> None:
         deadline_s = asyncio.get_running_loop().time() + self._limits.ready_deadline_s
-        while (
-            not all(len(directory.live(role)) >= self._specs.count(role) for role in SERVICES)
-            or not await console.is_ready()
-        ):
+        while waiting := [
+            *(f"there is no {role} yet" for role in SERVICES if len(directory.live(role)) < self._specs.count(role)),
+            *await console.waiting(),
+        ]:
+            self._progress.look(f"waiting: {waiting[0]}")
             self._raise_if_broken(deadline_s)
             await asyncio.sleep(self._limits.ready_poll_s)
 
     def _raise_if_broken(self, deadline_s: float) -> None:
         for child in self._children():
+            words = child.error or f"see {child.spec.log_path}"
+            if child.last_code in PERMANENT_EXIT_CODES:
+                raise Invalid(f"{child.spec.name} cannot start: {words}")
             if child.restarts >= self._limits.starts_before_giving_up:
-                raise Unavailable(f"{child.spec.name} does not start: {last_line(child.spec.log_path)}")
+                raise Unavailable(f"{child.spec.name} does not start: {words}")
         if asyncio.get_running_loop().time() > deadline_s:
             logs = self._options.data / "logs"
             raise Unavailable(f"not ready after {self._limits.ready_deadline_s:g} s; see the logs in {logs}")
