@@ -4,7 +4,7 @@ from typing import Any
 
 import cramjam
 
-from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.errors import DecodeError, OversizeError
 from penstock.kafkawire.primitives import Buffer
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -44,7 +44,7 @@ def compress(data: Buffer, codec: int) -> bytes:
 
 
 def decompress(data: Buffer, codec: int, bytes_max: int) -> Buffer:
-    """The decompressed data; `DecodeError` if it is larger than `bytes_max`, or damaged."""
+    """The decompressed data; `OversizeError` if it is larger than `bytes_max`, other `DecodeError` if it is damaged."""
     if codec == NONE:
         return data
     if codec == SNAPPY:
@@ -61,8 +61,10 @@ def _decompress_growing(unpack_into: Any, data: Buffer, bytes_max: int) -> memor
         try:
             return memoryview(output)[: unpack_into(data, output)]
         except cramjam.DecompressionError as error:
-            if output_bytes >= bytes_max or _OUTPUT_TOO_SMALL not in str(error):
-                raise DecodeError(f"{len(data)} compressed bytes, at most {bytes_max} plain: {error}") from error
+            if _OUTPUT_TOO_SMALL not in str(error):
+                raise DecodeError(f"{len(data)} compressed bytes: {error}") from error
+            if output_bytes >= bytes_max:
+                raise OversizeError(f"{len(data)} compressed bytes of more than {bytes_max} plain bytes") from error
         output_bytes = min(bytes_max, output_bytes * _OUTPUT_GROWTH)
 
 
@@ -85,7 +87,7 @@ def _decompress_raw_snappy(block: memoryview, bytes_max: int) -> bytearray:
     try:
         size_bytes = cramjam.snappy.decompress_raw_len(block)
         if size_bytes > bytes_max:
-            raise DecodeError(f"snappy block of {size_bytes} plain bytes, at most {bytes_max}")
+            raise OversizeError(f"snappy block of {size_bytes} plain bytes, at most {bytes_max}")
         plain = bytearray(size_bytes)
         cramjam.snappy.decompress_raw_into(block, plain)
     except cramjam.DecompressionError as error:

@@ -15,14 +15,18 @@ from typing import Any
 import msgspec
 
 from penstock.kafkawire import primitives
-from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.errors import DecodeError, TooManyElements
 from penstock.kafkawire.schema import Array, Field, Kind, Shape, fields_of, in_version, is_nullable, size_min
 from penstock.kafkawire.source import Message, Run, Source, size_of
 
 Decode = Callable[[memoryview, int], Message]
 
+# The bytes of one string, as in Kafka. In memory a character may take four bytes.
+STRING_BYTES_MAX = 32_767
+
 _NAMES = {
     "DecodeError": DecodeError,
+    "TooManyElements": TooManyElements,
     "struct_error": struct.error,
     "unpack_from": struct.unpack_from,
     "read_uvarint": primitives.read_uvarint,
@@ -34,8 +38,8 @@ _NAMES = {
 def make_decoder(message: type[msgspec.Struct], version: int, flexible: bool, elements_max: int) -> Decode:
     """A function from (view, position) to the message; it raises `DecodeError` and nothing else.
 
-    All arrays of a message together may have at most `elements_max` elements. The reason: an element of one byte on the
-    wire becomes 50 to 300 bytes of Python objects.
+    All arrays of a message together may have at most `elements_max` elements; else it raises `TooManyElements` before
+    it makes more. The reason: an element of one byte on the wire becomes 50 to 300 bytes of Python objects.
     """
     return _Decoder(version, flexible).make(message, elements_max)
 
@@ -51,7 +55,7 @@ class _Decoder:
         source, label = self.source, f"{message.__name__} v{self.version}"
         source.add("size = len(view)")
         source.open("try:")
-        source.add(f"elements_left = {elements_max}")
+        source.add(f"elements_left = {elements_max}", f"tags_left = {primitives.TAGGED_FIELDS_MAX}")
         result = self.struct(message)
         self.flush()
         source.close()
@@ -149,6 +153,10 @@ class _Decoder:
         end = self.source.local("end")
         fragment = f"view[position:{end}]"
         self.source.open(f"if {length} >= 0:")
+        if kind.name == "string":
+            self.source.open(f"if {length} > {STRING_BYTES_MAX}:")
+            self.source.add(f"raise DecodeError(f'{name}: a string of {{{length}}} bytes')")
+            self.source.close()
         self.source.add(f"{end} = position + {length}")
         made = {"string": f"str({fragment}, 'utf-8')", "bytes": f"bytes({fragment})", "records": fragment}[kind.name]
         self.source.add(f"{target} = {made}", f"position = {end}")
@@ -161,8 +169,11 @@ class _Decoder:
         assert bytes_min > 0, f"elements of {name} may have no bytes, so nothing limits their number"
         source.open(f"if {count} >= 0:")
         source.add(f"elements_left -= {count}")
-        source.open(f"if {count} * {bytes_min} > size - position or elements_left < 0:")
+        source.open(f"if {count} * {bytes_min} > size - position:")
         source.add(f"raise DecodeError(f'{name}: {{{count}}} elements in {{size - position}} bytes')")
+        source.close()
+        source.open("if elements_left < 0:")
+        source.add(f"raise TooManyElements(f'{name}: {{{count}}} elements, too many for one message')")
         source.close()
         if isinstance(element, Kind) and len(element.format) == 1:
             source.add(f"{target} = list(unpack_from(f'>{{{count}}}{element.format}', view, position))")
@@ -205,13 +216,17 @@ class _Decoder:
         if fields:
             self.known_tags(fields, terms, count)
         else:
-            source.add(f"position = skip_tags(view, position, {count})")
+            source.add(f"position, tags_left = skip_tags(view, position, {count}, tags_left)")
         source.close()
 
     def known_tags(self, fields: list[Field], terms: dict[str, str], count: str) -> None:
         source = self.source
         number, end = source.local("tag"), source.local("tag_end")
         self.rest_of(count)
+        source.add(f"tags_left -= {count}")
+        source.open("if tags_left < 0:")
+        source.add(f"raise DecodeError('more than {primitives.TAGGED_FIELDS_MAX} tagged fields')")
+        source.close()
         source.open(f"for _ in range({count}):")
         source.add(f"{number}, position = read_uvarint(view, position)")
         source.add(f"{end}, position = read_uvarint(view, position)", f"{end} += position")

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.kafkawire.api import API_TABLE, is_flexible, serves
 from penstock.kafkawire.errors import DecodeError
-from penstock.kafkawire.primitives import Buffer, skip_tags
+from penstock.kafkawire.primitives import TAGGED_FIELDS_MAX, Buffer, skip_tags
 
 LENGTH_BYTES = 4
 
@@ -73,7 +73,7 @@ def _skip_header_tags(view: memoryview, position: int) -> int:
         count = view[position]
         position += 1
         if count:
-            position = skip_tags(view, position, count)
+            position, _ = skip_tags(view, position, count, TAGGED_FIELDS_MAX)
     except IndexError as error:
         raise DecodeError("request header: tagged fields end early") from error
     if position > len(view):
@@ -138,6 +138,19 @@ class FrameReader:
             return None
         self._start = stop
         return self._buffer[start + LENGTH_BYTES : stop]
+
+    @property
+    def announced_bytes(self) -> int:
+        """The size of the next frame with its length; 0 if the length is not complete yet, or impossible."""
+        if self._pending() < LENGTH_BYTES:
+            return 0
+        length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
+        return LENGTH_BYTES + length if 0 <= length <= self._frame_bytes_max else 0
+
+    def head(self, size_bytes: int) -> bytes:
+        """The first bytes of the next frame after its length, as far as they were received."""
+        start = self._start + LENGTH_BYTES
+        return bytes(self._buffer[start : min(start + size_bytes, self._end)])
 
     def _announced(self) -> int:
         length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]

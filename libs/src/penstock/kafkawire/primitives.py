@@ -9,6 +9,8 @@ Buffer = bytes | bytearray | memoryview
 # Kafka reads at most five bytes for a 32-bit number and ten for a 64-bit number; longer ones are invalid.
 UVARINT_BYTES_MAX = 5
 VARLONG_BYTES_MAX = 10
+# Of one message, as in Kafka 4.4. Only a hostile client sends many: they are skipped one by one.
+TAGGED_FIELDS_MAX = 10_000
 
 _SHORT = tuple(bytes([value]) for value in range(128))
 
@@ -63,15 +65,20 @@ def varlong(value: int) -> bytes:
     return uvarint((value << 1) ^ (value >> 63))
 
 
-def skip_tags(view: Buffer, position: int, count: int) -> int:
-    """The position after a section of unknown tagged fields (KIP-482); `count` is its first byte."""
+def skip_tags(view: Buffer, position: int, count: int, allowed: int) -> tuple[int, int]:
+    """The position after a section of unknown tagged fields (KIP-482), and how many more of them are allowed.
+
+    `count` is the section's first byte.
+    """
     if count > 127:
         count, position = read_uvarint_rest(view, position, count)
+    if count > allowed:
+        raise DecodeError(f"{count} tagged fields, allowed are {allowed} more")
     for _ in range(count):
         _, position = read_uvarint(view, position)
         size_bytes, position = read_uvarint(view, position)
         position += size_bytes
-    return position
+    return position, allowed - count
 
 
 def tag_section(fields: Iterable[tuple[int, bytes]]) -> bytes:

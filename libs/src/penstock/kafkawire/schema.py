@@ -193,3 +193,29 @@ def has_records(message: type[msgspec.Struct]) -> bool:
         if shape.name == "records" if isinstance(shape, Kind) else has_records(shape):
             return True
     return False
+
+
+@functools.cache
+def _arrays_of(message: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields_of(message) if isinstance(field.shape, Array))
+
+
+def has_more_elements(message: msgspec.Struct, elements_max: int) -> bool:
+    """Whether the arrays of a message, at any depth, have more elements together; it stops to count when they have."""
+    return _elements_left(message, elements_max) < 0
+
+
+def _elements_left(message: msgspec.Struct, left: int) -> int:
+    for name in _arrays_of(type(message)):
+        items = getattr(message, name)
+        if not items:
+            continue
+        left -= len(items)
+        if left < 0:
+            return left
+        if isinstance(items[0], msgspec.Struct) and _arrays_of(type(items[0])):
+            for item in items:
+                left = _elements_left(item, left)
+                if left < 0:
+                    return left
+    return left

@@ -33,9 +33,14 @@ API_TABLE: dict[int, Api] = _described()
 SHARE_GROUP_APIS = frozenset(key for key, api in API_TABLE.items() if api.share_groups_only)
 
 
-def decode_request(api_key: int, version: int, body: Buffer, position: int = 0) -> Message:
-    """The request from `position` of `body` on; its record bytes are views of `body`. Raises only `DecodeError`."""
-    return _request_decoder(api_key, version)(memoryview(body), position)
+def decode_request(
+    api_key: int, version: int, body: Buffer, position: int = 0, elements_max: int = REQUEST_ELEMENTS_MAX
+) -> Message:
+    """The request from `position` of `body` on; its record bytes are views of `body`. Raises only `DecodeError`.
+
+    A decoder is built for each `elements_max`, so there should be few different ones.
+    """
+    return _request_decoder(api_key, version, elements_max)(memoryview(body), position)
 
 
 def decode_response(api_key: int, version: int, body: Buffer) -> Message:
@@ -68,9 +73,9 @@ def serves(api_key: int, version: int) -> bool:
 
 
 @functools.cache
-def _request_decoder(api_key: int, version: int) -> Decode:
+def _request_decoder(api_key: int, version: int, elements_max: int) -> Decode:
     api = _served(api_key, version)
-    return make_decoder(api.request, version, is_flexible(api, version), REQUEST_ELEMENTS_MAX)
+    return make_decoder(api.request, version, is_flexible(api, version), elements_max)
 
 
 @functools.cache
