@@ -18,10 +18,11 @@ from penstock.contracts.queries.compaction import (
 )
 from penstock.contracts.queries.janitor import UsageQuery, UsageView
 from penstock.contracts.queries.log import PartitionPlan, Plan, PlanPartition, PlanQuery
-from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
+from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing
+from penstock.runtime.bus.listings import all_topics
 from penstock.runtime.bus.sequencer_client import SequencerClient
 
 PARTITIONS_PER_PLAN = 100
@@ -52,9 +53,8 @@ class Inventory(msgspec.Struct):
 
 async def take_inventory(client: SequencerClient, store: ObjectStore, cluster: str) -> Inventory:
     """Query the sequencers and list the objects; `Unavailable` if sequencers or store do not answer."""
-    metadata = await client.query("metadata", MetadataQuery(0, None), MetadataView)
-    inventory = Inventory(metadata.topics)
-    for number, topic in enumerate(metadata.topics):
+    inventory = Inventory(await all_topics(client))
+    for number, topic in enumerate(inventory.topics):
         for first in range(0, topic.partitions, PARTITIONS_PER_PLAN):
             partitions = range(first, min(first + PARTITIONS_PER_PLAN, topic.partitions))
             await _take_logs(client, inventory, number, partitions)

@@ -18,7 +18,7 @@ NO_PREFIX = ""  # the store's URL already has the prefix
 # No segment may be committed 15 minutes after its birth. The janitor waits four times as long, and so does the audit.
 ORPHAN_AGE_MIN_MS = 60 * 60 * 1000
 DEAD_GRACE_MS = 10 * 60 * 1000  # for readers that still know the segment; then the janitor may delete the object
-_IDENTITY = "journal-identity"
+_NOTES = ("journal-identity", "journal-lost-entry")
 _POSITION, _LENGTH = 4, 5  # in an extent's row
 
 
@@ -75,7 +75,7 @@ def _explain(inventory: Inventory, cluster: str, key: str, size_bytes: int, now_
 
 
 def _is_of_journal(key: str, cluster: str) -> bool:
-    if key == f"{cluster}/{_IDENTITY}":
+    if key in {f"{cluster}/{note}" for note in _NOTES}:
         return True
     for parse in (parse_snapshot_key, parse_journal_archive_key):
         try:

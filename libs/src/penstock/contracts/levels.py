@@ -38,6 +38,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.commands.journal import RaiseLevel, RecordArchived, RecordSnapshot, ReleaseCustody, TakeCustody
 from penstock.contracts.commands.topics import CreateTopic
 from penstock.contracts.configs.topics import (
+    CHECK_RECORDS,
     CONSUMER_ASSIGNMENT_INTERVAL,
     need_group_configs,
     need_inert_configs,
@@ -45,13 +46,28 @@ from penstock.contracts.configs.topics import (
     need_retention,
 )
 
-NEWEST_LEVEL = 4  # the newest that this code knows; level 0 is that of release 0.1.0
+NEWEST_LEVEL = 5  # the newest that this code knows; level 0 is that of release 0.1.0
 # From this level on topics may have Kafka configurations that are without effect here.
 INERT_CONFIGS_LEVEL = 3
+# From this level on topics may switch off the check of records.
+RECORD_CHECKS_LEVEL = 5
+# From this level on retention moves a log's start inside a large extent, as `segment.bytes` demands.
+SEGMENT_BYTES_LEVEL = 5
 # From this level on there are client quotas.
 QUOTAS_LEVEL = 3
 # From this level on there are share groups (KIP-932).
 SHARE_GROUPS_LEVEL = 4
+# From this level on a commit may have a latest time (ADR 0024).
+COMMIT_LEASE_LEVEL = 5
+# From this level on idempotent producers and transactional ids expire by the uptime clock, and full tables evict idle
+# ones. A partition accepts a producer that is older than it at any sequence (ADR 0025).
+PRODUCERS_LEVEL = 5
+# From this level on members and offsets have smaller limits of size. The size of a member counts its names.
+GROUP_SIZES_LEVEL = 5
+# From this level on the names of flushers and zones without segments are removed.
+NAME_REUSE_LEVEL = 5
+# From this level on a batch of an aborted transaction is not answered as a duplicate (ADR 0029).
+ABORTED_BATCHES_LEVEL = 5
 # Commands that are not in this table need level 0. So does `RaiseLevel`, because it comes before the level it sets.
 COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     TakeCustody: 1,
@@ -121,6 +137,8 @@ def _level(command: Command) -> int:
 
 def level_of_configs(configs: dict[str, str]) -> int:
     """The level that a cluster must have reached before a topic may have these configurations."""
+    if CHECK_RECORDS in configs:
+        return RECORD_CHECKS_LEVEL
     if need_inert_configs(configs):
         return INERT_CONFIGS_LEVEL
     if need_retention(configs):

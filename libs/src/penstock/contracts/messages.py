@@ -26,6 +26,8 @@ class FlushProduce(msgspec.Struct, frozen=True, array_like=True):
     part: int  # from 0
     parts: int
     batches: list[FlushBatch]
+    # Whether the gateway must confirm it before its commit: without a producer id, a late copy is not recognised.
+    needs_confirmation: bool = False
 
 
 class FlushRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -41,6 +43,18 @@ class FlushReply(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     results: list[list[BatchResult]]
     throttle_ms: int = 0
+
+
+class ConfirmRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Asks a gateway whether its clients still wait for these produce requests, which are about to be committed."""
+
+    requests: list[int]
+
+
+class ConfirmReply(msgspec.Struct, frozen=True, array_like=True):
+    """For each request how long it may still be committed, in ms; 0 if it was given up (ADR 0024)."""
+
+    leases_ms: list[int]
 
 
 class SegmentRead(msgspec.Struct, frozen=True, array_like=True):

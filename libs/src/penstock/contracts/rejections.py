@@ -47,4 +47,5 @@ class Rejection(enum.IntEnum):
     INVALID_PATTERN = 64
     UNSUPPORTED_YET = 65  # not all replicas know this command
     GROUP_SUBSCRIBED = 70  # the offsets are of a topic to which the group is subscribed
+    PRODUCERS_FULL = 80  # too many idempotent producers, or some were just evicted: send the batch again
     INVALID_RECORD_STATE = 100  # the member has not acquired the records, or has lost them

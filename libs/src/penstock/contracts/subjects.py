@@ -43,6 +43,11 @@ def flush(cluster: str, zone: str, instance: str) -> str:
     return f"{ROOT}.{cluster}.flush.{zone}.{instance}"
 
 
+def confirm(cluster: str, gateway: str) -> str:
+    """The subject of flushers' questions to one gateway whether produce requests may still be committed."""
+    return f"{ROOT}.{cluster}.confirm.{gateway}"
+
+
 def sequencer_command(cluster: str) -> str:
     """The subject of commands that change state; any one sequencer takes a message (queue group `sequencer`)."""
     return f"{ROOT}.{cluster}.sequencer.command"

@@ -6,13 +6,15 @@ May import `penstock.contracts` and `penstock.runtime.clock`. Start with `store`
 
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound, Throttled
 from penstock.objectstore.limits import FileLimits, RetryLimits, S3Limits, StoreLimits
-from penstock.objectstore.opening import make_bucket, open_store
+from penstock.objectstore.opening import absolute_address, folder_address, make_bucket, open_store
 from penstock.objectstore.store import ObjectInfo, ObjectStore, PartedPut, Unfinished
 from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
 
 __all__ = [
     "open_store",
     "make_bucket",
+    "absolute_address",
+    "folder_address",
     "StoreLimits",
     "FileLimits",
     "S3Limits",

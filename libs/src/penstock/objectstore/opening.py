@@ -1,7 +1,7 @@
 """Opens the store at an address (file://, s3:// or memory://), and creates its bucket."""
 
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import prometheus_client
 
@@ -37,6 +37,19 @@ async def open_store(
     if registry is not None:
         store = MeasuredStore(store, registry, clock=clock)
     return RetryingStore(store, jitter=lambda: fraction(entropy), limits=limits.retry, monotonic_s=clock.monotonic_s)
+
+
+def absolute_address(url: str) -> str:
+    """The address for processes that may run in other folders: a folder in it is absolute."""
+    scheme, separator, rest = url.partition("://")
+    if scheme != "file" or not separator or not rest:
+        return url
+    return folder_address(Path(unquote(rest)).absolute())
+
+
+def folder_address(folder: Path) -> str:
+    """The address of the store in a folder."""
+    return f"file://{quote(str(folder))}"
 
 
 async def make_bucket(url: str, *, limits: S3Limits = DEFAULT_LIMITS.s3) -> bool:

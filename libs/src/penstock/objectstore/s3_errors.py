@@ -32,6 +32,26 @@ _SETTINGS_ERRORS = (
 _THROTTLED_CODES = frozenset(
     {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "TooManyRequests", "503", "429"}
 )
+# The user's next step after an error that a retry would get again.
+_KEY_ADVICE = "check AWS_ACCESS_KEY_ID, or access_key in the address"
+_REGION_ADVICE = "name the region of the bucket with AWS_REGION, or region=... in the address"
+_TOKEN_ADVICE = "renew AWS_SESSION_TOKEN, or unset it"  # noqa: S105  the name of one
+_ADVICE = {
+    "NoSuchBucket": "check the bucket's name and the endpoint, or create it with `penstock bucket --store-url URL`",
+    "InvalidAccessKeyId": _KEY_ADVICE,
+    "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY, or secret_key in the address",
+    "AccessDenied": "allow s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject, s3:DeleteObject and "
+    "s3:AbortMultipartUpload on its objects, for the key in AWS_ACCESS_KEY_ID",
+    "ExpiredToken": _TOKEN_ADVICE,
+    "InvalidToken": _TOKEN_ADVICE,
+    "PermanentRedirect": _REGION_ADVICE,
+    "AuthorizationHeaderMalformed": _REGION_ADVICE,
+    "IllegalLocationConstraintException": _REGION_ADVICE,
+    "RequestTimeTooSkewed": "set the clock of this machine",
+}
+_CREDENTIALS_ADVICE = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or access_key and secret_key in the address"
+)
 
 
 @contextlib.contextmanager
@@ -45,7 +65,7 @@ def translated(what: str) -> Iterator[None]:
         raise error_of(str(answer.get("Code")), status, what, str(answer.get("Message", ""))) from error
     except BotoCoreError as error:
         kind = Invalid if isinstance(error, _SETTINGS_ERRORS) else Unavailable
-        raise kind(f"{sentence(error)}: {what}") from error
+        raise kind(f"{sentence(error)}{_todo(_advice_on(error))}: {what}") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unavailable(f"{sentence(error)}: {what}") from error
 
@@ -53,6 +73,16 @@ def translated(what: str) -> Iterator[None]:
 def sentence(error: Exception) -> str:
     """The text of an error, or the name of its type if it has no text."""
     return str(error) or type(error).__name__
+
+
+def _advice_on(error: BotoCoreError) -> str:
+    if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
+        return _CREDENTIALS_ADVICE
+    return _REGION_ADVICE if isinstance(error, NoRegionError | InvalidRegionError) else ""
+
+
+def _todo(advice: str) -> str:
+    return f" ({advice})" if advice else ""
 
 
 def error_of(code: str, status: int, what: str, message: str = "") -> PenstockError:
@@ -67,4 +97,4 @@ def error_of(code: str, status: int, what: str, message: str = "") -> PenstockEr
     # Another conditional request was in progress. S3 demands a retry, so this answer decides nothing.
     if status >= 500 or status == 409 or code in {"RequestTimeout", "InternalError", "ConditionalRequestConflict"}:
         return Unavailable(text)
-    return Invalid(text)
+    return Invalid(f"{text}{_todo(_ADVICE.get(code, ''))}")

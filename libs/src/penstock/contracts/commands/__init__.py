@@ -64,6 +64,7 @@ from penstock.contracts.commands.journal import (
     Tick as Tick,
 )
 from penstock.contracts.commands.log import (
+    COMMIT_LEASE_MS as COMMIT_LEASE_MS,
     TO_HIGH_WATERMARK as TO_HIGH_WATERMARK,
     AllocateProducer as AllocateProducer,
     CommitSegment as CommitSegment,
@@ -195,9 +196,10 @@ Outcome = (
 
 
 class CommandRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Commands for one journal entry, applied in order."""
+    """Commands for one journal entry, applied in order, after the entry `min_sequence`, which the sender has seen."""
 
     commands: list[Command]
+    min_sequence: int = 0
 
 
 class CommandReply(msgspec.Struct, frozen=True, array_like=True):

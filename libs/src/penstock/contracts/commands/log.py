@@ -6,6 +6,9 @@ from penstock.contracts.batches import BatchResult, BatchRun
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.rejections import Rejection
 
+# The usual time between the sending of a commit and its `not_after_ms`. It ends earlier if gateways had to confirm it.
+COMMIT_LEASE_MS = 60_000
+
 
 class CommitSegment(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Give the batches of a stored level-0 segment their offsets; runs are sorted by (topic id, partition)."""
@@ -16,6 +19,9 @@ class CommitSegment(msgspec.Struct, frozen=True, array_like=True, tag=2):
     writer: str
     zone: str
     runs: list[BatchRun]
+    # From COMMIT_LEASE_LEVEL on: the latest time of the state machine's clock at which this has an effect; 0: any.
+    # The machine remembers the commit until a little later, so a flusher sends no other commit of the segment.
+    not_after_ms: int = 0
 
 
 class AllocateProducer(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -28,6 +34,8 @@ class SegmentCommitted(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """One list per run, one result per batch, in the command's order. A retry gets the same results."""
 
     runs: list[list[BatchResult]]
+    # The machine remembers almost as many commits as it can: flushers make fewer and larger segments for a while.
+    is_crowded: bool = False
 
 
 class ProducerAllocated(msgspec.Struct, frozen=True, array_like=True, tag=5):

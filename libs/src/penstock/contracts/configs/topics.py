@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS
+from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS, documentation_of
 from penstock.contracts.configs.values import only, ratio, whole_number
 
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
@@ -32,6 +32,7 @@ TIMESTAMP_AFTER_MAX = "message.timestamp.after.max.ms"
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 UNDELETE_WINDOW = "penstock.undelete.window.ms"
+CHECK_RECORDS = "penstock.check.records"
 OFFSETS_RETENTION = "offsets.retention.minutes"
 INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 GROUP_SIZE_MAX = "group.max.size"
@@ -157,6 +158,13 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             whole_number(0, LONG_MAX),
             UNDELETE_WINDOW,
         ),
+        TopicConfig(
+            CHECK_RECORDS,
+            "BOOLEAN",
+            "true",
+            "Whether the gateway checks the framing of each record before it accepts a batch, as Kafka does.",
+            only("true", "false"),
+        ),
     )
 }
 
@@ -228,7 +236,7 @@ TOPIC_CONFIGS |= {
         inert.name,
         inert.kind,
         inert.default,
-        f"Accepted, and without effect. {inert.reason}",
+        documentation_of(inert),
         only("true", "false") if inert.kind == "BOOLEAN" else whole_number(inert.low, inert.high),
     )
     for inert in INERT_CONFIGS.values()

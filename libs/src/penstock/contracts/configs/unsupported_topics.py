@@ -20,11 +20,15 @@ class InertConfig(msgspec.Struct, frozen=True):
     low: int
     high: int
     reason: str
+    has_effect: bool = False  # the exception: it has the effect that `reason` names, and no other
 
+
+SEGMENT_BYTES = "segment.bytes"
 
 _NO_FILES = "There are no log files: segments are shared objects that flushers write."
 _DURABLE = "Acknowledged records are already stored in the object store."
 _RETENTION = "Retention and compaction work on single runs of records, not on log segments."
+_EXCESS = "Its only effect: a log keeps less than so many bytes more than retention.bytes."
 _NO_REPLICAS = "There are no replicas: the object store keeps the copies."
 
 INERT_CONFIGS: dict[str, InertConfig] = {
@@ -36,7 +40,7 @@ INERT_CONFIGS: dict[str, InertConfig] = {
         InertConfig("index.interval.bytes", "INT", "4096", 0, INT_MAX, _NO_FILES),
         InertConfig("min.insync.replicas", "INT", "1", 1, INT_MAX, _NO_REPLICAS),
         InertConfig("preallocate", "BOOLEAN", "false", 0, 0, _NO_FILES),
-        InertConfig("segment.bytes", "INT", "1073741824", 1_048_576, INT_MAX, _RETENTION),
+        InertConfig(SEGMENT_BYTES, "INT", "1073741824", 1_048_576, INT_MAX, _EXCESS, has_effect=True),
         InertConfig("segment.index.bytes", "INT", "10485760", 4, INT_MAX, _NO_FILES),
         InertConfig("segment.jitter.ms", "LONG", "0", 0, LONG_MAX, _RETENTION),
         InertConfig("segment.ms", "LONG", "604800000", 1, LONG_MAX, _RETENTION),
@@ -63,3 +67,13 @@ REJECTED_CONFIGS: dict[str, str] = {
     "remote.log.delete.on.disable": _TIERED,
     "remote.storage.enable": _TIERED,
 }
+
+
+def documentation_of(inert: InertConfig) -> str:
+    """The text that DescribeConfigs has for it."""
+    return inert.reason if inert.has_effect else f"Accepted, and without effect. {inert.reason}"
+
+
+def segment_bytes(configs: dict[str, str]) -> int:
+    """So many bytes more than `retention.bytes` may stay in each log of a topic with these configurations."""
+    return int(configs.get(SEGMENT_BYTES, INERT_CONFIGS[SEGMENT_BYTES].default))

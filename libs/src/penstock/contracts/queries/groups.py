@@ -45,11 +45,12 @@ class GroupOffsetsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """All groups in the given states; empty `states` means every state."""
+    """All groups in the given states; empty `states` means every state. `after` as in `MetadataQuery`, by group id."""
 
     min_sequence: int
     states: list[str]
     fresh: bool = False
+    after: str | None = None
 
 
 class GroupSummary(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +69,7 @@ class GroupsView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     groups: list[GroupSummary]
     failure: str | None = None
+    is_more: bool = False  # there are more after the last of these
 
 
 class DescribeGroupsQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -145,11 +147,15 @@ class GroupWaitView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupConfigsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Configurations of groups (Kafka's GROUP resource); without `group_ids` only the ids of configured groups."""
+    """Configurations of groups (Kafka's GROUP resource); without `group_ids` only the ids of configured groups.
+
+    These ids come in pages with `after`, as in `MetadataQuery`.
+    """
 
     min_sequence: int
     group_ids: list[str]
     fresh: bool = False
+    after: str | None = None
 
 
 class GroupConfigsView(msgspec.Struct, frozen=True, array_like=True):
@@ -159,3 +165,4 @@ class GroupConfigsView(msgspec.Struct, frozen=True, array_like=True):
     configs: list[dict[str, str]]
     failure: str | None = None
     group_ids: list[str] = []  # one per item of `configs`, or all configured groups
+    is_more: bool = False  # there are more after the last of these

@@ -17,7 +17,7 @@ class RetentionQuery(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OverdueLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A log with extents beyond its retention; they are counted up to a limit."""
+    """A log with extents beyond its retention, counted up to a limit. With none, it must start inside its first."""
 
     topic_id: TopicId
     partition: int

@@ -93,11 +93,12 @@ class OffsetsView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogSizesQuery(msgspec.Struct, frozen=True, array_like=True):
-    """The sizes of topics' logs; `names` None means all topics."""
+    """The sizes of topics' logs; `names` None means all topics. `after` as in `MetadataQuery`."""
 
     min_sequence: int
     names: list[str] | None
     fresh: bool = False
+    after: str | None = None
 
 
 class LogSizes(msgspec.Struct, frozen=True, array_like=True):
@@ -113,3 +114,4 @@ class LogSizesView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     topics: list[LogSizes]
     failure: str | None = None
+    is_more: bool = False  # there are more after the last of these

@@ -7,12 +7,17 @@ from penstock.contracts.ids import TopicId
 
 
 class MetadataQuery(msgspec.Struct, frozen=True, array_like=True):
-    """Topics by name and by id; `names` None means all topics."""
+    """Topics by name and by id; `names` None means all topics.
+
+    With `after`, all topics come in pages, ordered by name: this page has names greater than `after`. Without it, all
+    come in one answer, as senders of earlier releases expect.
+    """
 
     min_sequence: int
     names: list[str] | None
     topic_ids: list[TopicId] = []
     fresh: bool = False
+    after: str | None = None
 
 
 class TopicView(msgspec.Struct, frozen=True, array_like=True):
@@ -31,6 +36,7 @@ class MetadataView(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     topics: list[TopicView]
     failure: str | None = None
+    is_more: bool = False  # there are more after the last of these
 
 
 class ValidateQuery(msgspec.Struct, frozen=True, array_like=True):

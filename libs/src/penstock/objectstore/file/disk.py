@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -89,6 +91,29 @@ def sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_file(descriptor: int, platform: str = sys.platform) -> None:
+    """Make the bytes and the times of a file durable."""
+    full_sync = getattr(fcntl, "F_FULLFSYNC", None)
+    if platform == "darwin" and full_sync is not None:  # there fsync leaves the bytes in the cache of the drive
+        fcntl.fcntl(descriptor, full_sync)
+    else:
+        os.fsync(descriptor)
+
+
+def sync_data(descriptor: int, platform: str = sys.platform) -> None:
+    """Make the bytes of a file durable; its times may follow later."""
+    if platform == "linux":
+        os.fdatasync(descriptor)
+    else:
+        sync_file(descriptor, platform)
+
+
+def uncache(descriptor: int, position: int, size: int, platform: str = sys.platform) -> None:
+    """Remove a range of a file from the page cache, if the kernel can do that. Size 0 means to its end."""
+    if platform == "linux":
+        os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_DONTNEED)
 
 
 def discard(path: Path) -> None:

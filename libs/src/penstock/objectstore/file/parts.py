@@ -9,7 +9,7 @@ from pathlib import Path
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Unavailable
 from penstock.objectstore.errors import NotFound
-from penstock.objectstore.file.disk import discard, run_in, submit, write_all
+from penstock.objectstore.file.disk import discard, run_in, submit, sync_data, uncache, write_all
 from penstock.objectstore.store import PartSizes
 
 
@@ -29,6 +29,7 @@ class FileParts:
         *,
         seal: Callable[[int], str],
         publish: Callable[[Path, str], None],
+        platform: str,
     ) -> None:
         self._pool = pool
         self._staged = staged
@@ -36,6 +37,7 @@ class FileParts:
         self._part_bytes = part_bytes
         self._seal = seal
         self._publish = publish
+        self._platform = platform
         self._sizes = PartSizes(key, part_bytes)
         self._writing: set[Future[None]] = set()
 
@@ -66,8 +68,8 @@ class FileParts:
             position = number * self._part_bytes
             os.lseek(descriptor, position, os.SEEK_SET)
             write_all(descriptor, body)
-            os.fdatasync(descriptor)
-            os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_DONTNEED)  # as for whole objects
+            sync_data(descriptor, self._platform)
+            uncache(descriptor, position, size, self._platform)  # as for whole objects
         finally:
             os.close(descriptor)
 

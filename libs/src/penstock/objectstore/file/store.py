@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import os
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -23,7 +24,17 @@ from pathlib import Path
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound
-from penstock.objectstore.file.disk import discard, etag_of, is_final, read_all, run_in, sync, write_all
+from penstock.objectstore.file.disk import (
+    discard,
+    etag_of,
+    is_final,
+    read_all,
+    run_in,
+    sync,
+    sync_file,
+    uncache,
+    write_all,
+)
 from penstock.objectstore.file.names import (
     LOCK,
     STAGING,
@@ -53,10 +64,14 @@ _NOT_A_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 async def open_file_store(
-    root: Path, *, entropy: Entropy | None = None, limits: FileLimits = DEFAULT_LIMITS.file
+    root: Path,
+    *,
+    entropy: Entropy | None = None,
+    limits: FileLimits = DEFAULT_LIMITS.file,
+    platform: str = sys.platform,
 ) -> "FileStore":
     """The store in `root`, which is created if absent; `Invalid` with the path and reason if it cannot hold objects."""
-    store = FileStore(root, entropy or SystemEntropy(), limits)
+    store = FileStore(root, entropy or SystemEntropy(), limits, platform=platform)
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
         await store.prepare()
@@ -67,7 +82,15 @@ async def open_file_store(
 class FileStore:
     """A store with one file per object, below one folder."""
 
-    def __init__(self, root: Path, entropy: Entropy, limits: FileLimits = DEFAULT_LIMITS.file) -> None:
+    def __init__(
+        self,
+        root: Path,
+        entropy: Entropy,
+        limits: FileLimits = DEFAULT_LIMITS.file,
+        *,
+        platform: str = sys.platform,
+    ) -> None:
+        self._platform = platform
         self._root = root.absolute()
         self._staging = self._root / STAGING
         self._entropy = entropy
@@ -113,7 +136,9 @@ class FileStore:
     async def begin_parts(self, key: str, part_bytes: int) -> FileParts:
         check_parts(key, part_bytes)
         staged = self._staged(key)
-        parts = FileParts(self._writers, staged, key, part_bytes, seal=self._seal, publish=self._publish)
+        parts = FileParts(
+            self._writers, staged, key, part_bytes, seal=self._seal, publish=self._publish, platform=self._platform
+        )
         await run_in(self._writers, parts.create)
         return parts
 
@@ -188,10 +213,10 @@ class FileStore:
         below_ms = int.from_bytes(self._entropy.take(8), "big") % 1_000_000
         stamp_ns = written_ms * 1_000_000 + below_ms
         os.utime(descriptor, ns=(stamp_ns, stamp_ns))
-        os.fsync(descriptor)
+        sync_file(descriptor, self._platform)
         # Flushers and cachers hold the hot objects in memory. The page cache would also allocate memory for each
         # object, which costs more CPU than the write: 18 against 2 ms per 8 MiB on a virtual machine.
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        uncache(descriptor, 0, 0, self._platform)
         return etag_of(os.fstat(descriptor))
 
     def _create(self, staged: Path, final: Path) -> None:
@@ -239,7 +264,7 @@ class FileStore:
             if position + wanted > size:
                 raise range_beyond(key, position, wanted)
             data = read_all(descriptor, position, wanted)
-            os.posix_fadvise(descriptor, position, wanted, os.POSIX_FADV_DONTNEED)  # see _seal
+            uncache(descriptor, position, wanted, self._platform)  # see _seal
             return data
         finally:
             os.close(descriptor)

@@ -45,13 +45,14 @@ class SequencerClient:
     """All sequencers of a cluster, as one.
 
     `seen_sequence` is the highest journal sequence in any answer. `seen_clock_ms` is the latest journal clock in any
-    answer to commands. `seen_level` is the level that the cluster has reached, None before the first announcement.
-    `level_seen_s` is the monotonic time of that announcement.
+    answer to commands. `clock_seen_s` is the monotonic time of the last such answer. `seen_level` is the level that the
+    cluster has reached, None before the first announcement. `level_seen_s` is the monotonic time of that announcement.
     """
 
     def __init__(self, bus: Bus, cluster: str, clock: Clock, *, limits: SequencerClientLimits = DEFAULT_LIMITS) -> None:
         self.seen_sequence = 0
         self.seen_clock_ms = 0
+        self.clock_seen_s = 0.0
         self.seen_level: int | None = None
         self.level_seen_s = 0.0
         self._bus = bus
@@ -77,10 +78,14 @@ class SequencerClient:
         Each attempt takes up to `attempt_s` seconds, all attempts up to `deadline_s`. Then `Unavailable`: it is
         unknown whether the commands had an effect. `Invalid` if they do not fit into a message.
         """
+        return (await self.command_reply(commands, deadline_s=deadline_s, attempt_s=attempt_s)).outcomes
+
+    async def command_reply(
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None
+    ) -> CommandReply:
+        """As `command`, with the sequence of the entry."""
         subject = subjects.sequencer_command(self._cluster)
-        request = CommandRequest(commands)
-        reply = await self._ask(subject, request, CommandReply, deadline_s, attempt_s)
-        return reply.outcomes
+        return await self._ask(subject, CommandRequest(commands), CommandReply, deadline_s, attempt_s)
 
     async def query(
         self,
@@ -128,7 +133,9 @@ class SequencerClient:
             request = msgspec.structs.replace(request, min_sequence=self.seen_sequence)
         answer = codec.decode(await self._bus.request(subject, codec.encode(request), timeout_s), kind)
         self.record_sequence(answer.sequence)
-        self.seen_clock_ms = max(self.seen_clock_ms, getattr(answer, "clock_ms", 0))
+        clock_ms = getattr(answer, "clock_ms", 0)
+        if clock_ms:
+            self.seen_clock_ms, self.clock_seen_s = max(self.seen_clock_ms, clock_ms), self._clock.monotonic_s()
         if answer.failure is not None:
             raise Unavailable(answer.failure)
         return answer

@@ -38,8 +38,13 @@ def server_config(
     monitor_port: int | None = None,
     user: str = "",
     password: str = "",
+    log_path: Path | None = None,
+    log_bytes_max: int = 0,
 ) -> str:
-    """The text of the server's configuration; the monitoring port listens on loopback only."""
+    """The text of the server's configuration; the monitoring port listens on loopback only.
+
+    With `log_path` the server logs there. It renames a log of `log_bytes_max`, and keeps one old log.
+    """
     folder = _quoted(str(store_dir))
     lines = [
         f"listen: {_quoted(f'{host}:{port}')}",
@@ -51,6 +56,8 @@ def server_config(
     ]
     if monitor_port is not None:
         lines.append(f"http: {_quoted(f'127.0.0.1:{monitor_port}')}")
+    if log_path is not None:
+        lines += [f"log_file: {_quoted(str(log_path))}", f"logfile_size_limit: {log_bytes_max}", "logfile_max_num: 2"]
     if user:
         lines.append(f"authorization {{ user: {_quoted(user)}, password: {_quoted(password)} }}")
     return "\n".join(lines) + "\n"
@@ -82,10 +89,19 @@ def write_config(
     monitor_port: int | None = None,
     user: str = "",
     password: str = "",
+    log_path: Path | None = None,
+    log_bytes_max: int = 0,
 ) -> None:
     """Write the configuration to `path`, readable by its owner only; `Invalid` if that is not possible."""
     text = server_config(
-        store_dir=store_dir, host=host, port=port, monitor_port=monitor_port, user=user, password=password
+        store_dir=store_dir,
+        host=host,
+        port=port,
+        monitor_port=monitor_port,
+        user=user,
+        password=password,
+        log_path=log_path,
+        log_bytes_max=log_bytes_max,
     )
     try:
         path.touch(mode=0o600)

@@ -1,6 +1,7 @@
 """The life of a service process: open, run, drain, close; signals, the death of its parent, and the exit code.
 
-1. Set up logs, allocator and the watch on the parent; then `open`. If it fails: one sentence on stderr, exit 1.
+1. Set up logs, allocator and the watch on the parent; then `open`. If it fails: one sentence on stderr, exit 1, or
+   78 for an error that every later start would get again.
 2. `run` works until a signal. If it ends earlier: one log line, exit 1, or 75 for `JournalStuck`.
 3. SIGTERM or SIGINT: `drain` while `run` goes on, for at most `drain_deadline_ms`. A second signal kills at once.
 4. Cancel `run`, then `close`. Exit 0 if no step failed.
@@ -18,13 +19,16 @@ import msgspec
 import structlog
 import uvloop
 
-from penstock.contracts.errors import PenstockError
+from penstock.contracts.errors import Conflict, Fenced, PenstockError, Unavailable
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE, JournalStuck
 from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.log_file import log_file_of
 from penstock.runtime.process.logs import configure_logs
 from penstock.runtime.process.memory import freeze_startup_objects, tune_malloc
 
 PARENT_VARIABLE = "PENSTOCK_PARENT_PID"
+INVALID_EXIT_CODE = 78  # EX_CONFIG of sysexits.h
+_TEMPORARY = (Unavailable, Conflict, Fenced)  # a later start may find another state
 _PR_SET_PDEATHSIG = 1
 
 log = structlog.get_logger()
@@ -61,9 +65,9 @@ def run_app(
     service: str, config: ServiceConfig, make: Callable[[], App], *, limits: LifeLimits = DEFAULT_LIMITS
 ) -> int:
     """Run a service until its end and return the exit code: 0 after a clean stop, else 1 or the failure's own code."""
-    configure_logs(service, config.instance, config.log_level, config.log_format)
+    configure_logs(service, config.instance, config.log_level, config.log_format, log_file=log_file_of(os.environ))
     tune_malloc()
-    if not _follow_parent(os.environ.get(PARENT_VARIABLE, "")):
+    if not follow_parent(os.environ.get(PARENT_VARIABLE, "")):
         return 1
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_live(service, config, make, limits))
@@ -140,7 +144,7 @@ class _Life:
 
     def _fail(self, step: str, error: BaseException) -> None:
         cause = _first_cause(error)
-        self._exit_code = self._exit_code or (JOURNAL_STUCK_EXIT_CODE if isinstance(cause, JournalStuck) else 1)
+        self._exit_code = self._exit_code or _exit_code(step, cause)
         if step == "open" and isinstance(cause, PenstockError):
             sys.stderr.write(f"{self._service}: {cause}\n")
             return
@@ -151,6 +155,13 @@ class _Life:
             error=str(cause) or type(cause).__name__,
             exc_info=None if is_expected else cause,
         )
+
+
+def _exit_code(step: str, cause: BaseException) -> int:
+    if isinstance(cause, JournalStuck):
+        return JOURNAL_STUCK_EXIT_CODE
+    is_final = isinstance(cause, PenstockError) and not isinstance(cause, _TEMPORARY)
+    return INVALID_EXIT_CODE if step == "open" and is_final else 1
 
 
 def _first_cause(error: BaseException) -> BaseException:
@@ -174,9 +185,13 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, ask)
 
 
-def _follow_parent(parent: str) -> bool:
-    """Ask the kernel for SIGTERM when the parent dies; False if the parent is already dead."""
-    if not parent.isdigit() or sys.platform != "linux":
+def follow_parent(parent: str, platform: str = sys.platform) -> bool:
+    """Ask the kernel for SIGTERM when the parent dies; False if the parent is already dead.
+
+    Only Linux can do that. Elsewhere the process outlives a parent that is killed.
+    """
+    if not parent.isdigit():
         return True
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     return os.getppid() == int(parent)

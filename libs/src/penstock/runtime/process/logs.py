@@ -10,6 +10,8 @@ from typing import TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from penstock.runtime.process.log_file import LogFile
+
 LIBRARY_LEVEL = logging.WARNING  # lower levels of libraries do not concern the operators of Penstock
 
 
@@ -19,8 +21,9 @@ class ForgivingStream(io.TextIOBase):
     There is no buffer: at the end of the process, Python would fail again on the rest of a buffer.
     """
 
-    def __init__(self, stream: TextIO, describe_loss: Callable[[int], str]) -> None:
+    def __init__(self, stream: TextIO, describe_loss: Callable[[int], str], log_file: LogFile | None = None) -> None:
         self._stream = stream
+        self._log_file = log_file
         self._describe_loss = describe_loss
         self._descriptor = _descriptor(stream)
         self._lost = 0
@@ -30,6 +33,8 @@ class ForgivingStream(io.TextIOBase):
         return self._stream.isatty()
 
     def write(self, text: str) -> int:
+        if self._log_file is not None:
+            self._log_file.make_room(len(text))
         try:
             if self._lost:
                 self._put(("\n" if self._is_torn else "") + self._describe_loss(self._lost))
@@ -58,14 +63,25 @@ def _descriptor(stream: TextIO) -> int | None:
         return None  # the stream is in memory
 
 
-def configure_logs(service: str, instance: str, level: str, format: str, stream: TextIO | None = None) -> None:
-    """Send every log line of this process to `stream` (default: stderr), with the service and the instance."""
+def configure_logs(
+    service: str,
+    instance: str,
+    level: str,
+    format: str,
+    stream: TextIO | None = None,
+    *,
+    log_file: LogFile | None = None,
+) -> None:
+    """Send every log line of this process to `stream` (default: stderr), with the service and the instance.
+
+    If the stream appends to `log_file`, that is emptied when it is full.
+    """
 
     def describe_loss(lines: int) -> str:
         logger = structlog.wrap_logger(structlog.ReturnLogger(), processors=[*shared, *ending])
         return f"{logger.warning('log_lines_lost', lines=lines)}\n"
 
-    stream = cast(TextIO, ForgivingStream(stream or sys.stderr, describe_loss))
+    stream = cast(TextIO, ForgivingStream(stream or sys.stderr, describe_loss, log_file))
 
     def name_ourselves(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         event["service"] = service

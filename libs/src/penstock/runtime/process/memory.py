@@ -29,6 +29,18 @@ def tune_malloc(load_library: Callable[[None], Any] = ctypes.CDLL) -> bool:
     return bool(mapped and mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES) and mallopt(_M_TOP_PAD, TOP_PAD_BYTES))
 
 
+def release_freed_memory(load_library: Callable[[None], Any] = ctypes.CDLL) -> bool:
+    """Give freed blocks back to the kernel; return whether there were any. Other threads run meanwhile.
+
+    It is possible only with glibc. A process does it seldom, when large work is over: see `tune_malloc`.
+    """
+    try:
+        malloc_trim = load_library(None).malloc_trim
+    except (AttributeError, OSError):
+        return False
+    return bool(malloc_trim(0))
+
+
 def freeze_startup_objects() -> None:
     """Exclude all objects that exist now from later collections, except cycles that are already dead.
 

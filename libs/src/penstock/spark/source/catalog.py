@@ -22,6 +22,7 @@ from penstock.contracts.queries.log import (
 )
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
 from penstock.contracts.rejections import Rejection
+from penstock.runtime.bus.listings import all_topics
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
@@ -54,10 +55,13 @@ class Catalog:
 
     async def topics(self, choice: TopicChoice) -> dict[str, TopicView]:
         """The topics of a choice by name, with all acknowledged changes; `Invalid` if a named one is missing."""
-        names = None if choice.patterns else list(choice.names)
-        view = await self._sequencers.query("metadata", MetadataQuery(0, names, fresh=True), MetadataView)
+        if choice.patterns:
+            topics = await all_topics(self._sequencers, fresh=True)
+        else:
+            query = MetadataQuery(0, list(choice.names), fresh=True)
+            topics = (await self._sequencers.query("metadata", query, MetadataView)).topics
         found = {
-            topic.name: topic for topic in sorted(view.topics, key=lambda each: each.name) if choice.matches(topic.name)
+            topic.name: topic for topic in sorted(topics, key=lambda each: each.name) if choice.matches(topic.name)
         }
         missing = sorted(set(choice.names) - set(found))
         if missing:
@@ -169,12 +173,14 @@ async def opened_sequencers(address: ClusterAddress) -> AsyncIterator[SequencerC
         await connection.close()
 
 
-def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end in a thread with its own event loop; the caller may have one too.
-
-    Spark's processes have no log settings. There, this logs errors only.
-    """
+def configure_logs_once() -> None:
+    """Log errors only, in a process without log settings, as Spark's processes are."""
     if not structlog.is_configured():
         configure_logs(CLIENT_NAME, CLIENT_NAME, "error", "auto")
+
+
+def run_apart(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end in a thread with its own event loop; the caller may have one too."""
+    configure_logs_once()
     with ThreadPoolExecutor(1, "penstock-queries") as pool:
         return pool.submit(asyncio.run, work).result()

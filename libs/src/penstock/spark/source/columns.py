@@ -22,6 +22,7 @@ from penstock.kafkawire.records import (
     CRC_START,
     DECOMPRESSED_BYTES_MAX,
     MAGIC,
+    BatchHeader,
     codec,
     is_control,
     read_batch_header,
@@ -33,6 +34,7 @@ from penstock.spark.varints import read_varints, record_starts
 # Of one Arrow batch, before compression. Below 1 MiB, the batch costs more than its records.
 GROUP_BYTES = 4 * 1024 * 1024
 GROUP_RECORDS_MAX = 200_000
+ERRORS_MAX = 10  # of skipped batches in one split
 # numpy reads so many bytes past the records: attributes and three varints of the largest size.
 _PADDING = bytes(64)
 # A Spark timestamp is microseconds in 64 bits. A producer may send any number of milliseconds.
@@ -70,10 +72,34 @@ class _Batch(msgspec.Struct, frozen=True, gc=False):
     timestamp_type: int
 
 
-class Columns:
-    """Converts record batches into Arrow batches with the columns `names`, a choice of `FIELDS`."""
+class SkippedBatches:
+    """The batches that were left out, because their records cannot be decoded."""
 
-    def __init__(self, names: Sequence[str] = tuple(FIELDS), *, group_bytes: int = GROUP_BYTES) -> None:
+    def __init__(self) -> None:
+        self.count = 0
+        self.errors: list[str] = []  # of the first ones
+
+    def record(self, error: Corrupt) -> None:
+        """Record a batch, with its place and its error."""
+        self.count += 1
+        if len(self.errors) < ERRORS_MAX:
+            self.errors.append(str(error))
+
+
+class Columns:
+    """Converts record batches into Arrow batches with the columns `names`, a choice of `FIELDS`.
+
+    A batch that cannot be decoded is `Corrupt`. With `skipped` it is left out and recorded there.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str] = tuple(FIELDS),
+        *,
+        group_bytes: int = GROUP_BYTES,
+        skipped: SkippedBatches | None = None,
+    ) -> None:
+        self._skipped = skipped
         self.schema = pa.schema([pa.field(name, FIELDS[name]) for name in names])
         self._names = frozenset(names)
         self._group_bytes = group_bytes
@@ -87,22 +113,20 @@ class Columns:
     def add(
         self, batch: Buffer, *, topic: str, partition: int, base_offset: int, from_offset: int, to_offset: int
     ) -> None:
-        """Add one complete batch whose first offset is `base_offset`; `Corrupt` if it does not match its header.
+        """Add one complete batch whose first offset is `base_offset`.
 
         Only records from `from_offset` to before `to_offset` are kept.
         """
         header = read_batch_header(batch)
-        if header.magic != MAGIC or size_bytes(header) != len(batch):
-            raise Corrupt(f"{topic} [{partition}] {base_offset}: {len(batch)} bytes that are no batch")
-        if crc32c.crc32c(memoryview(batch)[CRC_START:]) != header.crc:
-            raise Corrupt(f"{topic} [{partition}] {base_offset}: a batch with a wrong crc")
-        if is_control(header) or not header.record_count:
-            return
         try:
+            _check(batch, header)
+            if is_control(header) or not header.record_count:
+                return
             plain = bytes(decompress(memoryview(batch)[BATCH_OVERHEAD:], codec(header), DECOMPRESSED_BYTES_MAX))
             starts = record_starts(plain, header.record_count)
         except DecodeError as error:
-            raise Corrupt(f"{topic} [{partition}] {base_offset}: {error}") from error
+            self._leave_out(f"{topic} [{partition}] {base_offset}", error)
+            return
         self._starts += [start + self._size_bytes for start in starts]
         self._plain.append(plain)
         self._size_bytes += len(plain)
@@ -126,17 +150,46 @@ class Columns:
         """All records added since the last call, as an Arrow batch; None if there are none."""
         if not self._starts:
             return None
-        batches, starts = self._batches, np.array(self._starts, np.int64)
-        data = np.frombuffer(b"".join((*self._plain, _PADDING)), np.uint8)
-        size_bytes = self._size_bytes
+        batches, plain, starts = self._batches, self._plain, np.array(self._starts, np.int64)
         self._clear()
         try:
-            records = _Records(data, size_bytes, starts)
-        except DecodeError as error:
-            named = {f"{batch.topic} [{batch.partition}] from {batch.base_offset} on" for batch in batches}
-            raise Corrupt(f"{error}, in one of {', '.join(sorted(named)[:5])}") from error
+            records = _records_of(plain, starts)
+        except DecodeError:
+            batches, plain, starts = self._decodable(batches, plain, starts)
+            if not batches:
+                return None
+            records = _records_of(plain, starts)
         table = pa.RecordBatch.from_arrays(self._arrays(batches, records), schema=self.schema)
         return table if table.num_rows else None
+
+    def _decodable(
+        self, batches: Sequence[_Batch], plain: Sequence[bytes], starts: Ints
+    ) -> tuple[list[_Batch], list[bytes], Ints]:
+        """The group without the batches that cannot be decoded."""
+        kept: list[tuple[_Batch, bytes]] = []
+        kept_starts: list[Ints] = []
+        first = position = size_bytes = 0
+        for batch, data in zip(batches, plain, strict=True):
+            own_starts = starts[first : first + batch.records] - position
+            first, position = first + batch.records, position + len(data)
+            try:
+                _records_of([data], own_starts)
+            except DecodeError as error:
+                self._leave_out(f"{batch.topic} [{batch.partition}] {batch.base_offset}", error)
+                continue
+            kept.append((batch, data))
+            kept_starts.append(own_starts + size_bytes)
+            size_bytes += len(data)
+        together = np.concatenate(kept_starts) if kept else np.zeros(0, np.int64)
+        return [batch for batch, _ in kept], [data for _, data in kept], together
+
+    def _leave_out(self, place: str, error: DecodeError) -> None:
+        """Record the batch at this place as skipped; `Corrupt` if it may not be."""
+        if self._skipped is None:
+            raise Corrupt(
+                f"{place}: {error}; the option failOnCorruptBatch=false of spark.read skips such batches"
+            ) from error
+        self._skipped.record(Corrupt(f"{place}: {error}"))
 
     def _arrays(self, batches: Sequence[_Batch], records: "_Records") -> list[Any]:
         counts = np.array([batch.records for batch in batches])
@@ -175,6 +228,20 @@ class Columns:
         self._starts: list[int] = []
         self._batches: list[_Batch] = []
         self._size_bytes = 0
+
+
+def _check(batch: Buffer, header: BatchHeader) -> None:
+    """`DecodeError` if the bytes do not match their header."""
+    if header.magic != MAGIC or size_bytes(header) != len(batch):
+        raise DecodeError(f"{len(batch)} bytes that are no batch")
+    if crc32c.crc32c(memoryview(batch)[CRC_START:]) != header.crc:
+        raise DecodeError("a batch with a wrong crc")
+
+
+def _records_of(plain: Sequence[bytes], starts: Ints) -> "_Records":
+    """The records of several batches."""
+    data = np.frombuffer(b"".join((*plain, _PADDING)), np.uint8)
+    return _Records(data, len(data) - len(_PADDING), starts)
 
 
 def _timestamps(batches: Sequence[_Batch], of_each: Any, deltas: Ints) -> Ints:

@@ -33,10 +33,12 @@ _KNOWN = {
     "maxbytespertrigger": "trigger_bytes",
     "maxoffsetspertrigger": "trigger_offsets",
     "failondataloss": "fail_on_data_loss",
+    "failoncorruptbatch": "fail_on_corrupt_batch",
 }
 _NAMES = (
     "topics, startingOffsets, endingOffsets, startingTimestamp, endingTimestamp, columns, isolation, nats, natsUser, "
-    "natsPassword, store, cluster, envFile, maxBytesPerSplit, maxBytesPerTrigger, maxOffsetsPerTrigger, failOnDataLoss"
+    "natsPassword, store, cluster, envFile, maxBytesPerSplit, maxBytesPerTrigger, maxOffsetsPerTrigger, "
+    "failOnDataLoss, failOnCorruptBatch"
 )
 
 
@@ -65,6 +67,7 @@ class SourceConfig(msgspec.Struct, frozen=True, kw_only=True):
     trigger_bytes: int | None = None
     trigger_offsets: int | None = None
     fail_on_data_loss: bool = True
+    fail_on_corrupt_batch: bool = True
     read_committed: bool = True
 
 
@@ -96,7 +99,8 @@ def read_source_config(
         split_bytes=_number(given, "split_bytes", "maxBytesPerSplit", SPLIT_BYTES_MIN) or SPLIT_BYTES,
         trigger_bytes=_number(given, "trigger_bytes", "maxBytesPerTrigger", 1),
         trigger_offsets=_number(given, "trigger_offsets", "maxOffsetsPerTrigger", 1),
-        fail_on_data_loss=_boolean(given.get("fail_on_data_loss", "true")),
+        fail_on_data_loss=_boolean(given, "fail_on_data_loss", "failOnDataLoss"),
+        fail_on_corrupt_batch=_boolean(given, "fail_on_corrupt_batch", "failOnCorruptBatch"),
         read_committed=given.get("isolation") != "read_uncommitted",
     )
 
@@ -136,7 +140,8 @@ def _number(given: Mapping[str, str], field: str, option: str, least: int) -> in
     return int(text)
 
 
-def _boolean(text: str) -> bool:
+def _boolean(given: Mapping[str, str], field: str, option: str) -> bool:
+    text = given.get(field, "true")
     if text.lower() not in ("true", "false"):
-        raise Invalid(f"failOnDataLoss must be true or false: {text!r}")
+        raise Invalid(f"{option} must be true or false: {text!r}")
     return text.lower() == "true"

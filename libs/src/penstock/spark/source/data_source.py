@@ -7,6 +7,7 @@ arguments.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import structlog
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -20,8 +21,8 @@ from pyspark.sql.types import StructType
 from penstock.contracts.errors import Invalid
 from penstock.spark.config import ClusterAddress
 from penstock.spark.ranges import StoreRanges
-from penstock.spark.source.catalog import run_apart
-from penstock.spark.source.columns import Columns
+from penstock.spark.source.catalog import configure_logs_once, run_apart
+from penstock.spark.source.columns import Columns, SkippedBatches
 from penstock.spark.source.config import COLUMNS, SourceConfig, read_source_config
 from penstock.spark.source.filters import Scope, scope_of
 from penstock.spark.source.offsets import to_json
@@ -42,6 +43,9 @@ _TYPES = {
     "value": "binary",
     "headers": "array<struct<key:string,value:binary>>",
 }
+
+
+log = structlog.get_logger()
 
 
 class SplitPartition(InputPartition):
@@ -101,7 +105,12 @@ class PenstockReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task's records as Arrow batches."""
         assert isinstance(partition, SplitPartition), "the partition is a SplitPartition"
-        return read_in_task(self._given.address, self._columns, partition.split)
+        return read_in_task(
+            self._given.address,
+            self._columns,
+            partition.split,
+            fail_on_corrupt_batch=self._given.fail_on_corrupt_batch,
+        )
 
     async def _plan(self) -> list[Split]:
         async with opened_planner(self._given) as planner:
@@ -158,7 +167,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task's records as Arrow batches."""
         assert isinstance(partition, SplitPartition), "the partition is a SplitPartition"
-        return read_in_task(self._given.address, self._columns, partition.split)
+        return read_in_task(
+            self._given.address,
+            self._columns,
+            partition.split,
+            fail_on_corrupt_batch=self._given.fail_on_corrupt_batch,
+        )
 
     async def _initial(self) -> dict[str, dict[str, int]]:
         async with opened_planner(self._given) as planner:
@@ -166,8 +180,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return to_json(await planner.starts(topics, await planner.bounds(topics)))
 
 
-def read_in_task(address: ClusterAddress, columns: Sequence[str], split: Split) -> Iterator[Any]:
-    """A split's records as Arrow batches; the task has its own store and thread."""
+def read_in_task(
+    address: ClusterAddress, columns: Sequence[str], split: Split, *, fail_on_corrupt_batch: bool = True
+) -> Iterator[Any]:
+    """A split's records as Arrow batches; the task has its own store and thread. Skipped batches are logged."""
+    skipped = SkippedBatches()
+    converter = Columns(columns, skipped=None if fail_on_corrupt_batch else skipped)
     with StoreRanges(address.store_url) as ranges:
 
         def stream(wanted: Sequence[Range]) -> Iterator[memoryview]:
@@ -176,7 +194,10 @@ def read_in_task(address: ClusterAddress, columns: Sequence[str], split: Split) 
         def replan(rest: Split) -> Split:
             return run_apart(replanned(address, rest))
 
-        yield from read_split(split, Columns(columns), stream, replan)
+        yield from read_split(split, converter, stream, replan)
+    if skipped.count:
+        configure_logs_once()
+        log.error("corrupt_batches_skipped", batches=skipped.count, errors=skipped.errors)
 
 
 def register(spark: Any, *, pushdown: bool = False) -> None:
