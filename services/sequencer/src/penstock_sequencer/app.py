@@ -91,7 +91,11 @@ class SequencerApp:
             journal=journal, store=self._store, cluster=config.cluster, look_interval_s=guard.loss_look_s
         )
         self._identity_watch = IdentityWatch(
-            store=self._store, cluster=config.cluster, journal=journal, interval_s=guard.marker_interval_s
+            store=self._store,
+            cluster=config.cluster,
+            journal=journal,
+            set_degraded=self._host.health.set_degraded,
+            interval_s=guard.marker_interval_s,
         )
         self._sequencer = self._replica_of(journal, bus, self._store)
 

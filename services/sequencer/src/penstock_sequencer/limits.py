@@ -12,10 +12,12 @@ from penstock_sequencer.journal_guard.identity import MARKER_INTERVAL_S
 from penstock_sequencer.replication.level_raiser import LevelLimits
 from penstock_sequencer.replication.proposal_queue import ProposerLimits
 from penstock_sequencer.replication.replica import ReplicaLimits
+from penstock_sequencer.replication.seen_entries import SeenLimits
 from penstock_sequencer.replication.stall_detector import StallLimits
 from penstock_sequencer.replication.ticker import TickerLimits
 from penstock_sequencer.serving.member_liveness import LivenessLimits
 from penstock_sequencer.serving.request_server import RequestLimits
+from penstock_sequencer.serving.table_watch import TableLimits
 
 
 class StartLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +25,7 @@ class StartLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     describe_retry_s: float = 0.2  # between two requests for the journal's end
     store_retry_s: float = 1.0  # between two searches for a snapshot
+    snapshot_look_s: float = 10.0  # a snapshot that is missing this long is lost (ADR 0006)
     catch_up_look_s: float = 60.0  # of one wait; a long journal takes several
 
 
@@ -34,6 +37,7 @@ class ReplicationLimits(msgspec.Struct, frozen=True, kw_only=True):
     stalls: StallLimits = StallLimits()
     levels: LevelLimits = LevelLimits()
     ticker: TickerLimits = TickerLimits()
+    seen: SeenLimits = SeenLimits()
 
 
 class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,7 @@ class ServingLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     requests: RequestLimits = RequestLimits()
     liveness: LivenessLimits = LivenessLimits()
+    tables: TableLimits = TableLimits()
 
 
 class CustodianLimits(msgspec.Struct, frozen=True, kw_only=True):

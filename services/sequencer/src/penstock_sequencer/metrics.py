@@ -65,6 +65,16 @@ class SequencerMetrics:
         self.unannounced = counter(
             "penstock_sequencer_unannounced_entries", "Entries whose announcement was too large for one message."
         )
+        self.table_rows = gauge(
+            "penstock_sequencer_table_rows",
+            "Rows in a table that all clients share; for producers_of_one_partition, in the fullest partition.",
+            ["table"],
+        )
+        self.table_rows_max = gauge(
+            "penstock_sequencer_table_rows_max",
+            "Most rows in that table; from 80% on the service is degraded.",
+            ["table"],
+        )
         self._add_share_groups(registry)
         self._add_housekeeping(registry)
 

@@ -26,11 +26,14 @@ from penstock_sequencer.replication.level_raiser import LevelRaiser
 from penstock_sequencer.replication.proposer import Proposer
 from penstock_sequencer.replication.read_index import ReadIndex
 from penstock_sequencer.replication.replica import Apply, Outrun, Replica
+from penstock_sequencer.replication.seen_entries import SeenEntries
 from penstock_sequencer.replication.stall_detector import StallDetector
 from penstock_sequencer.replication.ticker import Ticker
 from penstock_sequencer.serving.liveness_gossip import LivenessGossip
 from penstock_sequencer.serving.member_liveness import MemberLiveness
 from penstock_sequencer.serving.request_server import RequestServer
+from penstock_sequencer.serving.table_watch import TableWatch
+from penstock_sequencer.storage.lost_entry import write_lost_entry
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
 from penstock_sequencer.storage.snapshot_store import Found, find_newest_snapshot
 
@@ -74,8 +77,9 @@ class Sequencer:
         self._limits = limits
         self._chain = HashChain()
         self._build_replication(author, apply)
-        self._build_serving(make_request_server)
-        self._build_custodian(snapshots, capture, health or Health())
+        health = health or Health()
+        self._build_serving(make_request_server, health)
+        self._build_custodian(snapshots, capture, health)
         self._report_snapshots()
 
     def _build_replication(self, author: str, apply: Apply) -> None:
@@ -121,8 +125,9 @@ class Sequencer:
             limits=limits.levels,
         )
 
-    def _build_serving(self, make_request_server: Callable[..., RequestServer]) -> None:
+    def _build_serving(self, make_request_server: Callable[..., RequestServer], health: Health) -> None:
         limits = self._limits.serving
+        self._tables = TableWatch(replica=self.replica, metrics=self._metrics, health=health, limits=limits.tables)
         members = MemberLiveness(limits.liveness)
         self._gossip = LivenessGossip(
             bus=self._bus,
@@ -134,17 +139,27 @@ class Sequencer:
             clock=self._clock,
             limits=limits.liveness,
         )
+        read_index = ReadIndex(self._journal)
+        self._seen = SeenEntries(
+            journal=self._journal,
+            replica=self.replica,
+            proposer=self.proposer,
+            read_index=read_index,
+            record_lost=self._record_lost,
+            limits=self._limits.replication.seen,
+        )
         self._server = make_request_server(
             bus=self._bus,
             cluster=self._cluster,
             journal=self._journal,
             replica=self.replica,
-            read_index=ReadIndex(self._journal),
+            read_index=read_index,
             proposer=self.proposer,
             members=members,
             clock=self._clock,
             metrics=self._metrics,
             stalls=self._stalls,
+            seen=self._seen,
             limits=limits.requests,
         )
 
@@ -215,9 +230,15 @@ class Sequencer:
             group.create_task(self._ticker.run())
             group.create_task(self._gossip.run())
             group.create_task(self._levels.run())
+            group.create_task(self._tables.run())
+            group.create_task(self._seen.run())
             group.create_task(self._server.run())
             if self._store is not None:
                 group.create_task(self.custody.run())
+
+    async def _record_lost(self, sequence: int) -> None:
+        if self._store is not None:
+            await write_lost_entry(self._store, self._cluster, sequence)
 
     async def until_serving(self) -> None:
         """Return when queries are answered."""
@@ -236,12 +257,21 @@ class Sequencer:
             try:
                 return await self.replica.run()
             except Outrun as error:
-                before = self.replica.applied_sequence
-                if self._store is not None:
-                    await self._load_snapshot(self._store)
-                if self.replica.applied_sequence == before:
+                if self._store is None or not await self._load_newer_snapshot(self._store):
                     self._metrics.halted.set(1)
                     raise error.halted from error
+
+    async def _load_newer_snapshot(self, store: ObjectStore) -> bool:
+        """Whether a newer snapshot was found in time: a store may list a new object late."""
+        before = self.replica.applied_sequence
+        end_s = self._clock.monotonic_s() + self._limits.start.snapshot_look_s
+        while True:
+            await self._load_snapshot(store)
+            if self.replica.applied_sequence > before:
+                return True
+            if self._clock.monotonic_s() >= end_s:
+                return False
+            await asyncio.sleep(self._limits.start.store_retry_s)
 
     async def _load_snapshot(self, store: ObjectStore) -> None:
         """Start from the newest good snapshot, if there is one; the journal may lack earlier entries."""

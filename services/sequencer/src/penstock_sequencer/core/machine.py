@@ -29,6 +29,7 @@ from penstock_sequencer.core.all_groups import commands as all_groups
 from penstock_sequencer.core.commits import segment_commit
 from penstock_sequencer.core.groups import (
     classic_commands,
+    classic_leave,
     consumer_commands,
     departed_members,
     offset_commit,
@@ -114,7 +115,7 @@ APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.AllocateProducer: producers.allocate_producer,
     commands.JoinGroup: classic_commands.join_group,
     commands.SyncGroup: classic_commands.sync_group,
-    commands.LeaveGroup: classic_commands.leave_group,
+    commands.LeaveGroup: classic_leave.leave_group,
     commands.ExpireMember: all_groups.expire_member,
     commands.CommitOffsets: offset_commit.commit_offsets,
     commands.DeleteGroup: all_groups.delete_group,

@@ -46,6 +46,7 @@ from penstock_sequencer.core.maintenance.queries import dead, known_segments, us
 from penstock_sequencer.core.share.offsets import share_offsets
 from penstock_sequencer.core.share.queries import group_configs, share_groups, share_heartbeat, share_partitions
 from penstock_sequencer.core.state.cluster import Partition, State, Topic
+from penstock_sequencer.core.state.pages import NUMBER_BYTES, page_of, text_bytes
 from penstock_sequencer.core.state.segments import MARKERS
 from penstock_sequencer.core.topics.client_quotas import check_alter_client_quotas, client_quotas, log_sizes
 from penstock_sequencer.core.topics.configs import check_alter_configs, check_alter_group_configs
@@ -76,16 +77,25 @@ __all__ = [
 
 
 def metadata(state: State, query: MetadataQuery) -> MetadataView:
-    """The existing topics among those in the query, each once."""
+    """The existing topics among those in the query, each once; all of them in pages, if the sender can page."""
+    is_more = False
     if query.names is None:
-        found = dict(state.topics)
+        names, is_more = page_of(
+            state.topics, query.after, state.limits.answers, lambda name: _view_bytes(state.topics[name])
+        )
+        found = {name: state.topics[name] for name in names}
     else:
         found = {name: state.topics[name] for name in query.names if name in state.topics}
     for topic_id in query.topic_ids:
         topic = state.topics_by_id.get(topic_id)
         if topic is not None:
             found[topic.name] = topic
-    return MetadataView(state.sequence, [_topic_view(state, topic) for topic in found.values()])
+    return MetadataView(state.sequence, [_topic_view(state, topic) for topic in found.values()], is_more=is_more)
+
+
+def _view_bytes(topic: Topic) -> int:
+    texts = text_bytes(topic.name) + sum(text_bytes(key) + text_bytes(value) for key, value in topic.configs.items())
+    return texts + len(topic.topic_id) + 4 * NUMBER_BYTES
 
 
 def _topic_view(state: State, topic: Topic) -> TopicView:

@@ -15,7 +15,7 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.objectstore import NotFound, ObjectStore
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal
-from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.snapshot.codec import encode_fragments
 from penstock_sequencer.custodian.custody import Custody
 from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
 from penstock_sequencer.custodian.snapshot_schedule import (
@@ -29,7 +29,7 @@ from penstock_sequencer.custodian.snapshot_schedule import (
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.replica import Replica
 from penstock_sequencer.storage.archive_store import list_archive
-from penstock_sequencer.storage.snapshot_format import HASHES_MAX, Snapshot, read_snapshot, write_snapshot
+from penstock_sequencer.storage.snapshot_format import HASHES_MAX, Snapshot, read_snapshot_file, write_snapshot
 from penstock_sequencer.storage.snapshot_store import check_stored_snapshot, list_snapshots, put_snapshot
 
 log = structlog.get_logger()
@@ -41,17 +41,17 @@ def write_proven(out: IO[bytes], snapshot: Snapshot, *, known_level: int = NEWES
     Checksums prove only that the bytes are unchanged. But the journal is purged because of this snapshot.
     """
     write_snapshot(out, snapshot)
-    out.seek(0)
-    if _fingerprint(read_snapshot(out.read(), known_level=known_level)) != _fingerprint(snapshot):
+    if _fingerprint(read_snapshot_file(out, known_level=known_level)) != _fingerprint(snapshot):
         raise Corrupt(
             f"the snapshot of entry {snapshot.state.sequence} does not read back as the state it was made from"
         )
 
 
 def _fingerprint(snapshot: Snapshot) -> bytes:
-    """Equal for equal hashes and states; it avoids the bytes of two states in memory at once."""
+    """Equal for equal hashes and states; it avoids the bytes of states in memory."""
     digest = hashlib.blake2b(b"".join(snapshot.hashes[-HASHES_MAX:]))
-    digest.update(encode_state(snapshot.state))
+    for fragment in encode_fragments(snapshot.state):
+        digest.update(fragment)
     return digest.digest()
 
 

@@ -16,6 +16,7 @@ the other does not know. So the old journal's sequencers stop as soon as they se
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -76,17 +77,26 @@ class IdentityWatch:
     """Reads the marker repeatedly; create it when the marker is known to name this journal."""
 
     def __init__(
-        self, *, store: ObjectStore, cluster: str, journal: Journal, interval_s: float = MARKER_INTERVAL_S
+        self,
+        *,
+        store: ObjectStore,
+        cluster: str,
+        journal: Journal,
+        set_degraded: Callable[[str, str], None],
+        interval_s: float = MARKER_INTERVAL_S,
     ) -> None:
+        """`set_degraded` gets "store" and its problem, "" when the problem is over."""
         self._store = store
         self._cluster = cluster
         self._journal = journal
+        self._set_degraded = set_degraded
         self._interval_s = interval_s
 
     async def run(self) -> None:
         """Watch until cancelled; `Halted` when the marker names another journal.
 
-        A marker that is gone or cannot be read names no other journal. The next start decides what to do about it.
+        A marker that is gone or cannot be read names no other journal. Until it is back, the sequencer is degraded.
+        The next start decides what to do about it.
         """
         ours: JournalIdentity | None = None
         while True:
@@ -97,9 +107,17 @@ class IdentityWatch:
                     log.warning("journal_marker_gone", key=marker_key(self._cluster))
                 elif named != ours:
                     raise self._halted(named, ours)
+                self._set_degraded("store", "" if named is not None else self._lost_objects())
             except (Unavailable, Corrupt, Invalid) as error:
                 log.warning("journal_marker_not_read", error=str(error))
+                self._set_degraded("store", f"the object store does not answer as it should: {error}")
             await asyncio.sleep(self._interval_s)
+
+    def _lost_objects(self) -> str:
+        return (
+            f"the object store has lost {marker_key(self._cluster)}, and perhaps records; restore its objects, and "
+            f"check them with `penstock audit`"
+        )
 
     async def _identity(self) -> JournalIdentity:
         return JournalIdentity(journal_stream(self._cluster), (await self._journal.describe()).created)

@@ -27,6 +27,7 @@ from penstock.segment import SegmentIndex
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import Partition, Producer, State
 from penstock_sequencer.core.state.limits import SEQUENCE_MAX
+from penstock_sequencer.core.state.producer_clock import producer_ms
 from penstock_sequencer.rebuild.order import Leap, Place, ProducerKey, in_order, is_behind
 from penstock_sequencer.rebuild.report import Report, adopted_name, segment_name
 
@@ -42,6 +43,15 @@ def commit_lost_segments(state: State, indexes: list[SegmentIndex], now_ms: int,
     Topics, partitions, producer ids and producers' positions that the state lacks are added before. The state's clock
     advances with the births of segments, but never beyond `now_ms`.
     """
+    limits, log = state.limits, state.limits.log
+    # The lost clock may have been ahead: the search for segments has left out those born too far in the future.
+    log = msgspec.structs.replace(log, segment_ahead_max_ms=log.segment_commit_age_max_ms)
+    state.limits = msgspec.structs.replace(limits, log=log)
+    _commit(state, indexes, now_ms, report)
+    state.limits = limits
+
+
+def _commit(state: State, indexes: list[SegmentIndex], now_ms: int, report: Report) -> None:
     _create_missing_partitions(state, indexes, report)
     _skip_producer_ids(state, indexes)
     report.next_producer_id = state.next_producer_id
@@ -137,7 +147,7 @@ def _skip_producer_ids(state: State, indexes: list[SegmentIndex]) -> None:
     ids = (batch.producer_id for index in indexes for run in index.runs for batch in run.batches)
     seen = (producer_id for producer_id in ids if producer_id < end)
     state.next_producer_id = max(first, max(seen, default=0) + 1) + PRODUCER_IDS_SKIPPED
-    state.producer_births.append((state.clock_ms, first))
+    state.producer_births.append((producer_ms(state), first))
 
 
 def _zones(state: State) -> dict[str, str]:
@@ -172,7 +182,7 @@ def _leap(state: State, leap: Leap) -> bool:
     if producer_id not in partition.producers:
         state.producer_count += 1
     last_sequence = (leap.place.next_sequence - 1) & SEQUENCE_MAX
-    partition.producers[producer_id] = Producer(leap.place.epoch, last_sequence, state.clock_ms, array("q"))
+    partition.producers[producer_id] = Producer(leap.place.epoch, last_sequence, producer_ms(state), array("q"))
     if not partition.in_sweep:
         partition.in_sweep = True
         state.producer_sweep.append(partition)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from penstock.contracts.commands import Command, Outcome
+from penstock.contracts.commands import Command, CommitSegment, DropExtents, ExpireLogs, Outcome
 from penstock.contracts.entries import Entry, encode_entry
 from penstock.contracts.errors import Unavailable, Undelivered
 from penstock.contracts.levels import level_of
@@ -35,6 +35,7 @@ from penstock_sequencer.replication.proposal_queue import (
 from penstock_sequencer.replication.stall_detector import StallDetector
 
 CATCH_UP_FACTOR = 2  # the machine's clock is this much slower while it is ahead of the process's clock
+TWO_CLOCKS = (ExpireLogs, DropExtents)  # `now_ms` is the second clock of these commands (ADR 0011)
 
 log = structlog.get_logger()
 _encoder = msgspec.msgpack.Encoder()
@@ -82,6 +83,7 @@ class Proposer:
         self._in_flight: dict[str, _EntryInFlight] = {}
         self._changed = asyncio.Event()
         self._numbers = itertools.count(1)
+        self._suspended_because = ""
 
     @property
     def in_flight_count(self) -> int:
@@ -113,11 +115,13 @@ class Proposer:
         `Invalid` if they fit no entry. `Undelivered` if too many wait, or if some replica may not know them. In both
         cases nothing was proposed. `Unavailable`: it is unknown whether they are or will be in the journal.
         """
+        if self._suspended_because:
+            raise Undelivered(self._suspended_because)
         level = level_of(commands)
         if level > self.level:
             raise Undelivered(f"commands of level {level}: the cluster is at {self.level} until all replicas know them")
         started_s = self._clock.monotonic_s()
-        proposal = self._admit(_not_ahead(commands, self.now_ms()), started_s)
+        proposal = self._admit(_timed(commands, self.now_ms(), self._clock.now_ms()), started_s)
         self._metrics.held_bytes.set(self._waiting.held_bytes)
         try:
             answer = await proposal.answer
@@ -126,6 +130,14 @@ class Proposer:
             self._metrics.held_bytes.set(self._waiting.held_bytes)
         self._metrics.proposal_seconds.observe(self._clock.monotonic_s() - started_s)
         return answer
+
+    def suspend(self, reason: str) -> None:
+        """Propose nothing until `resume`."""
+        self._suspended_because = reason
+
+    def resume(self) -> None:
+        """Propose again."""
+        self._suspended_because = ""
 
     def _admit(self, commands: list[Command], now_s: float) -> Proposal:
         size_bytes = len(_encoder.encode(commands))
@@ -205,8 +217,17 @@ class Proposer:
         self._changed.set()
 
 
-def _not_ahead(commands: Sequence[Command], now_ms: int) -> list[Command]:
-    """The commands with no time later than this: a sender's fast clock must not become the machine's."""
-    return [
-        msgspec.structs.replace(command, now_ms=now_ms) if command.now_ms > now_ms else command for command in commands
-    ]
+def _timed(commands: Sequence[Command], now_ms: int, clock_ms: int) -> list[Command]:
+    """The commands with no time later than `now_ms`: a sender's fast clock must not become the machine's.
+
+    A commit with a lease gets this time: its sender repeats it unchanged, but a current clock must judge the lease.
+    Live data goes only when two clocks agree. So the machine's clock, which may be far ahead, cannot be both of them:
+    such a command gets no later time than `clock_ms`, this process's clock.
+    """
+    timed = []
+    for command in commands:
+        latest_ms = clock_ms if isinstance(command, TWO_CLOCKS) else now_ms
+        has_lease = isinstance(command, CommitSegment) and bool(command.not_after_ms)
+        is_replaced = has_lease or command.now_ms > latest_ms
+        timed.append(msgspec.structs.replace(command, now_ms=latest_ms) if is_replaced else command)
+    return timed

@@ -69,6 +69,7 @@ class LivenessGossip:
         except Corrupt as error:
             log.warning("message_not_understood", subject=message.subject, error=str(error))
             return
+        self._members.record_message(self._clock.monotonic_s())
         if heard.replica != self._proposer.author:
             self._members.record_heard_elsewhere(heard.members, self._clock.monotonic_s())
             self._levels.record_level(heard.replica, heard.level)
@@ -94,9 +95,12 @@ class LivenessGossip:
         looked_s = self._clock.monotonic_s()
         while True:
             await asyncio.sleep(self._limits.look_interval_s)
-            if self._clock.monotonic_s() - looked_s > self._limits.blind_s or not self._bus.is_connected:
+            now_s = self._clock.monotonic_s()
+            # A replica of level 0 sends no message without heartbeats, so its silence proves nothing either.
+            is_deaf = self._levels.known > 0 and self._members.is_deaf(now_s)
+            if is_deaf or now_s - looked_s > self._limits.blind_s or not self._bus.is_connected:
                 self._members.restart()
-            looked_s = self._clock.monotonic_s()
+            looked_s = now_s
             await self.expire_silent()
 
     async def expire_silent(self) -> None:

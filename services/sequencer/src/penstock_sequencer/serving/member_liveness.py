@@ -20,6 +20,8 @@ class LivenessLimits(msgspec.Struct, frozen=True, kw_only=True):
     look_interval_s: float = 0.5  # the shortest session timeout is 6 s
     # The process or the journal was stalled for longer than this between two checks. Heartbeats may be unread then.
     blind_s: float = 2.0
+    # No message of a replica came for longer than this, not even its own: the bus may have kept back heartbeats.
+    deaf_s: float = 3.0
     heard_per_message_max: int = 1_000  # about 100 KB; with the longest names about 1 MiB, the smallest maximum
     expired_per_request_max: int = 256
 
@@ -34,6 +36,8 @@ class MemberLiveness:
         self._tracked_max = limits.tracked_members_max
         self._alive: dict[Member, tuple[int, float]] = {}  # -> its active sequence, when it was last alive
         self._fresh: dict[Member, None] = {}
+        self._deaf_s = limits.deaf_s
+        self._message_s: float | None = None
 
     def __len__(self) -> int:
         """How many members are tracked."""
@@ -59,6 +63,14 @@ class MemberLiveness:
         """Members that this replica heard since the last call."""
         fresh, self._fresh = self._fresh, {}
         return [HeardMember(group_id, member_id) for group_id, member_id in fresh]
+
+    def record_message(self, now_s: float) -> None:
+        """Record that the bus brought a message of a replica, also if this replica sent it."""
+        self._message_s = now_s
+
+    def is_deaf(self, now_s: float) -> bool:
+        """Whether the bus brought no message for so long that the silence of members proves nothing."""
+        return self._message_s is None or now_s - self._message_s > self._deaf_s
 
     def restart(self) -> None:
         """Start the timeout of every member again at the next check, because heartbeats may have been missed."""

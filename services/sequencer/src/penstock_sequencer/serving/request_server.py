@@ -5,7 +5,7 @@ A failure in one request stays in its task.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import structlog
 
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import (
+    Command,
     CommandReply,
     CommandRequest,
     Outcome,
@@ -24,6 +25,7 @@ from penstock.contracts.commands import (
     TakeCustody,
     Waiting,
 )
+from penstock.contracts.commands.group_sizes import oversize
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatView
 from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
@@ -33,11 +35,13 @@ from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalLost
+from penstock_sequencer.core.previews import PREVIEWS, preview
 from penstock_sequencer.core.queries import group_wait
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.proposer import Proposer
 from penstock_sequencer.replication.read_index import ReadIndex
 from penstock_sequencer.replication.replica import Replica
+from penstock_sequencer.replication.seen_entries import SeenEntries
 from penstock_sequencer.replication.stall_detector import StallDetector
 from penstock_sequencer.serving.member_liveness import MemberLiveness
 from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
@@ -58,6 +62,8 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
     group_waits_max: int = 32_768  # members that wait for a rebalance: sixteen groups of the largest size
     catch_up_timeout_s: float = 1.0  # the sender gives up after a second, so a later answer is useless
     group_wait_ms_max: int = 30_000
+    # Commands of this size are compared with the state before they are journaled. The read index takes about 1 ms.
+    preview_bytes_min: int = 32 * 1024
     flush_retry_s: float = 0.2
 
 
@@ -80,6 +86,7 @@ class RequestServer:
         clock: Clock,
         metrics: SequencerMetrics,
         stalls: StallDetector,
+        seen: SeenEntries,
         queries: Mapping[str, QueryHandler] = QUERY_HANDLERS,
         limits: RequestLimits = REQUEST_LIMITS,
     ) -> None:
@@ -93,6 +100,7 @@ class RequestServer:
         self._clock = clock
         self._metrics = metrics
         self._stalls = stalls
+        self._seen = seen
         self._queries = queries
         self._limits = limits
         self._subscriptions: list[Subscription] = []
@@ -196,7 +204,9 @@ class RequestServer:
 
     async def _answer(self, name: str, data: bytes, ticket: int) -> msgspec.Struct:
         if name == COMMAND:
-            return await self._command(codec.decode(data, CommandRequest), ticket)
+            request = codec.decode(data, CommandRequest)
+            await self._catch_up(request)
+            return await self._command(request, len(data), ticket)
         handler = self._queries[name]
         query = codec.decode(data, handler.kind)
         await self._catch_up(query)
@@ -214,15 +224,16 @@ class RequestServer:
         return answer
 
     async def _catch_up(self, query: Any) -> None:
-        """Return when the state is recent enough for the query; `Unavailable` when its sender has given up."""
+        """Return when the state is recent enough for the request; `Unavailable` when its sender has given up."""
         sequence = query.min_sequence
         timeout_s = self._limits.catch_up_timeout_s
         deadline_s = self._clock.monotonic_s() + timeout_s
         if getattr(query, "fresh", False):
             sequence = max(sequence, await self._read_index.ask(timeout_s))
-        await self._replica.until_applied(sequence, max(deadline_s - self._clock.monotonic_s(), 0))
+        await self._seen.until_applied(sequence, max(deadline_s - self._clock.monotonic_s(), 0))
 
-    async def _command(self, request: CommandRequest, ticket: int) -> CommandReply:
+    async def _command(self, request: CommandRequest, size_bytes: int, ticket: int) -> CommandReply:
+        rejected = await self._rejected(request.commands, size_bytes)
         if not self._stalls.is_good(ticket):
             raise Undelivered("the commands may have waited here while the process was stalled")
         sequence, outcomes = self._replica.applied_sequence, list[Outcome]()
@@ -230,6 +241,8 @@ class RequestServer:
             outcomes = [
                 Rejected(Rejection.INVALID_REQUEST, "this command is internal to sequencers") for _ in request.commands
             ]
+        elif rejected:
+            outcomes = rejected
         elif request.commands:
             try:
                 sequence, outcomes = await self._proposer.propose(request.commands)
@@ -237,6 +250,22 @@ class RequestServer:
                 # A repeated request would get the same error, so this is an outcome and no failure.
                 outcomes = [Rejected(Rejection.INVALID_REQUEST, str(error)) for _ in request.commands]
         return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
+
+    async def _rejected(self, commands: Sequence[Command], size_bytes: int) -> list[Outcome]:
+        """The outcomes of commands that need no room in the journal, because all of them are rejected; else nothing.
+
+        Some are rejected in any state. Large ones are compared with the state. It must hold all that is journaled.
+        """
+        outcomes: list[Outcome | None] = [oversize(command) for command in commands]
+        is_large = size_bytes >= self._limits.preview_bytes_min
+        if is_large and not all(outcomes) and all(type(command) in PREVIEWS for command in commands):
+            try:
+                sequence = await self._read_index.ask(self._limits.catch_up_timeout_s)
+                await self._replica.until_applied(sequence, self._limits.catch_up_timeout_s)
+            except Unavailable as error:
+                raise Undelivered(str(error)) from error
+            outcomes = [preview(self._replica.state, command) for command in commands]
+        return [each for each in outcomes if each is not None] if all(outcomes) else []
 
     async def _describe_journal(self) -> JournalView:
         """The journal as the server knows it now: a stream that was made again is another journal."""

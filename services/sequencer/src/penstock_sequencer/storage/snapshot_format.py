@@ -5,6 +5,8 @@ prologue: magic, version, CRC | head: cluster, place, lengths, CRCs | zstd of th
 
 import io
 import struct
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import IO
 
 import crc32c
@@ -15,7 +17,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.entries import HASH_BYTES
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.levels import NEWEST_LEVEL
-from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from penstock_sequencer.core.snapshot.codec import decode_state, encode_fragments
 from penstock_sequencer.core.state.cluster import State
 
 FORMAT_VERSION = 3
@@ -23,6 +25,7 @@ OLDEST_VERSION = 1  # the oldest that can still be read
 MAGIC = b"PSTKSNAP"
 COMPRESSION_LEVEL = 1  # on columns of numbers, higher levels take several times as long for a tenth of the bytes
 CONTENT_BYTES_MAX = 8 * 1024 * 1024 * 1024  # four times the largest state; more is damage
+FRAGMENT_BYTES = 1024 * 1024  # of a payload, decompressed at once
 HASHES_MAX = 1_024  # running hashes kept: authors of the next entries are no further behind, so these can be checked
 
 _PROLOGUE = struct.Struct(">8sH2xI")  # magic, version, CRC of the preceding bytes
@@ -62,18 +65,23 @@ def write_snapshot(out: IO[bytes], snapshot: Snapshot) -> None:
     """Write the snapshot to an empty file that can be written at any position."""
     state, hashes = snapshot.state, snapshot.hashes[-HASHES_MAX:]
     assert hashes, "a snapshot has its place in the journal"
-    encoded = encode_state(state)
-    content_length = HASH_BYTES * len(hashes) + len(encoded)
-    compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compressobj(size=content_length)
+    # zstd needs the length before the first byte, so the state is encoded twice instead of held as bytes.
+    content_length = HASH_BYTES * len(hashes) + sum(map(len, encode_fragments(state)))
     out.write(bytes(HEAD_BYTES))
     crc = length = 0
-    for fragment in (compressor.compress(b"".join(hashes)), compressor.compress(encoded), compressor.flush()):
+    for fragment in _compressed(content_length, chain([b"".join(hashes)], encode_fragments(state))):
         out.write(fragment)
         crc = crc32c.crc32c(fragment, crc)
         length += len(fragment)
     out.seek(0)
     place = (state.sequence, state.clock_ms, hashes[-1])
     out.write(encode_head(Head(snapshot.cluster, *place, len(hashes), crc, content_length, length)))
+
+
+def _compressed(length: int, fragments: Iterable[bytes]) -> Iterator[bytes]:
+    compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compressobj(size=length)
+    yield from map(compressor.compress, fragments)
+    yield compressor.flush()
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -108,12 +116,20 @@ def read_snapshot(data: Buffer, *, known_level: int = NEWEST_LEVEL) -> Snapshot:
 
     `UnknownVersion` if its format is too new for this release, or its cluster is above `known_level`.
     """
-    head = read_head(data)
     payload = memoryview(data)[HEAD_BYTES:]
-    check = PayloadCheck(head)
-    check.take(payload)
-    check.finish()
-    content = memoryview(_unpacked(payload, head.content_length))
+    starts = range(0, len(payload), FRAGMENT_BYTES)
+    return _read(read_head(data), (payload[start : start + FRAGMENT_BYTES] for start in starts), known_level)
+
+
+def read_snapshot_file(file: IO[bytes], *, known_level: int = NEWEST_LEVEL) -> Snapshot:
+    """Decode the snapshot object in a file, from its beginning, without holding its bytes; `Corrupt` as above."""
+    file.seek(0)
+    head = read_head(file.read(HEAD_BYTES))
+    return _read(head, iter(lambda: file.read(FRAGMENT_BYTES), b""), known_level)
+
+
+def _read(head: Head, fragments: Iterable[Buffer], known_level: int) -> Snapshot:
+    content = memoryview(_unpacked(head, fragments))
     hashes_length = HASH_BYTES * head.hashes
     hashes = [bytes(content[start : start + HASH_BYTES]) for start in range(0, hashes_length, HASH_BYTES)]
     state = decode_state(content[hashes_length:])
@@ -153,11 +169,21 @@ def encode_head(head: Head) -> bytes:
     return b"".join((prologue, _CRC.pack(crc32c.crc32c(prologue)), packed, _CRC.pack(crc32c.crc32c(packed))))
 
 
-def _unpacked(payload: memoryview, length: int) -> bytes:
+def _unpacked(head: Head, fragments: Iterable[Buffer]) -> bytearray:
+    """The content of a payload that comes in fragments; `Corrupt` if it is damaged."""
+    check = PayloadCheck(head)
+    decompressor = zstandard.ZstdDecompressor().decompressobj()
+    content = bytearray()
     try:
-        content = zstandard.ZstdDecompressor().decompress(payload, max_output_size=length)
+        for fragment in fragments:
+            check.take(fragment)
+            if not decompressor.eof:
+                content += decompressor.decompress(fragment)
+            if len(content) > head.content_length:
+                raise Corrupt(f"snapshot with a content of more than {head.content_length} bytes")
     except zstandard.ZstdError as error:
         raise Corrupt(f"snapshot that cannot be decompressed: {error}") from error
-    if len(content) != length:
-        raise Corrupt(f"snapshot with a content of {len(content)} bytes, expected {length}")
+    check.finish()
+    if len(content) != head.content_length:
+        raise Corrupt(f"snapshot with a content of {len(content)} bytes, expected {head.content_length}")
     return content

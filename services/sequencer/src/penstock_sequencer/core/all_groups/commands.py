@@ -2,7 +2,7 @@
 
 from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Rejected
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups import classic_commands, classic_group
+from penstock_sequencer.core.groups import classic_group, classic_leave
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.consumer_group import bump_epoch, consumer_of, remove_member, settle
 from penstock_sequencer.core.groups.migration import downgrade_if_due
@@ -22,7 +22,7 @@ def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done
         return Done()
     if group.consumer is not None:
         return _expire_consumer(state, group, command, changes)
-    return classic_commands.expire(state, group, command, changes)
+    return classic_leave.expire(state, group, command, changes)
 
 
 def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done | Rejected:

@@ -1,6 +1,7 @@
 """Queries of groups: their list, members, offsets, heartbeats, and answers that members wait for."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 from penstock.contracts.commands import Outcome, Rejected, Waiting
 from penstock.contracts.queries.groups import (
@@ -27,6 +28,7 @@ from penstock_sequencer.core.groups.pending_offsets import is_pending
 from penstock_sequencer.core.share import group as share_groups
 from penstock_sequencer.core.share.group import state_of
 from penstock_sequencer.core.state.cluster import DEAD, PREPARING, STABLE, Committed, Group, State
+from penstock_sequencer.core.state.pages import NUMBER_BYTES, page_of, text_bytes
 
 SHARE_PROTOCOL = "share"  # the protocol type of share groups
 _NOT_COMMITTED = Committed(-1, -1, "")
@@ -65,18 +67,29 @@ def _committed(known: dict[str, dict[int, Committed]], topic: str, number: int, 
 
 
 def groups(state: State, query: GroupsQuery) -> GroupsView:
-    """Every group in one of the given states."""
-    found = [
-        GroupSummary(group.group_id, group.protocol_type, group.state, group.consumer is not None)
-        for group in state.groups.values()
-        if not query.states or group.state in query.states
-    ]
-    found += [
-        GroupSummary(group.group_id, SHARE_PROTOCOL, state_of(group), is_share=True)
-        for group in state.share_groups.values()
-        if not query.states or state_of(group) in query.states
-    ]
-    return GroupsView(state.sequence, found)
+    """Every group in one of the given states, in pages if the sender can page.
+
+    No two groups have the same id, also if they are of different kinds.
+    """
+    matching = chain(
+        (each.group_id for each in state.groups.values() if not query.states or each.state in query.states),
+        (each.group_id for each in state.share_groups.values() if not query.states or state_of(each) in query.states),
+    )
+    listed, is_more = page_of(
+        matching, query.after, state.limits.answers, lambda group_id: _summary_bytes(_summary(state, group_id))
+    )
+    return GroupsView(state.sequence, [_summary(state, group_id) for group_id in listed], is_more=is_more)
+
+
+def _summary(state: State, group_id: str) -> GroupSummary:
+    group = state.groups.get(group_id)
+    if group is None:
+        return GroupSummary(group_id, SHARE_PROTOCOL, state_of(state.share_groups[group_id]), is_share=True)
+    return GroupSummary(group_id, group.protocol_type, group.state, group.consumer is not None)
+
+
+def _summary_bytes(group: GroupSummary) -> int:
+    return text_bytes(group.group_id) + text_bytes(group.protocol_type) + text_bytes(group.state) + NUMBER_BYTES
 
 
 def describe_groups(state: State, query: DescribeGroupsQuery) -> DescribeGroupsView:

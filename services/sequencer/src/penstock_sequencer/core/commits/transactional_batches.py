@@ -12,7 +12,9 @@ _NO_PRODUCER = BatchResult(Rejection.INVALID_PRODUCER_MAPPING)
 _FENCED = BatchResult(Rejection.PRODUCER_FENCED)
 
 
-def accept_transactional(state: State, partition: Partition, batch: BatchMeta, offset: int) -> BatchResult | None:
+def accept_transactional(
+    state: State, partition: Partition, batch: BatchMeta, offset: int, born_ms: int
+) -> BatchResult | None:
     """As `accept`: None if the batch is the next one of its producer's transaction, else the result to answer."""
     transaction = state.transactions_by_producer.get(batch.producer_id)
     if transaction is None:
@@ -23,12 +25,12 @@ def accept_transactional(state: State, partition: Partition, batch: BatchMeta, o
         return _FENCED
     transactions = partition.transactions
     if transactions is not None and batch.producer_id in transactions.open:
-        return accept(state, partition, batch, offset)
-    return _accept_first(state, partition, transaction, batch, offset)
+        return accept(state, partition, batch, offset, born_ms)
+    return _accept_first(state, partition, transaction, batch, offset, born_ms)
 
 
 def _accept_first(
-    state: State, partition: Partition, transaction: Transaction, batch: BatchMeta, offset: int
+    state: State, partition: Partition, transaction: Transaction, batch: BatchMeta, offset: int, born_ms: int
 ) -> BatchResult | None:
     """Accept the first records of the transaction in the partition, or answer a repeated batch of the one before."""
     repeated = find_repeated(partition, batch)
@@ -41,7 +43,7 @@ def _accept_first(
     rejection = Rejection.NONE if is_added else room_rejection(state, transaction, 1)
     if rejection:
         return BatchResult(rejection)
-    exception = accept(state, partition, batch, offset)
+    exception = accept(state, partition, batch, offset, born_ms)
     if exception is None:
         add_partition(state, transaction, key, offset)
         if partition.transactions is None:

@@ -1,21 +1,17 @@
-"""Commands of classic groups (join, sync, leave, expire), answered as Kafka's GroupCoordinator answers them."""
+"""Commands of members of classic groups (join and sync), answered as Kafka's GroupCoordinator answers them."""
 
 import msgspec
 
 from penstock.contracts.commands import (
-    Done,
-    ExpireMember,
     Joined,
     JoinGroup,
-    LeaveGroup,
-    LeavingMember,
     MemberIdRequired,
-    PerItem,
     Rejected,
     Synced,
     SyncGroup,
     Waiting,
 )
+from penstock.contracts.commands.group_sizes import member_size_error
 from penstock.contracts.configs.topics import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.rejections import Rejection
@@ -23,14 +19,11 @@ from penstock_sequencer.core.groups import classic_members
 from penstock_sequencer.core.groups.classic_group import (
     add_member,
     check_member,
-    complete_if_all_joined,
     count_protocols,
-    is_waiting,
     joined,
     new_group,
     place_static,
     prepare_rebalance,
-    remove_member,
     select_protocol,
     settle,
     supports,
@@ -39,6 +32,7 @@ from penstock_sequencer.core.groups.classic_group import (
 )
 from penstock_sequencer.core.groups.migration import leave_new_protocol
 from penstock_sequencer.core.state.cluster import COMPLETING, PREPARING, STABLE, Changes, Group, Member, State
+from penstock_sequencer.core.state.group_sizes import is_room_for_member, members_of, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, REBALANCE_TIMEOUT_MAX_MS
 
 JoinOutcome = Joined | Waiting | MemberIdRequired | Rejected
@@ -83,32 +77,68 @@ def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
 
 def _size_validation_error(state: State, command: JoinGroup) -> Rejected | None:
     limits = state.limits.groups
+    validation_error = member_size_error(command, limits)
+    if validation_error is not None:
+        return validation_error
+    if not (command.member_id or command.new_member_id):
+        return Rejected(Rejection.INVALID_REQUEST, "a member without an id")
     size_bytes = sum(len(protocol.name) + len(protocol.metadata) for protocol in command.protocols)
-    if len(command.protocols) > limits.protocols_per_member_max or size_bytes > limits.member_bytes_max:
-        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.protocols)} protocols of {size_bytes} bytes")
-    names = (command.new_member_id, command.group_instance_id or "", command.client_id, command.client_host)
-    length = sum(len(name) for name in (*names, command.protocol_type))
-    if length > limits.member_names_length_max or not (command.member_id or command.new_member_id):
-        return Rejected(Rejection.INVALID_REQUEST, f"a member with names of {length} letters")
-    full = state.group_bytes + size_bytes + MEMBER_OVERHEAD_BYTES > limits.group_bytes_max
-    return Rejected(Rejection.OVERLOADED, "no room for another member") if full else None
+    group = state.groups.get(command.group_id)
+    before_bytes = _size_before(group, command)
+    names = (command.member_id or command.new_member_id, command.group_instance_id)
+    size_bytes += MEMBER_OVERHEAD_BYTES + names_bytes(state, *names, command.client_id, command.client_host)
+    if is_room_for_member(state, members_of(group), size_bytes, before_bytes):
+        return None
+    return Rejected(Rejection.OVERLOADED, "no room for another member")
+
+
+def _size_before(group: Group | None, command: JoinGroup) -> int:
+    """The present size of the member that joins again, without its assignment; 0 if it is new."""
+    if group is None:
+        return 0
+    instance_id, member_id = command.group_instance_id or "", command.member_id or command.new_member_id
+    if group.consumer is not None:
+        upgraded = group.consumer.members.get(group.consumer.static_members.get(instance_id, member_id))
+        return 0 if upgraded is None else upgraded.size_bytes
+    member = group.members.get(group.static_members.get(instance_id, member_id))
+    return 0 if member is None else member.size_bytes - len(member.assignment)
+
+
+def preview_join(state: State, command: JoinGroup) -> Rejected | None:
+    """The rejection that `join_group` would answer now; None if it may accept the command."""
+    validation_error = _join_validation_error(state, command)
+    group = state.groups.get(command.group_id)
+    if validation_error is not None or group is None or group.consumer is not None:
+        return validation_error
+    rejection = _join_rejection(group, command)
+    return Rejected(rejection) if rejection else None
+
+
+def _join_rejection(group: Group, command: JoinGroup) -> Rejection:
+    if not supports(group, command.protocol_type, command.protocols):
+        return Rejection.INCONSISTENT_PROTOCOL
+    if not command.member_id or _is_pending(group, command):
+        return Rejection.NONE
+    return check_member(group, command.member_id, command.group_instance_id)
+
+
+def _is_pending(group: Group, command: JoinGroup) -> bool:
+    return command.member_id in group.pending and command.group_instance_id is None
 
 
 def _join(state: State, group: Group, command: JoinGroup) -> JoinOutcome:
-    if not supports(group, command.protocol_type, command.protocols):
-        return Rejected(Rejection.INCONSISTENT_PROTOCOL)
+    rejection = _join_rejection(group, command)
+    if rejection:
+        return Rejected(rejection)
     if not command.member_id and command.group_instance_id is not None:
         return _join_static(state, group, command, command.group_instance_id)
     if not command.member_id:
         return _join_new(state, group, command)
-    if command.member_id in group.pending and command.group_instance_id is None:
+    if _is_pending(group, command):
         if _is_full(state, group):
             return Rejected(Rejection.GROUP_FULL)
         del group.pending[command.member_id]
         return _add(state, group, command, command.member_id)
-    rejection = check_member(group, command.member_id, command.group_instance_id)
-    if rejection:
-        return Rejected(rejection)
     return _rejoin(state, group, group.members[command.member_id], command)
 
 
@@ -192,7 +222,7 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
     if command.new_member_id in group.fenced and state.level >= LATE_COMMANDS_LEVEL:
         # Each request has a member id of its own. So this request is late: its client has joined again since.
         return Rejected(Rejection.FENCED_INSTANCE)
-    if command.new_member_id != old_member_id and _has_come_since(group, instance_id, command.seen_sequence):
+    if command.new_member_id != old_member_id and has_come_since(group, instance_id, command.seen_sequence):
         return Rejected(Rejection.STALE, "another member has come with the instance id since")
     member = _replace(state, group, old_member_id, command.new_member_id)
     _update(state, group, member, command)
@@ -204,7 +234,7 @@ def _join_static(state: State, group: Group, command: JoinGroup, instance_id: st
     return _answer(group, member)
 
 
-def _has_come_since(group: Group, instance_id: str, seen_sequence: int) -> bool:
+def has_come_since(group: Group, instance_id: str, seen_sequence: int) -> bool:
     """Whether the instance id's member joined by an entry that the sender had not seen; False for sequence -1."""
     return 0 <= seen_sequence < group.static_since.get(instance_id, 0)
 
@@ -231,14 +261,12 @@ def _replace(state: State, group: Group, old_member_id: str, new_member_id: str)
 
 def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | Waiting | Rejected:
     """A member asks for its assignment; the leader's command brings all of them."""
-    if not command.group_id:
-        return Rejected(Rejection.INVALID_GROUP)
-    group = state.groups.get(command.group_id)
-    if group is not None and group.consumer is not None:
+    rejected = preview_sync(state, command)
+    if rejected is not None:
+        return rejected
+    group = state.groups[command.group_id]
+    if group.consumer is not None:
         return classic_members.sync(state, group, command, changes)
-    rejection = Rejection.UNKNOWN_MEMBER if group is None else _sync_rejection(state, group, command)
-    if group is None or rejection:
-        return Rejected(rejection)
     member = group.members[command.member_id]
     member.synced = True
     member.active_sequence = state.sequence
@@ -248,6 +276,20 @@ def sync_group(state: State, command: SyncGroup, changes: Changes) -> Synced | W
         group.sync_deadline_ms = 0
     settle(state, group, changes)
     return synced(group, member) if group.state == STABLE else Waiting(member.member_id, group.generation)
+
+
+def preview_sync(state: State, command: SyncGroup) -> Rejected | None:
+    """The rejection that `sync_group` would answer now; None if it would accept the command."""
+    if not command.group_id:
+        return Rejected(Rejection.INVALID_GROUP)
+    group = state.groups.get(command.group_id)
+    if group is None:
+        return Rejected(Rejection.UNKNOWN_MEMBER)
+    if group.consumer is not None:
+        rejection = classic_members.sync_rejection(group, command)
+    else:
+        rejection = _sync_rejection(state, group, command)
+    return Rejected(rejection) if rejection else None
 
 
 def _sync_rejection(state: State, group: Group, command: SyncGroup) -> Rejection:
@@ -263,8 +305,9 @@ def _sync_rejection(state: State, group: Group, command: SyncGroup) -> Rejection
     if group.state == PREPARING:
         return Rejection.REBALANCE_IN_PROGRESS
     size_bytes = sum(len(each.assignment) for each in command.assignments)
-    full = state.group_bytes + size_bytes > state.limits.groups.group_bytes_max
-    return Rejection.OVERLOADED if full else Rejection.NONE
+    before_bytes = sum(len(each.assignment) for each in group.members.values())
+    is_room = is_room_for_member(state, group.members.values(), size_bytes, before_bytes)
+    return Rejection.NONE if is_room else Rejection.OVERLOADED
 
 
 def _assign(state: State, group: Group, command: SyncGroup) -> None:
@@ -276,57 +319,3 @@ def _assign(state: State, group: Group, command: SyncGroup) -> None:
         if member.synced:
             member.active_sequence = state.sequence
     group.state = STABLE
-
-
-def leave_group(state: State, command: LeaveGroup, changes: Changes) -> PerItem | Rejected:
-    """Members leave; one rejection for each member that does not exist."""
-    if not command.group_id:
-        return Rejected(Rejection.INVALID_GROUP)
-    group = state.groups.get(command.group_id)
-    if group is None:
-        return PerItem([Rejection.UNKNOWN_MEMBER] * len(command.members))
-    if group.consumer is not None:
-        return classic_members.leave(state, group, command, changes)
-    if any(_names_another(group, leaving, command.seen_sequence) for leaving in command.members):
-        return Rejected(Rejection.STALE, "another member has come with the instance id since")
-    rejections = [_leave(state, group, leaving) for leaving in command.members]
-    settle(state, group, changes)
-    return PerItem(rejections)
-
-
-def _names_another(group: Group, leaving: LeavingMember, seen_sequence: int) -> bool:
-    """Whether an instance id alone names a member that joined after the sender had looked."""
-    instance_id = leaving.group_instance_id
-    return not leaving.member_id and instance_id is not None and _has_come_since(group, instance_id, seen_sequence)
-
-
-def _leave(state: State, group: Group, leaving: LeavingMember) -> Rejection:
-    """One member leaves; an administrator names it by its instance id alone."""
-    member_id = leaving.member_id
-    if not member_id and leaving.group_instance_id is not None:
-        member_id = group.static_members.get(leaving.group_instance_id, "")
-    if member_id in group.pending:
-        _remove_pending(state, group, member_id)
-        return Rejection.NONE
-    rejection = check_member(group, member_id, leaving.group_instance_id)
-    if not rejection:
-        remove_member(state, group, member_id)
-    return rejection
-
-
-def _remove_pending(state: State, group: Group, member_id: str) -> None:
-    del group.pending[member_id]
-    complete_if_all_joined(state, group)
-
-
-def expire(state: State, group: Group, command: ExpireMember, changes: Changes) -> Done:
-    """Remove a silent member, unless the journal shows that it was active, or it waits for an answer."""
-    member = group.members.get(command.member_id)
-    if command.member_id in group.pending:
-        _remove_pending(state, group, command.member_id)
-    elif member is None or member.active_sequence > command.active_sequence or is_waiting(group, member):
-        return Done()
-    else:
-        remove_member(state, group, command.member_id)
-    settle(state, group, changes)
-    return Done()

@@ -18,6 +18,7 @@ from penstock.contracts.levels import LATE_JOINS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.timers import record_emptied, record_idle, set_deadline
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
+from penstock_sequencer.core.state.group_sizes import count_member, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES
 
 
@@ -92,8 +93,8 @@ def weigh(state: State, member: Member) -> None:
     """Update the member's size after a change."""
     protocol_bytes = sum(len(each.name) + len(each.metadata) for each in member.protocols)
     size_bytes = MEMBER_OVERHEAD_BYTES + protocol_bytes + len(member.assignment)
-    state.group_bytes += size_bytes - member.size_bytes
-    member.size_bytes = size_bytes
+    size_bytes += names_bytes(state, member.member_id, member.group_instance_id, member.client_id, member.client_host)
+    count_member(state, member, size_bytes)
 
 
 def count_protocols(group: Group, member: Member, step: int) -> None:
@@ -117,7 +118,7 @@ def remove_member(state: State, group: Group, member_id: str) -> None:
 def _drop_member(state: State, group: Group, member_id: str) -> None:
     member = group.members.pop(member_id)
     count_protocols(group, member, -1)
-    state.group_bytes -= member.size_bytes
+    count_member(state, member, 0)
     if member.group_instance_id is not None:
         del group.static_members[member.group_instance_id]
         group.static_since.pop(member.group_instance_id, None)
@@ -201,14 +202,19 @@ def select_protocol(group: Group) -> str:
 
 
 def joined(group: Group, member: Member) -> Joined:
-    """The answer to the member's JoinGroup; only the leader's answer lists the members."""
+    """The answer to the member's JoinGroup; only the leader's answer lists the members.
+
+    While the next rebalance is prepared, a late answer names no leader. The leader of the generation may have left, and
+    no other member leads it. The member then syncs, and that answer makes it join again.
+    """
+    leader = "" if group.state == PREPARING else group.leader
     members: list[JoinedMember] = []
-    if group.leader == member.member_id:
+    if leader == member.member_id:
         members = [
             JoinedMember(each.member_id, each.group_instance_id, metadata(group, each))
             for each in group.members.values()
         ]
-    return Joined(group.generation, group.protocol_type, group.protocol, group.leader, member.member_id, members)
+    return Joined(group.generation, group.protocol_type, group.protocol, leader, member.member_id, members)
 
 
 def synced(group: Group, member: Member) -> Synced:

@@ -160,24 +160,30 @@ def _enter(
     return member
 
 
-def sync(state: State, group: Group, command: SyncGroup, changes: Changes) -> Synced | Rejected:
-    """Answer with the partitions that the member may use now."""
+def sync_rejection(group: Group, command: SyncGroup) -> Rejection:
+    """Why the member gets no partitions now."""
     consumer = consumer_of(group)
     rejection = _member_rejection(consumer, command.member_id, command.group_instance_id, command.generation)
     if rejection:
-        return Rejected(rejection)
+        return rejection
     member = consumer.members[command.member_id]
     protocol = member.protocols[0].name
     if command.protocol_type not in (None, PROTOCOL_TYPE) or command.protocol not in (None, protocol):
-        return Rejected(Rejection.INCONSISTENT_PROTOCOL)
-    if member.epoch < consumer.epoch and member.state != REVOKING:
-        return Rejected(Rejection.REBALANCE_IN_PROGRESS)
+        return Rejection.INCONSISTENT_PROTOCOL
+    is_behind = member.epoch < consumer.epoch and member.state != REVOKING
+    return Rejection.REBALANCE_IN_PROGRESS if is_behind else Rejection.NONE
+
+
+def sync(state: State, group: Group, command: SyncGroup, changes: Changes) -> Synced:
+    """Answer with the partitions that the member may use now; `sync_rejection` has found nothing."""
+    consumer = consumer_of(group)
+    member = consumer.members[command.member_id]
     member.synced = True
     member.active_sequence = state.sequence
     member.due_ms = member.due_ms if member.state == REVOKING else 0
     record_due(state, consumer, member)
     settle(state, group, changes)
-    return Synced(PROTOCOL_TYPE, protocol, assignment_of(state, member, member.assigned))
+    return Synced(PROTOCOL_TYPE, member.protocols[0].name, assignment_of(state, member, member.assigned))
 
 
 def heartbeat(group: Group, query: HeartbeatQuery) -> Rejection:
@@ -211,23 +217,36 @@ def _identity_rejection(consumer: ConsumerGroup, member_id: str, instance_id: st
 
 def leave(state: State, group: Group, command: LeaveGroup, changes: Changes) -> PerItem:
     """Classic members leave; members of the new protocol leave by their heartbeats."""
-    consumer = consumer_of(group)
-    rejections = [_leave(state, group, consumer, leaving, command.seen_sequence) for leaving in command.members]
+    rejections = [_leave(state, group, leaving, command.seen_sequence) for leaving in command.members]
     downgrade_if_due(state, group, changes)
     if group.consumer is not None:
         settle(state, group, changes)
     return PerItem(rejections)
 
 
-def _leave(
-    state: State, group: Group, consumer: ConsumerGroup, leaving: LeavingMember, seen_sequence: int
-) -> Rejection:
-    member_id = leaving.member_id
-    if not member_id and leaving.group_instance_id is not None:
-        member_id = consumer.static_members.get(leaving.group_instance_id, "")
+def leave_rejections(group: Group, command: LeaveGroup) -> list[Rejection]:
+    """Why each of the members cannot leave; NONE for one that can."""
+    consumer = consumer_of(group)
+    return [_leave_rejection(consumer, leaving, command.seen_sequence) for leaving in command.members]
+
+
+def _leave_rejection(consumer: ConsumerGroup, leaving: LeavingMember, seen_sequence: int) -> Rejection:
+    member_id = _leaving_id(consumer, leaving)
     rejection = _identity_rejection(consumer, member_id, leaving.group_instance_id)
-    if not rejection and 0 <= seen_sequence < consumer.members[member_id].changed_sequence:
-        return Rejection.STALE
+    is_late = not rejection and 0 <= seen_sequence < consumer.members[member_id].changed_sequence
+    return Rejection.STALE if is_late else rejection
+
+
+def _leaving_id(consumer: ConsumerGroup, leaving: LeavingMember) -> str:
+    """The member id; an administrator gives only the instance id."""
+    if leaving.member_id or leaving.group_instance_id is None:
+        return leaving.member_id
+    return consumer.static_members.get(leaving.group_instance_id, "")
+
+
+def _leave(state: State, group: Group, leaving: LeavingMember, seen_sequence: int) -> Rejection:
+    consumer = consumer_of(group)
+    rejection = _leave_rejection(consumer, leaving, seen_sequence)
     if not rejection:
-        remove_member(state, group, consumer.members[member_id])
+        remove_member(state, group, consumer.members[_leaving_id(consumer, leaving)])
     return rejection

@@ -43,8 +43,8 @@ from penstock_sequencer.core.groups.consumer_validation import (
     NOT_SET,
     member_of,
     owned_partitions,
-    pattern_validation_error,
     sender_rejection,
+    subscription_validation_error,
     validation_error,
     validation_error_to_member,
     validation_error_to_new,
@@ -95,7 +95,7 @@ def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Re
         return None
     if member is None:
         return validation_error_to_member(state, group, command)
-    error = pattern_validation_error(state, command)
+    error = subscription_validation_error(state, group, member, command)
     if member.member_id != command.member_id or error is not None:
         return error
     is_same = _settings(member, command) == _settings(member)

@@ -43,6 +43,7 @@ from penstock_sequencer.core.state.consumer_group import (
     ConsumerMember,
     Partitions,
 )
+from penstock_sequencer.core.state.group_sizes import count_member, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
 
 
@@ -280,8 +281,7 @@ def leave_member(state: State, group: Group, member: ConsumerMember) -> None:
     for table in (consumer.tables.due_ms, consumer.tables.settled, consumer.tables.classic):
         table.pop(member.member_id, None)
     subscriptions.unsubscribe(state, group.group_id, member.topics, member.pattern)
-    state.group_bytes -= member.size_bytes
-    member.size_bytes = 0
+    count_member(state, member, 0)
     record_departed(state, group.group_id, member.member_id)
 
 
@@ -304,8 +304,9 @@ def weigh(state: State, member: ConsumerMember) -> None:
     subscribed_bytes = sum(map(len, member.topics)) + len(member.pattern)
     subscribed_bytes += sum(len(each.name) + len(each.metadata) for each in member.protocols)
     size_bytes = MEMBER_OVERHEAD_BYTES + subscribed_bytes + held * PARTITION_BYTES
-    state.group_bytes += size_bytes - member.size_bytes
-    member.size_bytes = size_bytes
+    size_bytes += names_bytes(state, member.member_id, member.instance_id, member.rack_id)
+    size_bytes += names_bytes(state, member.client_id, member.client_host)
+    count_member(state, member, size_bytes)
 
 
 def settle(state: State, group: Group, changes: Changes) -> None:

@@ -1,6 +1,7 @@
 """Why a heartbeat of a consumer group's member is rejected: the request, the group, the member, its epoch (KIP-848)."""
 
 from penstock.contracts.commands import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, ConsumerHeartbeat, Rejected
+from penstock.contracts.levels import GROUP_SIZES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS
@@ -8,6 +9,7 @@ from penstock_sequencer.core.groups.consumer_group import consumer_of
 from penstock_sequencer.core.groups.migration import can_upgrade
 from penstock_sequencer.core.state.cluster import Group, State
 from penstock_sequencer.core.state.consumer_group import AWAY, ConsumerMember, Partitions
+from penstock_sequencer.core.state.group_sizes import is_room_for_member, members_of
 from penstock_sequencer.core.state.limits import GroupLimits
 
 NOT_SET = -1  # a rebalance timeout that the heartbeat does not contain
@@ -83,9 +85,22 @@ def validation_error_to_member(state: State, group: Group | None, command: Consu
         if count >= members_max:
             message = f"The consumer group has reached its maximum capacity of {members_max} members."
             return Rejected(Rejection.GROUP_FULL, message)
-    limits = state.limits.groups
-    if state.group_bytes + limits.member_bytes_max > limits.group_bytes_max:
+    if not is_room_for_member(state, members_of(group), state.limits.groups.member_bytes_max, 0):
         return Rejected(Rejection.OVERLOADED, "no room for another member")
+    return pattern_validation_error(state, command)
+
+
+def subscription_validation_error(
+    state: State, group: Group, member: ConsumerMember, command: ConsumerHeartbeat
+) -> Rejected | None:
+    """Why the member cannot have the subscription of the heartbeat."""
+    topics = member.topics if command.topics is None else command.topics
+    pattern = member.pattern if command.pattern is None else command.pattern
+    before_bytes = sum(map(len, member.topics)) + len(member.pattern)
+    after_bytes = sum(map(len, topics)) + len(pattern)
+    is_growing = state.level >= GROUP_SIZES_LEVEL and after_bytes > before_bytes
+    if is_growing and not is_room_for_member(state, members_of(group), after_bytes, before_bytes):
+        return Rejected(Rejection.OVERLOADED, "no room for a larger subscription")
     return pattern_validation_error(state, command)
 
 

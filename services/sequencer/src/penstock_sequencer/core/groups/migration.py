@@ -23,6 +23,7 @@ from penstock_sequencer.core.groups.consumer_group import bump_epoch, consumer_o
 from penstock_sequencer.core.groups.departed_members import record_joined
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, Member, State
 from penstock_sequencer.core.state.consumer_group import AWAITING, REVOKING, ConsumerGroup, ConsumerMember, Partitions
+from penstock_sequencer.core.state.group_sizes import count_member
 
 
 def can_upgrade(group: Group) -> bool:
@@ -47,7 +48,8 @@ def _subscription(group: Group, member: Member) -> Subscription:
 def upgrade(state: State, group: Group) -> None:
     """Convert the classic group, before another member joins; members that wait for an answer must join again."""
     members = [_upgraded(state, group, member) for member in group.members.values()]
-    state.group_bytes -= sum(member.size_bytes for member in group.members.values())
+    for classic in group.members.values():
+        count_member(state, classic, 0)
     _remove_classic(group)
     epoch = group.generation
     group.consumer = ConsumerGroup(epoch, epoch, "", {}, {})

@@ -14,21 +14,46 @@ from penstock_sequencer.core.groups.classic_group import check_member, new_group
 from penstock_sequencer.core.groups.consumer_group import commit_rejection
 from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, Changes, Committed, Group, State
+from penstock_sequencer.core.state.group_sizes import is_room_for_offset
 from penstock_sequencer.core.state.limits import OFFSET_OVERHEAD_BYTES
 
 
 def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Rejected:
     """Store the group's offsets; one rejection for each partition that does not exist."""
-    group = state.groups.get(command.group_id)
-    rejection = _rejection_without_group(state, command) if group is None else member_rejection(group, command)
+    rejection = _rejection(state, command)
     if rejection:
         return Rejected(rejection)
-    if group is None:
-        group = new_group(state, command.group_id)
+    group = state.groups.get(command.group_id) or new_group(state, command.group_id)
     record_life(state, group, command.member_id)
     rejections = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
     record_idle(state, group)
     return PerItem(rejections)
+
+
+def preview_commit(state: State, command: CommitOffsets) -> PerItem | Rejected | None:
+    """The outcome of `commit_offsets` if it would store no offset; None if it may store one."""
+    rejection = _rejection(state, command)
+    return Rejected(rejection) if rejection else preview_offsets(state, command.offsets)
+
+
+def preview_offsets(state: State, offsets: list[OffsetToCommit]) -> PerItem | None:
+    """The rejections if none of these offsets can be stored for any group."""
+    rejections = [offset_rejection(state, item) for item in offsets]
+    return PerItem(rejections) if rejections and all(rejections) else None
+
+
+def _rejection(state: State, command: CommitOffsets) -> Rejection:
+    group = state.groups.get(command.group_id)
+    return _rejection_without_group(state, command) if group is None else member_rejection(group, command)
+
+
+def offset_rejection(state: State, item: OffsetToCommit) -> Rejection:
+    """Why no group can store the offset."""
+    topic = state.topics.get(item.topic)
+    if topic is None or not 0 <= item.partition < len(topic.partitions):
+        return Rejection.UNKNOWN_TOPIC
+    is_long = len(item.metadata.encode()) > state.limits.offsets.offset_metadata_bytes_max
+    return Rejection.METADATA_TOO_LARGE if is_long else Rejection.NONE
 
 
 def record_life(state: State, group: Group, member_id: str) -> None:
@@ -68,18 +93,16 @@ def member_rejection(group: Group, command: CommitOffsets | CommitTxnOffsets) ->
 
 
 def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int) -> Rejection:
-    topic = state.topics.get(item.topic)
-    if topic is None or not 0 <= item.partition < len(topic.partitions):
-        return Rejection.UNKNOWN_TOPIC
-    if len(item.metadata.encode()) > state.limits.offsets.offset_metadata_bytes_max:
-        return Rejection.METADATA_TOO_LARGE
+    rejection = offset_rejection(state, item)
+    if rejection:
+        return rejection
     before = group.offsets.get(item.topic, {}).get(item.partition)
     if 0 <= seen_sequence < _newest_known(state, before) and (before is None or before.offset != item.offset):
         return Rejection.STALE
     sequence = state.sequence if state.level >= LATE_COMMANDS_LEVEL else 0
     committed = Committed(item.offset, item.leader_epoch, item.metadata, sequence)
     growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
-    if growth_bytes > 0 and state.group_bytes + growth_bytes > state.limits.groups.group_bytes_max:
+    if not is_room_for_offset(state, growth_bytes):
         return Rejection.OVERLOADED
     state.group_bytes += growth_bytes
     group.offsets.setdefault(item.topic, {})[item.partition] = committed

@@ -35,6 +35,18 @@ _ReadNow = dict[str, None] | None  # None: members may read any topic
 
 def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> PerItem | Rejected:
     """Delete these offsets; one rejection for each that must stay."""
+    rejected = preview_deletion(state, command)
+    if rejected is not None:
+        return rejected
+    group = state.groups[command.group_id]
+    read_now = _topics_read(state, group)
+    rejections = [_delete(state, group, item, read_now, command.seen_sequence) for item in command.offsets]
+    changes.groups[command.group_id] = None
+    return PerItem(rejections)
+
+
+def preview_deletion(state: State, command: DeleteOffsets) -> Rejected | None:
+    """The rejection that `delete_offsets` would answer now; None if it may delete offsets."""
     if not command.group_id:
         return Rejected(Rejection.INVALID_GROUP)
     group = state.groups.get(command.group_id)
@@ -42,10 +54,7 @@ def delete_offsets(state: State, command: DeleteOffsets, changes: Changes) -> Pe
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id[:256]} not found.")
     if group.state != EMPTY and group.protocol_type != PROTOCOL_TYPE and group.consumer is None:
         return Rejected(Rejection.GROUP_NOT_EMPTY, "the group's members may read any topic")
-    read_now = _topics_read(state, group)
-    rejections = [_delete(state, group, item, read_now, command.seen_sequence) for item in command.offsets]
-    changes.groups[command.group_id] = None
-    return PerItem(rejections)
+    return None
 
 
 def _delete(state: State, group: Group, item: DeletedOffset, read_now: _ReadNow, seen_sequence: int) -> Rejection:

@@ -6,19 +6,19 @@ from penstock.contracts.commands import OffsetToCommit
 from penstock.contracts.ids import TopicId
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import new_group
-from penstock_sequencer.core.groups.offset_commit import release_offsets, size_bytes
+from penstock_sequencer.core.groups.offset_commit import offset_rejection, release_offsets, size_bytes
 from penstock_sequencer.core.state.cluster import Committed, State, Transaction
+from penstock_sequencer.core.state.group_sizes import is_room_for_offset
 
 
 def add_pending(
     state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
 ) -> Rejection:
     """Add an offset of a group that is in the transaction, unless a later one waits already."""
-    topic = state.topics.get(item.topic)
-    if topic is None or not 0 <= item.partition < len(topic.partitions):
-        return Rejection.UNKNOWN_TOPIC
-    if len(item.metadata.encode()) > state.limits.offsets.offset_metadata_bytes_max:
-        return Rejection.METADATA_TOO_LARGE
+    rejection = offset_rejection(state, item)
+    if rejection:
+        return rejection
+    topic = state.topics[item.topic]
     committed = Committed(item.offset, item.leader_epoch, item.metadata, state.sequence)
     pending = transaction.offsets[group_id]
     before = pending.get(topic.topic_id, {}).get(item.partition)
@@ -27,7 +27,7 @@ def add_pending(
     if before is None and transaction.offset_count >= state.limits.transactions.offsets_per_transaction_max:
         return Rejection.POLICY_VIOLATION
     growth_bytes = size_bytes(committed) - (0 if before is None else size_bytes(before))
-    if growth_bytes > 0 and state.group_bytes + growth_bytes > state.limits.groups.group_bytes_max:
+    if not is_room_for_offset(state, growth_bytes):
         return Rejection.OVERLOADED
     state.group_bytes += growth_bytes
     transaction.offset_count += before is None

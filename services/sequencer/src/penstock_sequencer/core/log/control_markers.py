@@ -7,6 +7,8 @@ compaction stores the marker among the records around it.
 
 from penstock.contracts.batches import NO_SEGMENT_ID, Marker, SegmentRef
 from penstock.contracts.ids import SegmentId
+from penstock.contracts.levels import ABORTED_BATCHES_LEVEL
+from penstock_sequencer.core.log.producers import remove_batches
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.limits import INTEGER_MAX
 from penstock_sequencer.core.state.segments import MARKERS
@@ -31,6 +33,8 @@ def write_marker(
     first_offset = transactions.open[producer_id]
     transactions.end(Marker(offset, producer_id, epoch, committed, state.leader_epoch, state.clock_ms, first_offset))
     state.aborted_count += not committed
+    if not committed and state.level >= ABORTED_BATCHES_LEVEL:
+        remove_batches(partition, producer_id)
 
 
 def segment_id(state: State, slot: int) -> SegmentId:

@@ -1,6 +1,7 @@
 """Partitions: how to make and find them, and the offsets that derive from their state."""
 
 from penstock.contracts.ids import TopicId
+from penstock.contracts.levels import PRODUCERS_LEVEL
 from penstock_sequencer.core.state.cluster import Partition, State
 from penstock_sequencer.core.state.extents import Extents
 from penstock_sequencer.core.state.limits import PARTITION_INDEX_MAX
@@ -9,6 +10,8 @@ from penstock_sequencer.core.state.limits import PARTITION_INDEX_MAX
 def new_partition(state: State, topic_id: TopicId, number: int) -> Partition:
     """A partition without records, entered in `State.partitions_by_index`."""
     partition = Partition(topic_id, number, Extents(), {})
+    if state.level >= PRODUCERS_LEVEL:
+        partition.first_new_producer_id = state.next_producer_id
     enter_partition(state, partition)
     return partition
 

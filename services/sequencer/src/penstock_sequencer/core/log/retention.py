@@ -4,6 +4,9 @@ The rules are Kafka's, with extents in the place of log segments. The first exte
 too old for `retention.ms`. It is also dropped while the rest of the log still has `retention.bytes`. The first extent
 that stays keeps all extents after it.
 
+Compaction makes extents of many megabytes. So the first extent that stays may exceed `retention.bytes` by far. By
+`segment.bytes` or more is too much in Kafka. Then the log starts inside that extent (`start_inside`).
+
 An extent whose records have no timestamp is as old as its segment. A marker is as old as the end of its transaction.
 Retention stops before the records of an open transaction. DeleteRecords may go up to the high watermark, as in Kafka.
 
@@ -26,7 +29,9 @@ from penstock.contracts.commands import (
     Rejected,
 )
 from penstock.contracts.configs.topics import FOR_EVER, RetentionConfigs, is_deleted_with_age, retention_configs
+from penstock.contracts.configs.unsupported_topics import segment_bytes
 from penstock.contracts.ids import TopicId, segment_born_ms
+from penstock.contracts.levels import SEGMENT_BYTES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.control_markers import marker_at
 from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
@@ -90,6 +95,27 @@ def count_expired(state: State, clock_ms: int, partition: Partition, configs: Re
     return stop - head
 
 
+def start_inside(state: State, partition: Partition, configs: RetentionConfigs) -> int:
+    """The offset in the first extent at which the log must start for its size; else its present start.
+
+    None of the log's extents may be trimmed already, and none of them must be dropped. The extent's records are taken
+    as equally large. As in Kafka, the log loses a multiple of `segment.bytes` and keeps at least `retention.bytes`.
+    """
+    columns = partition.extents
+    if state.level < SEGMENT_BYTES_LEVEL or configs.retention_bytes == FOR_EVER or not columns:
+        return partition.log_start_offset
+    base, last = columns.base_offsets[columns.head], columns.last_offsets[columns.head]
+    size_bytes, offsets = columns.lengths[columns.head], last + 1 - base
+    start = max(partition.log_start_offset, base)
+    kept_bytes = size_bytes * (last + 1 - start) // offsets
+    excess_bytes = partition.size_bytes - size_bytes + kept_bytes - configs.retention_bytes
+    step_bytes = segment_bytes(state.topics_by_id[partition.topic_id].configs)
+    if excess_bytes < step_bytes or not size_bytes:
+        return partition.log_start_offset
+    lost_bytes = excess_bytes // step_bytes * step_bytes
+    return min(start + lost_bytes * offsets // size_bytes, last, last_stable_offset(partition))
+
+
 def overdue_ms(state: State, clock_ms: int, partition: Partition, configs: RetentionConfigs, row: int) -> int:
     """For how long the extent has been too old; 0 or less if it is not."""
     if configs.retention_ms == FOR_EVER:
@@ -123,6 +149,8 @@ def _expire(state: State, step: _Step, log: LogRef, changes: Changes) -> LogTrim
         columns = partition.extents
         start = columns.base_offsets[columns.head] if columns else partition.high_watermark
         _move_start(partition, start, changes)
+        if count == expired:
+            _move_start(partition, start_inside(state, partition, configs), changes)
     return LogTrimmed(Rejection.NONE, partition.log_start_offset, trimmed, dropped_bytes)
 
 

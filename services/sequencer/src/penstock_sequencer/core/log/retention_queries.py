@@ -12,7 +12,7 @@ from penstock.contracts.queries.topics import (
     DeletedTopicView,
 )
 from penstock_sequencer.core.log.reclaim import agreed_ms, count_trimmed
-from penstock_sequencer.core.log.retention import count_expired, overdue_ms, topic_retention
+from penstock_sequencer.core.log.retention import count_expired, overdue_ms, start_inside, topic_retention
 from penstock_sequencer.core.state.cluster import Partition, RecoverableTopic, State
 
 _KEEPS_ALL = RetentionConfigs(FOR_EVER, FOR_EVER)
@@ -37,11 +37,12 @@ def retention(state: State, query: RetentionQuery) -> RetentionView:
         for partition in topic.partitions:
             count_max = max(limits.overdue_extents_counted_max - counted, 1)
             count = _count_overdue(state, clock_ms, partition, configs, count_max)
-            if count and len(found) == state.limits.log.logs_per_command_max:
+            if not count and not _starts_too_early(state, partition, configs):
+                continue
+            if len(found) == state.limits.log.logs_per_command_max:
                 return RetentionView(state.sequence, state.clock_ms, found, next_topic=place)
-            if count:
-                counted += count
-                found.append(_overdue_log(state, clock_ms, partition, configs, count))
+            counted += count
+            found.append(_overdue_log(state, clock_ms, partition, configs, count))
     next_topic = stop if stop < len(state.topics_by_id) else _ALL_TOPICS
     return RetentionView(state.sequence, state.clock_ms, found, next_topic=next_topic)
 
@@ -51,6 +52,11 @@ def _count_overdue(state: State, clock_ms: int, partition: Partition, configs: R
     if not partition.extents or count_trimmed(partition):
         return 0
     return count_expired(state, clock_ms, partition, configs, count_max)
+
+
+def _starts_too_early(state: State, partition: Partition, configs: RetentionConfigs) -> bool:
+    """Whether the log must start later in its first extent, which stays."""
+    return not count_trimmed(partition) and start_inside(state, partition, configs) > partition.log_start_offset
 
 
 def _overdue_log(

@@ -2,7 +2,7 @@
 
 from penstock.contracts.commands import Done, RaiseLevel, Rejected
 from penstock.contracts.configs.topics import CLUSTER_NAMES, FOR_EVER, RETENTION_MS
-from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.levels import JANITOR_LEVEL, NAME_REUSE_LEVEL, PRODUCERS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
 
@@ -15,6 +15,10 @@ def raise_level(state: State, command: RaiseLevel, changes: Changes) -> Done | R
         state.segments.begin_queue(state.sequence)
         if not command.is_new:
             _keep_for_ever(state)
+    if state.level < PRODUCERS_LEVEL <= command.level:
+        state.uptime_lag_ms = state.clock_ms - state.lived_ms  # the producer clock goes on from here
+    if state.level < NAME_REUSE_LEVEL <= command.level:
+        state.segments.begin_name_reuse()
     state.level = command.level
     return Done()
 

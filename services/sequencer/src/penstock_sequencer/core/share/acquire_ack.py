@@ -28,15 +28,11 @@ _NOTHING = SharedPartition(Rejection.NONE, [])
 
 def share_records(state: State, command: ShareRecords, changes: Changes) -> RecordsShared | Rejected:
     """Apply acknowledgements, then acquire records for the member."""
-    wrong = _wrong(command)
-    if wrong:
-        return Rejected(Rejection.INVALID_REQUEST, wrong)
-    group = state.share_groups.get(command.group_id)
-    if group is None:
-        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id[:256]} is not a share group.")
+    rejected = preview_records(state, command)
+    if rejected is not None:
+        return rejected
+    group = state.share_groups[command.group_id]
     member = group.members.get(command.member_id)
-    if member is None and any(each.first != NO_OFFSET for each in command.partitions):
-        return Rejected(Rejection.UNKNOWN_MEMBER, f"Member {command.member_id[:256]} is not a member of the group.")
     rules = rules_of(state, group.group_id)
     if member is not None and command.ticket in member.tickets:
         return _repeated(group, rules, command, member.tickets[command.ticket])
@@ -50,6 +46,19 @@ def share_records(state: State, command: ShareRecords, changes: Changes) -> Reco
     if member is not None:
         _record_answer(state, group, member, command, rejections)
     return RecordsShared(shared, rules.lock_duration_ms, group.acquisitions)
+
+
+def preview_records(state: State, command: ShareRecords) -> Rejected | None:
+    """The rejection that `share_records` would answer now; None if it would accept the command."""
+    wrong = _wrong(command)
+    if wrong:
+        return Rejected(Rejection.INVALID_REQUEST, wrong)
+    group = state.share_groups.get(command.group_id)
+    if group is None:
+        return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id[:256]} is not a share group.")
+    if command.member_id not in group.members and any(each.first != NO_OFFSET for each in command.partitions):
+        return Rejected(Rejection.UNKNOWN_MEMBER, f"Member {command.member_id[:256]} is not a member of the group.")
+    return None
 
 
 def _wrong(command: ShareRecords) -> str:

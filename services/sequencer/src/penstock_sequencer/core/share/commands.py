@@ -13,6 +13,7 @@ from penstock.contracts.commands import (
     ShareHeartbeat,
     ShareMembership,
 )
+from penstock.contracts.levels import GROUP_SIZES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.consumer_group import topic_partitions
 from penstock_sequencer.core.groups.departed_members import departed_sequence
@@ -27,6 +28,7 @@ from penstock_sequencer.core.share.group import (
     weigh,
 )
 from penstock_sequencer.core.state.cluster import Changes, State
+from penstock_sequencer.core.state.group_sizes import is_room_for_member
 from penstock_sequencer.core.state.limits import GroupLimits
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
 
@@ -76,7 +78,8 @@ def preview(state: State, command: ShareHeartbeat) -> ShareMembership | Rejected
     if command.member_epoch not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
         return _fenced(member, command)
     if _settings(command, member) != _settings(None, member):
-        return _subscription_validation_error(state, group, member, command)
+        error = _subscription_validation_error(state, group, member, command)
+        return error or _growth_validation_error(state, group, member, command)
     if member.target != member.assigned:
         return None
     is_full = command.member_epoch == JOIN_EPOCH or command.topics is not None or command.member_epoch != member.epoch
@@ -108,7 +111,7 @@ def _validation_error_to_new(state: State, command: ShareHeartbeat) -> Rejected 
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a share group.")
     if command.member_epoch != JOIN_EPOCH:
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
-    return group_validation_error(state) or _room_validation_error(state)
+    return group_validation_error(state) or _room_validation_error(state, None)
 
 
 def group_validation_error(state: State) -> Rejected | None:
@@ -125,13 +128,24 @@ def _validation_error_to_member(state: State, group: ShareGroup, command: ShareH
     if len(group.members) >= members_max:
         message = f"The share group has reached its maximum capacity of {members_max} members."
         return Rejected(Rejection.GROUP_FULL, message)
-    return _subscription_validation_error(state, group, None, command) or _room_validation_error(state)
+    return _subscription_validation_error(state, group, None, command) or _room_validation_error(state, group)
 
 
-def _room_validation_error(state: State) -> Rejected | None:
-    limits = state.limits.groups
-    is_full = state.group_bytes + limits.member_bytes_max > limits.group_bytes_max
-    return Rejected(Rejection.OVERLOADED, "no room for another member") if is_full else None
+def _room_validation_error(state: State, group: ShareGroup | None) -> Rejected | None:
+    members = () if group is None else group.members.values()
+    is_room = is_room_for_member(state, members, state.limits.groups.member_bytes_max, 0)
+    return None if is_room else Rejected(Rejection.OVERLOADED, "no room for another member")
+
+
+def _growth_validation_error(
+    state: State, group: ShareGroup, member: ShareMember, command: ShareHeartbeat
+) -> Rejected | None:
+    topics = member.topics if command.topics is None else command.topics
+    before_bytes = sum(map(len, member.topics))
+    is_room = is_room_for_member(state, group.members.values(), sum(map(len, topics)), before_bytes)
+    if state.level < GROUP_SIZES_LEVEL or is_room:
+        return None
+    return Rejected(Rejection.OVERLOADED, "no room for a larger subscription")
 
 
 def _subscription_validation_error(

@@ -24,6 +24,7 @@ from penstock_sequencer.core.groups.departed_members import record_departed, rec
 from penstock_sequencer.core.groups.timers import set_deadline
 from penstock_sequencer.core.share import partition as share_partitions
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Partition, State, Topic
+from penstock_sequencer.core.state.group_sizes import count_member, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember, SharePartition
 
@@ -83,7 +84,7 @@ def remove_member(state: State, group: ShareGroup, member: ShareMember, changes:
     """Remove the member; its records are delivered again, and its partitions go to other members."""
     del group.members[member.member_id]
     subscriptions.unsubscribe(state, group.group_id, member.topics, "")
-    state.group_bytes -= member.size_bytes
+    count_member(state, member, 0)
     record_departed(state, group.group_id, member.member_id)
     release(state, group, member.member_id, changes, unread=unread)
     if not group.members:
@@ -179,8 +180,8 @@ def weigh(state: State, member: ShareMember) -> None:
     """Update the member's size after a change."""
     held = sum(map(len, (*member.assigned.values(), *member.target.values())))
     size_bytes = MEMBER_OVERHEAD_BYTES + sum(map(len, member.topics)) + held * PARTITION_BYTES
-    state.group_bytes += size_bytes - member.size_bytes
-    member.size_bytes = size_bytes
+    size_bytes += names_bytes(state, member.member_id, member.rack_id, member.client_id, member.client_host)
+    count_member(state, member, size_bytes)
 
 
 def begin(state: State, group: ShareGroup, topic: Topic) -> bool:

@@ -23,27 +23,31 @@ from penstock_sequencer.core.state.share_group import ShareGroup, SharePartition
 
 def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Changes) -> PerItem | Rejected:
     """Set the group's next offsets; its records in flight there are given up."""
-    group = state.share_groups.get(command.group_id)
-    validation_error = _validation_error_to_new(state, command) if group is None else _validation_error(group, command)
-    if validation_error is not None:
-        return validation_error
-    if len(command.offsets) > SHARE_PARTITIONS_PER_COMMAND_MAX:
-        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.offsets)} offsets in one command")
-    group = group or new_group(state, command.group_id)
+    rejected = preview_alter(state, command)
+    if rejected is not None:
+        return rejected
+    group = state.share_groups.get(command.group_id) or new_group(state, command.group_id)
     rejections = [_alter(state, group, each) for each in command.offsets]
     group.altered_sequence = state.sequence
     remove_if_bare(state, group)
     return PerItem(rejections)
 
 
+def preview_alter(state: State, command: AlterShareOffsets) -> Rejected | None:
+    """The rejection that `alter_share_offsets` would answer now; None if it would accept the command."""
+    group = state.share_groups.get(command.group_id)
+    validation_error = _validation_error_to_new(state, command) if group is None else _validation_error(group, command)
+    if validation_error is None and len(command.offsets) > SHARE_PARTITIONS_PER_COMMAND_MAX:
+        return Rejected(Rejection.INVALID_REQUEST, f"{len(command.offsets)} offsets in one command")
+    return validation_error
+
+
 def delete_share_offsets(state: State, command: DeleteShareOffsets, changes: Changes) -> PerItem | Rejected:
     """Remove the group's positions in these topics; a group without any partitions left is removed."""
-    group = state.share_groups.get(command.group_id)
-    if group is None:
-        return _unknown(command.group_id)
-    validation_error = _validation_error(group, command)
-    if validation_error is not None:
-        return validation_error
+    rejected = preview_delete(state, command)
+    if rejected is not None:
+        return rejected
+    group = state.share_groups[command.group_id]
     rejections: list[Rejection] = []
     for name in command.topics:
         topic = state.topics.get(name)
@@ -53,6 +57,12 @@ def delete_share_offsets(state: State, command: DeleteShareOffsets, changes: Cha
     group.altered_sequence = state.sequence
     remove_if_bare(state, group)
     return PerItem(rejections)
+
+
+def preview_delete(state: State, command: DeleteShareOffsets) -> Rejected | None:
+    """The rejection that `delete_share_offsets` would answer now; None if it would accept the command."""
+    group = state.share_groups.get(command.group_id)
+    return _unknown(command.group_id) if group is None else _validation_error(group, command)
 
 
 def delete_share_group(state: State, group: ShareGroup, command: DeleteGroup, changes: Changes) -> Done | Rejected:

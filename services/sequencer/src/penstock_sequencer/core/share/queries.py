@@ -22,6 +22,7 @@ from penstock_sequencer.core.share.group import state_of
 from penstock_sequencer.core.share.offset_ranges import end_of
 from penstock_sequencer.core.share.partition import Rules, rules_of, visible_end, windows
 from penstock_sequencer.core.state.cluster import Partition, State
+from penstock_sequencer.core.state.pages import page_of, text_bytes
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
 
 ASSIGNOR = "simple"  # Kafka's name of the assignor
@@ -94,8 +95,9 @@ def _member_view(member: ShareMember) -> ShareMemberView:
 
 
 def group_configs(state: State, query: GroupConfigsQuery) -> GroupConfigsView:
-    """Each group's own configurations; without group ids, the ids of all groups that have any, to fit a message."""
+    """Each group's own configurations; without group ids, pages of the ids of all groups that have any."""
     if not query.group_ids:
-        return GroupConfigsView(state.sequence, [], group_ids=sorted(state.group_configs))
+        listed, is_more = page_of(sorted(state.group_configs), query.after, state.limits.answers, text_bytes)
+        return GroupConfigsView(state.sequence, [], group_ids=listed, is_more=is_more)
     configs = [state.group_configs.get(each, {}) for each in query.group_ids]
     return GroupConfigsView(state.sequence, configs, group_ids=query.group_ids)

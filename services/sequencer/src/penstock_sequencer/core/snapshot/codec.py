@@ -7,22 +7,24 @@ hold is written once, and the tables name it by its place.
 The shapes are in `shapes.py`. docs/formats/snapshot.md describes the format.
 """
 
+import struct
 from array import array
 from collections import deque
+from collections.abc import Iterator
 from heapq import heapify
+from itertools import chain
 
 import msgspec
 
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import TopicId
-from penstock.contracts.levels import JANITOR_LEVEL
 from penstock_sequencer.core.groups.classic_group import count_protocols
 from penstock_sequencer.core.log.partitions import enter_partition
 from penstock_sequencer.core.log.segment_contents import fill_contents
 from penstock_sequencer.core.snapshot import shapes as shapes
 from penstock_sequencer.core.snapshot.migrations import NOTHING, read_later, written_later
+from penstock_sequencer.core.snapshot.transactions import enter_transaction, read_transaction, written_transaction
 from penstock_sequencer.core.state.cluster import (
-    ONGOING,
     Group,
     Partition,
     Producer,
@@ -30,10 +32,10 @@ from penstock_sequencer.core.state.cluster import (
     RememberedCommit,
     State,
     Topic,
-    Transaction,
 )
 from penstock_sequencer.core.state.columns import column_bytes, read_column
 from penstock_sequencer.core.state.extents import Extents
+from penstock_sequencer.core.state.group_sizes import members_of
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from penstock_sequencer.core.state.segments import Segments
@@ -42,23 +44,78 @@ from penstock_sequencer.core.transactions.lifecycle import enter_deadlines
 
 _STRAY = -1  # instead of the place of a topic: the partition is of a deleted topic
 
+FRAGMENT_BYTES = 1024 * 1024
+_FIXARRAY, _FIXARRAY_MAX = 0x90, 15
+_ARRAY_16 = struct.Struct(">BH")
+_ARRAY_32 = struct.Struct(">BI")
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(shapes.WholeState)
 
 
 def encode_state(state: State) -> bytes:
     """The canonical bytes of the state; a state that `decode_state` reads from them encodes to the same bytes."""
+    return b"".join(encode_fragments(state))
+
+
+def encode_fragments(state: State) -> Iterator[bytes]:
+    """The bytes of `encode_state` in fragments, so that no caller needs memory for all of them.
+
+    A fragment has about FRAGMENT_BYTES, or is one topic, one group, or one of the smaller parts.
+    """
+    fragment = bytearray()
+    for part in _parts(state):
+        fragment += part
+        if len(fragment) >= FRAGMENT_BYTES:
+            yield bytes(fragment)
+            fragment.clear()
+    yield bytes(fragment)
+
+
+def _parts(state: State) -> Iterator[bytes]:
+    """The fields of the state one after the other, and long lists item by item."""
+    later = written_later(state)
+    fields = shapes.State.__struct_fields__
+    written = _written_state(state)
+    lists: dict[str, tuple[int, Iterator[object]]] = {
+        "topics": (len(state.topics), map(_written_topic, state.topics.values())),
+        "groups": (len(state.groups), map(_written_group, state.groups.values())),
+        "recoverable": (len(state.recoverable), map(_written_recoverable, state.recoverable.values())),
+        "transactions": (len(state.transactions), map(written_transaction, state.transactions.values())),
+    }
+    yield _array_head(len(fields) + (later != NOTHING))
+    for name in fields:
+        if name in lists:
+            count, items = lists[name]
+            yield _array_head(count)
+            yield from map(_encoder.encode, items)
+        else:
+            yield _encoder.encode(getattr(written, name))
+    if later != NOTHING:
+        yield _encoder.encode(later)
+
+
+def _array_head(count: int) -> bytes:
+    """The first bytes of a msgpack array of so many items."""
+    if count <= _FIXARRAY_MAX:
+        return bytes([_FIXARRAY | count])
+    if count < 1 << 16:
+        return _ARRAY_16.pack(0xDC, count)
+    return _ARRAY_32.pack(0xDD, count)
+
+
+def _written_state(state: State) -> shapes.State:
+    """The fields of the state, without those that `_parts` writes item by item."""
     strays = _strays(state)
     places = _places(state)
     segments = state.segments
-    written = shapes.State(
+    return shapes.State(
         state.sequence,
         state.clock_ms,
         state.leader_epoch,
         bytes(segments.ids),
         segments.names,
         segments.columns(),
-        [_written_topic(topic) for topic in state.topics.values()],
+        [],
         state.deleted_topics,
         [shapes.Stray(partition.topic_id, _written(partition)) for partition, _ in strays.values()],
         [strays[id(partition)][1] for partition in state.pending_delete],
@@ -69,7 +126,7 @@ def encode_state(state: State) -> bytes:
         list(state.producer_births),
         state.producer_count,
         [_place(partition, places, strays) for partition in state.producer_sweep],
-        [_written_group(group) for group in state.groups.values()],
+        [],
         state.group_bytes,
         state.idle_groups,
         sorted(state.deadlines.items()),
@@ -79,24 +136,13 @@ def encode_state(state: State) -> bytes:
         state.replacements,
         state.leases,
         segments.next_number,
-        [
-            shapes.RecoverableTopic(
-                _written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets, each.deleted_sequence
-            )
-            for each in state.recoverable.values()
-        ],
+        [],
         [_place(partition, places, strays) for partition in state.trimmed],
         state.cluster_configs,
         column_bytes(state.tasks_ended_ms),
         state.task_leases,
         state.cluster_altered_sequence,
-        [_written_transaction(each) for each in state.transactions.values()],
     )
-    later = written_later(state)
-    if later == NOTHING:
-        return _encoder.encode(written)
-    fields = {name: getattr(written, name) for name in shapes.State.__struct_fields__}
-    return _encoder.encode(shapes.WholeState(**fields, later=later))
 
 
 def _strays(state: State) -> dict[int, tuple[Partition, int]]:
@@ -116,6 +162,12 @@ def _place(partition: Partition, places: dict[TopicId, int], strays: dict[int, t
     if partition.deleted:
         return _STRAY, strays[id(partition)][1]
     return places[partition.topic_id], partition.number
+
+
+def _written_recoverable(each: RecoverableTopic) -> shapes.RecoverableTopic:
+    return shapes.RecoverableTopic(
+        _written_topic(each.topic), each.deleted_ms, each.until_ms, each.offsets, each.deleted_sequence
+    )
 
 
 def _written_topic(topic: Topic) -> shapes.Topic:
@@ -141,24 +193,6 @@ def _written(partition: Partition) -> shapes.Partition:
         partition.pass_offset,
         partition.pass_horizon_ms,
         None if transactions is None else shapes.PartitionTransactions(transactions.open, transactions.columns()),
-    )
-
-
-def _written_transaction(transaction: Transaction) -> shapes.Transaction:
-    return shapes.Transaction(
-        transaction.transactional_id,
-        transaction.producer_id,
-        transaction.epoch,
-        transaction.timeout_ms,
-        transaction.active_ms,
-        transaction.changed_sequence,
-        transaction.state,
-        transaction.started_ms,
-        transaction.started_sequence,
-        transaction.previous,
-        transaction.ended,
-        [(*key, first_offset) for key, first_offset in transaction.partitions.items()],
-        transaction.offsets,
     )
 
 
@@ -243,8 +277,8 @@ def _read(written: shapes.WholeState, limits: Limits) -> State:
         cluster_altered_sequence=written.cluster_altered_sequence,
         limits=limits,
     )
-    for written_transaction in written.transactions:
-        _enter_transaction(state, _read_transaction(written_transaction))
+    for each in written.transactions:
+        enter_transaction(state, read_transaction(each))
     enter_deadlines(state)
     for topic in kept:
         for partition in topic.partitions:
@@ -256,12 +290,15 @@ def _read(written: shapes.WholeState, limits: Limits) -> State:
     # The contents of segments need the partitions' indexes, and the later parts need groups and topics.
     fill_contents(state)
     read_later(state, written.later)
+    members = chain.from_iterable(map(members_of, state.groups.values()))
+    shared = chain.from_iterable(group.members.values() for group in state.share_groups.values())
+    state.member_bytes = sum(each.size_bytes for each in members) + sum(each.size_bytes for each in shared)
     return state
 
 
 def _read_segments(written: shapes.State) -> Segments:
     columns = (written.segment_ids, written.segment_names, written.segment_columns)
-    return Segments.of_columns(*columns, written.next_segment_number, is_queueing=written.level >= JANITOR_LEVEL)
+    return Segments.of_columns(*columns, written.next_segment_number, level=written.level)
 
 
 def _read_recoverable(recoverable: shapes.RecoverableTopic) -> RecoverableTopic:
@@ -302,36 +339,6 @@ def _read_partition(topic_id: TopicId, partition: shapes.Partition, *, deleted: 
 
 def _read_partition_transactions(written: shapes.PartitionTransactions | None) -> PartitionTransactions | None:
     return None if written is None else PartitionTransactions.of_columns(written.open, written.columns)
-
-
-def _read_transaction(written: shapes.Transaction) -> Transaction:
-    return Transaction(
-        written.transactional_id,
-        written.producer_id,
-        written.epoch,
-        written.timeout_ms,
-        written.active_ms,
-        written.changed_sequence,
-        written.state,
-        written.started_ms,
-        written.started_sequence,
-        written.previous,
-        written.ended,
-        {(topic_id, number): first_offset for topic_id, number, first_offset in written.partitions},
-        written.offsets,
-        sum(len(offsets) for pending in written.offsets.values() for offsets in pending.values()),
-    )
-
-
-def _enter_transaction(state: State, transaction: Transaction) -> None:
-    """Enter the transaction in all tables that find it."""
-    state.transactions[transaction.transactional_id] = transaction
-    state.transactions_by_producer[transaction.producer_id] = transaction
-    if transaction.state == ONGOING:
-        state.ongoing[transaction.transactional_id] = transaction
-    state.transaction_partition_count += len(transaction.partitions)
-    for group_id in transaction.offsets:
-        state.transactions_by_group.setdefault(group_id, {})[transaction.transactional_id] = None
 
 
 def _read_commit(commit: shapes.Commit) -> RememberedCommit:

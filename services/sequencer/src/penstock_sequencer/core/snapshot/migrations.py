@@ -4,13 +4,17 @@ So the state of a cluster below the level of these parts keeps its bytes. Each p
 is the value that a state has before the part exists.
 """
 
+from array import array
+from collections.abc import Iterator
+
 import msgspec
 
 from penstock.contracts.configs.quotas import Entity
 from penstock_sequencer.core.groups.assignment.subscriptions import read_matches, written_matches
 from penstock_sequencer.core.groups.consumer_group import enter_group
 from penstock_sequencer.core.share.group import enter_group as enter_share_group
-from penstock_sequencer.core.state.cluster import Group, State
+from penstock_sequencer.core.state.cluster import Group, Partition, State
+from penstock_sequencer.core.state.columns import column_bytes, read_column
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup, ConsumerMember
 from penstock_sequencer.core.state.share_group import ShareGroup
 
@@ -48,10 +52,13 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     share_groups: list[ShareGroup] = []
     group_configs: dict[str, dict[str, str]] = {}
     group_configs_altered_sequence: int = 0
+    uptime_lag_ms: int = 0
+    partitions: bytes = b""  # columns of `_PARTITION_NUMBERS` numbers, for partitions since PRODUCERS_LEVEL
     matches: list[tuple[str, bytes]] = []  # (pattern, the topics that match it)
 
 
 NOTHING = Later()
+_PARTITION_NUMBERS = 4  # the partition's place among all, first new producer id, time and largest id of evictions
 _NOTHING_OF_GROUP = GroupLater()
 
 
@@ -69,6 +76,8 @@ def written_later(state: State) -> Later:
         share_groups=list(state.share_groups.values()),
         group_configs=state.group_configs,
         group_configs_altered_sequence=state.group_configs_altered_sequence,
+        uptime_lag_ms=state.uptime_lag_ms,
+        partitions=_written_partitions(state),
         matches=written_matches(state),
     )
 
@@ -80,6 +89,33 @@ def _written_group(group: Group) -> GroupLater:
     epochs = (consumer.epoch, consumer.assignment_epoch)
     written = WrittenConsumer(*epochs, consumer.assignor, consumer.members, consumer.static_members)
     return GroupLater(group.static_since, group.emptied_ms, written, consumer.assigned_ms)
+
+
+def _partitions(state: State) -> Iterator[Partition]:
+    """All partitions that are not deleted for good, in the order of a snapshot."""
+    for topic in state.topics.values():
+        yield from topic.partitions
+    for recoverable in state.recoverable.values():
+        yield from recoverable.topic.partitions
+
+
+def _written_partitions(state: State) -> bytes:
+    rows = array("q")
+    for place, each in enumerate(_partitions(state)):
+        if each.first_new_producer_id or each.evicted_ms:
+            rows.extend((place, each.first_new_producer_id, each.evicted_ms, each.evicted_id_max))
+    return column_bytes(rows)
+
+
+def _read_partitions(state: State, data: bytes) -> None:
+    rows = array("q")
+    read_column(rows, data)
+    if len(rows) % _PARTITION_NUMBERS:
+        raise ValueError(f"{len(data)} bytes of partitions")
+    partitions = list(_partitions(state)) if rows else []
+    for row in range(0, len(rows), _PARTITION_NUMBERS):
+        partition = partitions[rows[row]]
+        partition.first_new_producer_id, partition.evicted_ms, partition.evicted_id_max = rows[row + 1 : row + 4]
 
 
 def _read_consumer(group: GroupLater) -> ConsumerGroup | None:
@@ -103,6 +139,8 @@ def read_later(state: State, later: Later) -> None:
     state.client_quotas = dict(later.client_quotas)
     state.quotas_altered_sequence = later.quotas_altered_sequence
     state.lived_ms = later.lived_ms
+    state.uptime_lag_ms = later.uptime_lag_ms
+    _read_partitions(state, later.partitions)
     state.ages.extend(later.ages)
     state.expiry_round.extend(later.expiry_round)
     for group_id, member_id, sequence, left_ms in later.departed:

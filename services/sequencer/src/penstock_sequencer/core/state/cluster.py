@@ -28,7 +28,9 @@ These invariants hold before and after every entry:
 14. A partition's open transactions are the ongoing transactions that have records in it. Their first offsets ascend. A
     producer id belongs to one transactional id at most, and to one life of it: its epoch never goes back.
 15. The markers of a partition are exactly its extents without a segment.
-16. Everything that is counted here has a limit in `limits`.
+16. No batch of a producer that a partition evicted is accepted there again: its client does not repeat it any more, and
+    segments born before the eviction are too old.
+17. Everything that is counted here has a limit in `limits`.
 
 Derived fields could be computed anew, and each is beside the field that it derives from. They are `topics_by_id`,
 `alarms`, `leased`, contents of segments, transactions by producer and group, share groups by topic, and counts.
@@ -71,7 +73,7 @@ class Producer(msgspec.Struct, eq=False):
 
     epoch: int
     last_sequence: int
-    active_ms: int  # the machine's clock at the last accepted batch
+    active_ms: int  # the producer clock (producer_clock.py) at the last accepted batch
     recent: "array[int]"  # (first sequence, last sequence, base offset) of up to five batches, oldest first
 
 
@@ -94,6 +96,11 @@ class Partition(msgspec.Struct, eq=False):
     size_bytes: int = 0  # of all its extents
     in_trimmed: bool = False  # whether it is in State.trimmed
     transactions: PartitionTransactions | None = None  # None until the first transaction
+    # The next three are 0 below PRODUCERS_LEVEL.
+    first_new_producer_id: int = 0  # smaller ids are older than the partition, so their sequences may be under way
+    evicted_ms: int = 0  # the machine's clock when producers were evicted last
+    evicted_id_max: int = 0  # the largest id that was ever evicted
+    idlest_ms: int = 0  # no producer was active before; a lower bound, derived
 
 
 class Topic(msgspec.Struct, eq=False):
@@ -208,7 +215,7 @@ class Transaction(msgspec.Struct, eq=False):
     producer_id: int
     epoch: int
     timeout_ms: int
-    active_ms: int  # the machine's clock when a producer was initialized or a transaction ended
+    active_ms: int  # the producer clock when a producer was initialized or a transaction ended
     changed_sequence: int  # of that entry
     state: str = EMPTY
     started_ms: int = -1  # the machine's clock when it began; -1 unless it is ongoing
@@ -263,13 +270,15 @@ class State(msgspec.Struct, eq=False):
     leases: dict[str, JobLease] = {}  # by job
     leased: dict[SegmentId, str] = {}  # -> the job
     next_producer_id: int = FIRST_PRODUCER_ID
-    producer_births: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # (clock, first id assigned then)
+    producer_births: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # (producer clock, first id then)
     producer_count: int = 0
     producer_sweep: deque[Partition] = msgspec.field(default_factory=deque)  # partitions that have producers
     groups: dict[str, Group] = {}
     group_bytes: int = 0  # approximate size of all members and offsets, also of recoverable topics and transactions
+    member_bytes: int = 0  # the part of the members, derived
     idle_groups: dict[str, int] = {}  # -> when to check whether it is still empty and without offsets
     lived_ms: int = 0  # the uptime clock (groups/timers.py), from OFFSET_EXPIRY_LEVEL on
+    uptime_lag_ms: int = 0  # of the uptime clock behind the machine's clock, when it came to PRODUCERS_LEVEL
     ages: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # (uptime clock, last entry then), ascending
     expiry_round: deque[str] = msgspec.field(default_factory=deque)  # groups still to be checked for old offsets
     deadlines: dict[str, int] = {}  # group id -> the earliest of its deadlines

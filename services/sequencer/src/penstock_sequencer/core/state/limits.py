@@ -7,6 +7,7 @@ structs hold the limits that a test or a simulation may change.
 import msgspec
 
 from penstock.contracts.commands import LOGS_PER_COMMAND_MAX
+from penstock.contracts.commands.group_sizes import OFFSET_METADATA_BYTES_MAX, TRANSACTIONAL_ID_LENGTH_MAX, GroupSizes
 from penstock.contracts.configs.topics import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
 
 SECOND_MS = 1_000
@@ -14,6 +15,9 @@ MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 
 INTEGER_MAX = 2**63 - 1  # the columns are 64 bits wide, signed, as Kafka's offsets and timestamps are
+# No batch gets offsets from here on. So the records of one entry, and markers after them, still fit the columns.
+# This limit has no level: without it replicas halt at such a batch, and must be able to replay it (ADR 0008).
+OFFSET_MAX = 2**63 - 2**52
 CLOCK_MS_MAX = 2**48 - 1  # the largest birth time of a segment id; a later `now_ms` is from a broken clock: ignored
 SEGMENT_BYTES_MAX = 2**32 - 1  # positions and lengths are 32-bit columns; the largest planned object is 1 GiB
 RECORDS_PER_BATCH_MAX = 2**31 - 1  # signed 32 bits in Kafka
@@ -38,8 +42,14 @@ class LogLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of segments and extents, and of the work to drop them."""
 
     segment_commit_age_max_ms: int = 15 * MINUTE_MS  # a quarter of the age at which the janitor deletes orphans
-    remembered_commits_max: int = 200_000  # 15 minutes of 220 segments a second; about 100 MB
+    segment_ahead_max_ms: int = 5 * MINUTE_MS  # of a birth before the machine's clock; see `producer_idle_min_ms`
+    remembered_commits_max: int = 200_000  # 3 minutes of 1,100 segments a second; about 100 MB
+    # From COMMIT_LEASE_LEVEL on a commit is remembered for so long after the end of its lease. Until then a flusher
+    # without an answer, as in an outage, still gets its result. Clients wait 2 minutes.
+    commit_memory_ms: int = 2 * MINUTE_MS
+    crowded_percent: int = 80  # of `remembered_commits_max`; from here on flushers are asked for fewer segments
     commits_removed_per_tick: int = 10_000  # about 2 ms
+    commits_requeued_per_tick: int = 1_000  # about 0.3 ms; 22 compactions a second need far fewer
     extents_max: int = 20_000_000  # about 1 GB of columns; above it the process would die, so commits are rejected
     segments_max: int = 20_000_000  # about 1.6 GB of columns
     extents_dropped_per_command_max: int = 2_000  # about 1 ms of work, so that commits do not wait
@@ -54,16 +64,27 @@ class ProducerLimits(msgspec.Struct, frozen=True, kw_only=True):
     producer_births_step_ms: int = 10 * MINUTE_MS  # precision of the ages of producer ids: 145 records a day
     producers_per_partition_max: int = 4_096  # about 1.5 MB
     producers_max: int = 1_000_000  # over all partitions, about 400 MB
-    producer_idle_min_ms: int = 10 * MINUTE_MS  # used when a partition is full; five times delivery.timeout.ms
+    # Less idle producers are never evicted: a client may still repeat their batches. It is twice the usual
+    # message.timeout.ms. It is also more than `segment_ahead_max_ms` and the longest lease of a produce request
+    # together. So a segment with a late copy was born before the eviction.
+    producer_idle_min_ms: int = 10 * MINUTE_MS
+    producers_evicted_at_once: int = 512  # of a full partition: the search for the idlest takes 1 ms
     producers_swept_per_tick: int = 1_000  # about 0.2 ms
+    # From this number on, expiry comes the earlier the fuller the table is.
+    producers_pressure_min: int = 875_000
+    # Per Tick: 1 ms. If most are evicted, 10 to 20 ms; from full partitions up to 91 ms on a busy machine.
+    producers_swept_under_pressure: int = 5_000
 
 
 class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of transactional ids and their transactions."""
 
     transactions_max: int = 100_000  # transactional ids, about 70 MB with a partition each
-    transactional_id_length_max: int = 1_024  # characters; Kafka limits it only by a 16-bit length
+    transactional_id_length_max: int = TRANSACTIONAL_ID_LENGTH_MAX
     transactional_id_expiry_ms: int = 7 * 24 * HOUR_MS  # Kafka's transactional.id.expiration.ms
+    transactional_id_idle_min_ms: int = 15 * MINUTE_MS  # less idle ids are never evicted; the longest transaction
+    transactions_pressure_min: int = 87_500  # from this number of ids on, a Tick evicts idle ones
+    transactions_walked_max: int = 10_000  # in a search for idle ones: about 1 ms
     transaction_timeout_max_ms: int = 15 * MINUTE_MS  # Kafka's transaction.max.timeout.ms
     partitions_per_transaction_max: int = 4_000  # its end is one entry, about 30 ms of work, or 100 on a busy machine
     offsets_per_transaction_max: int = 10_000  # and groups; its end is one entry, about 10 ms of work
@@ -86,18 +107,18 @@ class TopicLimits(msgspec.Struct, frozen=True, kw_only=True):
     groups_with_configs_max: int = 10_000  # groups with their own configurations, about 10 MB
 
 
-class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
+class GroupLimits(GroupSizes, frozen=True, kw_only=True):
     """Limits of groups of all kinds, and of classic groups."""
 
     groups_max: int = 100_000  # about 1 KB each, and more with members and offsets
-    group_bytes_max: int = 1024 * 1024 * 1024  # of the members and offsets of all groups, by the sizes above
-    group_id_length_max: int = 1_024  # characters; Kafka limits it only by a 16-bit length
+    group_bytes_max: int = 1024 * 1024 * 1024  # below GROUP_SIZES_LEVEL: of all members and offsets, by the sizes above
+    # While a snapshot is taken, these bytes exist four times. Replicas have 2 GB in `compose.yaml`.
+    members_bytes_max: int = 128 * 1024 * 1024  # of the members of all groups: 100,000 usual ones
+    members_per_group_bytes_max: int = 32 * 1024 * 1024  # Kafka's groups must fit one record of 1 MB
+    offsets_bytes_max: int = 512 * 1024 * 1024  # 2 million without metadata; about 400 MB in a replica
     group_idle_ms: int = 10 * MINUTE_MS  # Kafka's cleanup interval: then an empty group without offsets is removed
     group_pending_max: int = 2_000  # member ids that are assigned but not yet used
     group_fenced_max: int = 64  # replaced static members that get a fencing error when they return
-    member_names_length_max: int = 4_096  # characters of all names of a member together; usually some hundred
-    member_bytes_max: int = 1024 * 1024  # protocols of one member; a subscription to 10,000 topics is a quarter of it
-    protocols_per_member_max: int = 32  # clients have two to four assignors
     session_timeout_min_ms: int = int(GROUP_CONFIGS[SESSION_TIMEOUT_MIN].default)  # if the cluster configures none
 
 
@@ -117,7 +138,7 @@ class ConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
 class OffsetLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of committed offsets and of their expiry."""
 
-    offset_metadata_bytes_max: int = 4_096  # Kafka's offset.metadata.max.bytes
+    offset_metadata_bytes_max: int = OFFSET_METADATA_BYTES_MAX
     leap_max_ms: int = MINUTE_MS  # largest step of the uptime clock between two entries; a Tick comes each second
     expiry_steps: int = 100  # precision of the ages of offsets: 1% of offsets.retention.minutes
     groups_swept_per_tick: int = 500  # about 1 ms, if each has few members
@@ -177,6 +198,8 @@ class AnswerLimits(msgspec.Struct, frozen=True, kw_only=True):
     pattern_letters_max: int = 20_000  # characters of ids that are matched with the pattern of one query: a few ms
     producers_listed_max: int = 20_000  # about 800 KB of an answer; the last partition may exceed it
     share_windows_max: int = 20_000  # about 200 KB of an answer
+    names_listed_max: int = 10_000  # of one page; a page costs 20 ms, if there are 100,000 names
+    listed_bytes_max: int = 2 * 1024 * 1024  # of one page, as estimated; the last item may exceed it
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.ids import ID_BYTES, SegmentId
+from penstock.contracts.levels import JANITOR_LEVEL, NAME_REUSE_LEVEL
 from penstock_sequencer.core.state.columns import column_bytes, read_columns
 
 NOT_DEAD = -1
@@ -26,7 +27,10 @@ class Segments:
     `live_bytes` is the sum of the lengths of the extents that point to the segment, `live_extents` is their count. A
     segment that no extent points to is dead: no new extent will ever point to it.
 
-    Writers and zones are places in `names`. `contents` leads from a live slot to its extents (log/segment_contents.py).
+    Writers and zones are places in `names`. `name_uses` counts their segments. After `begin_name_reuse` a name without
+    segments is removed, and the smallest free place gets the next new name. A free place holds "".
+
+    `contents` leads from a live slot to its extents (log/segment_contents.py).
     `by_number` and `by_id` are the used slots in these orders. `free` is a heap of the slots without a segment.
 
     `dead` is the queue of dead segments: slots in the order in which they died, and by number within one entry and
@@ -35,6 +39,7 @@ class Segments:
 
     __slots__ = (
         "_is_queueing",
+        "_is_reusing_names",
         "by_id",
         "by_number",
         "contents",
@@ -44,12 +49,14 @@ class Segments:
         "dead_since_ms",
         "dead_size_bytes",
         "free",
+        "free_names",
         "ids",
         "levels",
         "live_bytes",
         "live_bytes_total",
         "live_extents",
         "name_numbers",
+        "name_uses",
         "names",
         "next_number",
         "numbers",
@@ -72,6 +79,9 @@ class Segments:
         self.numbers = array("q")
         self.dead_sequences = array("q")
         self.names: list[str] = []
+        self.name_uses = array("I")
+        self.free_names: list[int] = []  # a heap
+        self._is_reusing_names = False
         self.next_number = 0
         self.name_numbers: dict[str, int] = {}
         self.by_number = array("I")
@@ -93,8 +103,8 @@ class Segments:
         self.ids[slot * ID_BYTES : (slot + 1) * ID_BYTES] = segment_id
         self.levels[slot] = level
         self.sizes[slot] = size_bytes
-        self.writers[slot] = self._name_number(writer)
-        self.zones[slot] = self._name_number(zone)
+        self.writers[slot] = self._use_name(writer)
+        self.zones[slot] = self._use_name(zone)
         self.numbers[slot] = self.next_number
         self.next_number += 1
         self.size_bytes_total += size_bytes
@@ -145,6 +155,12 @@ class Segments:
         for slot in self.dead:
             self.dead_sequences[slot] = sequence
 
+    def begin_name_reuse(self) -> None:
+        """Remove names without segments from now on; replicas of lower levels keep all names."""
+        self._is_reusing_names = True
+        for number in range(len(self.names)):
+            self._free_name_if_unused(number)
+
     def remove(self, slots: Sequence[int]) -> None:
         """Remove these dead segments, each slot given once; the method walks each table once."""
         assert self._is_queueing, "segments are removed only after `begin_queue`"
@@ -158,8 +174,10 @@ class Segments:
 
     def find(self, segment_id: SegmentId) -> int:
         """The slot of the segment with this id, or NO_SLOT."""
+        if not self.by_id or self.id(self.by_id[-1]) < segment_id:
+            return NO_SLOT  # newer than all; a commit asks for such an id
         place = self._place_of_id(segment_id)
-        if place < len(self.by_id) and self.id(self.by_id[place]) == segment_id:
+        if self.id(self.by_id[place]) == segment_id:
             return self.by_id[place]
         return NO_SLOT
 
@@ -193,7 +211,7 @@ class Segments:
 
     @classmethod
     def of_columns(
-        cls, ids: bytes, names: Sequence[str], data: Sequence[bytes], next_number: int, *, is_queueing: bool
+        cls, ids: bytes, names: Sequence[str], data: Sequence[bytes], next_number: int, *, level: int
     ) -> "Segments":
         """The table with these `ids`, `names`, `columns` and `next_number`; `ValueError` if they do not match."""
 
@@ -207,13 +225,18 @@ class Segments:
             next_number = len(segments.levels)
         else:
             read_columns(columns, data)
-        for name in names:
-            segments._name_number(name)
-        if len(segments.ids) != ID_BYTES * len(segments.levels) or segments.names != list(names):
+        segments.names = list(names)
+        segments.name_numbers = {name: number for number, name in enumerate(names)}
+        segments.name_uses = array("I", bytes(4 * len(names)))
+        if len(segments.ids) != ID_BYTES * len(segments.levels):
             raise ValueError(f"{len(ids)} bytes of ids and {len(names)} names for {len(segments.levels)} segments")
         segments.next_number = next_number
-        segments._is_queueing = is_queueing
+        segments._is_queueing = level >= JANITOR_LEVEL
         segments._derive()
+        if level >= NAME_REUSE_LEVEL:
+            segments.begin_name_reuse()
+        if len(segments.name_numbers) + len(segments.free_names) != len(names):
+            raise ValueError(f"{len(names)} names, some of them twice")
         return segments
 
     def _derive(self) -> None:
@@ -222,6 +245,10 @@ class Segments:
         self.contents = [b""] * len(slots)
         self.free = [slot for slot in slots if self.numbers[slot] == _FREE]
         used = sorted((slot for slot in slots if self.numbers[slot] != _FREE), key=self.numbers.__getitem__)
+        for slot in used:
+            for number in (self.writers[slot], self.zones[slot]):
+                self.name_uses[number] += 1
+                self.name_numbers[self.names[number]] = number
         self.by_number = array("I", used)
         self.by_id = array("I", sorted(used, key=self.id))
         self.size_bytes_total = sum(self.sizes)
@@ -273,6 +300,9 @@ class Segments:
         self.size_bytes_total -= self.sizes[slot]
         self.dead_count -= 1
         self.dead_size_bytes -= self.sizes[slot]
+        for number in (self.writers[slot], self.zones[slot]):
+            self.name_uses[number] -= 1
+            self._free_name_if_unused(number)
         self.ids[slot * ID_BYTES : (slot + 1) * ID_BYTES] = _NO_ID
         self.levels[slot] = self.sizes[slot] = self.writers[slot] = self.zones[slot] = 0
         self.dead_since_ms[slot] = NOT_DEAD
@@ -292,11 +322,28 @@ class Segments:
             self.dead_sequences,
         )
 
-    def _name_number(self, name: str) -> int:
-        number = self.name_numbers.setdefault(name, len(self.names))
-        if number == len(self.names):
-            self.names.append(name)
+    def _use_name(self, name: str) -> int:
+        """The place of the name, which one more segment uses."""
+        number = self.name_numbers.get(name)
+        if number is None:
+            number = heappop(self.free_names) if self.free_names else self._new_name()
+            self.names[number] = name
+            self.name_numbers[name] = number
+        self.name_uses[number] += 1
         return number
+
+    def _new_name(self) -> int:
+        self.names.append("")
+        self.name_uses.append(0)
+        return len(self.names) - 1
+
+    def _free_name_if_unused(self, number: int) -> None:
+        if not self._is_reusing_names or self.name_uses[number]:
+            return
+        if self.name_numbers.get(self.names[number]) == number:  # "" is also the name of a writer without a zone
+            del self.name_numbers[self.names[number]]
+        self.names[number] = ""
+        heappush(self.free_names, number)
 
 
 def _without(column: "array[int]", places: Sequence[int]) -> "array[int]":

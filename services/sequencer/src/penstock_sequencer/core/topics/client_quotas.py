@@ -11,7 +11,8 @@ from penstock.contracts.configs.quotas import Entity, entity_of, entity_validati
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView, QuotaEntry
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.state.cluster import Changes, State
+from penstock_sequencer.core.state.cluster import Changes, State, Topic
+from penstock_sequencer.core.state.pages import NUMBER_BYTES, page_of, text_bytes
 
 
 def alter_client_quotas(state: State, command: AlterClientQuotas, changes: Changes) -> Done | Rejected:
@@ -45,11 +46,19 @@ def client_quotas(state: State, query: ClientQuotasQuery) -> ClientQuotasView:
 
 
 def log_sizes(state: State, query: LogSizesQuery) -> LogSizesView:
-    """The log sizes of the existing topics among those in the query, each once."""
-    names = list(state.topics) if query.names is None else list(dict.fromkeys(query.names))
+    """The log sizes of the existing topics among those in the query, each once; pages as in `metadata`."""
+    names, is_more = list(dict.fromkeys(query.names or ())), False
+    if query.names is None:
+        names, is_more = page_of(
+            state.topics, query.after, state.limits.answers, lambda name: _sizes_bytes(state.topics[name])
+        )
     topics = [state.topics[name] for name in names if name in state.topics]
     sizes = [LogSizes(topic.name, [partition.size_bytes for partition in topic.partitions]) for topic in topics]
-    return LogSizesView(state.sequence, sizes)
+    return LogSizesView(state.sequence, sizes, is_more=is_more)
+
+
+def _sizes_bytes(topic: Topic) -> int:
+    return text_bytes(topic.name) + NUMBER_BYTES * (1 + len(topic.partitions))
 
 
 def _altered(state: State, command: AlterClientQuotas) -> tuple[Entity, dict[str, str] | Rejected]:

@@ -14,17 +14,20 @@ from penstock.contracts.commands import (
     Rejected,
     TransactionEnded,
 )
+from penstock.contracts.levels import PRODUCERS_LEVEL
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.offset_commit import member_rejection, record_life
+from penstock_sequencer.core.groups.offset_commit import member_rejection, preview_offsets, record_life
 from penstock_sequencer.core.groups.pending_offsets import add_pending
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.log.producers import new_producer_id
-from penstock_sequencer.core.state.cluster import EMPTY, ONGOING, Changes, State, Transaction
+from penstock_sequencer.core.state.cluster import EMPTY, ONGOING, Changes, PartitionKey, State, Transaction
+from penstock_sequencer.core.state.producer_clock import producer_ms
 from penstock_sequencer.core.transactions.lifecycle import (
     NO_PRODUCER_AND_EPOCH,
     add_group,
     add_partition,
     end,
+    evict_transactions,
     fence,
     room_rejection,
 )
@@ -56,25 +59,36 @@ def init_producer(state: State, command: InitTransactionalProducer, changes: Cha
 
 def add_partitions(state: State, command: AddPartitionsToTxn, changes: Changes) -> PerItem | Rejected:
     """Add all partitions to the transaction, or none."""
+    answer = preview_partitions(state, command)
+    if answer is not None:
+        return answer
+    transaction = state.transactions[command.transactional_id]
+    for key in _new_partitions(transaction, command):
+        add_partition(state, transaction, key, -1)
+    return PerItem([Rejection.NONE] * len(command.partitions))
+
+
+def preview_partitions(state: State, command: AddPartitionsToTxn) -> PerItem | Rejected | None:
+    """The outcome of `add_partitions` if it would add none; None if it would add some."""
     transaction = find_transaction(state, command)
     if isinstance(transaction, Rejected):
         return transaction
-    keys = dict.fromkeys((each.topic_id, each.partition) for each in command.partitions)
     rejections = [
         Rejection.UNKNOWN_TOPIC if find_partition(state, each.topic_id, each.partition) is None else Rejection.NONE
         for each in command.partitions
     ]
-    new = [key for key in keys if key not in transaction.partitions]
+    new = _new_partitions(transaction, command)
     if any(rejections) or not new:
         return PerItem(rejections)
     if is_late(transaction, command.seen_sequence):
         return stale()
     rejection = room_rejection(state, transaction, len(new))
-    if rejection:
-        return Rejected(rejection, f"no room for {len(new)} more partitions in transactions")
-    for key in new:
-        add_partition(state, transaction, key, -1)
-    return PerItem(rejections)
+    return Rejected(rejection, f"no room for {len(new)} more partitions in transactions") if rejection else None
+
+
+def _new_partitions(transaction: Transaction, command: AddPartitionsToTxn) -> list[PartitionKey]:
+    keys = dict.fromkeys((each.topic_id, each.partition) for each in command.partitions)
+    return [key for key in keys if key not in transaction.partitions]
 
 
 def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Done | Rejected:
@@ -95,17 +109,11 @@ def add_offsets(state: State, command: AddOffsetsToTxn, changes: Changes) -> Don
 
 def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes) -> PerItem | Rejected:
     """Keep offsets until the transaction ends; one rejection for each that cannot be kept."""
-    transaction = find_transaction(state, command)
-    if isinstance(transaction, Rejected):
-        return transaction
-    rejection = _offsets_rejection(state, command)
-    if rejection:
-        return Rejected(rejection)
-    if is_late(transaction, command.seen_sequence):
-        return stale()
+    rejected = _rejected_offsets(state, command)
+    if rejected is not None:
+        return rejected
+    transaction = state.transactions[command.transactional_id]
     if command.group_id not in transaction.offsets:
-        if not command.adds:
-            return Rejected(Rejection.INVALID_TXN_STATE, "the group was not added to the transaction")
         validation_error = add_group(state, transaction, command.group_id)
         if validation_error is not None:
             return validation_error
@@ -114,6 +122,25 @@ def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes
         record_life(state, group, command.member_id)
     group_id, seen = command.group_id, command.seen_sequence
     return PerItem([add_pending(state, transaction, group_id, item, seen) for item in command.offsets])
+
+
+def preview_txn_offsets(state: State, command: CommitTxnOffsets) -> PerItem | Rejected | None:
+    """The outcome of `commit_txn_offsets` if it would keep no offset; None if it may keep one."""
+    return _rejected_offsets(state, command) or preview_offsets(state, command.offsets)
+
+
+def _rejected_offsets(state: State, command: CommitTxnOffsets) -> Rejected | None:
+    transaction = find_transaction(state, command)
+    if isinstance(transaction, Rejected):
+        return transaction
+    rejection = _offsets_rejection(state, command)
+    if rejection:
+        return Rejected(rejection)
+    if is_late(transaction, command.seen_sequence):
+        return stale()
+    if command.group_id not in transaction.offsets and not command.adds:
+        return Rejected(Rejection.INVALID_TXN_STATE, "the group was not added to the transaction")
+    return None
 
 
 def _offsets_rejection(state: State, command: CommitTxnOffsets) -> Rejection:
@@ -193,12 +220,16 @@ def _init_validation_error(state: State, command: InitTransactionalProducer) -> 
 
 def _new_transaction(state: State, command: InitTransactionalProducer) -> ProducerAllocated | Rejected:
     known_max = state.limits.transactions.transactions_max
-    if len(state.transactions) >= known_max:
+    if len(state.transactions) >= known_max and not _evict_one(state):
         return Rejected(Rejection.OVERLOADED, f"{known_max} transactional ids are known, which is the maximum")
     producer_id = new_producer_id(state)
     transaction = Transaction(
-        command.transactional_id, producer_id, 0, command.timeout_ms, state.clock_ms, state.sequence
+        command.transactional_id, producer_id, 0, command.timeout_ms, producer_ms(state), state.sequence
     )
     state.transactions[command.transactional_id] = transaction
     state.transactions_by_producer[producer_id] = transaction
     return ProducerAllocated(producer_id, 0)
+
+
+def _evict_one(state: State) -> bool:
+    return state.level >= PRODUCERS_LEVEL and evict_transactions(state, 1) > 0

@@ -16,9 +16,11 @@ The deadlines of ongoing transactions are a heap. A row of it is stale when its 
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.commands import NO_EPOCH, Rejected
+from penstock.contracts.levels import PRODUCERS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.pending_offsets import commit_pending, release_pending
 from penstock_sequencer.core.log.control_markers import write_marker
@@ -34,6 +36,7 @@ from penstock_sequencer.core.state.cluster import (
     Transaction,
 )
 from penstock_sequencer.core.state.limits import PRODUCER_EPOCH_MAX
+from penstock_sequencer.core.state.producer_clock import producer_ms
 
 NO_PRODUCER_AND_EPOCH = (NO_PRODUCER, NO_EPOCH)
 _STALE_MAX = 64  # the heap is rebuilt when it has this many rows more than twice the ongoing transactions
@@ -120,7 +123,7 @@ def _bump(state: State, transaction: Transaction) -> None:
 
 
 def _touch(state: State, transaction: Transaction) -> None:
-    transaction.active_ms = state.clock_ms
+    transaction.active_ms = producer_ms(state)
     transaction.changed_sequence = state.sequence
     del state.transactions[transaction.transactional_id]
     state.transactions[transaction.transactional_id] = transaction
@@ -146,15 +149,40 @@ def remove_transactions(state: State) -> None:
     """Remove transactional ids that were not used for long; the table is in the order of their last use."""
     old: list[Transaction] = []
     limits = state.limits.transactions
-    before_ms = state.clock_ms - limits.transactional_id_expiry_ms
+    before_ms = producer_ms(state) - limits.transactional_id_expiry_ms
     for transaction in state.transactions.values():
         is_used = transaction.state == ONGOING or transaction.active_ms > before_ms
         if is_used or len(old) >= limits.transactions_removed_per_tick:
             break
         old.append(transaction)
     for transaction in old:
-        del state.transactions[transaction.transactional_id]
-        del state.transactions_by_producer[transaction.producer_id]
+        _remove(state, transaction)
+    if state.level >= PRODUCERS_LEVEL and len(state.transactions) >= limits.transactions_pressure_min:
+        evict_transactions(state, limits.transactions_removed_per_tick)
+
+
+def evict_transactions(state: State, count_max: int) -> int:
+    """Remove the idlest transactional ids before they expire, because there are too many; return how many.
+
+    A producer that returns begins again with another producer id. An ongoing transaction stays, and so does an id that
+    was used a short time ago.
+    """
+    limits = state.limits.transactions
+    before_ms = producer_ms(state) - limits.transactional_id_idle_min_ms
+    idle: list[Transaction] = []
+    for transaction in islice(state.transactions.values(), limits.transactions_walked_max):
+        if transaction.active_ms > before_ms or len(idle) >= count_max:
+            break
+        if transaction.state != ONGOING:
+            idle.append(transaction)
+    for transaction in idle:
+        _remove(state, transaction)
+    return len(idle)
+
+
+def _remove(state: State, transaction: Transaction) -> None:
+    del state.transactions[transaction.transactional_id]
+    del state.transactions_by_producer[transaction.producer_id]
 
 
 def _record_deadline(state: State, transaction: Transaction) -> None:

@@ -21,6 +21,7 @@ from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
 from penstock_sequencer.core.state.cluster import DEAD, ONGOING, Partition, State, Transaction
 from penstock_sequencer.core.state.limits import AnswerLimits
+from penstock_sequencer.core.state.producer_clock import producer_ms
 
 _NONE = -1
 
@@ -127,12 +128,13 @@ def _producers(state: State, partition: Partition | None) -> PartitionProducers:
     if partition is None:
         return PartitionProducers(Rejection.UNKNOWN_TOPIC)
     opened = {} if partition.transactions is None else partition.transactions.open
+    lag_ms = state.clock_ms - producer_ms(state)
     views = [
         ProducerView(
             producer_id,
             producer.epoch,
             producer.last_sequence,
-            producer.active_ms,
+            producer.active_ms + lag_ms,
             state.leader_epoch if producer_id in state.transactions_by_producer else _NONE,
             opened.get(producer_id, _NONE),
         )

@@ -1,0 +1,67 @@
+"""Watches the tables that all clients share, and makes the service degraded before one of them is full.
+
+A full table evicts what was idle for long. If there is nothing of that kind, new clients are rejected for a while.
+While the table of remembered commits is full, commits are rejected. Flushers make fewer segments before that.
+"""
+
+import asyncio
+
+import msgspec
+
+from penstock.runtime.process.health import Health
+from penstock_sequencer.core.state.cluster import State
+from penstock_sequencer.metrics import SequencerMetrics
+from penstock_sequencer.replication.replica import Replica
+
+DEGRADED = "tables"
+
+
+class TableLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """When the tables are looked at, and how full they may be."""
+
+    interval_s: float = 10.0  # one look at 200,000 partitions takes about 10 ms
+    full_percent: int = 80  # from here on the service is degraded; Ticks begin to evict a little later
+
+
+class TableWatch:
+    """Looks at the tables until cancelled."""
+
+    def __init__(
+        self, *, replica: Replica, metrics: SequencerMetrics, health: Health, limits: TableLimits | None = None
+    ) -> None:
+        self._replica = replica
+        self._metrics = metrics
+        self._health = health
+        self._limits = limits or TableLimits()
+
+    async def run(self) -> None:
+        """Look, report, wait, for ever."""
+        while True:
+            self.look()
+            await asyncio.sleep(self._limits.interval_s)
+
+    def look(self) -> None:
+        """Set the metrics and the degraded state."""
+        found = table_sizes(self._replica.state)
+        for name, (size, size_max) in found.items():
+            self._metrics.table_rows.labels(name).set(size)
+            self._metrics.table_rows_max.labels(name).set(size_max)
+        full = [
+            f"{name}: {size} of {size_max}"
+            for name, (size, size_max) in found.items()
+            if size * 100 >= size_max * self._limits.full_percent
+        ]
+        reason = f"shared tables are almost full, clients may be rejected: {', '.join(full)}" if full else ""
+        self._health.set_degraded(DEGRADED, reason)
+
+
+def table_sizes(state: State) -> dict[str, tuple[int, int]]:
+    """The rows of each table, and how many it may have."""
+    producers, transactions = state.limits.producers, state.limits.transactions
+    fullest = max((len(partition.producers) for partition in state.producer_sweep), default=0)
+    return {
+        "producers": (state.producer_count, producers.producers_max),
+        "producers_of_one_partition": (fullest, producers.producers_per_partition_max),
+        "remembered_commits": (len(state.commits), state.limits.log.remembered_commits_max),
+        "transactional_ids": (len(state.transactions), transactions.transactions_max),
+    }
