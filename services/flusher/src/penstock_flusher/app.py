@@ -17,6 +17,7 @@ from penstock.runtime.process.host import ServiceHost
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
 from penstock_flusher.config import FlusherConfig, put_hedge_share, quiet_puts_per_second
+from penstock_flusher.confirmation import Confirmation
 from penstock_flusher.flush import ATTEMPT_S, FlushLimits, FlushQueue
 from penstock_flusher.fragments import Fragment
 from penstock_flusher.hedged_puts import HedgedPuts, SegmentStore
@@ -66,6 +67,7 @@ class Flusher:
             store=_hedged(store, config, clock, metrics, limits.hedging),
             sequencers=SequencerClient(bus=bus, cluster=config.cluster, clock=clock),
             recent=recent,
+            confirmer=Confirmation(bus=bus, cluster=config.cluster),
             clock=clock,
             entropy=entropy,
             metrics=metrics,

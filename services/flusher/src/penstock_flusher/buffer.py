@@ -38,6 +38,8 @@ class BufferLimits(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float  # since the first byte
     quiet_s: float  # since the latest byte or answer; infinity: no quiet flush
     quiet_under_way_max: int  # segments not yet answered; with more of them there is no quiet flush
+    crowded_s: float = 10.0  # after an answer that asks for fewer segments: so long there is no quiet flush
+    crowded_interval_s: float = 1.0  # the shortest interval in that time
 
 
 class TokenBucket:
@@ -77,6 +79,7 @@ class ActiveBuffer(Generic[Fragment]):
         self._limits = limits
         self._quiet_tokens = quiet_tokens
         self._answered_s = -math.inf
+        self._crowded_until_s = -math.inf
         self._empty()
 
     def _empty(self) -> None:
@@ -106,10 +109,15 @@ class ActiveBuffer(Generic[Fragment]):
         self._bytes += sum(fragment.size_bytes for fragment in fragments)
         self._batches += sum(fragment.batch_count for fragment in fragments)
 
-    def record_answered(self, requests: int, now_s: float) -> None:
-        """Record that so many requests were answered now; their producers will soon send again, or never."""
+    def record_answered(self, requests: int, now_s: float, *, is_crowded: bool = False) -> None:
+        """Record that so many requests were answered now; their producers will soon send again, or never.
+
+        With `is_crowded` the sequencers ask for fewer and larger segments.
+        """
         self._expected_requests = len(self._fragments) + requests
         self._answered_s = now_s
+        if is_crowded:
+            self._crowded_until_s = now_s + self._limits.crowded_s
 
     def reason_to_close(self, now_s: float, under_way: int) -> Reason | None:
         """The reason why the buffer is due now, with so many segments unanswered, or None."""
@@ -134,7 +142,10 @@ class ActiveBuffer(Generic[Fragment]):
         return fragments
 
     def _timer_s(self) -> float:
-        return self._first_s + self._limits.interval_s
+        interval_s = self._limits.interval_s
+        if self._first_s < self._crowded_until_s:
+            interval_s = max(interval_s, self._limits.crowded_interval_s)
+        return self._first_s + interval_s
 
     def _quiet_s(self, under_way: int) -> float:
         limits = self._limits
@@ -143,4 +154,4 @@ class ActiveBuffer(Generic[Fragment]):
         since_s = max(self._latest_s, self._answered_s)
         if len(self._fragments) < self._expected_requests:
             since_s += limits.quiet_s
-        return max(since_s, self._quiet_tokens.ready_s)
+        return max(since_s, self._quiet_tokens.ready_s, self._crowded_until_s)

@@ -1,11 +1,12 @@
 """Selects the closed buffers for one commit, and maps the results of a commit to batches. Pure."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
-from penstock.contracts.batches import BatchResult
+from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun
 from penstock.contracts.commands import Outcome, SegmentCommitted
 from penstock.contracts.errors import Corrupt
+from penstock.contracts.rejections import Rejection
 from penstock.segment import BuiltSegment
 
 # The largest sizes of a command, a run and a batch in MessagePack, with every number at its longest.
@@ -23,15 +24,41 @@ def commit_group_size(stored: Iterable[BuiltSegment], commit_bytes_max: int) -> 
     return count
 
 
-def results_in_arrival_order(built: BuiltSegment, outcome: Outcome) -> list[BatchResult]:
-    """The results of a committed segment's batches in the order of arrival, from the order in the file."""
+def runs_without(built: BuiltSegment, dropped: Set[int]) -> list[BatchRun]:
+    """The segment's runs without some batches, which are named by their place in the order of arrival."""
+    if not dropped:
+        return built.runs
+    runs = []
+    order = iter(built.order)
+    for run in built.runs:
+        start = position = run.position
+        kept: list[BatchMeta] = []
+        for meta in run.batches:
+            position += meta.length
+            if next(order) not in dropped:
+                kept.append(meta)
+                continue
+            if kept:
+                runs.append(BatchRun(run.topic_id, run.partition, start, kept))
+            start, kept = position, []
+        if kept:
+            runs.append(BatchRun(run.topic_id, run.partition, start, kept))
+    return runs
+
+
+def results_in_arrival_order(built: BuiltSegment, dropped: Set[int], outcome: Outcome) -> list[BatchResult]:
+    """The results of a committed segment's batches in the order of arrival, from the order in the file.
+
+    A dropped batch has no result in the outcome. It was certainly not committed.
+    """
     if not isinstance(outcome, SegmentCommitted):
         raise Corrupt(f"the answer to a commit is a {type(outcome).__name__}")
     in_file = list(itertools.chain.from_iterable(outcome.runs))
-    if len(in_file) != len(built.order):
-        raise Corrupt(f"the answer to a commit of {len(built.order)} batches has {len(in_file)} results")
-    results: list[BatchResult] = in_file[:]
-    for result, index in zip(in_file, built.order, strict=True):
+    kept = [index for index in built.order if index not in dropped]
+    if len(in_file) != len(kept):
+        raise Corrupt(f"the answer to a commit of {len(kept)} batches has {len(in_file)} results")
+    results = [BatchResult(Rejection.OVERLOADED)] * len(built.order)
+    for result, index in zip(in_file, kept, strict=True):
         results[index] = result
     return results
 

@@ -6,8 +6,13 @@ The outcomes for a producer, and their guarantees:
 - OVERLOADED: certainly not committed. Its upload failed, so its commit was never sent, or the state machine rejected
   it. An object may exist;
 - OUTCOME_UNKNOWN: the commit was sent, and no answer came before the segment was too old for a commit. Or the commit
-  was rejected as too old. An earlier attempt may have been accepted, and the segment compacted and removed later;
+  was rejected as too old. An earlier attempt may have been accepted, and its result is no longer remembered;
 - any other rejection: from the state machine.
+
+Each commit has a lease, and the state machine remembers the commit until a little after it (ADR 0031). A commit that
+comes after its lease is STALE: certainly not committed, so the flusher makes a new one. A request without a producer id
+is committed only if its gateway confirms that its client still waits (ADR 0024). Such a lease is short, and with each
+new one the gateways are asked again.
 
 The flusher never deletes an object. The janitor deletes objects that were uploaded but not committed.
 """
@@ -15,14 +20,14 @@ The flusher never deletes an object. The janitor deletes objects that were uploa
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
 import structlog
 
-from penstock.contracts.commands import Command, CommitSegment, Outcome, Rejected
+from penstock.contracts.commands import COMMIT_LEASE_MS, Command, CommitSegment, Outcome, Rejected, SegmentCommitted
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id, ulid_text
 from penstock.contracts.rejections import Rejection
@@ -30,7 +35,8 @@ from penstock.runtime.clock import Clock, Entropy
 from penstock.segment import BuiltSegment, build_segment
 from penstock.segment.keys import segment_key
 from penstock_flusher.buffer import Reason
-from penstock_flusher.commit_group import commit_group_size, results_in_arrival_order
+from penstock_flusher.commit_group import commit_group_size, results_in_arrival_order, runs_without
+from penstock_flusher.confirmation import Confirmer, confirm_all
 from penstock_flusher.fragments import Fragment, rejected
 from penstock_flusher.hedged_puts import SegmentStore
 from penstock_flusher.metrics import FlusherMetrics
@@ -40,7 +46,9 @@ log = structlog.get_logger()
 
 LEVEL = 0  # flushers write only this level
 NO_PREFIX = ""  # the store's URL already has the prefix
+SLOWEST_CLOCK = 2  # the state machine's clock is slower by this factor while it is ahead of the sequencers' clocks
 ATTEMPT_S = 1.0  # one attempt of a commit; the next attempt goes to another replica
+CLOCK_AGE_MAX_MS = 1_000  # an older view of the state machine's clock would make leases too short
 
 
 class Sequencers(Protocol):
@@ -48,6 +56,7 @@ class Sequencers(Protocol):
 
     seen_sequence: int
     seen_clock_ms: int
+    clock_seen_s: float
 
     async def command(
         self, commands: list[Command], *, deadline_s: float, attempt_s: float = ATTEMPT_S
@@ -62,6 +71,8 @@ class Flush:
     uploaded: asyncio.Event = field(default_factory=asyncio.Event)  # also set when the upload failed
     segment_id: SegmentId = b""
     built: BuiltSegment | None = None  # None again when the upload failed
+    dropped: set[int] = field(default_factory=set)  # batches, by their order of arrival, that were given up
+    command: CommitSegment | None = None  # sent, without an outcome: only the same command may be sent again
     closed_s: float = 0.0  # monotonic, as the next two
     born_s: float = 0.0
     stored_s: float = 0.0
@@ -88,6 +99,7 @@ class FlushQueue:
         store: SegmentStore,
         sequencers: Sequencers,
         recent: RecentSegments,
+        confirmer: Confirmer,
         clock: Clock,
         entropy: Entropy,
         metrics: FlusherMetrics,
@@ -99,6 +111,7 @@ class FlushQueue:
         self._store = store
         self._sequencers = sequencers
         self._recent = recent
+        self._confirmer = confirmer
         self._clock = clock
         self._entropy = entropy
         self._metrics = metrics
@@ -107,7 +120,8 @@ class FlushQueue:
         self._to_commit: deque[Flush] = deque()  # all flushes until they are answered
         self._submitted = asyncio.Event()
         self._answered_requests = 0  # by the commit in progress
-        self._on_answered: Callable[[int], None] = lambda _: None
+        self._is_crowded = False  # whether the commit in progress was answered so
+        self._on_answered: Callable[[int, bool], None] = lambda _requests, _is_crowded: None
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -126,8 +140,8 @@ class FlushQueue:
         """The number of closed buffers that are not yet answered."""
         return len(self._to_commit)
 
-    def on_answered(self, callback: Callable[[int], None]) -> None:
-        """Call back with the number of answered requests whenever segments were answered."""
+    def on_answered(self, callback: Callable[[int, bool], None]) -> None:
+        """Call back with the number of answered requests, and whether the sequencers ask for fewer segments."""
         self._on_answered = callback
 
     async def run(self) -> None:
@@ -187,11 +201,12 @@ class FlushQueue:
                 await self._submitted.wait()
             await self._to_commit[0].uploaded.wait()
             self._answered_requests = 0
+            self._is_crowded = False
             if self._to_commit[0].built is None:
                 await self._settle_rejected(self._to_commit.popleft(), Rejection.OVERLOADED)
             else:
                 await self._commit(self._next_group())
-            self._on_answered(self._answered_requests)
+            self._on_answered(self._answered_requests, self._is_crowded)
 
     def _next_group(self) -> list[Flush]:
         """The stored flushes at the head of the queue for one commit; they stay in the queue."""
@@ -199,8 +214,10 @@ class FlushQueue:
         return list(itertools.islice(self._to_commit, count))
 
     def _stored(self) -> Iterator[BuiltSegment]:
+        """The stored segments that can be committed together: either all were sent before with one lease, or none."""
+        first = self._to_commit[0].command
         for flush in self._to_commit:
-            if not flush.uploaded.is_set() or flush.built is None:
+            if not flush.uploaded.is_set() or flush.built is None or _lease_end(flush.command) != _lease_end(first):
                 return
             yield flush.built
 
@@ -212,8 +229,15 @@ class FlushQueue:
         for flush in group:
             self._metrics.waits.labels("turn").observe(started_s - flush.stored_s)
         try:
+            if group[0].command is None:
+                await self._see_clock(max(left_s, attempt_s))
+                not_after_ms = await self._confirm(group)
+                for flush in group:
+                    flush.command = self._command(flush, not_after_ms)
             outcomes = await self._sequencers.command(
-                [self._command(flush) for flush in group], deadline_s=max(left_s, attempt_s), attempt_s=attempt_s
+                [flush.command for flush in group if flush.command is not None],
+                deadline_s=max(left_s, attempt_s),
+                attempt_s=attempt_s,
             )
         except Unavailable as error:
             log.error("segment_commit_without_answer", segments=len(group), error=str(error))
@@ -227,21 +251,63 @@ class FlushQueue:
         self._metrics.commit_seconds.observe(self._clock.monotonic_s() - started_s)
         self._metrics.commit_segments.observe(len(group))
         for flush, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, Rejected) and outcome.rejection is Rejection.STALE:
+                break
             assert self._to_commit.popleft() is flush, "commits are answered in the order of the queue"
             await self._settle(flush, outcome)
+        for flush in group:  # STALE: none of them was committed, nor can be by this command
+            flush.command = None
 
-    def _command(self, flush: Flush) -> CommitSegment:
+    async def _see_clock(self, deadline_s: float) -> None:
+        """Learn the state machine's clock, unless an answer brought it a moment ago.
+
+        A lease that ended long before it was given would leave the outcome unknown.
+        """
+        if not self._sequencers.seen_clock_ms or self._since_clock_ms() > CLOCK_AGE_MAX_MS:
+            await self._sequencers.command([], deadline_s=deadline_s, attempt_s=self._limits.attempt_s)
+
+    async def _confirm(self, group: list[Flush]) -> int:
+        """Drop the requests that their gateways have given up; return the latest time for the commit.
+
+        A lease of gateways counts from a time that the state machine's clock has certainly reached when they are asked.
+        Without one the latest time may be later than intended: then the machine remembers the commit for longer.
+        """
+        wanted: dict[str, dict[int, None]] = {}  # an ordered set: a request's parts have one number
+        for flush in group:
+            for fragment in flush.fragments:
+                if fragment.needs_confirmation:
+                    wanted.setdefault(fragment.gateway, {})[fragment.request] = None
+        if not wanted:
+            return self._now_ms() + COMMIT_LEASE_MS
+        from_ms = self._sequencers.seen_clock_ms + self._since_clock_ms() // SLOWEST_CLOCK
+        leases = await confirm_all(self._confirmer, {gateway: list(numbers) for gateway, numbers in wanted.items()})
+        for flush in group:
+            flush.dropped.update(_given_up(flush, leases))
+        given_ms = [each for each in leases.values() if each]
+        return max(from_ms, 1) + min(given_ms) if given_ms else self._now_ms() + COMMIT_LEASE_MS
+
+    def _command(self, flush: Flush, not_after_ms: int) -> CommitSegment:
         assert flush.built is not None, "only a stored segment is committed"
-        size_bytes, runs = flush.built.size_bytes, flush.built.runs
-        return CommitSegment(self._now_ms(), flush.segment_id, size_bytes, self._instance, self._zone, runs)
+        runs = runs_without(flush.built, flush.dropped)
+        return CommitSegment(
+            self._now_ms(), flush.segment_id, flush.built.size_bytes, self._instance, self._zone, runs, not_after_ms
+        )
 
     def _now_ms(self) -> int:
-        """The wall clock's time, but at least the time of the state machine.
+        """The wall clock's time, but at most what the state machine's clock can show by now, and not less.
 
-        The state machine's time does not go back when the wall clock is set back. A segment born by a clock that was
-        set back would be too old for a commit from the start.
+        That clock does not go back when a wall clock is set back. While it is ahead of the sequencers' wall clocks it
+        runs at half speed. So since the last answer it ran as long as the uptime clock here, or half as long. A segment
+        born by a wrong wall clock would be too old for a commit, or not born yet.
         """
-        return max(self._clock.now_ms(), self._sequencers.seen_clock_ms)
+        now_ms, seen_ms = self._clock.now_ms(), self._sequencers.seen_clock_ms
+        if not seen_ms:
+            return now_ms
+        passed_ms = self._since_clock_ms()
+        return min(max(now_ms, seen_ms + passed_ms // SLOWEST_CLOCK), seen_ms + passed_ms)
+
+    def _since_clock_ms(self) -> int:
+        return int((self._clock.monotonic_s() - self._sequencers.clock_seen_s) * 1000)
 
     async def _reject_too_old(self) -> None:
         born_before_s = self._clock.monotonic_s() - self._limits.segment_age_max_s
@@ -255,7 +321,8 @@ class FlushQueue:
             await self._settle_rejected(flush, Rejection.OUTCOME_UNKNOWN if is_too_old else outcome.rejection)
             return
         assert flush.built is not None, "only a stored segment is committed"
-        results = results_in_arrival_order(flush.built, outcome)
+        self._is_crowded |= isinstance(outcome, SegmentCommitted) and outcome.is_crowded
+        results = results_in_arrival_order(flush.built, flush.dropped, outcome)
         self._metrics.segments.labels("committed").inc()
         self._metrics.segment_bytes.inc(flush.built.size_bytes)
         accepted = sum(not result.rejection for result in results)
@@ -274,3 +341,16 @@ class FlushQueue:
         for fragment in flush.fragments:
             await fragment.message.settle(fragment.index, rejected(fragment.batches, rejection), 0)
         self._answered_requests += len(flush.fragments)
+
+
+def _lease_end(command: CommitSegment | None) -> int:
+    return command.not_after_ms if command is not None else -1
+
+
+def _given_up(flush: Flush, leases: Mapping[tuple[str, int], int]) -> Iterator[int]:
+    """The flush's batches, by their order of arrival, whose requests have no lease."""
+    first = 0
+    for fragment in flush.fragments:
+        if fragment.needs_confirmation and not leases[fragment.gateway, fragment.request]:
+            yield from range(first, first + fragment.batch_count)
+        first += fragment.batch_count

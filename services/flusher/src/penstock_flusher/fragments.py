@@ -52,6 +52,7 @@ class Fragment:
     payload: memoryview  # the batches' bytes, one after the other
     message: Message
     index: int  # of the produce in its message
+    needs_confirmation: bool  # by its gateway, before its commit
     size_bytes: int = field(init=False)
     batch_count: int = field(init=False)
 
@@ -79,7 +80,15 @@ def fragments_of(message: Message, request: FlushRequest, payload: memoryview) -
         view = payload[position:end]
         fragments.append(
             Fragment(
-                request.gateway, produce.request, produce.part, produce.parts, produce.batches, view, message, index
+                request.gateway,
+                produce.request,
+                produce.part,
+                produce.parts,
+                produce.batches,
+                view,
+                message,
+                index,
+                produce.needs_confirmation,
             )
         )
         position = end

@@ -109,8 +109,8 @@ class Intake:
         for fragment in fragments:
             await fragment.message.settle(fragment.index, rejected(fragment.batches, rejection), 0)
 
-    def _record_answered(self, requests: int) -> None:
-        self._buffer.record_answered(requests, self._clock.monotonic_s())
+    def _record_answered(self, requests: int, is_crowded: bool) -> None:
+        self._buffer.record_answered(requests, self._clock.monotonic_s(), is_crowded=is_crowded)
         self._wake.set()
 
     def _due_s(self) -> float:
