@@ -12,6 +12,7 @@ from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from penstock.runtime.process.garbage import GarbagePolicy, ScheduledPolicy
 from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.own_address import LOOPBACK, own_address
 from penstock_gateway.config import GatewayConfig
@@ -26,7 +27,7 @@ from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
-from penstock_gateway.produce.flush_router import FlushRouter
+from penstock_gateway.produce.flush_router import FlushRouter, first_number_at
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.segments.segment_reader import SegmentReader
 from penstock_gateway.server.connection_manager import ConnectionManager
@@ -57,8 +58,10 @@ class GatewayApp:
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         make_listener: Callable[[ListenerSpec], Listener] = _make_listener,
         limits: GatewayLimits | None = None,
+        garbage: GarbagePolicy | None = None,
     ) -> None:
         self._limits = limits or GatewayLimits()
+        self._garbage = garbage or ScheduledPolicy()
         self._config = config
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -74,13 +77,14 @@ class GatewayApp:
         self._flush_router: FlushRouter
         self._transaction_commands: CommandBatcher | None = None
         self._quotas: QuotaCache
-        self._proxied: frozenset[str] = frozenset()
+        self._advertised: dict[str, ListenerAddress] = {}  # by listener
         self._connections: ConnectionManager | None = None
 
     async def open(self) -> None:
+        self._garbage.start()
         config = self._config
         specs = parse_listeners(config.listeners, config.advertised_listeners)
-        self._proxied = frozenset(spec.name for spec in specs if spec.advertised is not None)
+        self._advertised = {spec.name: spec.advertised for spec in specs if spec.advertised is not None}
         for spec in specs:
             self._listeners.append(self._make_listener(spec))
         await self._host.open_http()
@@ -92,17 +96,20 @@ class GatewayApp:
             gateway=gateway,
             config=config,
             listeners=self._listeners,
-            dispatcher=Dispatcher(gateway, all_handlers()),
+            dispatcher=Dispatcher(gateway, all_handlers(), self._limits.connections.decoding),
             limits=self._limits.connections,
         )
+        self._flush_router.has_stalled = self._connections.wake
         await self._host.listen()
         self._host.health.require(self._missing)
         await gateway.tail.open()
+        await self._flush_router.open()
 
     async def run(self) -> None:
         assert self._connections is not None, "opened before it runs"
         async with asyncio.TaskGroup() as tasks:
             self._host.start(tasks)
+            tasks.create_task(self._garbage.run())
             tasks.create_task(self._flush_router.run())
             tasks.create_task(self._quotas.run())
             tasks.create_task(self._connections.run())
@@ -150,6 +157,7 @@ class GatewayApp:
             cluster=config.cluster,
             zone=config.zone,
             instance=config.instance,
+            first_number=first_number_at(clock.now_ms()),
             limits=limits.produce,
         )
         self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
@@ -213,7 +221,7 @@ class GatewayApp:
             idle_timeout_ms=config.idle_timeout_ms,
             connections_max=config.connections_max,
             frame_bytes_max=config.frame_bytes_max,
-            proxied_listeners=self._proxied,
+            advertised=self._advertised,
         )
 
     def _complete_presence(self, presence: Presence) -> Presence:

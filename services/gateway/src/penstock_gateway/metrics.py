@@ -65,6 +65,12 @@ class GatewayMetrics:
             registry=registry,
         )
 
+        self.unconfirmed_requests = Counter(
+            "penstock_gateway_unconfirmed_requests",
+            "Produce requests that were given up, and that a flusher was therefore not allowed to commit.",
+            registry=registry,
+        )
+
     def _add_share_groups(self, registry: CollectorRegistry) -> None:
         """Add the metrics of share groups."""
         acquired = Counter(

@@ -1,7 +1,7 @@
 """All parts of one gateway, and their limits. `app.py` builds the parts; a handler sees only those that it names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import msgspec
@@ -9,6 +9,8 @@ import msgspec
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
+from penstock_gateway.coordination.heartbeat_leases import HeartbeatLeases
+from penstock_gateway.coordination.known_outage import KnownOutage
 from penstock_gateway.fetch.fetcher import Fetcher
 from penstock_gateway.fetch.limits import FetchLimits, ReadLimits
 from penstock_gateway.fetch.log_reader import LogReader
@@ -62,6 +64,8 @@ class SharedParts:
     response_memory: ResponseMemory
     metrics: GatewayMetrics
     quotas: QuotaCache
+    heartbeat_leases: HeartbeatLeases = field(default_factory=HeartbeatLeases)
+    known_outage: KnownOutage = field(default_factory=KnownOutage)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +100,7 @@ class GatewayParts(SharedParts):
                 sequencer=shared.sequencer,
                 clock=shared.clock,
                 metrics=shared.metrics,
-                proxied_listeners=shared.settings.proxied_listeners,
+                advertised=shared.settings.advertised,
                 limits=limits.produce,
             ),
             fetcher=Fetcher(

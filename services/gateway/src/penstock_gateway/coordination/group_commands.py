@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from penstock.contracts.commands import Command, Outcome, Rejected, Waiting
+from penstock.contracts.commands.group_sizes import oversize
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView
 from penstock.contracts.rejections import Rejection
@@ -20,12 +21,19 @@ class Needs(HasClock, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 
-async def group_command(gateway: Needs, command: Command) -> Outcome:
+async def group_command(
+    gateway: Needs, client: Client, command: Command, deadline_s: float = COMMAND_DEADLINE_S
+) -> Outcome:
     """The outcome of a group's command; `Rejected` if it is too large for the journal; `Unavailable` if unknown."""
+    rejected = oversize(command)
+    if rejected is not None:
+        return rejected
     try:
-        (outcome,) = await gateway.sequencer.command([command], deadline_s=COMMAND_DEADLINE_S)
+        reply = await gateway.sequencer.command_reply([command], deadline_s=deadline_s)
     except Invalid as error:
         return Rejected(Rejection.INVALID_REQUEST, str(error))
+    (outcome,) = reply.outcomes
+    client.record_outcome(outcome, reply.sequence)
     return outcome
 
 

@@ -11,10 +11,12 @@ from penstock.contracts.commands import (
     Outcome,
     Rejected,
 )
+from penstock.contracts.commands.group_sizes import oversize
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import TRANSACTIONS_REJECTED, error_of
 from penstock_gateway.kafka.feature_levels import HasLevel, may_rise
 from penstock_gateway.kafka.parts import HasTransactionCommands
@@ -37,19 +39,24 @@ def transactions_error(gateway: HasLevel) -> ErrorCode:
     return TRANSACTIONS_UNAVAILABLE if level is None or may_rise(gateway) else TRANSACTIONS_REJECTED
 
 
-async def transaction_command(gateway: Needs, command: TransactionCommand) -> Outcome | ErrorCode:
+async def transaction_command(gateway: Needs, client: Client, command: TransactionCommand) -> Outcome | ErrorCode:
     """The outcome of a transaction's command, or the error code if there is no outcome."""
     error = transactions_error(gateway)
     if error:
         return error
     if not command.transactional_id:
         return ErrorCode.INVALID_REQUEST
+    rejected = oversize(command)
+    if rejected is not None:
+        return rejected
     try:
-        return await gateway.transaction_commands.outcome(command)
+        outcome, sequence = await gateway.transaction_commands.outcome(command)
     except Unavailable:
         return TRANSACTIONS_UNAVAILABLE
     except Invalid as invalid:
         return Rejected(Rejection.INVALID_REQUEST, str(invalid))
+    client.record_outcome(outcome, sequence)
+    return outcome
 
 
 def transaction_error(rejection: int, *, fenced: ErrorCode = ErrorCode.PRODUCER_FENCED) -> ErrorCode:

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 from penstock.contracts.batches import Extent
 from penstock.contracts.errors import PenstockError
-from penstock.kafkawire.api.fetch import FetchPartition
+from penstock.kafkawire.api.fetch import FetchableTopicResponse, FetchPartition, FetchRequest
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.fetch.partition_read import PartitionRead
 from penstock_gateway.metadata.partition_lookup import TopicRef
 from penstock_gateway.tail.tail_index import PartitionKey, PartitionView
 
+FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 READ_COMMITTED = 1
 
 
@@ -30,6 +32,27 @@ class RequestedPartition:
     def bytes_max(self) -> int:
         """How many bytes the client asks for of this partition, at least one."""
         return max(self.request.partition_max_bytes, 1)
+
+
+async def requested_partitions(version: int, request: FetchRequest, slices: Slices) -> list[RequestedPartition]:
+    """The partitions in the order of the request.
+
+    If it names one several times, the last mention counts, at the place of the first: Kafka puts them into a map.
+    """
+    by_id = version >= FIRST_VERSION_IDS
+    found: dict[tuple[TopicRef, int], RequestedPartition] = {}
+    async for topic in slices.of(request.topics):
+        ref: TopicRef = topic.topic_id if by_id else topic.topic
+        async for partition in slices.of(topic.partitions):
+            found[ref, partition.partition] = RequestedPartition(ref, partition)
+    return list(found.values())
+
+
+def topic_response(topic: TopicRef) -> FetchableTopicResponse:
+    """The answer for a topic, still without partitions."""
+    if isinstance(topic, str):
+        return FetchableTopicResponse(topic=topic)
+    return FetchableTopicResponse(topic_id=topic)
 
 
 def readable_end(view: PartitionView, isolation_level: int) -> int:

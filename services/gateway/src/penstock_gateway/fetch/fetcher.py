@@ -19,6 +19,7 @@ from penstock.kafkawire.records import BATCH_OVERHEAD
 from penstock.objectstore.errors import NotFound
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.fetch.batch_assembly import Cursor
 from penstock_gateway.fetch.catch_up_throttle import CatchUpSlot
 from penstock_gateway.fetch.fetch_partition import (
@@ -27,6 +28,8 @@ from penstock_gateway.fetch.fetch_partition import (
     available_bytes,
     readable_end,
     readable_extents,
+    requested_partitions,
+    topic_response,
 )
 from penstock_gateway.fetch.limits import FetchLimits
 from penstock_gateway.fetch.log_reader import LogReader
@@ -35,7 +38,7 @@ from penstock_gateway.fetch.partition_read import PartitionRead, divide_bytes, f
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.topic_cache import TopicCache
-from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE
+from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, TopicRef
 from penstock_gateway.tail.tail_index import PartitionKey, PartitionView
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
@@ -44,7 +47,6 @@ log = structlog.get_logger()
 # Session epochs of requests that name all their partitions: without a fetch session, or to begin one (KIP-227).
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 ROTATION_BYTES = 4
 
 
@@ -76,7 +78,9 @@ class Fetcher:
         """The answer to one request, with errors by partition."""
         if request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH):  # Penstock keeps no sessions
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        return await _Fetch(self, client, version, request).answer()
+        slices = Slices()
+        partitions = await requested_partitions(version, request, slices)
+        return await _Fetch(self, client, request, partitions, slices).answer()
 
 
 class HasFetcher(Protocol):
@@ -87,7 +91,14 @@ class HasFetcher(Protocol):
 class _Fetch:
     """One Fetch request, from its arrival to its answer."""
 
-    def __init__(self, parts: Fetcher, client: Client, version: int, request: FetchRequest) -> None:
+    def __init__(
+        self,
+        parts: Fetcher,
+        client: Client,
+        request: FetchRequest,
+        partitions: list[RequestedPartition],
+        slices: Slices,
+    ) -> None:
         self._parts = parts
         self._client = client
         self._request = request
@@ -96,12 +107,8 @@ class _Fetch:
         self._log_reader = parts.log_reader
         self._tail = parts.tail
         self._finder = parts.finder
-        by_id = version >= FIRST_VERSION_IDS
-        self._partitions = [  # in the order of the request
-            RequestedPartition(topic.topic_id if by_id else topic.topic, partition)
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
+        self._partitions = partitions  # in the order of the request
+        self._slices = slices
         self._rotated = self._rotate()  # in the order in which they are served
         self._bytes_max = max(min(request.max_bytes, self._limits.fetch_bytes_max), 1)
 
@@ -114,7 +121,7 @@ class _Fetch:
             await self._read_again()
         if woken_s is not None:
             self._tail.record_answered(woken_s)
-        return self._response()
+        return await self._response()
 
     def _rotate(self) -> list[RequestedPartition]:
         """Start at a random partition, so that no partition is served last every time."""
@@ -132,12 +139,13 @@ class _Fetch:
         """
         loop = asyncio.get_running_loop()
         woken_s: float | None = None
-        wait_ms = max(min(self._request.max_wait_ms, self._limits.wait_ms_max), 0)
+        wait_ms_max = self._limits.large_wait_ms_max if self._client.has_large_request else self._limits.wait_ms_max
+        wait_ms = max(min(self._request.max_wait_ms, wait_ms_max), 0)
         deadline_s = loop.time() + wait_ms / 1000
         while True:
-            await self._finder.locate(self._rotated)
+            await self._finder.locate(self._rotated, self._slices)
             with self._tail.watch(dict.fromkeys(each.key for each in self._rotated if each.key is not None)) as watch:
-                await self._finder.look(self._rotated, self._bytes_max, self._isolation_level)
+                await self._finder.look(self._rotated, self._bytes_max, self._isolation_level, self._slices)
                 if self._is_enough() or self._client.is_leaving or loop.time() >= deadline_s:
                     return woken_s
                 # Extents are valid for a limited time only (`located_s`): compaction may have replaced them.
@@ -162,7 +170,7 @@ class _Fetch:
 
     async def _read(self, partitions: Sequence[RequestedPartition], bytes_max: int, *, is_first: bool) -> None:
         """Read the readable extents. If it `is_first` in the answer, the first batch may exceed the byte budget."""
-        readable = [each for each in partitions if readable_extents(each, self._isolation_level)]
+        readable = [each async for each in self._slices.of(partitions) if readable_extents(each, self._isolation_level)]
         if not readable:
             return
         placed = await self._place_all(readable)
@@ -272,14 +280,15 @@ class _Fetch:
 
     # Answering
 
-    def _response(self) -> FetchResponse:
-        answers = iter([self._partition_answer(each) for each in self._partitions])
-        return FetchResponse(
-            responses=[
-                FetchableTopicResponse(topic.topic, topic.topic_id, [next(answers) for _ in topic.partitions])
-                for topic in self._request.topics
-            ]
-        )
+    async def _response(self) -> FetchResponse:
+        responses: list[FetchableTopicResponse] = []
+        last: TopicRef | None = None
+        async for each in self._slices.of(self._partitions):
+            if each.topic != last:
+                last = each.topic
+                responses.append(topic_response(last))
+            responses[-1].partitions.append(self._partition_answer(each))
+        return FetchResponse(responses=responses)
 
     def _partition_answer(self, each: RequestedPartition) -> PartitionData:
         read, view = each.read, each.view

@@ -54,6 +54,8 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     queue_timeout_s: float = 1.0
     tailing_queue_timeout_s: float = 0.1  # the same for a client that also tails: new data may arrive soon
     wait_ms_max: int = 300_000  # no client needs longer, and a client with a wrong setting must not wait for ever
+    # A request for thousands of partitions keeps others of its size waiting. Its client asks again at once.
+    large_wait_ms_max: int = 500
     barrier_deadline_s: float = 5.0  # for the command after which a replica knows all that the client has seen
     # A share below a usual batch is often too small for even one batch. Fewer partitions then get one each.
     share_bytes_min: int = MIB

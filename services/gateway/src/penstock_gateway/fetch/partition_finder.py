@@ -13,6 +13,7 @@ from penstock.kafkawire.api.fetch import FetchPartition
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.fetch.fetch_partition import READ_COMMITTED, RequestedPartition, readable_end
 from penstock_gateway.fetch.limits import FetchLimits
 from penstock_gateway.fetch.log_reader import LogReader
@@ -44,10 +45,10 @@ class PartitionFinder:
         self._clock = clock
         self._limits = limits
 
-    async def locate(self, partitions: Sequence[RequestedPartition]) -> None:
+    async def locate(self, partitions: Sequence[RequestedPartition], slices: Slices) -> None:
         """Find which partitions exist."""
         located = await locate(self._topics, (each.topic for each in partitions))
-        for each in partitions:
+        async for each in slices.of(partitions):
             partition = each.request.partition
             topic = located.partition(each.topic, partition, each.request.current_leader_epoch)
             if isinstance(topic, ErrorCode):
@@ -56,10 +57,12 @@ class PartitionFinder:
                 each.key, each.error = (topic.topic_id, partition), ErrorCode.NONE
                 each.leader_epoch = topic.leader_epoch
 
-    async def look(self, partitions: Sequence[RequestedPartition], bytes_max: int, isolation_level: int) -> None:
+    async def look(
+        self, partitions: Sequence[RequestedPartition], bytes_max: int, isolation_level: int, slices: Slices
+    ) -> None:
         """Find the extents to read now: in the tail index if it has them, else from the sequencers."""
         unknown = []
-        for each in partitions:
+        async for each in slices.of(partitions):
             if each.key is None:
                 continue
             its_bytes_max = min(each.request.partition_max_bytes, bytes_max)

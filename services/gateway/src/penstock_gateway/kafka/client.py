@@ -5,7 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from penstock.contracts.commands import Outcome, PerItem, Rejected
 from penstock.contracts.configs.quotas import ANONYMOUS
+from penstock.contracts.rejections import Rejection
 
 Part = TypeVar("Part")
 
@@ -29,18 +31,38 @@ class Client:
     listener: str = "PLAINTEXT"  # the name of the listener that accepted the connection
     client_id: str = ""
     user: str = ANONYMOUS
+    # The newest journal entry that the client can know when it sends its current request; Produce does not use it.
+    seen_sequence: int = -1  # -1: not given
+    _own_sequence: int = 0  # the newest entry with an accepted command of this connection
     muted_until_s: float = 0.0  # until then, monotonic, nothing is read from it: it has used up a quota
+    has_large_request: bool = False  # the request in progress, not Produce, keeps much memory: do not wait long
     is_leaving: bool = False  # the connection ends soon: do not wait long for anything
     unanswered_produces: int = 0  # in progress, with acks=0: the client may have gone already
-    # Requests of one connection run one at a time, in order. Only Produce has a lock of its own, which a request
-    # releases when a flusher has its batches. Both locks admit tasks in the order in which they arrived.
+    # Requests of one connection are decoded and run one at a time, in order. Only Produce has locks of its own: one
+    # while a request is decoded, and one until a flusher has its batches. All locks admit tasks in the order in which
+    # they arrived.
     serial_order: asyncio.Lock = field(default_factory=asyncio.Lock)
+    decode_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     produce_order: asyncio.Lock = field(default_factory=asyncio.Lock)
     takes_answers: asyncio.Event = field(default_factory=_set_event)  # cleared while it leaves too many answers unread
     on_flusher_change: Callable[[], None] = _ignore  # called when its flusher may take more, or no more
     is_flusher_full: Callable[[], bool] = lambda: False  # whether to stop reading from the client
     on_close: list[Callable[[], None]] = field(default_factory=list)  # called when the connection has ended
     _parts: dict[type, Any] = field(default_factory=dict)
+
+    def begin_request(self, arrived_sequence: int) -> None:
+        """Begin a request that came when the gateway knew this entry.
+
+        The request may have been sent behind earlier ones, before their answers. It follows their outcomes all the
+        same, because requests of one connection run in order. It does not follow what other clients did meanwhile.
+        """
+        self.seen_sequence = max(arrived_sequence, self._own_sequence)
+
+    def record_outcome(self, outcome: Outcome, sequence: int) -> None:
+        """Record the outcome of this connection's command, and its entry. A late command is not part of its order."""
+        if isinstance(outcome, Rejected) or (isinstance(outcome, PerItem) and Rejection.STALE in outcome.rejections):
+            return
+        self._own_sequence = max(self._own_sequence, sequence)
 
     def part(self, kind: type[Part]) -> Part:
         """The state that a package keeps for this connection: made by `kind()` when first asked for."""
@@ -50,7 +72,8 @@ class Client:
         return part
 
     def close(self) -> None:
-        """Release the state of packages: the connection has ended."""
-        for close in self.on_close:
+        """Release the state of packages, once: the connection has ended."""
+        on_close, self.on_close = self.on_close, []
+        for close in on_close:
             close()
         self.on_flusher_change = _ignore  # else client and connection keep each other, and all buffers, in memory

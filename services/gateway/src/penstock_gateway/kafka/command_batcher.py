@@ -20,14 +20,14 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class _PendingCommand:
-    """One command, and the future for its outcome."""
+    """One command, and the future for its outcome and the journal sequence of that."""
 
     __slots__ = ("answer", "command", "size_bytes")
 
     def __init__(self, command: Command) -> None:
         self.command = command
         self.size_bytes = len(_encoder.encode(command))
-        self.answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[tuple[Outcome, int]] = asyncio.get_running_loop().create_future()
 
 
 class CommandBatcher:
@@ -38,8 +38,11 @@ class CommandBatcher:
         self._waiting: list[_PendingCommand] = []
         self._sending: set[asyncio.Task[None]] = set()
 
-    async def outcome(self, command: Command) -> Outcome:
-        """The outcome of the command; raises as `SequencerClient.command` does, some seconds later."""
+    async def outcome(self, command: Command) -> tuple[Outcome, int]:
+        """The outcome of the command, and its journal sequence.
+
+        It raises as `SequencerClient.command` does, some seconds later.
+        """
         pending = _PendingCommand(command)
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._send_waiting)
@@ -78,10 +81,10 @@ class CommandBatcher:
 
     async def _send(self, group: list[_PendingCommand]) -> None:
         commands = [pending.command for pending in group]
-        outcomes = await self._sequencer.command(commands, deadline_s=COMMAND_DEADLINE_S)
-        for pending, outcome in zip(group, outcomes, strict=True):
+        reply = await self._sequencer.command_reply(commands, deadline_s=COMMAND_DEADLINE_S)
+        for pending, outcome in zip(group, reply.outcomes, strict=True):
             if not pending.answer.done():
-                pending.answer.set_result(outcome)
+                pending.answer.set_result((outcome, reply.sequence))
 
     def _sent(self, task: asyncio.Task[None], group: list[_PendingCommand]) -> None:
         """Cancel the commands without an outcome, or fail them with the error of the sending."""

@@ -17,6 +17,8 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
     # of OVERLOADED, SEGMENT_TOO_OLD and OUTCOME_UNKNOWN. It closes the connection: no record overtakes (ADR 0003).
     Rejection.SEGMENT_TOO_OLD: ErrorCode.NOT_ENOUGH_REPLICAS,
     Rejection.OVERLOADED: ErrorCode.NOT_ENOUGH_REPLICAS,
+    # Decided: this copy is not committed. Clients repeat the batch; later ones are out of order until then.
+    Rejection.PRODUCERS_FULL: ErrorCode.NOT_ENOUGH_REPLICAS,
     Rejection.OFFSET_OUT_OF_RANGE: ErrorCode.OFFSET_OUT_OF_RANGE,
     Rejection.UNKNOWN_GROUP: ErrorCode.GROUP_ID_NOT_FOUND,
     Rejection.GROUP_NOT_EMPTY: ErrorCode.NON_EMPTY_GROUP,
@@ -55,6 +57,8 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
 
 # The answers while the sequencers cannot be reached; clients of each API retry its code without an error.
 GROUPS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+# Clients repeat the commit at the same gateway. After COORDINATOR_NOT_AVAILABLE they also stop their heartbeats.
+COMMITS_UNAVAILABLE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 ADMINISTRATION_UNAVAILABLE = ErrorCode.REQUEST_TIMED_OUT
 PRODUCERS_UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -1,12 +1,15 @@
 """A cache of topics over the `metadata` query: one query in flight, and no entries for topics that do not exist."""
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Sequence
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
+from penstock.runtime.bus.listings import all_topics
 from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.concurrency.slices import Slices
 
 TOPICS_MAX = 100_000  # about 100 MB of views; the oldest entries are evicted first
 NAMES_PER_QUERY_MAX = 1_000  # names of 249 letters and their views fit well into one message
@@ -33,12 +36,13 @@ class TopicCache:
 
     async def find(self, names: Iterable[str]) -> dict[str, TopicView]:
         """The topics that exist; `Unavailable` if one that is not cached cannot be queried."""
-        found = {name: self._by_name.get(name) for name in names}
+        slices = Slices()
+        found = {name: self._by_name.get(name) async for name in slices.of(names)}
         missing = [name for name, view in found.items() if view is None]
         if missing:
             query = await self._query(missing, ())
-            found |= {name: query.names.get(name) for name in missing}
-        return {name: view for name, view in found.items() if view is not None}
+            found |= {name: query.names.get(name) async for name in slices.of(missing)}
+        return {name: view async for name, view in slices.of(found.items()) if view is not None}
 
     async def find_ids(self, topic_ids: Iterable[TopicId]) -> dict[TopicId, TopicView]:
         """The topics that exist; `Unavailable` if one that is not cached cannot be queried."""
@@ -50,11 +54,11 @@ class TopicCache:
         return {topic_id: view for topic_id, view in found.items() if view is not None}
 
     async def everything(self) -> list[TopicView]:
-        """All topics, from a new query."""
+        """All topics, from new queries; see `listings` for topics that are created or deleted meanwhile."""
         changes = self._changes
-        view = await self._sequencer.query("metadata", MetadataQuery(0, None, fresh=True), MetadataView)
-        self._record(view.topics, changes)
-        return view.topics
+        topics = await all_topics(self._sequencer, fresh=True)
+        self._record(topics, changes)
+        return topics
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove topics that were created, changed or deleted."""
@@ -115,9 +119,9 @@ class TopicCache:
                 self._by_id.pop(known.topic_id, None)
             self._by_name[view.name] = view
             self._by_id[view.topic_id] = view
-        while len(self._by_name) > TOPICS_MAX:
-            oldest = self._by_name.pop(next(iter(self._by_name)))
-            self._by_id.pop(oldest.topic_id, None)
+        # Not one by one: the search for the first entry of a dict passes over all that were removed before it.
+        for name in list(itertools.islice(self._by_name, max(len(self._by_name) - TOPICS_MAX, 0))):
+            self._by_id.pop(self._by_name.pop(name).topic_id, None)
 
 
 class _SharedQuery:

@@ -8,6 +8,7 @@ from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView
 from penstock.contracts.queries.topics import ClusterConfigsQuery, ClusterConfigsView
+from penstock.runtime.bus.listings import all_configured_groups
 from penstock_gateway.kafka.parts import HasSequencer
 
 TOPIC, BROKER, GROUP = 2, 4, 32  # types of resources that have configurations
@@ -91,10 +92,7 @@ async def group_configs(gateway: HasSequencer, group_ids: list[str]) -> dict[str
 
 async def groups_with_configs(gateway: HasSequencer) -> list[str]:
     """The groups with configurations, also those that do not exist; `Unavailable` if no sequencer answers."""
-    view = await gateway.sequencer.query(
-        "group_configs", GroupConfigsQuery(0, [], fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
-    )
-    return view.group_ids
+    return await all_configured_groups(gateway.sequencer, CONFIGS_DEADLINE_S)
 
 
 def group_settings(configs: dict[str, str]) -> list[Setting]:

@@ -9,6 +9,7 @@ from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.error_mapping import error_of
 from penstock_gateway.kafka.topic_cache import TopicCache
 
@@ -54,7 +55,7 @@ async def locate(topics: TopicCache, refs: Iterable[TopicRef], *, unavailable: E
 async def find_topics(topics: TopicCache, refs: Iterable[TopicRef]) -> dict[TopicRef, TopicView]:
     """The topics that exist; `Unavailable` if one that is not cached cannot be queried."""
     names, ids = [], []
-    for ref in refs:
+    async for ref in Slices().of(refs):
         if isinstance(ref, str):
             names.append(ref)
         else:

@@ -22,6 +22,7 @@ class Produce:
         "batches",
         "cost_bytes",
         "deadline_s",
+        "needs_confirmation",
         "number",
         "parts",
         "parts_left",
@@ -38,6 +39,7 @@ class Produce:
         self.batches = batches
         self.payload = payload
         self.deadline_s = deadline_s  # monotonic
+        self.needs_confirmation = False
         self.cost_bytes = sum(map(len, payload)) + OVERHEAD_BYTES_PER_BATCH * len(batches)
         self.begin_attempt()
 
@@ -104,8 +106,13 @@ def head_of(message: Message, gateway: str) -> FlushRequest:
     """The head that describes the message's payload."""
     return FlushRequest(
         gateway,
-        [FlushProduce(part.produce.number, part.number, part.produce.parts, _batches(part)) for part in message],
+        [_produce_of(part) for part in message],
     )
+
+
+def _produce_of(part: Part) -> FlushProduce:
+    produce = part.produce
+    return FlushProduce(produce.number, part.number, produce.parts, _batches(part), produce.needs_confirmation)
 
 
 def payload_of(message: Message) -> list[Buffer]:

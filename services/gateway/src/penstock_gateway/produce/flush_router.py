@@ -7,11 +7,15 @@ had no effect is sent again, in order. A request that may have had one is answer
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
+from weakref import WeakValueDictionary
 
-from penstock.contracts.codec import Buffer, decode, encode_with_payload
+import structlog
+
+from penstock.contracts import subjects
+from penstock.contracts.codec import Buffer, decode, encode, encode_with_payload
 from penstock.contracts.errors import Corrupt
-from penstock.contracts.messages import FlushBatch, FlushReply, Presence
-from penstock.runtime.bus.bus import Bus
+from penstock.contracts.messages import ConfirmReply, ConfirmRequest, FlushBatch, FlushReply, ListenerAddress, Presence
+from penstock.runtime.bus.bus import Bus, Inbound
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
@@ -20,6 +24,19 @@ from penstock_gateway.produce.flush_packing import Message, batch_bytes_max, fit
 from penstock_gateway.produce.flusher_window import FlusherWindow
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.producer_route import ProducerRoute, QueuedProduce
+
+NUMBERS_PER_MS = 256  # no gateway sends more requests
+
+log = structlog.get_logger()
+
+
+def first_number_at(now_ms: int) -> int:
+    """The first number of a gateway that starts now.
+
+    Flushers may hold requests of an earlier process with the same instance name. This one must not confirm them, so
+    their numbers must be no numbers of this process.
+    """
+    return now_ms * NUMBERS_PER_MS
 
 
 class FlushRouter:
@@ -36,8 +53,10 @@ class FlushRouter:
         cluster: str,
         zone: str,
         instance: str,
+        first_number: int,
         limits: ProduceLimits | None = None,
     ) -> None:
+        """`first_number`: of the requests; see `first_number_at`."""
         self._limits = limits or ProduceLimits()
         self._bus = bus
         self._directory = directory
@@ -51,10 +70,13 @@ class FlushRouter:
         self._windows: dict[str, FlusherWindow] = {}
         self._candidates: dict[str, Presence] | None = None  # kept until the directory changes
         self._unreachable: dict[str, float] = {}  # instance -> until when, monotonic
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(first_number)
         self._route_numbers = itertools.count(1)
         self._gateway_count = 1
         self._tasks: asyncio.TaskGroup | None = None
+        self._to_confirm: WeakValueDictionary[int, QueuedProduce] = WeakValueDictionary()  # while they are in flight
+        # Whether this process stood still until now: its clients may have given up what it still holds.
+        self.has_stalled: Callable[[], bool] = lambda: False
         directory.subscribe(self._directory_changed)
 
     @property
@@ -81,6 +103,15 @@ class FlushRouter:
         """A connection's route to a flusher, to be closed with it; routes with one key choose the same flusher."""
         return ProducerRoute(self, key or f"{self._instance}/{next(self._route_numbers)}", on_change)
 
+    def is_address_shared(self, address: ListenerAddress) -> bool:
+        """Whether another gateway advertises the same address, too."""
+        others = (each for each in self._directory.live("gateway") if each.instance != self._instance)
+        return any(address in other.listeners for other in others)
+
+    async def open(self) -> None:
+        """Answer the flushers' questions whether requests may still be committed."""
+        await self._bus.subscribe(subjects.confirm(self.cluster, self._instance), self._confirm)
+
     async def run(self) -> None:
         """Send requests, and expire old ones, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
@@ -102,11 +133,43 @@ class FlushRouter:
                 window.expire(now_s)
 
     def take(
-        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float, route: ProducerRoute
+        self,
+        batches: Sequence[FlushBatch],
+        payload: Sequence[Buffer],
+        timeout_s: float,
+        route: ProducerRoute,
+        *,
+        needs_confirmation: bool,
     ) -> QueuedProduce:
         """A queued produce with the next number, and with a deadline."""
         deadline_s = self._clock.monotonic_s() + timeout_s
-        return QueuedProduce(next(self._numbers), batches, payload, deadline_s, route)
+        produce = QueuedProduce(next(self._numbers), batches, payload, deadline_s, route)
+        if needs_confirmation:
+            produce.needs_confirmation = True
+            self._to_confirm[produce.number] = produce
+        return produce
+
+    async def _confirm(self, inbound: Inbound) -> None:
+        """Answer a flusher that is about to commit; a request that is not known any more was given up."""
+        try:
+            asked = decode(inbound.data, ConfirmRequest)
+        except Corrupt as error:
+            log.warning("confirm_request_malformed", size_bytes=len(inbound.data), error=str(error))
+            return
+        has_stalled, now_s = self.has_stalled(), self._clock.monotonic_s()
+        leases_ms = [0 if has_stalled else self._lease_ms(number, now_s) for number in asked.requests]
+        self._metrics.unconfirmed_requests.inc(leases_ms.count(0))
+        await inbound.respond(encode(ConfirmReply(leases_ms)))
+
+    def _lease_ms(self, number: int, now_s: float) -> int:
+        produce = self._to_confirm.get(number)
+        if produce is None or produce.route.is_over or produce.was_delivered:
+            return 0
+        lease_s = min(self._limits.commit_lease_s, produce.deadline_s - now_s)
+        if lease_s <= 0:
+            return 0
+        produce.leased_until_s = now_s + lease_s
+        return int(lease_s * 1000)
 
     def candidates(self) -> dict[str, Presence]:
         """The flushers that may take new requests: those of the gateway's zone, or all if that has none.
@@ -151,6 +214,9 @@ class FlushRouter:
             raise Corrupt(f"flush reply whose counts do not fit the {len(message)} requests it answers")
         self._sequencer.record_sequence(reply.sequence)
         return reply
+
+    def monotonic_s(self) -> float:
+        return self._clock.monotonic_s()
 
     def record_unreachable(self, instance: str) -> None:
         """Avoid a flusher for a while: no process received its message."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Protocol
 
 import structlog
@@ -37,6 +37,8 @@ class Sender(Protocol):
 
     def record_unreachable(self, instance: str) -> None: ...
 
+    def monotonic_s(self) -> float: ...
+
 
 class FlusherWindow:
     """The requests that wait for one flusher's window, and those sent to it and not answered."""
@@ -61,9 +63,12 @@ class FlusherWindow:
     def lose(self) -> None:
         """Give up the flusher, which is gone: the outcome of sent requests is unknown, the rest was never sent."""
         for task, message in list(self._messages.values()):
-            record_delivered(message)
-            self._finish(message)
             task.cancel()
+            record_delivered(message)
+            if self._lease_s(message) > 0:
+                self._messages[id(message)] = (self._sender.start(self._give_up(message)), message)
+            else:
+                self._finish(message)
         while self.outbox:
             produce = self.outbox.popleft()
             produce.route.finished(produce)
@@ -120,7 +125,20 @@ class FlusherWindow:
         except PenstockError as error:
             record_delivered(message)
             log.warning("flush_outcome_unknown", flusher=self.instance, produces=len(message), reason=str(error))
+            await self._give_up(message)
+            return
         self._finish(message)
+
+    async def _give_up(self, message: Message) -> None:
+        """Answer when nothing of the message can be committed any more; usually that is so already."""
+        lease_s = self._lease_s(message)
+        if lease_s > 0:
+            await asyncio.sleep(lease_s)
+        self._finish(message)
+
+    def _lease_s(self, message: Message) -> float:
+        """How long something of the message may still be committed; no lease begins after `record_delivered`."""
+        return max(_leased_until_s(message)) - self._sender.monotonic_s()
 
     def _finish(self, message: Message) -> None:
         if self._messages.pop(id(message), None) is None:
@@ -137,6 +155,12 @@ class FlusherWindow:
             self.is_full = is_full
             for route in list(self.routes):
                 route.on_change()
+
+
+def _leased_until_s(message: Message) -> Iterator[float]:
+    for part in message:
+        assert isinstance(part.produce, QueuedProduce)
+        yield part.produce.leased_until_s
 
 
 def _record_throttle(reply: FlushReply, message: Message) -> None:

@@ -6,11 +6,14 @@ MIB = 1024 * 1024
 
 
 class RecordLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of one batch is decoded, for topics whose records must be checked."""
+    """How much of one batch is decoded, and how long other connections wait for it."""
 
-    # Up to this many uncompressed records are checked in the event loop. More take milliseconds, so a thread checks
-    # them while other connections continue.
-    records_at_once_max: int = 200
+    # Up to this many records are checked without a pause, which takes half a millisecond.
+    records_at_once_max: int = 1_000
+    slice_records: int = 1_000  # of a larger batch; after each slice other connections continue
+    # A batch up to this size is decompressed in the event loop, because handing it to a thread costs more.
+    compressed_at_once_max: int = 32 * 1024
+    decompressed_at_once_max: int = 256 * 1024
     # Of one batch: no real client sends more, and decoding it would take seconds.
     decompressed_bytes_max: int = 64 * MIB
     records_max: int = 1_000_000
@@ -31,4 +34,7 @@ class ProduceLimits(msgspec.Struct, frozen=True, kw_only=True):
     # minute the client has given up.
     request_timeout_s_min: float = 1.0
     request_timeout_s_max: float = 60.0
+    # How long a commit may take after a confirmation. A flusher is given up only after that time. It is below the three
+    # seconds after which a silent flusher counts as gone.
+    commit_lease_s: float = 2.0
     records: RecordLimits = RecordLimits()

@@ -19,6 +19,7 @@ from penstock.kafkawire.api.produce import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import LOG_APPEND_TIME
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.metadata.partition_lookup import TopicRef, rejection_error
 from penstock_gateway.produce.producer_route import Flushed
@@ -27,6 +28,9 @@ from penstock_gateway.produce.record_validation import RecordValidationError
 FIRST_VERSION_ABORTABLE = 11  # from here on clients know TRANSACTION_ABORTABLE (KIP-890)
 FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 NO_TIMESTAMP = -1
+MESSAGES: dict[int, str] = {
+    Rejection.PRODUCERS_FULL: "too many idempotent producers: until some were idle for long, no more can begin here",
+}
 
 BatchError = ErrorCode | RecordValidationError
 BatchCheck = int | BatchError  # of one partition: the index of its batch among the accepted ones, or its error
@@ -45,8 +49,8 @@ def topic_ref(version: int, topic: TopicProduceData) -> TopicRef:
     return topic.topic_id if version >= FIRST_VERSION_IDS else topic.name
 
 
-def produce_response(
-    version: int, request: ProduceRequest, checked: Checked, flushed: Flushed | None
+async def produce_response(
+    version: int, request: ProduceRequest, checked: Checked, flushed: Flushed | None, slices: Slices
 ) -> ProduceResponse:
     """The answer in the order of the request; `flushed` is None if no batch was accepted."""
     results = flushed.results if flushed else []
@@ -58,10 +62,10 @@ def produce_response(
                 topic.topic_id,
                 [
                     _partition_response(version, topic, data.index, next(checks), checked, results)
-                    for data in topic.partition_data
+                    async for data in slices.of(topic.partition_data)
                 ],
             )
-            for topic in request.topic_data
+            async for topic in slices.of(request.topic_data)
         ],
         throttle_time_ms=flushed.throttle_ms if flushed else 0,
     )
@@ -103,6 +107,7 @@ def _partition_response(
         base_offset=result.base_offset,
         log_append_time_ms=meta.max_timestamp if is_stamped else NO_TIMESTAMP,
         log_start_offset=result.log_start_offset,
+        error_message=MESSAGES.get(result.rejection),
     )
 
 

@@ -1,13 +1,14 @@
-"""Produce: checks batches by their headers, hands accepted ones to a flusher, and answers after the commit."""
+"""Produce: checks batches and their records, hands accepted ones to a flusher, and answers after the commit."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
-from penstock.contracts.batches import BatchMeta
+from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.messages import FlushBatch
+from penstock.contracts.messages import FlushBatch, ListenerAddress
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse
@@ -16,6 +17,7 @@ from penstock.kafkawire.records import BatchHeader, check_batch, is_transactiona
 from penstock.kafkawire.schema import Records
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE, transactions_error
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import CloseConnection, error_of
@@ -34,6 +36,7 @@ from penstock_gateway.produce.produce_response import (
 )
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
 from penstock_gateway.produce.record_validation import RecordRules, RecordValidationError, RecordValidator
+from penstock_gateway.produce.repeated_partitions import last_batches
 from penstock_gateway.produce.topic_rules import TopicRules, record_rules, rules_of
 
 FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 rejects, too
@@ -70,7 +73,7 @@ class ProduceService:
         sequencer: SequencerClient,
         clock: Clock,
         metrics: GatewayMetrics,
-        proxied_listeners: frozenset[str] = frozenset(),
+        advertised: Mapping[str, ListenerAddress] | None = None,
         validator: RecordValidator | None = None,
         limits: ProduceLimits | None = None,
     ) -> None:
@@ -79,7 +82,7 @@ class ProduceService:
         self.sequencer = sequencer  # this and the clock: for the cluster's level
         self.clock = clock
         self._metrics = metrics
-        self._proxied_listeners = proxied_listeners
+        self._advertised = advertised or {}  # by listener: another address than the one that it is bound to
         self._limits = limits or ProduceLimits()
         self._validator = validator or RecordValidator(self._limits.records)
 
@@ -93,16 +96,19 @@ class ProduceService:
             client.unanswered_produces -= is_unanswered
 
     async def _produce(self, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
+        slices = Slices()
         error = self._request_error(request)
         if error:
             rejected: list[BatchCheck] = [error] * _partition_count(request)
-            return _if_wanted(request, produce_response(version, request, Checked({}, [], [], rejected), None))
+            checked = Checked({}, [], [], rejected)
+            return _if_wanted(request, await produce_response(version, request, checked, None, slices))
         async with client.produce_order:  # released before the answer: the connection's next request follows
-            topics = await self._topics_of(client, version, request)
-            checked = await self._check(version, request, topics)
+            request = await last_batches(version, request, slices)
+            topics = await self._topics_of(client, version, request, slices)
+            checked = await self._check(version, request, topics, slices)
             flushed_later = self._hand_over(client, request, checked)
         flushed = await flushed_later if flushed_later else None
-        response = produce_response(version, request, checked, flushed)
+        response = await produce_response(version, request, checked, flushed, slices)
         self._record_failures(checked, flushed)
         if flushed is not None and is_undecided(flushed.results):
             raise CloseConnection("a produce request was not decided; the client has to send it again")
@@ -115,11 +121,13 @@ class ProduceService:
         error = transactions_error(self) if request.transactional_id is not None else ErrorCode.NONE
         return _UNKNOWN_LEVEL if error is TRANSACTIONS_UNAVAILABLE else error
 
-    async def _topics_of(self, client: Client, version: int, request: ProduceRequest) -> dict[TopicRef, TopicView]:
+    async def _topics_of(
+        self, client: Client, version: int, request: ProduceRequest, slices: Slices
+    ) -> dict[TopicRef, TopicView]:
         """The topics that exist; asks for topics that are not cached, or that may have more partitions now."""
         found: dict[TopicRef, TopicView] = {}
         missing = []
-        for topic in request.topic_data:
+        async for topic in slices.of(request.topic_data):
             ref = topic_ref(version, topic)
             view = cached_topic(self._topics, ref)
             if view is not None and any(data.index >= view.partitions for data in topic.partition_data):
@@ -137,20 +145,22 @@ class ProduceService:
                 raise
         return found
 
-    async def _check(self, version: int, request: ProduceRequest, topics: dict[TopicRef, TopicView]) -> Checked:
+    async def _check(
+        self, version: int, request: ProduceRequest, topics: dict[TopicRef, TopicView], slices: Slices
+    ) -> Checked:
         checked = Checked(topics, [], [], [])
         request_rules = _RequestRules(version, request.transactional_id is not None)
-        for topic in request.topic_data:
+        async for topic in slices.of(request.topic_data):
             ref = topic_ref(version, topic)
             view = topics.get(ref)
             if view is None:
-                for _ in topic.partition_data:
+                async for _ in slices.of(topic.partition_data):
                     self._reject(checked, absence(ref))
                 continue
             rules = rules_of(view.configs)
             inside = record_rules(rules, self.clock.now_ms())
             bytes_max = min(self._flush_router.batch_bytes_max, rules.batch_bytes_max)
-            for data in topic.partition_data:
+            async for data in slices.of(topic.partition_data):
                 check = _check_header(request_rules, data, view, bytes_max)
                 if inside is not None and isinstance(check, BatchHeader):
                     check = await self._check_records(f"{view.name}-{data.index}", data.records, check, inside)
@@ -207,7 +217,11 @@ class ProduceService:
         self._metrics.produced_bytes.inc(sum(map(len, checked.payload)))
         limits = self._limits
         timeout_s = min(max(request.timeout_ms / 1000, limits.request_timeout_s_min), limits.request_timeout_s_max)
-        return self._route(client).submit(checked.batches, checked.payload, timeout_s)
+        # A client that wants no answer never sends again.
+        may_come_late = any(_is_unrecognised_late(batch.meta) for batch in checked.batches)
+        needs_confirmation = may_come_late and request.acks != ACKS_NONE
+        route = self._route(client)
+        return route.submit(checked.batches, checked.payload, timeout_s, needs_confirmation=needs_confirmation)
 
     def _route(self, client: Client) -> ProducerRoute:
         opened = client.part(_OpenRoute)
@@ -222,9 +236,12 @@ class ProduceService:
 
         A client's leader may move to another gateway. Then a producer without idempotence may send there while the old
         gateway still works on its requests. If both gateways use one flusher, the requests stay in the order of
-        sending. Behind a proxy there is one address and no such move, and all clients have the same host.
+        sending. Behind a proxy all gateways advertise one address. Then there is no such move, and all clients have the
+        same host.
         """
-        return "" if client.listener in self._proxied_listeners else f"{client.client_id}\0{client.host}"
+        address = self._advertised.get(client.listener)
+        is_proxied = address is not None and self._flush_router.is_address_shared(address)
+        return "" if is_proxied else f"{client.client_id}\0{client.host}"
 
     def _record_failures(self, checked: Checked, flushed: Flushed | None) -> None:
         """Count batches rejected after the flush, and remove deleted topics from the cache."""
@@ -240,6 +257,15 @@ class ProduceService:
 class HasProduceService(Protocol):
     @property
     def produce_service(self) -> ProduceService: ...
+
+
+def _is_unrecognised_late(meta: BatchMeta) -> bool:
+    """Whether the sequencers cannot recognise a late copy of the batch (ADR 0024, ADR 0029).
+
+    They recognise idempotent batches. But in the old protocol two transactions may use the same sequence numbers.
+    """
+    is_transactional = meta.attributes & TRANSACTIONAL and not meta.adds_partition
+    return meta.producer_id == NO_PRODUCER or bool(is_transactional)
 
 
 def _check_header(

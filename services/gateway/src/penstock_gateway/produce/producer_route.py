@@ -40,7 +40,7 @@ def is_undecided(results: Sequence[BatchResult]) -> bool:
 class QueuedProduce(Produce):
     """A produce with the route of its connection, and with the answer that the connection waits for."""
 
-    __slots__ = ("answer", "route", "throttle_ms")
+    __slots__ = ("__weakref__", "answer", "leased_until_s", "route", "throttle_ms")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class QueuedProduce(Produce):
         super().__init__(number, batches, payload, deadline_s)
         self.route = route
         self.throttle_ms = 0
+        self.leased_until_s = 0.0  # monotonic: until then it may still be committed
         self.answer: asyncio.Future[Flushed] = asyncio.get_running_loop().create_future()
 
     def settle(self) -> None:
@@ -80,7 +81,13 @@ class Router(Protocol):
     stalled: "dict[ProducerRoute, None]"
 
     def take(
-        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float, route: "ProducerRoute"
+        self,
+        batches: Sequence[FlushBatch],
+        payload: Sequence[Buffer],
+        timeout_s: float,
+        route: "ProducerRoute",
+        *,
+        needs_confirmation: bool,
     ) -> QueuedProduce: ...
 
     def candidates(self) -> dict[str, Presence]: ...
@@ -108,10 +115,18 @@ class ProducerRoute:
         return bool(self._waiting) or (self._window is not None and self._window.is_full)
 
     def submit(
-        self, batches: Sequence[FlushBatch], payload: Sequence[Buffer], timeout_s: float
+        self,
+        batches: Sequence[FlushBatch],
+        payload: Sequence[Buffer],
+        timeout_s: float,
+        *,
+        needs_confirmation: bool = False,
     ) -> "asyncio.Future[Flushed]":
-        """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls."""
-        produce = self._router.take(batches, payload, timeout_s, self)
+        """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls.
+
+        With `needs_confirmation` the flusher asks right before the commit whether the request is still wanted.
+        """
+        produce = self._router.take(batches, payload, timeout_s, self, needs_confirmation=needs_confirmation)
         if self.is_over:
             produce.settle_unsent()
         else:

@@ -1,12 +1,12 @@
-"""Validates records inside of batches: keys and timestamps, with Kafka's error messages.
+"""Validates the records of produced batches: framing, keys and timestamps, with Kafka's error messages.
 
-Only topics that are compacted by key, or that limit timestamps, need it; all other batches stay opaque.
+The framing of every batch is checked (ADR 0028), unless its topic switches that off. Keys and timestamps are checked
+for topics that are compacted by key, or that limit timestamps.
 """
 
 import asyncio
 import itertools
 from collections.abc import Iterable
-from typing import Protocol
 
 import msgspec
 
@@ -15,7 +15,8 @@ from penstock.kafkawire.api.produce import BatchIndexAndErrorMessage
 from penstock.kafkawire.cleaning import keyless_records, plain_records, records_out_of_time
 from penstock.kafkawire.compression import NONE
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.errors import DecodeError, OversizeError
+from penstock.kafkawire.produced_records import checked_slices
 from penstock.kafkawire.records import BatchHeader, codec
 from penstock_gateway.produce.limits import RecordLimits
 
@@ -28,10 +29,10 @@ class TimeWindow(msgspec.Struct, frozen=True):
 
 
 class RecordRules(msgspec.Struct, frozen=True):
-    """The rules of a topic for its records."""
+    """The rules of a topic for its records, besides their framing."""
 
-    need_keys: bool
-    window: TimeWindow | None
+    need_keys: bool = False
+    window: TimeWindow | None = None
 
 
 class RecordValidationError(msgspec.Struct, frozen=True):
@@ -42,46 +43,74 @@ class RecordValidationError(msgspec.Struct, frozen=True):
     record_errors: list[BatchIndexAndErrorMessage]
 
 
-class Check(Protocol):
-    """Validates the records of one batch; it may take milliseconds."""
-
-    def __call__(
-        self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
-    ) -> RecordValidationError | None: ...
-
-
-def check_records(
-    place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
-) -> RecordValidationError | None:
-    """The error of a batch that does not follow these rules, None if it does."""
-    if header.record_count > limits.records_max:
-        return _invalid(f"The batch has {header.record_count} records; {limits.records_max} are allowed")
-    try:
-        plain = plain_records(batch, header, limits.decompressed_bytes_max)
-        found = _time_error(plain, header, rules.window, limits) if rules.window is not None else None
-        if found is None and rules.need_keys:
-            found = _key_error(place, keyless_records(plain, header), limits)
-    except DecodeError as error:
-        return _invalid(f"The records cannot be read: {error}")
-    return found
-
-
 class RecordValidator:
-    """Decodes batches, one large one at a time, so that only one decompressed batch is in memory."""
+    """Checks the records of batches, one large batch at a time. So only one of these is in memory decompressed.
 
-    def __init__(self, limits: RecordLimits | None = None, *, check: Check = check_records) -> None:
+    Small batches are checked at once. A thread decompresses a large one, and its records are checked in slices, between
+    which other connections continue.
+    """
+
+    def __init__(self, limits: RecordLimits | None = None) -> None:
         self._limits = limits or RecordLimits()
-        self._check = check
-        self._decoding = asyncio.Lock()
+        self._large = asyncio.Lock()
 
     async def validation_error(
         self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules
     ) -> RecordValidationError | None:
         """The error of a batch that does not follow these rules, None if it does; `place` is "topic-partition"."""
-        if codec(header) == NONE and header.record_count <= self._limits.records_at_once_max:
-            return self._check(place, batch, header, rules, self._limits)
-        async with self._decoding:
-            return await asyncio.to_thread(self._check, place, batch, header, rules, self._limits)
+        limits = self._limits
+        if header.record_count > limits.records_max:
+            return _invalid(f"The batch has {header.record_count} records; {limits.records_max} are allowed")
+        try:
+            if (plain := self._small(batch, header)) is not None:
+                for _ in checked_slices(plain, header.record_count, limits.records_at_once_max):
+                    pass  # there is one slice
+                return rule_error(place, plain, header, rules, limits)
+            async with self._large:
+                return await self._large_error(place, batch, header, rules)
+        except OversizeError as error:
+            # Clients divide a batch that is too large, and send the parts.
+            return RecordValidationError(ErrorCode.MESSAGE_TOO_LARGE, f"The records are too large: {error}", [])
+        except DecodeError as error:
+            return _invalid(f"The records cannot be read: {error}")
+
+    def _small(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        """The uncompressed records of a small batch, None if it may be a large one."""
+        limits = self._limits
+        if header.record_count > limits.records_at_once_max:
+            return None
+        if codec(header) == NONE:
+            return plain_records(batch, header)
+        if len(batch) > limits.compressed_at_once_max:
+            return None
+        try:
+            return plain_records(batch, header, limits.decompressed_at_once_max)
+        except OversizeError:
+            return None
+
+    async def _large_error(
+        self, place: str, batch: Buffer, header: BatchHeader, rules: RecordRules
+    ) -> RecordValidationError | None:
+        limits = self._limits
+        if codec(header) == NONE:
+            plain: Buffer = plain_records(batch, header)
+        else:
+            plain = await asyncio.to_thread(plain_records, batch, header, limits.decompressed_bytes_max)
+        for _ in checked_slices(plain, header.record_count, limits.slice_records):
+            await asyncio.sleep(0)
+        if not rules.need_keys and rules.window is None:
+            return None
+        return await asyncio.to_thread(rule_error, place, plain, header, rules, limits)
+
+
+def rule_error(
+    place: str, plain: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
+) -> RecordValidationError | None:
+    """The error of uncompressed records that do not follow a topic's rules for keys and timestamps, or None."""
+    error = _time_error(plain, header, rules.window, limits) if rules.window is not None else None
+    if error is None and rules.need_keys:
+        error = _key_error(place, keyless_records(plain, header), limits)
+    return error
 
 
 def _invalid(message: str) -> RecordValidationError:

@@ -3,6 +3,7 @@
 import msgspec
 
 from penstock.contracts.configs.topics import (
+    CHECK_RECORDS,
     LONG_MAX,
     is_append_time,
     is_compacted,
@@ -18,6 +19,7 @@ class TopicRules(msgspec.Struct, frozen=True):
     batch_bytes_max: int
     needs_keys: bool = False
     append_time: bool = False  # timestamps are those of the gateway's clock
+    checks_records: bool = True  # the framing of each record
     # How far from the gateway's clock a record's timestamp may be, before and after; None without a limit.
     distances_ms: tuple[int, int] | None = None
 
@@ -33,13 +35,17 @@ def rules_of(configs: dict[str, str]) -> TopicRules:
     distances_ms = timestamp_limits_ms(configs)
     is_limited = not append_time and min(distances_ms) < LONG_MAX
     return TopicRules(
-        message_bytes_max(configs), is_compacted(configs), append_time, distances_ms if is_limited else None
+        message_bytes_max(configs),
+        is_compacted(configs),
+        append_time,
+        configs.get(CHECK_RECORDS) != "false",
+        distances_ms if is_limited else None,
     )
 
 
 def record_rules(rules: TopicRules, now_ms: int) -> RecordRules | None:
-    """The rules for the records of a batch that arrives now, None if there are none."""
+    """The rules for the records of a batch that arrives now, None if they are not checked at all."""
     if rules.distances_ms is None:
-        return RecordRules(True, None) if rules.needs_keys else None
+        return RecordRules(rules.needs_keys) if rules.needs_keys or rules.checks_records else None
     before_ms, after_ms = rules.distances_ms
     return RecordRules(rules.needs_keys, TimeWindow(now_ms - before_ms, now_ms + after_ms))

@@ -5,7 +5,8 @@ Reading stops, and received requests wait, in each of these cases:
 - Too many requests are in flight.
 - The client does not take its answers, or has used up a quota.
 - Its flusher's window is full.
-- All connections together hold too many bytes.
+- All connections together hold too many bytes, or too many of incomplete frames.
+- A large request has to wait for its turn: it is received when the requests before it are answered.
 
 Each case calls back when it is over, and `_advance` decides again. Requests that began before the client stopped taking
 answers wait for it, too.
@@ -15,18 +16,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
-import structlog
-
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.response_memory import ResponseMemory
-from penstock_gateway.server.dispatch import is_serial
+from penstock_gateway.server.dispatch import API_KEY_BYTES, is_serial
 from penstock_gateway.server.limits import ConnectionLimits
-from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
-
-log = structlog.get_logger()
+from penstock_gateway.server.pipeline import Pipeline, Slot
+from penstock_gateway.server.progress import Progress
+from penstock_gateway.server.receive_budget import SMALL_FRAME_BYTES, ReceiveBudget
 
 
 class Owner(Protocol):
@@ -42,13 +41,19 @@ class Owner(Protocol):
 
     def start(self, connection: "Connection", slot: Slot, frame: memoryview) -> "asyncio.Task[None]": ...
 
-    async def answer(self, client: Client, frame: memoryview) -> list[Buffer]: ...
+    async def answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]: ...
+
+    def seen_sequence(self) -> int: ...
+
+    def wake(self) -> bool: ...
 
     def opened(self, connection: "Connection") -> bool: ...
 
     def delay_s(self, host: str) -> float: ...
 
     def closed(self, connection: "Connection", cause: str) -> None: ...
+
+    def log_rejection(self, client: Client, reason: str) -> None: ...
 
     def monotonic_s(self) -> float: ...
 
@@ -61,6 +66,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener  # the name of the listener that accepted it
         self._pipeline = owner.new_pipeline()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._arrived_sequence = 0  # the newest journal entry known when bytes last came
         self._is_reading = True
         self._is_writing_paused = False
         self._unsent_bytes = 0  # as reported to the owner
@@ -70,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._alarm: asyncio.TimerHandle | None = None  # when the client is read again
         self._cause = ""
         self.active_s = owner.monotonic_s()  # when bytes last came
-        self.partial_since_s = 0.0  # when the incomplete frame began
+        self._progress = Progress()
         self._transport: asyncio.Transport
         self._client: Client
         self.get_buffer: Callable[[int], memoryview] = self._pipeline.get_buffer  # type: ignore[assignment]  # bound once
@@ -90,6 +96,20 @@ class Connection(asyncio.BufferedProtocol):
         """How many bytes of an incomplete frame were received."""
         return self._pipeline.partial_bytes
 
+    @property
+    def partial_frame(self) -> tuple[int, int]:
+        """The number and the announced size of the incomplete frame."""
+        return self._pipeline.partial_frame
+
+    def is_too_slow(self, now_s: float) -> bool:
+        """Whether the client makes too little progress with its frame, although it is read. Asked regularly."""
+        is_contended = self._owner.budget.is_contended
+        number, received = self._pipeline.partial_frame[0], self._pipeline.partial_bytes
+        if not self._is_reading or not received:
+            self._progress.begin(now_s, number, received)
+            return False
+        return self._progress.is_too_slow(now_s, number, received, self._owner.limits, is_contended=is_contended)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._owner.limits.write_buffer_bytes_max)
@@ -99,14 +119,18 @@ class Connection(asyncio.BufferedProtocol):
         if not self._owner.opened(self):
             self.end("too_many_connections")
             return
+        if self._owner.wake():
+            self.give_up()
+            return
         delay_s = self._owner.delay_s(self._client.host)
         if delay_s:
             self._reject_late(delay_s)
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_s = self._owner.monotonic_s()
+        self._arrived_sequence = self._owner.seen_sequence()
         if not self._pipeline.partial_bytes:
-            self.partial_since_s = self.active_s
+            self._progress.begin(self.active_s, self._pipeline.partial_frame[0], 0)
         self._pipeline.received(nbytes)
         self._advance()
 
@@ -159,10 +183,18 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once."""
         self._transport.abort()
 
+    def give_up(self) -> None:
+        """Close at once after a stall, and do nothing more for its requests."""
+        self._cause = "stalled"
+        for task in self._tasks:
+            task.cancel()
+        self._client.close()
+        self._transport.abort()
+
     async def serve(self, slot: Slot, frame: memoryview) -> None:
         """Answer one request."""
         try:
-            self._pipeline.answer(slot, await self._owner.answer(self._client, frame))
+            self._pipeline.answer(slot, await self._owner.answer(self._client, frame, slot.arrived_sequence))
         except CloseConnection as cause:
             self._log_rejection(str(cause))
             self._pipeline.reject(slot)
@@ -181,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         """Begin the requests that may begin, and read on if more of them may begin."""
-        if self._transport.is_closing():
+        if self._transport.is_closing() or self._owner.wake():
             return
         try:
             self._begin_requests()
@@ -191,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
         if self._is_at_eof:
             return
-        may_read = self._may_begin() and self._owner.budget.may_read(self)
+        may_read = self._may_begin() and not self._has_early_request() and self._owner.budget.may_read(self)
         if may_read != self._is_reading and not self._transport.is_closing():
             self._is_reading = may_read
             if may_read:
@@ -206,6 +238,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             slot, frame = begun
             slot.is_serial = is_serial(frame)
+            slot.arrived_sequence = self._arrived_sequence
             task = self._owner.start(self, slot, frame)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -214,6 +247,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_writing_paused or self._is_draining or not self._pipeline.has_room or self._is_muted():
             return False
         return not self._client.is_flusher_full()
+
+    def _has_early_request(self) -> bool:
+        """Whether the next request is large, and would only wait for its turn in memory."""
+        if self._pipeline.partial_frame[1] <= SMALL_FRAME_BYTES or not self._pipeline.unanswered:
+            return False
+        return is_serial(self._pipeline.partial_head(API_KEY_BYTES))
 
     def _is_muted(self) -> bool:
         """Whether the client must wait; if so, `_advance` is called when the wait is over."""
@@ -230,6 +269,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _reject_late(self, delay_s: float) -> None:
         """Close after a delay, as Kafka does: a client that is closed at once would connect again at once."""
+        self._owner.log_rejection(self._client, "a quota of new connections is used up")
         self._client.muted_until_s = self._owner.monotonic_s() + delay_s
         self._alarm = asyncio.get_running_loop().call_later(delay_s, self.end, "connection_rate")
         self._advance()
@@ -260,4 +300,4 @@ class Connection(asyncio.BufferedProtocol):
     def _log_rejection(self, reason: str) -> None:
         if self._pipeline.is_rejected:  # by another request in flight, which has logged the reason
             return
-        log.warning("connection_refused", peer=self._client.host, client_id=self._client.client_id, reason=reason)
+        self._owner.log_rejection(self._client, reason)

@@ -1,28 +1,33 @@
 """Manages all Kafka connections of one gateway: limits their number, ends idle ones, and drains them at the stop."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
 import structlog
 
 from penstock.kafkawire.primitives import Buffer
+from penstock.runtime.process.memory import release_freed_memory
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.kafka.client import Client
-from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasResponseMemory, HasSettings
+from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasResponseMemory, HasSequencer, HasSettings
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import connection_delay_s, count_produce
 from penstock_gateway.server.connection import Connection
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.listener import Listener
-from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
+from penstock_gateway.server.memory_release import MemoryRelease
+from penstock_gateway.server.pipeline import Pipeline, Slot
+from penstock_gateway.server.receive_budget import ReceiveBudget
+from penstock_gateway.server.rejection_log import RejectionLog
 from penstock_gateway.tail.tail_subscriber import HasTail
 
 log = structlog.get_logger()
 
 
-class Needs(HasClock, HasMetrics, HasQuotas, HasResponseMemory, HasSettings, HasTail, Protocol):
+class Needs(HasClock, HasMetrics, HasQuotas, HasResponseMemory, HasSequencer, HasSettings, HasTail, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -44,10 +49,14 @@ class ConnectionManager:
         self._dispatcher = dispatcher
         self.limits = limits or ConnectionLimits()
         self.budget = ReceiveBudget(config.held_bytes_max)
+        self._rejections = RejectionLog(gateway.clock.monotonic_s, self.limits.rejection_log)
+        self._memory_release = MemoryRelease(self.limits.memory_release)
         self.response_memory = gateway.response_memory
         self._connections: dict[Connection, None] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._is_closing = False
+        self._looked_s = gateway.clock.monotonic_s()  # when the process last ran
+        self._settled_s = -math.inf  # connections accepted before this time may hold requests from before a stall
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -59,11 +68,34 @@ class ConnectionManager:
     async def run(self) -> None:
         """Accept and serve until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
+            self._looked_s = self.monotonic_s()
+            self._tasks.create_task(self._look_for_ever())
             for listener in self._listeners:
                 await listener.accept(self)
             while True:
                 await asyncio.sleep(self.limits.sweep_interval_s)
                 self.sweep()
+                await self._release_memory()
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            self.wake()
+            await asyncio.sleep(self.limits.look_interval_s)
+
+    def wake(self) -> bool:
+        """Whether the process was stalled until now or a moment ago. If so, all its connections are given up.
+
+        Clients may have closed them during the stall, and may have sent their requests again through another gateway.
+        Bytes and ends of connections are read in any order. So the gateway handles no request from before the stall.
+        """
+        now_s = self.monotonic_s()
+        stalled_s, self._looked_s = now_s - self._looked_s, now_s
+        if stalled_s > self.limits.stall_s:
+            log.warning("process_stalled", seconds=round(stalled_s, 3), connections=len(self._connections))
+            self._settled_s = now_s + self.limits.settle_s
+            for connection in list(self._connections):
+                connection.give_up()
+        return now_s < self._settled_s
 
     async def drain(self, deadline_s: float) -> None:
         """Accept nothing more; return when all requests are answered and all connections closed.
@@ -96,22 +128,30 @@ class ConnectionManager:
     def sweep(self) -> None:
         """End the connections that were idle too long, and those that block the others."""
         now_s = self.monotonic_s()
+        self._rejections.flush()
         idle_s_max = self._config.idle_timeout_ms / 1000
         for connection in list(self._connections):
             if not connection.unanswered and now_s - connection.active_s > idle_s_max:
                 connection.end("idle")
-        if self.budget.is_spent and not self.budget.frames and self._connections:
-            largest = max(self._connections, key=lambda connection: connection.partial_bytes)
-            if now_s - largest.partial_since_s > self.limits.partial_frame_s_max:
-                log.warning("connection_refused", reason="too many bytes of an incomplete frame")
-                largest.end("partial_frame")
+            elif connection.is_too_slow(now_s):
+                self.log_rejection(connection.client, "the client does not send its frame")
+                connection.end("partial_frame")
         if self.response_memory.is_spent:
             for connection in list(self._connections):
                 if connection.stuck_since_s is not None and now_s - connection.stuck_since_s > self.limits.stuck_s_max:
-                    log.warning("connection_refused", reason="the client does not take its answers")
+                    self.log_rejection(connection.client, "the client does not take its answers")
                     connection.abort()
         self._gateway.metrics.unsent_bytes.set(self.response_memory.held_bytes)
         self._gateway.metrics.held_bytes.set(self.budget.held_bytes)
+
+    async def _release_memory(self) -> None:
+        decoder, budget = self._dispatcher.decoder, self.budget
+        if self._memory_release.is_due(
+            granted_bytes=decoder.granted_bytes + budget.granted_bytes,
+            reserved_bytes=decoder.reserved_bytes + budget.reserved_bytes,
+            now_s=self.monotonic_s(),
+        ):
+            await asyncio.to_thread(release_freed_memory)
 
     def new_pipeline(self) -> Pipeline:
         config = self._config
@@ -129,8 +169,11 @@ class ConnectionManager:
         count_produce(self._gateway, connection.client, frame)
         return self._tasks.create_task(connection.serve(slot, frame))
 
-    async def answer(self, client: Client, frame: memoryview) -> list[Buffer]:
-        return await self._dispatcher.answer(client, frame)
+    async def answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:
+        return await self._dispatcher.answer(client, frame, arrived_sequence)
+
+    def seen_sequence(self) -> int:
+        return self._gateway.sequencer.seen_sequence
 
     def opened(self, connection: Connection) -> bool:
         """Add a connection; return whether it may stay."""
@@ -139,7 +182,7 @@ class ConnectionManager:
         self._gateway.metrics.connections.set(len(self._connections))
         has_room = len(self._connections) <= self._config.connections_max
         if not has_room:
-            log.warning("connection_refused", reason=f"more than {self._config.connections_max} connections")
+            self.log_rejection(connection.client, f"more than {self._config.connections_max} connections")
         return has_room and not self._is_closing
 
     def delay_s(self, host: str) -> float:
@@ -153,6 +196,9 @@ class ConnectionManager:
             self._gateway.metrics.connections_closed.labels(cause).inc()
         if not self._connections:
             self._empty.set()
+
+    def log_rejection(self, client: Client, reason: str) -> None:
+        self._rejections.record(reason, peer=client.host, client_id=client.client_id)
 
     def monotonic_s(self) -> float:
         return self._gateway.clock.monotonic_s()

@@ -1,18 +1,21 @@
 """Answers one frame: decodes it, runs its handler in the connection's order, and contains all errors of a request."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
 import msgspec
 import structlog
 
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock.kafkawire.api import API_TABLE, decode_request, encode_response, serves
+from penstock.kafkawire.api import API_TABLE, encode_response, serves
 from penstock.kafkawire.api.api_versions import API as API_VERSIONS
 from penstock.kafkawire.api.produce import API as PRODUCE
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import RequestHeader, read_request_header, response_frame
 from penstock.kafkawire.primitives import Buffer
+from penstock.kafkawire.schema import has_more_elements
 from penstock_gateway.handlers import Handler
 from penstock_gateway.handlers.discovery.api_versions import unsupported_version
 from penstock_gateway.kafka.broker_view import zone_of
@@ -21,8 +24,12 @@ from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasSettings
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import handle_within_quotas
+from penstock_gateway.server.limits import DecodingLimits, RejectionLogLimits
+from penstock_gateway.server.rejection_log import shortened
+from penstock_gateway.server.request_decoder import RequestDecoder
 
-PRODUCE_KEY = PRODUCE.key.to_bytes(2, "big")
+API_KEY_BYTES = 2
+PRODUCE_KEY = PRODUCE.key.to_bytes(API_KEY_BYTES, "big")
 
 log = structlog.get_logger()
 
@@ -31,25 +38,29 @@ class Needs(HasClock, HasMetrics, HasQuotas, HasSettings, Protocol):
     """The parts of the gateway that the dispatcher itself uses; handlers use more of them."""
 
 
-def is_serial(frame: memoryview) -> bool:
+def is_serial(frame: Buffer) -> bool:
     """Whether the request waits until all earlier requests except Produce are answered."""
-    return frame[:2] != PRODUCE_KEY
+    return frame[:API_KEY_BYTES] != PRODUCE_KEY
 
 
 class Dispatcher:
     """Decodes requests, runs their handlers, encodes the answers."""
 
-    def __init__(self, gateway: Needs, handlers: Mapping[int, Handler]) -> None:
+    def __init__(self, gateway: Needs, handlers: Mapping[int, Handler], limits: DecodingLimits | None = None) -> None:
         self._gateway = gateway
         self._handlers = handlers
+        self._limits = limits or DecodingLimits()
+        self._decoder = RequestDecoder(self._limits)
+        self._encoding_turn = asyncio.Lock()
 
-    async def answer(self, client: Client, frame: memoryview) -> list[Buffer]:
+    async def answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:
         """The answer's frame as buffers to send, empty if there is no answer; raises only `CloseConnection`.
 
+        `arrived_sequence` is the newest journal entry that was known when the frame's bytes came.
         This is the boundary that contains the errors of one request.
         """
         try:
-            return await self._answer(client, frame)
+            return await self._answer(client, frame, arrived_sequence)
         except CloseConnection:
             raise
         except DecodeError as error:
@@ -60,17 +71,38 @@ class Dispatcher:
             raise CloseConnection(f"cannot be sent to the sequencers: {error}") from error
         except Exception as error:  # noqa: BLE001  the one boundary: a bug ends the connection of its request only
             bug = error
-        log.error("request_failed", peer=client.host, client_id=client.client_id, exc_info=bug)
+        client_id = shortened(client.client_id, RejectionLogLimits().client_id_max)
+        log.error("request_failed", peer=client.host, client_id=client_id, exc_info=bug)
         raise CloseConnection(f"{type(bug).__name__} in a handler") from bug
 
-    async def _answer(self, client: Client, frame: memoryview) -> list[Buffer]:
+    @property
+    def decoder(self) -> RequestDecoder:
+        """The memory of large requests."""
+        return self._decoder
+
+    async def _answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:
         gateway = self._gateway
         began_s = gateway.clock.monotonic_s()
         header, position = read_request_header(frame)
         self._record_client(client, header)
         if not serves(header.api_key, header.api_version):
             return _reject_version(header)
-        request = decode_request(header.api_key, header.api_version, frame, position)
+        async with AsyncExitStack() as held:
+            if header.api_key == PRODUCE.key:
+                # A large request may wait for memory, and a later one must not overtake it. The handler waits for its
+                # place in `produce_order` before anything else, so the requests stay in order.
+                async with client.decode_order:
+                    request, _ = await self._decoder.decode(held, header, frame, position)
+                return await self._respond(client, header, request, began_s)
+            # Decoded only in its turn, because decoded requests take much more memory than their frames.
+            await held.enter_async_context(client.serial_order)
+            await client.takes_answers.wait()
+            client.begin_request(arrived_sequence)
+            request, client.has_large_request = await self._decoder.decode(held, header, frame, position)
+            return await self._respond(client, header, request, began_s)
+
+    async def _respond(self, client: Client, header: RequestHeader, request: Any, began_s: float) -> list[Buffer]:
+        gateway = self._gateway
         if gateway.quotas.is_empty:
             response = await self._handle(client, header, request)
         else:
@@ -78,16 +110,18 @@ class Dispatcher:
         gateway.metrics.request_seconds[header.api_key].observe(gateway.clock.monotonic_s() - began_s)
         if response is None:
             return []
-        body = encode_response(header.api_key, header.api_version, response)
+        body = await self._encode(header, response)
         return response_frame(header.api_key, header.api_version, header.correlation_id, body)
 
+    async def _encode(self, header: RequestHeader, response: msgspec.Struct) -> list[Buffer]:
+        """The encoded response. A thread encodes large ones, one at a time: the event loop serves other clients."""
+        if not has_more_elements(response, self._limits.encoded_at_once_max):
+            return encode_response(header.api_key, header.api_version, response)
+        async with self._encoding_turn:
+            return await asyncio.to_thread(encode_response, header.api_key, header.api_version, response)
+
     async def _handle(self, client: Client, header: RequestHeader, request: Any) -> msgspec.Struct | None:
-        handler = self._handlers[header.api_key]
-        if header.api_key == PRODUCE.key:  # keeps its own order, so that requests need not wait for earlier answers
-            return await handler(self._gateway, client, header.api_version, request)
-        async with client.serial_order:
-            await client.takes_answers.wait()
-            return await handler(self._gateway, client, header.api_version, request)
+        return await self._handlers[header.api_key](self._gateway, client, header.api_version, request)
 
     def _record_client(self, client: Client, header: RequestHeader) -> None:
         client_id = header.client_id or ""

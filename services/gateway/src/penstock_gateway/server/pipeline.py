@@ -11,93 +11,24 @@ the connection must be closed.
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from penstock.kafkawire.frame import FrameReader
 from penstock.kafkawire.primitives import Buffer
+from penstock_gateway.server.receive_budget import ReceiveBudget
 
 LENGTH_BYTES = 4
-
-
-class Reader(Protocol):
-    """A connection that reads when the budget allows it."""
-
-    @property
-    def partial_bytes(self) -> int:
-        """How many bytes it holds of an incomplete frame."""
-
-    def on_room(self) -> None:
-        """The budget may allow reading again."""
-
-
-class ReceiveBudget:
-    """Bytes that all connections together may hold: received, and not answered.
-
-    When the budget is spent, all connections stop reading. If no complete frame is left to be answered, no answer would
-    ever free the budget. Only in that case, one connection with an incomplete frame may read on until it is complete.
-    """
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self.held_bytes = 0
-        self.frames = 0  # complete and not answered
-        self._waiting: dict[Reader, None] = {}
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether all connections must wait."""
-        return self.held_bytes >= self._bytes_max
-
-    def may_read(self, reader: Reader) -> bool:
-        """Whether to read now; if not, `on_room` is called later."""
-        if not self.is_spent:
-            self._waiting.pop(reader, None)
-            return True
-        self._waiting[reader] = None
-        return self._favoured() is reader
-
-    def remove(self, reader: Reader) -> None:
-        """Remove a reader that is gone."""
-        self._waiting.pop(reader, None)
-        self._wake()
-
-    def hold(self, size_bytes: int) -> None:
-        """Count received bytes."""
-        self.held_bytes += size_bytes
-
-    def begin_frame(self) -> None:
-        """Count a complete frame."""
-        self.frames += 1
-
-    def release(self, size_bytes: int, frames: int) -> None:
-        """Give back bytes that were answered or dropped."""
-        self.held_bytes -= size_bytes
-        self.frames -= frames
-        if self._waiting:
-            self._wake()
-
-    def _wake(self) -> None:
-        if not self.is_spent:
-            for reader in list(self._waiting):
-                reader.on_room()
-        elif (favoured := self._favoured()) is not None:
-            favoured.on_room()
-
-    def _favoured(self) -> Reader | None:
-        if self.frames:
-            return None
-        return next((reader for reader in self._waiting if reader.partial_bytes), None)
 
 
 class Slot:
     """The place of one request among the answers."""
 
-    __slots__ = ("answer", "answer_bytes", "is_last", "is_serial", "size_bytes")
+    __slots__ = ("answer", "answer_bytes", "arrived_sequence", "is_last", "is_serial", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.answer: Sequence[Buffer] | None = None
         self.answer_bytes = 0
+        self.arrived_sequence = 0  # the newest journal entry known when its bytes came
         self.is_serial = True  # it runs after all earlier serial requests; only Produce is not serial
         self.is_last = False  # the connection ends when this slot is at the front
 
@@ -112,6 +43,7 @@ class Pipeline:
         self._slots: deque[Slot] = deque()
         self._held_bytes = 0
         self._partial_bytes = 0
+        self._frames_begun = 0
         self.is_rejected = False  # nothing more is read: the connection ends at the place of some request
         # Of serial answers that wait for earlier ones. Other answers would make a deadlock: they may wait for a request
         # that itself waits until these bytes are fewer.
@@ -134,6 +66,15 @@ class Pipeline:
         """How many received bytes belong to no frame that was handed out."""
         return self._partial_bytes
 
+    @property
+    def partial_frame(self) -> tuple[int, int]:
+        """The number of the incomplete frame, and its announced size with its length; 0 while that is unknown."""
+        return self._frames_begun, self._frames.announced_bytes
+
+    def partial_head(self, size_bytes: int) -> bytes:
+        """The first bytes of the incomplete frame, without its length, as far as they were received."""
+        return self._frames.head(size_bytes)
+
     def received(self, size_bytes: int) -> None:
         """Take `size_bytes` that were put into the buffer of `get_buffer`."""
         self._frames.buffer_updated(size_bytes)
@@ -149,7 +90,8 @@ class Pipeline:
         slot = Slot(len(frame) + LENGTH_BYTES)
         self._partial_bytes -= slot.size_bytes
         self._slots.append(slot)
-        self._budget.begin_frame()
+        self._budget.begin_frame(slot.size_bytes)
+        self._frames_begun += 1
         return slot, frame
 
     def answer(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
@@ -169,13 +111,12 @@ class Pipeline:
         """End the connection after the answers to all requests so far: the next bytes are not a frame."""
         slot = Slot(0)
         self._slots.append(slot)
-        self._budget.begin_frame()
         self.reject(slot)
 
     def take_output(self) -> list[Buffer]:
         """The buffers that can be sent now: the answers from the front on, up to the first missing one."""
         output: list[Buffer] = []
-        size_bytes = frames = 0
+        size_bytes = 0
         slots = self._slots
         while slots and slots[0].answer is not None and not self.is_finished:
             slot = slots.popleft()
@@ -184,14 +125,13 @@ class Pipeline:
             self.unsent_bytes -= slot.answer_bytes
             self.is_finished = slot.is_last
             size_bytes += slot.size_bytes
-            frames += 1
-        if frames:
+        if size_bytes:
             self._held_bytes -= size_bytes
-            self._budget.release(size_bytes, frames)
+            self._budget.release(size_bytes, size_bytes)
         return output
 
     def close(self) -> None:
         """Give the held bytes back to the budget; no request is answered any more."""
-        self._budget.release(self._held_bytes, len(self._slots))
-        self._held_bytes = 0
+        self._budget.release(self._held_bytes, self._held_bytes - self._partial_bytes)
+        self._held_bytes = self._partial_bytes = 0
         self._slots.clear()

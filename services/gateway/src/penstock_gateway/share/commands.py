@@ -14,6 +14,7 @@ from penstock.contracts.commands import (
     SharePartition,
     ShareRecords,
 )
+from penstock.contracts.commands.group_sizes import oversize
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.kafkawire.schema import NO_UUID
@@ -81,6 +82,9 @@ class ShareCommands:
             ticket=int.from_bytes(self._entropy.take(TICKET_BYTES)) + 1,
             releases_from=NO_ACQUISITION if ended is None else ended.first_acquisition,
         )
+        rejected = oversize(command)
+        if rejected is not None:
+            return rejected
         (outcome,) = await self._sequencer.command([command], deadline_s=self._limits.command_deadline_s)
         return outcome
 

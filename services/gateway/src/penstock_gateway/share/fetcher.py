@@ -156,7 +156,8 @@ class ShareFetcher:
     async def _fetch(self, client: Client, progress: _Progress) -> None:
         """Return when there are records, an error must be reported, or max_wait_ms ends."""
         loop = asyncio.get_running_loop()
-        wait_ms = max(min(progress.request.max_wait_ms, self._limits.wait_ms_max), 0)
+        wait_ms_max = self._limits.large_wait_ms_max if client.has_large_request else self._limits.wait_ms_max
+        wait_ms = max(min(progress.request.max_wait_ms, wait_ms_max), 0)
         deadline_s = loop.time() + wait_ms / 1000
         rounds = 0
         while True:

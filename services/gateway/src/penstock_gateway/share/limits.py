@@ -13,6 +13,8 @@ class ShareLimits(msgspec.Struct, frozen=True, kw_only=True):
     share_bytes_min: int = MIB  # per partition: a smaller read would often not contain one whole batch
     spare_factor: int = 2  # bytes to read, as a multiple of the average size of the wanted records
     wait_ms_max: int = 300_000  # no client needs longer, and a wrong value does not block a connection for ever
+    # A request for thousands of partitions keeps others of its size waiting. Its client asks again at once.
+    large_wait_ms_max: int = 500
     records_max: int = 10_000  # per answer, even if the client requests more
     # Locks also end by time and through other gateways, and no announcement reports that. So each member looks again.
     look_again_s: float = 1.0

@@ -26,6 +26,7 @@ from penstock.kafkawire.api.delete_records import (
     DeleteRecordsTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics
@@ -55,14 +56,17 @@ class Needs(HasClock, HasSequencer, HasTail, HasTopics, Protocol):
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    slices = Slices()
     wanted = [
-        _Wanted(topic.name, partition, partition.offset) for topic in request.topics for partition in topic.partitions
+        _Wanted(topic.name, partition, partition.offset)
+        async for topic in slices.of(request.topics)
+        async for partition in slices.of(topic.partitions)
     ]
-    found = await _locate(gateway, wanted)
+    found = await _locate(gateway, wanted, slices)
     for start in range(0, len(found), LOGS_PER_COMMAND_MAX):
         some = await _resolve(gateway, found[start : start + LOGS_PER_COMMAND_MAX])
         await _delete(gateway, some, request.timeout_ms)
-    answers = iter([_answer(each) for each in wanted])
+    answers = iter([_answer(each) async for each in slices.of(wanted)])
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(name=topic.name, partitions=[next(answers) for _ in topic.partitions])
@@ -71,12 +75,12 @@ async def handle(gateway: Needs, client: Client, version: int, request: DeleteRe
     )
 
 
-async def _locate(gateway: Needs, wanted: list[_Wanted]) -> Found:
+async def _locate(gateway: Needs, wanted: list[_Wanted], slices: Slices) -> Found:
     """The partitions that exist; the others get their error."""
     located = await locate(gateway.topics, (each.topic for each in wanted))
     times = Counter((each.topic, each.asked.partition_index) for each in wanted)
     found: Found = []
-    for each in wanted:
+    async for each in slices.of(wanted):
         topic = located.partition(each.topic, each.asked.partition_index, NO_EPOCH)
         if times[each.topic, each.asked.partition_index] > 1:
             each.error = ErrorCode.INVALID_REQUEST

@@ -19,6 +19,7 @@ from penstock.kafkawire.api.list_offsets import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.errors import NotFound
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.fetch.log_reader import HasLogReader
 from penstock_gateway.fetch.timestamp_search import TimeSearch, search
 from penstock_gateway.kafka.client import Client
@@ -65,15 +66,18 @@ class Needs(HasLogReader, HasSequencer, HasTopics, Protocol):
 
 async def handle(gateway: Needs, client: Client, version: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
     committed_only = request.isolation_level == READ_COMMITTED
+    slices = Slices()
     wanted = [
-        _Wanted(topic.name, partition, committed_only) for topic in request.topics for partition in topic.partitions
+        _Wanted(topic.name, partition, committed_only)
+        async for topic in slices.of(request.topics)
+        async for partition in slices.of(topic.partitions)
     ]
-    await _locate(gateway, version, wanted)
+    await _locate(gateway, version, wanted, slices)
     await _find(gateway, wanted)
     gone = [each for each in wanted if each.search is not None and isinstance(each.search.error, NotFound)]
     await _find(gateway, gone)  # again: compaction replaced these extents after the answer
     await _find(gateway, [each for each in wanted if _moves_on(each)])
-    answers = iter([_answer(each) for each in wanted])
+    answers = iter([_answer(each) async for each in slices.of(wanted)])
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(name=topic.name, partitions=[next(answers) for _ in topic.partitions])
@@ -82,10 +86,10 @@ async def handle(gateway: Needs, client: Client, version: int, request: ListOffs
     )
 
 
-async def _locate(gateway: Needs, version: int, wanted: list[_Wanted]) -> None:
+async def _locate(gateway: Needs, version: int, wanted: list[_Wanted], slices: Slices) -> None:
     located = await locate(gateway.topics, (each.topic for each in wanted))
     times = Counter((each.topic, each.asked.partition_index) for each in wanted)
-    for each in wanted:
+    async for each in slices.of(wanted):
         asked = each.asked
         topic = located.partition(each.topic, asked.partition_index, asked.current_leader_epoch)
         if times[each.topic, asked.partition_index] > 1:

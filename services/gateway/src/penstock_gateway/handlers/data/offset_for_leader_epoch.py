@@ -17,6 +17,7 @@ from penstock.kafkawire.api.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
 from penstock_gateway.kafka.parts import HasSequencer, HasTopics
@@ -42,10 +43,11 @@ async def handle(
     gateway: Needs, client: Client, version: int, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     located = await locate(gateway.topics, (topic.topic for topic in request.topics))
+    slices = Slices()
     wanted = [
         _wanted(located.partition(topic.topic, asked.partition, asked.current_leader_epoch), asked)
-        for topic in request.topics
-        for asked in topic.partitions
+        async for topic in slices.of(request.topics)
+        async for asked in slices.of(topic.partitions)
     ]
     await _ask(gateway, wanted)
     answers = iter([each.answer for each in wanted])

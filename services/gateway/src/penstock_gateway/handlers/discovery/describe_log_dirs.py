@@ -17,6 +17,7 @@ from penstock.kafkawire.api.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from penstock.runtime.bus.listings import all_log_sizes
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasSequencer
@@ -51,7 +52,7 @@ async def handle(
 
 async def _sizes(gateway: Needs, request: DescribeLogDirsRequest) -> list[LogSizes]:
     if request.topics is None:
-        return (await _ask(gateway, None)).topics
+        return await all_log_sizes(gateway.sequencer, DEADLINE_S)
     names = list(dict.fromkeys(topic.topic for topic in request.topics if is_legal_topic_name(topic.topic)))
     found: list[LogSizes] = []
     for start in range(0, len(names), NAMES_PER_QUERY_MAX):
@@ -59,7 +60,7 @@ async def _sizes(gateway: Needs, request: DescribeLogDirsRequest) -> list[LogSiz
     return found
 
 
-async def _ask(gateway: Needs, names: list[str] | None) -> LogSizesView:
+async def _ask(gateway: Needs, names: list[str]) -> LogSizesView:
     query = LogSizesQuery(0, names, fresh=True)
     return await gateway.sequencer.query("log_sizes", query, LogSizesView, deadline_s=DEADLINE_S)
 

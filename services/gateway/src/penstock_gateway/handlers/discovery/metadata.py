@@ -1,5 +1,6 @@
 """Metadata: lists the brokers that a client may use, and topics; creates unknown topics if that is allowed."""
 
+import functools
 from typing import Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ from penstock.kafkawire.api.metadata import (
     MetadataResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.broker_view import Node
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
@@ -34,7 +36,13 @@ from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS, cl
 from penstock_gateway.metadata.cluster_view import cluster_of
 
 COMMAND_DEADLINE_S = 10.0  # clients ask again after about 30 s
+# Of topics and partitions created by one request: Kafka's controller makes no more records for one.
+CREATED_RECORDS_MAX = 10_000
 TOPICS_PER_COMMAND_MAX = 100  # created together in one journal entry
+# The partitions of all topics with one leader are equal, so answers share them. So many are kept, in some 8 MB.
+SHARED_PARTITIONS = 512
+SHARED_PARTITIONS_KEPT = 128
+FIRST_VERSION_IDS = 12  # the schema has ids from version 10 on, but Kafka rejects them before version 12
 
 
 class Needs(HasClock, HasDirectory, HasEntropy, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
@@ -43,10 +51,17 @@ class Needs(HasClock, HasDirectory, HasEntropy, HasNodes, HasSequencer, HasSetti
 
 async def handle(gateway: Needs, client: Client, version: int, request: MetadataRequest) -> MetadataResponse:
     cluster = cluster_of(gateway, client)
+    slices = Slices()
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_topic_answer(view, cluster.leader) for view in await gateway.topics.everything()]
+        views = await gateway.topics.everything()
+        topics = [await _topic_answer(view, cluster.leader, slices) async for view in slices.of(views)]
+    elif version < FIRST_VERSION_IDS and any(
+        topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in request.topics
+    ):
+        topics = [_rejected(topic) for topic in request.topics]
     else:
-        topics = await _asked_topics(gateway, cluster.leader, request.topics, request.allow_auto_topic_creation)
+        may_create = request.allow_auto_topic_creation
+        topics = await _asked_topics(gateway, cluster.leader, request.topics, may_create, slices)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.zone)
@@ -59,46 +74,61 @@ async def handle(gateway: Needs, client: Client, version: int, request: Metadata
     )
 
 
+def _rejected(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    """As in Kafka, one topic with an id, or without a name, is an error of all topics."""
+    return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
+
+
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
     return msgspec.structs.replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)
 
 
 async def _asked_topics(
-    gateway: Needs, leader: Node, asked: list[MetadataRequestTopic], may_create: bool
+    gateway: Needs, leader: Node, asked: list[MetadataRequestTopic], may_create: bool, slices: Slices
 ) -> list[MetadataResponseTopic]:
     # A request by id has a null name or, from the Java client, an empty one (KIP-516).
-    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.name is None or topic.topic_id != NO_TOPIC_ID))
-    names = list(
-        dict.fromkeys(topic.name for topic in asked if topic.name is not None and topic.topic_id == NO_TOPIC_ID)
-    )
-    legal = [name for name in names if is_legal_topic_name(name)]
-    failed: dict[str, ErrorCode] = dict.fromkeys(set(names).difference(legal), ErrorCode.INVALID_TOPIC_EXCEPTION)
+    ids: dict[bytes, None] = {}
+    names: dict[str, None] = {}
+    async for topic in slices.of(asked):
+        if topic.name is None or topic.topic_id != NO_TOPIC_ID:
+            ids[topic.topic_id] = None
+        else:
+            names[topic.name] = None
+    legal = [name async for name in slices.of(names) if is_legal_topic_name(name)]
+    illegal = names.keys() - set(legal)
+    failed: dict[str, ErrorCode] = dict.fromkeys(illegal, ErrorCode.INVALID_TOPIC_EXCEPTION)
     # Without an answer of a sequencer, `Unavailable` closes the connection (ADR 0009), and clients ask again.
     by_name = await gateway.topics.find(legal)
-    missing = [name for name in legal if name not in by_name]
-    if missing and may_create and gateway.settings.auto_create_topics:
+    missing = [name async for name in slices.of(legal) if name not in by_name]
+    if missing and may_create and _may_create_all(gateway, missing):
         failed |= await _create(gateway, missing)
         by_name |= await gateway.topics.find(name for name in missing if name not in failed)
-    answers = [_named_answer(name, by_name, failed, leader) for name in names]
-    return answers + await _asked_ids(gateway, leader, ids)
+    answers = [await _named_answer(name, by_name, failed, leader, slices) async for name in slices.of(names)]
+    return answers + await _asked_ids(gateway, leader, list(ids), slices)
 
 
-def _named_answer(
-    name: str, found: dict[str, TopicView], failed: dict[str, ErrorCode], leader: Node
+async def _named_answer(
+    name: str, found: dict[str, TopicView], failed: dict[str, ErrorCode], leader: Node, slices: Slices
 ) -> MetadataResponseTopic:
     if name in found:
-        return _topic_answer(found[name], leader)
+        return await _topic_answer(found[name], leader, slices)
     return MetadataResponseTopic(error_code=failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name)
 
 
-async def _asked_ids(gateway: Needs, leader: Node, ids: list[bytes]) -> list[MetadataResponseTopic]:
+async def _asked_ids(gateway: Needs, leader: Node, ids: list[bytes], slices: Slices) -> list[MetadataResponseTopic]:
     found = await gateway.topics.find_ids(ids) if ids else {}
     return [
-        _topic_answer(found[topic_id], leader)
+        await _topic_answer(found[topic_id], leader, slices)
         if topic_id in found
         else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        for topic_id in ids
+        async for topic_id in slices.of(ids)
     ]
+
+
+def _may_create_all(gateway: Needs, missing: list[str]) -> bool:
+    """As in Kafka, a request that would create too much creates nothing; its topics are still unknown."""
+    records = len(missing) * (1 + gateway.settings.default_partitions)
+    return gateway.settings.auto_create_topics and records <= CREATED_RECORDS_MAX
 
 
 async def _create(gateway: Needs, names: list[str]) -> dict[str, ErrorCode]:
@@ -132,19 +162,25 @@ def _creation_error(outcome: Outcome) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _topic_answer(view: TopicView, leader: Node) -> MetadataResponseTopic:
-    nodes = [leader.node_id]
-    return MetadataResponseTopic(
-        name=view.name,
-        topic_id=view.topic_id,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=leader.node_id,
-                leader_epoch=view.leader_epoch,
-                replica_nodes=nodes,
-                isr_nodes=nodes,
-            )
-            for index in range(view.partitions)
-        ],
-    )
+async def _topic_answer(view: TopicView, leader: Node, slices: Slices) -> MetadataResponseTopic:
+    partitions: list[MetadataResponsePartition] = []
+    async for first in slices.of(range(0, view.partitions, SHARED_PARTITIONS), steps=SHARED_PARTITIONS):
+        some = _partitions(first, leader.node_id, view.leader_epoch)
+        partitions += some[: view.partitions - first]
+    return MetadataResponseTopic(name=view.name, topic_id=view.topic_id, partitions=partitions)
+
+
+@functools.lru_cache(SHARED_PARTITIONS_KEPT)
+def _partitions(first: int, leader_id: int, leader_epoch: int) -> list[MetadataResponsePartition]:
+    """The answers for so many partitions from `first` on."""
+    nodes = [leader_id]
+    return [
+        MetadataResponsePartition(
+            partition_index=index,
+            leader_id=leader_id,
+            leader_epoch=leader_epoch,
+            replica_nodes=nodes,
+            isr_nodes=nodes,
+        )
+        for index in range(first, first + SHARED_PARTITIONS)
+    ]

@@ -44,7 +44,7 @@ async def handle(
 ) -> ConsumerGroupHeartbeatResponse:
     heartbeat = _heartbeat(gateway, client, version, request)
     try:
-        outcome = await _outcome(gateway, heartbeat)
+        outcome = await _outcome(gateway, client, heartbeat)
     except Unavailable as error:
         return ConsumerGroupHeartbeatResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(error))
     if isinstance(outcome, Rejected):
@@ -74,15 +74,15 @@ def _heartbeat(
         pattern=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=None if owned is None else [TopicPartitions(each.topic_id, sorted(each.partitions)) for each in owned],
-        seen_sequence=gateway.sequencer.seen_sequence,
+        seen_sequence=client.seen_sequence,
     )
 
 
-async def _outcome(gateway: Needs, heartbeat: ConsumerHeartbeat) -> Outcome:
+async def _outcome(gateway: Needs, client: Client, heartbeat: ConsumerHeartbeat) -> Outcome:
     answer = await _preview(gateway, heartbeat, fresh=False)
     if isinstance(answer, Rejected):
         answer = await _preview(gateway, heartbeat, fresh=True)
-    return await group_command(gateway, heartbeat) if answer is None else answer
+    return await group_command(gateway, client, heartbeat) if answer is None else answer
 
 
 async def _preview(

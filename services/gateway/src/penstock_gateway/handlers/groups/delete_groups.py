@@ -22,16 +22,16 @@ class Needs(HasClock, HasSequencer, Protocol):
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    results = {group_id: await _delete(gateway, group_id) for group_id in dict.fromkeys(request.groups_names)}
+    results = {group_id: await _delete(gateway, client, group_id) for group_id in dict.fromkeys(request.groups_names)}
     return DeleteGroupsResponse(results=[DeletableGroupResult(group_id, error) for group_id, error in results.items()])
 
 
-async def _delete(gateway: Needs, group_id: str) -> ErrorCode:
+async def _delete(gateway: Needs, client: Client, group_id: str) -> ErrorCode:
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
-    command = DeleteGroup(gateway.clock.now_ms(), group_id, gateway.sequencer.seen_sequence)
+    command = DeleteGroup(gateway.clock.now_ms(), group_id, client.seen_sequence)
     try:
-        outcome = await group_command(gateway, command)
+        outcome = await group_command(gateway, client, command)
     except Unavailable:
         return GROUPS_UNAVAILABLE
     return error_of(outcome.rejection) if isinstance(outcome, Rejected) else ErrorCode.NONE

@@ -25,7 +25,7 @@ class Needs(HasClock, HasEntropy, HasSequencer, Protocol):
 async def handle(gateway: Needs, client: Client, version: int, request: JoinGroupRequest) -> JoinGroupResponse:
     timeout_ms = _rebalance_timeout_ms(request)
     try:
-        outcome = await group_command(gateway, _command(gateway, client, version, request))
+        outcome = await group_command(gateway, client, _command(gateway, client, version, request))
         outcome = await group_answer(gateway, client, "join", request.group_id, outcome, timeout_ms)
     except Unavailable:
         return _rejected(version, GROUPS_UNAVAILABLE, request.member_id)
@@ -50,7 +50,7 @@ def _command(gateway: Needs, client: Client, version: int, request: JoinGroupReq
         rebalance_timeout_ms=_rebalance_timeout_ms(request),
         protocol_type=request.protocol_type,
         protocols=[GroupProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
-        seen_sequence=gateway.sequencer.seen_sequence,
+        seen_sequence=client.seen_sequence,
     )
 
 

@@ -28,10 +28,10 @@ async def handle(gateway: Needs, client: Client, version: int, request: LeaveGro
     is_batched = version >= FIRST_VERSION_BATCHED
     members = request.members if is_batched else [MemberIdentity(request.member_id)]
     leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in members]
-    seen_sequence = gateway.sequencer.seen_sequence
+    seen_sequence = client.seen_sequence
     command = commands.LeaveGroup(gateway.clock.now_ms(), request.group_id, leaving, seen_sequence)
     try:
-        outcome = await group_command(gateway, command)
+        outcome = await group_command(gateway, client, command)
     except Unavailable:
         return LeaveGroupResponse(error_code=GROUPS_UNAVAILABLE)
     if isinstance(outcome, Rejected):

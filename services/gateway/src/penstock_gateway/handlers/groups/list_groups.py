@@ -1,8 +1,9 @@
 """ListGroups: lists groups, filtered by state (KIP-518) and type (KIP-848)."""
 
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.queries.groups import GroupsQuery, GroupSummary, GroupsView
+from penstock.contracts.queries.groups import GroupSummary
 from penstock.kafkawire.api.list_groups import API as API, ListedGroup, ListGroupsRequest, ListGroupsResponse
+from penstock.runtime.bus.listings import all_groups
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasSequencer
@@ -22,10 +23,10 @@ async def handle(gateway: HasSequencer, client: Client, version: int, request: L
     # As in Kafka, a filter may be in upper or lower case.
     states = [STATES.get(state.lower(), state) for state in request.states_filter]
     try:
-        view = await gateway.sequencer.query("groups", GroupsQuery(0, states, fresh=True), GroupsView)
+        groups = await all_groups(gateway.sequencer, states)
     except Unavailable:
         return ListGroupsResponse(error_code=GROUPS_UNAVAILABLE)
-    listed = [ListedGroup(group.group_id, group.protocol_type, group.state, _type(group)) for group in view.groups]
+    listed = [ListedGroup(group.group_id, group.protocol_type, group.state, _type(group)) for group in groups]
     return ListGroupsResponse(groups=[group for group in listed if group.group_type in types])
 
 

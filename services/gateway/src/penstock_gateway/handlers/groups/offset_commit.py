@@ -13,36 +13,60 @@ from penstock.kafkawire.api.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.group_commands import group_command
-from penstock_gateway.coordination.offset_commits import answers_by_topic, offsets_to_commit
+from penstock_gateway.coordination.known_outage import HasKnownOutage
+from penstock_gateway.coordination.offset_commits import (
+    METADATA_TOO_LARGE,
+    answers_by_topic,
+    is_oversized,
+    offsets_to_commit,
+)
 from penstock_gateway.kafka.client import Client
-from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
+from penstock_gateway.kafka.error_mapping import COMMITS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 FIRST_VERSION_NO_GROUP = 9  # KIP-848; before it the error for an unknown group is ILLEGAL_GENERATION
 
+# Not longer than a heartbeat waits: the heartbeats of the same connection are answered after the commit.
+DEADLINE_S = 3.0
 
-class Needs(HasClock, HasSequencer, Protocol):
+
+class Needs(HasClock, HasKnownOutage, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: OffsetCommitRequest) -> OffsetCommitResponse:
-    offsets = offsets_to_commit(request.topics)
+    slices = Slices()
+    offsets = await offsets_to_commit(request.topics, slices)
+    kept = [each async for each in slices.of(offsets) if not is_oversized(each)]
     command = CommitOffsets(
         now_ms=gateway.clock.now_ms(),
         group_id=request.group_id,
         generation=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
-        offsets=offsets,
-        seen_sequence=gateway.sequencer.seen_sequence,
+        offsets=kept,
+        seen_sequence=client.seen_sequence,
     )
     try:
-        errors = _errors(version, await group_command(gateway, command), len(offsets))
+        answered = iter(await _commit(gateway, client, version, command) if kept or not offsets else ())
+        errors = [METADATA_TOO_LARGE if is_oversized(each) else next(answered) async for each in slices.of(offsets)]
     except Unavailable:
-        errors = [GROUPS_UNAVAILABLE] * len(offsets)
-    answers = answers_by_topic(request.topics, errors, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
-    return OffsetCommitResponse(topics=answers)
+        gateway.known_outage.record_failure(gateway.clock.monotonic_s())
+        errors = [COMMITS_UNAVAILABLE] * len(offsets)
+    return OffsetCommitResponse(
+        topics=await answers_by_topic(
+            request.topics, errors, slices, OffsetCommitResponseTopic, OffsetCommitResponsePartition
+        )
+    )
+
+
+async def _commit(gateway: Needs, client: Client, version: int, command: CommitOffsets) -> list[ErrorCode]:
+    deadline_s = gateway.known_outage.deadline_s(DEADLINE_S, gateway.clock.monotonic_s())
+    outcome = await group_command(gateway, client, command, deadline_s)
+    gateway.known_outage.record_answer()
+    return _errors(version, outcome, len(command.offsets))
 
 
 def _errors(version: int, outcome: Outcome, count: int) -> list[ErrorCode]:

@@ -31,9 +31,9 @@ async def handle(gateway: Needs, client: Client, version: int, request: OffsetDe
     if level is not None and level < OFFSET_EXPIRY_LEVEL:  # until the end of an upgrade no sequencer journals it
         return OffsetDeleteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     gone = [DeletedOffset(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-    command = DeleteOffsets(gateway.clock.now_ms(), request.group_id, gone, gateway.sequencer.seen_sequence)
+    command = DeleteOffsets(gateway.clock.now_ms(), request.group_id, gone, client.seen_sequence)
     try:
-        outcome = await group_command(gateway, command)
+        outcome = await group_command(gateway, client, command)
     except Unavailable:
         return OffsetDeleteResponse(error_code=GROUPS_UNAVAILABLE)
     if isinstance(outcome, Rejected):

@@ -26,7 +26,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: SyncGrou
     if version >= FIRST_VERSION_PROTOCOL and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        outcome = await group_command(gateway, _command(gateway, request))
+        outcome = await group_command(gateway, client, _command(gateway, request))
         outcome = await group_answer(gateway, client, "sync", request.group_id, outcome, TIMEOUT_MS)
     except Unavailable:
         return SyncGroupResponse(error_code=GROUPS_UNAVAILABLE)

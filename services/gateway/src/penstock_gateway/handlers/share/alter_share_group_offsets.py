@@ -34,9 +34,9 @@ async def handle(
         for topic in request.topics
         for each in topic.partitions
     ]
-    command = AlterShareOffsets(gateway.clock.now_ms(), request.group_id, offsets, gateway.sequencer.seen_sequence)
+    command = AlterShareOffsets(gateway.clock.now_ms(), request.group_id, offsets, client.seen_sequence)
     try:
-        outcome = await group_command(gateway, command)
+        outcome = await group_command(gateway, client, command)
         ids = await topic_ids_by_name(gateway.topics, [topic.topic_name for topic in request.topics])
     except Unavailable as unavailable:
         return AlterShareGroupOffsetsResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))

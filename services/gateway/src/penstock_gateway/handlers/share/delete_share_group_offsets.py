@@ -29,9 +29,9 @@ async def handle(
     if error:
         return DeleteShareGroupOffsetsResponse(error_code=error, error_message=NO_SHARE_GROUPS)
     names = [topic.topic_name for topic in request.topics]
-    command = DeleteShareOffsets(gateway.clock.now_ms(), request.group_id, names, gateway.sequencer.seen_sequence)
+    command = DeleteShareOffsets(gateway.clock.now_ms(), request.group_id, names, client.seen_sequence)
     try:
-        outcome = await group_command(gateway, command)
+        outcome = await group_command(gateway, client, command)
         ids = await topic_ids_by_name(gateway.topics, names)
     except Unavailable as unavailable:
         return DeleteShareGroupOffsetsResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))

@@ -44,10 +44,10 @@ async def handle(
         client_id=client.client_id,
         client_host=f"/{client.host}",
         topics=request.subscribed_topic_names,
-        seen_sequence=gateway.sequencer.seen_sequence,
+        seen_sequence=client.seen_sequence,
     )
     try:
-        outcome = await _outcome(gateway, heartbeat)
+        outcome = await _outcome(gateway, client, heartbeat)
     except Unavailable as unavailable:
         return ShareGroupHeartbeatResponse(error_code=GROUPS_UNAVAILABLE, error_message=str(unavailable))
     if isinstance(outcome, Rejected):
@@ -56,11 +56,11 @@ async def handle(
     return _response(outcome)
 
 
-async def _outcome(gateway: Needs, heartbeat: ShareHeartbeat) -> Outcome:
+async def _outcome(gateway: Needs, client: Client, heartbeat: ShareHeartbeat) -> Outcome:
     answer = await _preview(gateway, heartbeat, fresh=False)
     if isinstance(answer, Rejected):  # the replica may be behind, and not know the member yet
         answer = await _preview(gateway, heartbeat, fresh=True)
-    return await group_command(gateway, heartbeat) if answer is None else answer
+    return await group_command(gateway, client, heartbeat) if answer is None else answer
 
 
 async def _preview(gateway: Needs, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareMembership | Rejected | None:

@@ -9,6 +9,7 @@ from penstock.kafkawire.api.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasTopics
@@ -19,15 +20,16 @@ async def handle(
     gateway: HasTopics, client: Client, version: int, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     asked = (topic.name for topic in request.topics)
+    slices = Slices()
     located = await locate(gateway.topics, asked, unavailable=ADMINISTRATION_UNAVAILABLE)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
             ReassignableTopicResponse(
-                topic.name, [_result(located, topic.name, partition) for partition in topic.partitions]
+                topic.name, [_result(located, topic.name, partition) async for partition in slices.of(topic.partitions)]
             )
-            for topic in request.topics
+            async for topic in slices.of(request.topics)
         ],
     )
 

@@ -11,6 +11,7 @@ from penstock.kafkawire.api.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.handlers.discovery.describe_log_dirs import LOG_DIR
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
@@ -20,7 +21,13 @@ from penstock_gateway.kafka.parts import HasTopics
 async def handle(
     gateway: HasTopics, client: Client, version: int, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    names = {topic.name for each in request.dirs for topic in each.topics if is_legal_topic_name(topic.name)}
+    slices = Slices()
+    names = {
+        topic.name
+        async for each in slices.of(request.dirs)
+        async for topic in slices.of(each.topics)
+        if is_legal_topic_name(topic.name)
+    }
     found: dict[str, TopicView] = {}
     failure = ErrorCode.NONE
     try:
@@ -33,11 +40,11 @@ async def handle(
                 topic.name,
                 [
                     AlterReplicaLogDirPartitionResult(index, failure or _error(each.path, found.get(topic.name), index))
-                    for index in topic.partitions
+                    async for index in slices.of(topic.partitions)
                 ],
             )
-            for each in request.dirs
-            for topic in each.topics
+            async for each in slices.of(request.dirs)
+            async for topic in slices.of(each.topics)
         ]
     )
 

@@ -7,6 +7,7 @@ from penstock.kafkawire.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.metadata.admin_commands import duplicates
 
@@ -17,7 +18,7 @@ async def handle(
     names = [user.name for user in request.users or []]
     repeated = duplicates(names)
     return DescribeUserScramCredentialsResponse(
-        results=[_result(name, name in repeated) for name in dict.fromkeys(names)]
+        results=[_result(name, name in repeated) async for name in Slices().of(dict.fromkeys(names))]
     )
 
 

@@ -8,6 +8,7 @@ from penstock.kafkawire.api.elect_leaders import (
     ReplicaElectionResult,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasTopics
@@ -24,13 +25,14 @@ async def handle(
     if request.topic_partitions is None:  # all partitions: Kafka leaves out those that need no election
         return ElectLeadersResponse()
     asked = (topic.topic for topic in request.topic_partitions)
+    slices = Slices()
     located = await locate(gateway.topics, asked, unavailable=ADMINISTRATION_UNAVAILABLE)
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
-                topic.topic, [_result(located, topic.topic, partition) for partition in topic.partitions]
+                topic.topic, [_result(located, topic.topic, index) async for index in slices.of(topic.partitions)]
             )
-            for topic in request.topic_partitions
+            async for topic in slices.of(request.topic_partitions)
         ]
     )
 

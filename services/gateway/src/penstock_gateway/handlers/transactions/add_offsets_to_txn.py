@@ -25,9 +25,9 @@ async def handle(
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
         group_id=request.group_id,
-        seen_sequence=gateway.sequencer.seen_sequence,
+        seen_sequence=client.seen_sequence,
     )
-    outcome = await transaction_command(gateway, command)
+    outcome = await transaction_command(gateway, client, command)
     if isinstance(outcome, ErrorCode):
         return AddOffsetsToTxnResponse(error_code=outcome)
     if isinstance(outcome, Rejected):

@@ -37,7 +37,7 @@ async def handle(
     found = await _find(gateway, request)
     if not any(isinstance(each, ErrorCode) for each in found):
         partitions = [each for each in found if isinstance(each, TransactionPartition)]
-        return _response(request, await _add(gateway, version, request, partitions))
+        return _response(request, await _add(gateway, client, version, request, partitions))
     # As in Kafka, one wrong partition prevents all of them.
     errors = [each if isinstance(each, ErrorCode) else ErrorCode.OPERATION_NOT_ATTEMPTED for each in found]
     return _response(request, errors)
@@ -55,7 +55,11 @@ async def _find(gateway: Needs, request: AddPartitionsToTxnRequest) -> list[Tran
 
 
 async def _add(
-    gateway: Needs, version: int, request: AddPartitionsToTxnRequest, partitions: list[TransactionPartition]
+    gateway: Needs,
+    client: Client,
+    version: int,
+    request: AddPartitionsToTxnRequest,
+    partitions: list[TransactionPartition],
 ) -> list[ErrorCode]:
     command = AddPartitionsToTxn(
         now_ms=gateway.clock.now_ms(),
@@ -63,9 +67,9 @@ async def _add(
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         partitions=partitions,
-        seen_sequence=gateway.sequencer.seen_sequence,
+        seen_sequence=client.seen_sequence,
     )
-    outcome = await transaction_command(gateway, command)
+    outcome = await transaction_command(gateway, client, command)
     if isinstance(outcome, ErrorCode):
         return [outcome] * len(partitions)
     if isinstance(outcome, Rejected):

@@ -25,9 +25,9 @@ async def handle(gateway: Needs, client: Client, version: int, request: EndTxnRe
         producer_epoch=request.producer_epoch,
         committed=request.committed,
         bumps=version >= FIRST_VERSION_BUMPS,
-        seen_sequence=gateway.sequencer.seen_sequence,
+        seen_sequence=client.seen_sequence,
     )
-    outcome = await transaction_command(gateway, command)
+    outcome = await transaction_command(gateway, client, command)
     if isinstance(outcome, ErrorCode):
         return EndTxnResponse(error_code=outcome)
     if isinstance(outcome, Rejected):

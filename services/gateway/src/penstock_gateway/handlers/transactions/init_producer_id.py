@@ -33,7 +33,7 @@ async def handle(
         return await _idempotent(gateway)
     if not request.transactional_id:
         return _failed(ErrorCode.INVALID_REQUEST)
-    return await _transactional(gateway, version, request.transactional_id, request)
+    return await _transactional(gateway, client, version, request.transactional_id, request)
 
 
 async def _idempotent(gateway: Needs) -> InitProducerIdResponse:
@@ -47,7 +47,7 @@ async def _idempotent(gateway: Needs) -> InitProducerIdResponse:
 
 
 async def _transactional(
-    gateway: Needs, version: int, transactional_id: str, request: InitProducerIdRequest
+    gateway: Needs, client: Client, version: int, transactional_id: str, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     command = InitTransactionalProducer(
         now_ms=gateway.clock.now_ms(),
@@ -55,9 +55,9 @@ async def _transactional(
         timeout_ms=request.transaction_timeout_ms,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
-        seen_sequence=gateway.sequencer.seen_sequence,
+        seen_sequence=client.seen_sequence,
     )
-    outcome = await transaction_command(gateway, command)
+    outcome = await transaction_command(gateway, client, command)
     if isinstance(outcome, ErrorCode):
         return _failed(outcome)
     if isinstance(outcome, Rejected):

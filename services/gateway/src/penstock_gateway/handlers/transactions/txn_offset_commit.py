@@ -1,5 +1,6 @@
 """TxnOffsetCommit: stores offsets of a group, which are committed with the transaction (KIP-98, KIP-447)."""
 
+from collections.abc import Iterator
 from typing import Protocol
 
 from penstock.contracts.commands import CommitTxnOffsets, Outcome, PerItem, Rejected
@@ -12,7 +13,13 @@ from penstock.kafkawire.api.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock_gateway.coordination.offset_commits import answers_by_topic, offsets_to_commit
+from penstock.runtime.concurrency.slices import Slices
+from penstock_gateway.coordination.offset_commits import (
+    METADATA_TOO_LARGE,
+    answers_by_topic,
+    is_oversized,
+    offsets_to_commit,
+)
 from penstock_gateway.coordination.transaction_commands import transaction_command, transaction_error
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTransactionCommands
@@ -29,7 +36,9 @@ class Needs(HasClock, HasSequencer, HasTransactionCommands, Protocol):
 async def handle(
     gateway: Needs, client: Client, version: int, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    offsets = offsets_to_commit(request.topics)
+    slices = Slices()
+    offsets = await offsets_to_commit(request.topics, slices)
+    kept = [each async for each in slices.of(offsets) if not is_oversized(each)]
     command = CommitTxnOffsets(
         now_ms=gateway.clock.now_ms(),
         transactional_id=request.transactional_id,
@@ -39,14 +48,19 @@ async def handle(
         generation=request.generation_id,
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
-        offsets=offsets,
+        offsets=kept,
         adds=version >= FIRST_VERSION_ADDS,
-        seen_sequence=gateway.sequencer.seen_sequence,
+        seen_sequence=client.seen_sequence,
     )
-    outcome = await transaction_command(gateway, command)
-    errors = _errors(version, outcome, len(offsets))
-    answers = answers_by_topic(request.topics, errors, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
-    return TxnOffsetCommitResponse(topics=answers)
+    answered: Iterator[ErrorCode] = iter(())
+    if kept or not offsets:
+        answered = iter(_errors(version, await transaction_command(gateway, client, command), len(kept)))
+    errors = [METADATA_TOO_LARGE if is_oversized(each) else next(answered) async for each in slices.of(offsets)]
+    return TxnOffsetCommitResponse(
+        topics=await answers_by_topic(
+            request.topics, errors, slices, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
+        )
+    )
 
 
 def _errors(version: int, outcome: Outcome | ErrorCode, count: int) -> list[ErrorCode]:

@@ -49,15 +49,17 @@ async def handle(
     gateway: Needs, client: Client, version: int, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     located = await locate(gateway.topics, (topic.name for marker in request.markers for topic in marker.topics))
-    return WriteTxnMarkersResponse([await _result(gateway, located, marker) for marker in request.markers])
+    return WriteTxnMarkersResponse([await _result(gateway, client, located, marker) for marker in request.markers])
 
 
-async def _result(gateway: Needs, located: Located, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _result(
+    gateway: Needs, client: Client, located: Located, marker: WritableTxnMarker
+) -> WritableTxnMarkerResult:
     partitions = [(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
     errors = _validation_errors(located, marker, partitions)
     left = [partition for partition in partitions if partition not in errors]
     if left:
-        errors |= await _abort(gateway, marker, left)
+        errors |= await _abort(gateway, client, marker, left)
     return WritableTxnMarkerResult(
         marker.producer_id,
         [
@@ -89,7 +91,9 @@ def _validation_errors(
     return validation_errors
 
 
-async def _abort(gateway: Needs, marker: WritableTxnMarker, partitions: list[Partition]) -> dict[Partition, ErrorCode]:
+async def _abort(
+    gateway: Needs, client: Client, marker: WritableTxnMarker, partitions: list[Partition]
+) -> dict[Partition, ErrorCode]:
     try:
         found = await _transaction_of(gateway, marker.producer_id)
     except Unavailable:
@@ -101,7 +105,7 @@ async def _abort(gateway: Needs, marker: WritableTxnMarker, partitions: list[Par
     is_open = view.state == ONGOING and any(partition in opened for partition in partitions)
     if _is_fenced(marker, view, is_open=is_open):
         return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_EPOCH)
-    error = await _end(gateway, view, sequence) if is_open else ErrorCode.NONE
+    error = await _end(gateway, client, view, sequence) if is_open else ErrorCode.NONE
     return {partition: error if partition in opened else ErrorCode.NONE for partition in partitions}
 
 
@@ -125,7 +129,7 @@ def _is_fenced(marker: WritableTxnMarker, view: TransactionView, *, is_open: boo
     return marker.producer_epoch < view.producer_epoch and not is_repeated
 
 
-async def _end(gateway: Needs, view: TransactionView, sequence: int) -> ErrorCode:
+async def _end(gateway: Needs, client: Client, view: TransactionView, sequence: int) -> ErrorCode:
     command = EndTxn(
         now_ms=gateway.clock.now_ms(),
         transactional_id=view.transactional_id,
@@ -135,7 +139,7 @@ async def _end(gateway: Needs, view: TransactionView, sequence: int) -> ErrorCod
         bumps=True,
         seen_sequence=sequence,
     )
-    outcome = await transaction_command(gateway, command)
+    outcome = await transaction_command(gateway, client, command)
     if isinstance(outcome, Rejected):
         if outcome.rejection == Rejection.STALE:  # the transaction ended meanwhile, and another one may have begun
             return READ_UNAVAILABLE
