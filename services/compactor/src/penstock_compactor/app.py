@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from urllib.parse import quote, unquote
 
 import msgspec
 
-from penstock.objectstore import ObjectStore, open_store
+from penstock.objectstore import ObjectStore, absolute_address, open_store
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
@@ -23,7 +21,6 @@ from penstock_compactor.metrics import CompactorMetrics
 from penstock_compactor.service import Compactor, LoopLimits
 
 ROLE = "compactor"
-FILE = "file://"
 
 
 class CompactorLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +80,7 @@ class CompactorApp:
 
     def _build(self, sequencers: SequencerClient, spark: SparkRunner, metrics: CompactorMetrics) -> Compactor:
         config, limits = self._config, self._limits
-        place = StorePlace(_absolute(config.store_url), config.cluster)
+        place = StorePlace(absolute_address(config.store_url), config.cluster)
         client = JobClient(
             holder=config.instance,
             sequencers=sequencers,
@@ -148,10 +145,3 @@ class CompactorApp:
         if self._spark is not None:
             await self._spark.close()
         await self._host.close_http()
-
-
-def _absolute(store_url: str) -> str:
-    """The store's URL for Spark's workers, which may run in other folders."""
-    if not store_url.startswith(FILE):
-        return store_url
-    return FILE + quote(str(Path(unquote(store_url.removeprefix(FILE))).absolute()))

@@ -12,7 +12,8 @@ from penstock.contracts.configs.topics import is_compacted
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock.contracts.queries.compaction import SegmentsQuery, SegmentsView
-from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
+from penstock.contracts.queries.topics import TopicView
+from penstock.runtime.bus.listings import all_topics
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock_compactor.jobs.job_client import JobClient, NotLeased
@@ -140,7 +141,7 @@ class Compactor:
         while row >= 0:
             query = SegmentsQuery(0, row, [], self._limits.segments_per_query)
             row = self._listing.record(row, await self._sequencers.query("segments", query, SegmentsView))
-        self._topics = (await self._sequencers.query("metadata", MetadataQuery(0, None), MetadataView)).topics
+        self._topics = await all_topics(self._sequencers)
         await self._learn_topics()
 
     async def _learn_topics(self) -> None:

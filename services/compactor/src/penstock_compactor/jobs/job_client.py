@@ -26,6 +26,7 @@ from penstock.contracts.queries.compaction import SegmentExtentsQuery, SegmentEx
 from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
+from penstock_compactor.jobs.journal_clock import JournalClock, journal_clock
 from penstock_compactor.jobs.values import Contents
 from penstock_compactor.metrics import CompactorMetrics
 
@@ -80,6 +81,10 @@ class JobClient:
             renewing.cancel()
             await asyncio.wait([renewing])
             await self._release(job_id)
+
+    def journal_clock(self) -> JournalClock:
+        """The clock of the outputs of a job that was just leased."""
+        return journal_clock(self._clock, self._sequencers.seen_clock_ms, self._sequencers.clock_seen_s)
 
     async def contents_of(self, segments: Sequence[SegmentView]) -> Contents:
         """The live extents of each segment, and the known transactions of their logs."""

@@ -97,6 +97,7 @@ class KeyWork:
         """Run a job; `NotLeased` or `Unavailable` if that is not possible."""
         loop, limits = asyncio.get_running_loop(), self._limits
         async with self._client.leased(job.segment_ids[: limits.leased_max]) as job_id:
+            clock = self._client.journal_clock()
 
             def commit(command: ReplaceExtents) -> bool:
                 outcome = asyncio.run_coroutine_threadsafe(self._client.replace(command), loop).result()
@@ -106,7 +107,7 @@ class KeyWork:
                 # Imported late, because it needs Arrow, which a compactor without Spark does not have.
                 from penstock_compactor.keys.job import KeyCompaction
 
-                compaction = KeyCompaction(session, self._place, self._clock, self._entropy, limits=limits.job)
+                compaction = KeyCompaction(session, self._place, clock, self._entropy, limits=limits.job)
                 return compaction.run(job_id, job, commit)
 
             deadline_s = limits.job_deadline_s + job.size_bytes / limits.bytes_per_s_min

@@ -78,7 +78,7 @@ class MergeWork:
     async def _run(self, job_id: str, tasks: Sequence[MergeTask]) -> list[Merged | Failed]:
         if not tasks:
             return []
-        place, clock, entropy = self._place, self._clock, self._entropy
+        place, clock, entropy = self._place, self._client.journal_clock(), self._entropy
 
         def work(session: Any) -> list[Merged | Failed]:
             planned = session.sparkContext.parallelize(tasks, len(tasks))

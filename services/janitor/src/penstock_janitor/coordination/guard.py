@@ -14,6 +14,7 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock_janitor.rules.journal import Identity
 
 MARKER = "journal-identity"
+LOST_ENTRY = "journal-lost-entry"  # the sequencers' note that the journal has lost entries
 
 
 class WrongStore(Conflict):
@@ -23,6 +24,11 @@ class WrongStore(Conflict):
 def marker_key(cluster: str) -> str:
     """The key of the marker in the store."""
     return f"{check_token('cluster', cluster)}/{MARKER}"
+
+
+def lost_entry_key(cluster: str) -> str:
+    """The key of the note that the journal has lost entries."""
+    return f"{check_token('cluster', cluster)}/{LOST_ENTRY}"
 
 
 class Guard:

@@ -19,7 +19,7 @@ from penstock.segment.keys import (
     parse_snapshot_key,
     segments_prefix,
 )
-from penstock_janitor.coordination.guard import Guard, marker_key
+from penstock_janitor.coordination.guard import Guard, lost_entry_key, marker_key
 from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind, TaskLeases, return_undone
 from penstock_janitor.deletion.deleter import Deleter
 from penstock_janitor.metrics import JanitorMetrics
@@ -108,7 +108,7 @@ class StoreMaintenance:
 
 def is_known_key(key: str, cluster: str) -> bool:
     """Whether an object of the cluster may have this key."""
-    if key == marker_key(cluster):
+    if key in (marker_key(cluster), lost_entry_key(cluster)):
         return True
     for parse in (parse_segment_key, parse_snapshot_key, parse_journal_archive_key):
         try:
