@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.errors import Unavailable, Undelivered
+from penstock.contracts.errors import Conflict, Unavailable, Undelivered
 from penstock.objectstore.errors import Throttled
 from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.journal import JournalEntry
+from tests.testkit.sim.environment.bus import BusFaults
 from tests.testkit.sim.environment.host import BusReach
 from tests.testkit.sim.environment.journal import JournalFaults, SimJournal
 from tests.testkit.sim.environment.loop import SimLoop, Spinning
@@ -119,6 +120,37 @@ def test_a_task_that_does_not_end_is_reported(stage: Stage) -> None:
     task.get_coro().close()  # type: ignore[union-attr]
 
 
+def test_a_failure_that_the_kill_keeps_from_its_reader_is_no_defect(stage: Stage) -> None:
+    loop, leaked = stage.loop("p"), list[asyncio.Task[None]]()
+
+    async def fail() -> None:
+        raise Unavailable("nothing answers")
+
+    async def read() -> None:
+        failing = asyncio.create_task(fail())
+        await asyncio.wait({failing})
+        failing.result()
+
+    loop.create_task(read())
+    loop.stop_after(2, lambda: leaked.extend(loop.kill()))
+    stage.pass_time(1)
+    assert not leaked
+    assert stage.environment.failures == []
+
+
+def test_a_failure_that_has_no_reader_is_a_defect_of_the_process_that_is_killed(stage: Stage) -> None:
+    loop = stage.loop("p")
+
+    async def fail() -> None:
+        raise Unavailable("nothing answers")
+
+    loop.create_task(fail())
+    stage.pass_time(1)
+    loop.kill()
+    (failure,) = stage.environment.failures
+    assert "never retrieved" in failure
+
+
 def test_a_task_that_is_busy_for_ever_is_detected(stage: Stage) -> None:
     async def spin() -> None:
         while True:
@@ -217,6 +249,101 @@ def test_a_put_may_fail_before_or_after_its_effect_or_never_answer(stage: Stage)
     assert 0 < len(done) < len(hanging)
     assert environment.store.keys("") == sorted(["unacknowledged", *done])
     loop.kill()
+
+
+def test_a_power_loss_takes_appends_on_their_way_and_no_stored_ones(stage: Stage) -> None:
+    environment, loop = stage.environment, stage.loop("p")
+    journal = stage.run(loop, lambda: _journal(stage))
+    stage.run(loop, lambda: journal.append("one", b"data"))
+    environment.journal.faults = JournalFaults(late_share=1.0, late_s_max=2.0)
+    loop.create_task(journal.append("two", b"more"))
+    stage.pass_time(0.5)
+    environment.journal.lose_power()
+    stage.pass_time(5)
+    loop.kill()
+    assert environment.journal.last_sequence == 1
+
+
+def test_a_power_loss_may_take_an_object_that_is_not_confirmed_and_no_other(stage: Stage) -> None:
+    environment, loop = stage.environment, stage.loop("p")
+    store = SimStore(environment.store, "p")
+    stage.run(loop, lambda: store.put("confirmed", [b"data"]))
+    environment.store.faults = StoreFaults(unacknowledged_share=1.0)
+    for number in range(20):
+        with pytest.raises(Unavailable):
+            stage.run(loop, lambda number=number: store.put(f"unconfirmed-{number}", [b"data"]))
+    environment.store.lose_power()
+    left = environment.store.keys("")
+    assert "confirmed" in left and 1 < len(left) < 21
+    environment.store.faults = StoreFaults()
+    for key in left[1:]:
+        with pytest.raises(Conflict):
+            stage.run(loop, lambda key=key: store.put(key, [b"data"]))
+    environment.store.lose_power()
+    assert environment.store.keys("") == left
+
+
+def test_a_late_list_shows_new_keys_after_a_while_and_a_single_key_at_once(stage: Stage) -> None:
+    environment, loop = stage.environment, stage.loop("p")
+    store = SimStore(environment.store, "p")
+
+    def listed(prefix: str) -> list[str]:
+        return [each.key for each in stage.run(loop, lambda: store.list(prefix))]
+
+    stage.run(loop, lambda: store.put("a/old", [b"data"]))
+    stage.pass_time(5)
+    environment.store.faults = StoreFaults(listed_late_s=4.0)
+    stage.run(loop, lambda: store.put("a/new", [b"data"]))
+    assert listed("a/") == ["a/old"]
+    assert listed("a/new") == ["a/new"]
+    stage.pass_time(4)
+    assert listed("a/") == ["a/new", "a/old"]
+
+
+def test_a_put_may_land_long_after_its_error(stage: Stage) -> None:
+    environment, loop = stage.environment, stage.loop("p")
+    environment.store.faults = StoreFaults(later_share=1.0)
+    with pytest.raises(Unavailable):
+        stage.run(loop, lambda: SimStore(environment.store, "p").put("later", [b"data"]))
+    before = environment.store.keys("")
+    stage.pass_time(environment.store.faults.later_s_max)
+    assert (before, environment.store.keys("")) == ([], ["later"])
+
+
+@pytest.mark.parametrize(("up", "down", "arrives"), [(True, False, 0), (False, True, 1)])
+def test_a_connection_that_is_mute_or_deaf_carries_one_direction(
+    stage: Stage, up: bool, down: bool, arrives: int
+) -> None:
+    asker, answerer = stage.environment.hub.connect("a"), stage.environment.hub.connect("b")
+    seen = list[bytes]()
+
+    async def note(message: Inbound) -> None:
+        seen.append(message.data)
+        await message.respond(message.data)
+
+    stage.run(stage.loop("b"), lambda: answerer.subscribe("s", note))
+    stage.environment.hub.silence("a", up=up, down=down)
+    with pytest.raises(Unavailable, match="no answer"):
+        stage.run(stage.loop("a"), lambda: asker.request("s", b"one", 1))
+    assert len(seen) == arrives
+
+
+def test_a_late_message_delays_all_later_ones(stage: Stage) -> None:
+    asker, answerer = stage.environment.hub.connect("a"), stage.environment.hub.connect("b")
+    seen = list[bytes]()
+
+    async def note(message: Inbound) -> None:
+        seen.append(message.data)
+
+    stage.run(stage.loop("b"), lambda: answerer.subscribe("s", note))
+    stage.environment.hub.faults = BusFaults(late_share=1.0, late_s_max=2.0)
+    stage.run(stage.loop("a"), lambda: asker.publish("s", b"one"))
+    stage.pass_time(0.01)
+    stage.environment.hub.faults = BusFaults()
+    stage.run(stage.loop("a"), lambda: asker.publish("s", b"two"))
+    assert seen == []
+    stage.pass_time(2.1)
+    assert seen == [b"one", b"two"]
 
 
 async def _journal(stage: Stage) -> SimJournal:

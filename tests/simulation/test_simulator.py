@@ -14,7 +14,7 @@ from tests.testkit.sim.world import BUGS
 ROOT = Path(__file__).parents[2]
 SEED = 7
 LONG_SEED = 10
-SEEDS_COUNTED = 30
+SEEDS_COUNTED = 60
 
 pytestmark = pytest.mark.simulation
 

@@ -52,6 +52,10 @@ def delete_all_topics(world: World) -> bool:
     admin.kill()
     if not has_deleted:
         return False
+    if world.happened[
+        "sequencer clocks that leap"
+    ]:  # segments may be dead from a time on that is days ahead (ADR 0011)
+        return True
     _pause_all(world)
     for process in world.processes:
         process.resume()

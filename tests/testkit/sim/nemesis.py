@@ -4,6 +4,8 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
+from penstock.contracts.levels import PRODUCERS_LEVEL
+from tests.testkit.sim.checkers.deletion_checker import SKEW_FAR_MS_MAX
 from tests.testkit.sim.environment.bus import SERVERS, BusFaults
 from tests.testkit.sim.environment.journal import JournalFaults
 from tests.testkit.sim.environment.process import Process
@@ -14,9 +16,21 @@ from tests.testkit.sim.world import World
 
 STEPS_MAX = 400  # callbacks until a process ends
 SKEW_MS_MAX = 4_000
-SKEW_FAR_MS_MAX = 600_000
+DAY_MS = 24 * 3_600_000
+LEAP_MS = (DAY_MS, 30 * DAY_MS)  # longer than any expiry
+LEAPING_ROLES = ("sequencer", "flusher", "gateway", "janitor")
+LEAPS_SHARE = 0.3  # of runs
+LEAP_PAUSE_S = (0.2, 3.0)  # between two leaps
 WRONG_JANITOR_SHARE = 0.3  # of janitors, whose clocks are wrong from the beginning
+MORE_SHARE = 0.3  # of the kinds of fault that were added later, in each run
 KINDS_SHARE = 0.5  # of all kinds of fault, in each run
+
+# The faults of these kinds are counted, because each of them must happen in some run.
+FAULTS_COUNTED = (
+    "connections mute or deaf",
+    "power losses",
+    *(f"{role} clocks that leap" for role in LEAPING_ROLES),
+)
 
 Fault = Callable[[], Awaitable[None]]
 
@@ -35,6 +49,7 @@ class Nemesis:
             self._stop,
             self._pause,
             self._pause_long,
+            self._pause_very_long,
             self._cut,
             self._silence,
             self._sever,
@@ -46,13 +61,22 @@ class Nemesis:
             self._jump_clock,
             self._damage_snapshot,
         ]
+        more: list[Fault] = [self._mute_or_deafen, self._list_late, self._lose_power]
+        self._more = world.stream("more-nemesis")
+        self._listed_late_s = 0.0
         self._kinds = [kind for kind in kinds if self._dice.random() < KINDS_SHARE] or [self._kill]
+
+        self._kinds += [kind for kind in more if self._more.random() < MORE_SHARE]
+        self._leaps = world.stream("clock-leaps")
+        self._clocks_leap = self._leaps.random() < LEAPS_SHARE
 
     def begin(self) -> None:
         """Start faults from now on."""
         self._make_unreliable()
         self._world.record(f"faults {[kind.__name__ for kind in self._kinds]}")
         self._world.infrastructure.create_task(self._run())
+        if self._clocks_leap:
+            self._world.infrastructure.create_task(self._leap_clocks())
         if self._world.old_replicas:
             self._world.infrastructure.create_task(self._world.upgrade())
 
@@ -85,7 +109,13 @@ class Nemesis:
     def _make_unreliable(self) -> None:
         """Set small faults that happen all the time."""
         world, dice = self._world, self._dice
-        world.hub.faults = BusFaults(dice.choice((0, 0, 0.002, 0.02)), dice.choice((0, 0, 0.01)))
+        more = self._more
+        world.hub.faults = BusFaults(
+            lost_share=dice.choice((0, 0, 0.002, 0.02)),
+            twice_share=dice.choice((0, 0, 0.01)),
+            late_share=more.choice((0, 0, 0.002)),
+            late_s_max=more.choice((0.3, 3.0)),
+        )
         world.journal.faults = JournalFaults(
             lost_share=dice.choice((0, 0, 0.02)),
             unacknowledged_share=dice.choice((0, 0, 0.05)),
@@ -108,6 +138,8 @@ class Nemesis:
             unacknowledged_share=dice.choice((0, 0, 0.05)),
             throttled_share=dice.choice((0, 0, 0.05)),
             hung_share=dice.choice((0, 0, 0.01)),
+            later_share=self._more.choice((0, 0, 0.03)),
+            listed_late_s=self._listed_late_s,
         )
 
     async def _run(self) -> None:
@@ -149,6 +181,10 @@ class Nemesis:
     async def _pause_long(self) -> None:
         await self._pause_for(2.0, 12.0)
 
+    async def _pause_very_long(self) -> None:
+        """Pause beyond every lease and timeout of clients, and continue while other faults last."""
+        await self._pause_for(6.0, 7.0)
+
     async def _pause_for(self, shortest_s: float, longest_s: float) -> None:
         process = self._any()
         process.pause()
@@ -169,6 +205,36 @@ class Nemesis:
         self._world.hub.cut(name)
         await self._wait(0.02, 1.0)
         self._world.hub.mend(name)
+
+    async def _mute_or_deafen(self) -> None:
+        """Carry nothing in one direction of a connection, and cut it later."""
+        name, is_mute = self._any().connection_name, self._more.random() < 0.5
+        self._world.happened["connections mute or deaf"] += 1
+        self._world.hub.silence(name, up=is_mute, down=not is_mute)
+        await self._wait(0.5, 6.0)
+        self._world.hub.cut(name)
+        await self._wait(0.02, 1.0)
+        self._world.hub.mend(name)
+
+    async def _list_late(self) -> None:
+        """Show new keys in lists of the store only after a while."""
+        self._listed_late_s = self._more.uniform(0.2, 8.0)
+        self._world.store.faults.listed_late_s = self._listed_late_s
+        await self._wait(1.0, 8.0)
+        self._world.store.faults.listed_late_s = self._listed_late_s = 0.0
+
+    async def _lose_power(self) -> None:
+        """Lose the power of everything: unsynced data vanishes, all processes start again."""
+        world = self._world
+        world.happened["power losses"] += 1
+        world.journal.lose_power()
+        world.store.lose_power()
+        world.journal.set_available(False)
+        for process in world.processes:
+            process.kill()
+            process.restart_later()
+        await self._wait(0.1, 2.0)
+        world.journal.set_available(True)
 
     async def _sever(self) -> None:
         """Cut one server off from the others; if it led the journal, these elect another leader."""
@@ -225,6 +291,21 @@ class Nemesis:
         process = self._any()
         skew_ms = SKEW_FAR_MS_MAX if self._dice.random() < 0.5 else SKEW_MS_MAX
         process.clock.skew_ms = self._dice.randint(-skew_ms, skew_ms)
+
+    async def _leap_clocks(self) -> None:
+        """Set clocks days forward or back, one after the other, each for a while."""
+        dice, world = self._leaps, self._world
+        while True:
+            await asyncio.sleep(dice.uniform(*LEAP_PAUSE_S) * world.length.fault_duration_scale)
+            role = dice.choice([each for each in LEAPING_ROLES if world.role(each)])
+            process, direction = dice.choice(world.role(role)), dice.choice(("forward", "back"))
+            if role == "sequencer" and direction == "forward" and world.oracle.state.level < PRODUCERS_LEVEL:
+                continue  # below this level, producers expire by the wall clock
+            world.happened[f"{role} clocks that leap"] += 1
+            days_ms = dice.randint(*LEAP_MS)
+            process.clock.skew_ms = days_ms if direction == "forward" else -days_ms
+            await self._wait(0.5, 6.0)
+            process.clock.skew_ms = 0
 
     async def _damage_snapshot(self) -> None:
         """Damage the newest of several snapshots, at most once in a run, as Penstock tolerates no more."""

@@ -14,7 +14,7 @@ from tests.testkit.sim.checkers.final_checks import (
 )
 from tests.testkit.sim.length import Length, length_of, name_of, seed_and_length
 from tests.testkit.sim.long_pause import LOOK_S, delete_all_topics, old_orphans, pause_with_flushers_last
-from tests.testkit.sim.nemesis import Nemesis
+from tests.testkit.sim.nemesis import FAULTS_COUNTED, Nemesis
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
@@ -25,6 +25,8 @@ LONG_PAUSE_SHARE = 0.2  # of runs with janitors
 CALM_S = 1.0  # before a long pause
 DELETE_ALL_SHARE = 0.3  # of runs with janitors
 SETTLE_TIMEOUT_S = 90.0
+BUS_FAULTS_COUNTED = ("messages lost", "messages repeated", "messages late", "answers repeated")
+STORE_FAULTS_COUNTED = ("keys listed late", "puts that land after their error", "unsynced objects lost")
 STOP_TIMEOUT_S = 30.0
 
 
@@ -98,7 +100,12 @@ def _counts(world: World) -> dict[str, int]:
             "long pauses": world.long_pauses,
             "topics recreated": world.recreated_topic.incarnations,
             "topics expired": world.expiring_topic.incarnations,
+            "comparisons with the model": world.judge.compared,
         }
+        | {name: world.happened[name] for name in FAULTS_COUNTED}
+        | {name: world.hub.happened[name] for name in BUS_FAULTS_COUNTED}
+        | {name: world.store.happened[name] for name in STORE_FAULTS_COUNTED}
+        | {f"answers judged, API {key}": world.answers.judged[key] for key in world.answers.apis}
         | world.transactions.counts()
         | world.shares.counts()
     )
@@ -138,6 +145,8 @@ def _finish_soon(world: World) -> None:
     world.expiring_topic.finish()
     for producer in world.producers:
         producer.finish_soon(FINISH_INTERVAL_S)
+    for writer in world.registers:
+        writer.finish_soon()
     world.transactions.finish_soon()
     world.shares.finish_soon()
     if world.length.is_short:
@@ -151,6 +160,10 @@ def _settle(world: World) -> bool:
     """Wait until all work is done, and check it; whether all guarantees hold."""
     if not world.until("producers", lambda: all(each.is_done for each in world.producers), SETTLE_TIMEOUT_S):
         return False
+    if not world.until("registers", lambda: all(each.is_done for each in world.registers), SETTLE_TIMEOUT_S):
+        return False
+    for writer in world.registers:
+        writer.check()
     check_records(world)
     if not world.until("the recreated topic", lambda: world.recreated_topic.is_done, SETTLE_TIMEOUT_S):
         return False
@@ -175,6 +188,7 @@ def _settle(world: World) -> bool:
     if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):
         return False
     check_replicas(world)
+    world.judge.compare()
     if not world.janitors or world.failures:
         return not world.failures
     if not world.until("the end of orphans", lambda: not old_orphans(world), SETTLE_TIMEOUT_S, LOOK_S):

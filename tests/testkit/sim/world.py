@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +24,9 @@ from penstock_sequencer.core.machine import Effects, apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.core.state.cluster import State
 from tests.testkit.fakes.memory_bus import MESSAGE_BYTES_MAX
+from tests.testkit.sim.checkers.answer_judge import AnswerJudge
 from tests.testkit.sim.checkers.deletion_checker import ORPHAN_AGE_MS, DeletionChecker
+from tests.testkit.sim.checkers.model_judge import ModelJudge
 from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.compactor import Compactor
 from tests.testkit.sim.clients.consumer import Reader
@@ -45,10 +48,14 @@ from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.environment.store import SimStore
 from tests.testkit.sim.environment.wire import START_MS
 from tests.testkit.sim.length import Length
+from tests.testkit.sim.sequential.late_copies import LateCopies
+from tests.testkit.sim.sequential.register_writer import RegisterWriter
+from tests.testkit.sim.sequential.sequential_committer import SequentialCommitter
 
 TOPIC = "events"
 RECREATED_TOPIC = "passing"
 EXPIRING_TOPIC = "fading"
+REGISTERS = 2  # topics, with one writer each
 MUCH_BYTES = (2_000, 1_000_000)  # of one fetch of a reader that reads_much
 EXTRA_SHARE = 0.3  # of runs with a certain additional client
 GROUP = "group"
@@ -107,6 +114,10 @@ class World(SharedEnvironment):
         self.hub.message_bytes_max = self.dice.choice((MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX))
         self._state_digests: dict[int, bytes] = {}
         self.oracle = Oracle(CLUSTER, self.store, self.fail, self.record, length.services.sequencer.core)
+        self.judge = ModelJudge(self.oracle, self.fail)
+        self.answers = AnswerJudge(self.judge.model, self.fail)
+        self.late_copies = LateCopies(self.oracle, lambda: self.timeline.now_s)
+        self.on_kill = self.late_copies.killed
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
         housekeeping = self.stream("housekeeping")
@@ -135,6 +146,7 @@ class World(SharedEnvironment):
         self.client_loop = SimLoop(self.timeline, "clients", self._client_exception)
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
+        self.registers: list[RegisterWriter] = []
         self.members: list[Member] = []
         self.compactors: list[Compactor] = []
         self.recreated_topic = RecreatedTopic(self.client("passing"), self.oracle, RECREATED_TOPIC, START_MS)
@@ -150,6 +162,7 @@ class World(SharedEnvironment):
         self.shares = ShareWorkload(self, TOPIC)
         self.topic_exists = False
         self.long_pauses = 0
+        self.happened: Counter[str] = Counter()  # faults that have no other count
 
     def role(self, role: str) -> list[Process]:
         """The processes of a role."""
@@ -185,7 +198,7 @@ class World(SharedEnvironment):
     def client(self, name: str) -> KafkaClient:
         """One Kafka client."""
         gateways = [gateway_address(each) for each in self.role("gateway")]
-        return KafkaClient(self.network, name, gateways, self.stream(f"client/{name}"))
+        return KafkaClient(self.network, name, gateways, self.stream(f"client/{name}"), self.answers)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task of a client."""
@@ -231,6 +244,19 @@ class World(SharedEnvironment):
             self.members.append(self._member(self.client(f"member-{number}")))
             self.spawn(self.members[-1].run())
         self._begin_extras(self.length.requests)
+        self._begin_sequential_clients(request_interval_s)
+
+    def _begin_sequential_clients(self, pause_s: float) -> None:
+        """Start clients that wait for each answer. A late copy of a request that they gave up would be seen."""
+        for number in range(REGISTERS):
+            name = f"register-{number}"
+            count = 2 * self.length.requests
+            client, pauses_s = self.client(name), pause_s / 2
+            writer = RegisterWriter(client, self.oracle, self.late_copies, name, count, pauses_s, START_MS)
+            self.registers.append(writer)
+            self.spawn(writer.run())
+        committer = SequentialCommitter(self.client("committer"), self.oracle, "sequential", TOPIC, pause_s / 2)
+        self.spawn(committer.run())
 
     def _member(self, client: KafkaClient) -> Member:
         settings = self.length.clients
@@ -338,6 +364,7 @@ class World(SharedEnvironment):
 
     def _check_answer(self, sender: str, data: bytes) -> None:
         """Check that a replica's answers include all entries that were in the journal when it started."""
+        self.late_copies.answered(sender, data)
         replica = self._replicas.get(sender[: sender.rindex("-") + 1])
         if replica is None or replica.connection_name != sender:
             return

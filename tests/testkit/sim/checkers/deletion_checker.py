@@ -1,7 +1,8 @@
 """Checks all deletions: records at the starts of logs, objects in the store, segments in the journal's table.
 
-A record may be deleted by retention, by DeleteRecords or with its topic, by the clock of the state machine. The
-checker knows the times and sizes of the produced batches. A janitor may delete an object that has been dead for
+A record may be deleted by retention, by DeleteRecords or with its topic. Retention needs the clock of the state machine
+and a second clock. At most one clock at a time is wrong by days, so the second one must be nearly true. The checker
+knows the times and sizes of the produced batches. A janitor may delete an object that has been dead for
 the grace, also in two snapshots. It may delete an object that no commit can name any more, too. The journal may
 remove a segment only after its object is deleted.
 """
@@ -33,11 +34,13 @@ from penstock_sequencer.core.state.segments import NO_SLOT
 from tests.testkit.sim.checkers.oracle import Fail, Oracle
 from tests.testkit.sim.checkers.partition_log import PartitionLog
 from tests.testkit.sim.environment.store import StoreServer
+from tests.testkit.sim.environment.wire import START_MS
 
 ORPHAN_AGE_MS = 3_600_000
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 RETENTION_MS_DEFAULT = 604_800_000  # Kafka's
+SKEW_FAR_MS_MAX = 600_000  # of several clocks at the same time
 JANITOR = "janitor"
 SNAPSHOTS_WITH_DEATH_MIN = 2  # one of them may be damaged when the journal is rebuilt
 
@@ -116,11 +119,16 @@ class DeletionChecker:
         left_bytes = sum(len(batch.data) for batch in log.batches[bisect_left(log.bases, first) :])
         for batch in log.batches[bisect_left(log.bases, first) : bisect_left(log.bases, stop)]:
             left_bytes -= len(batch.data)
-            age_ms = state.clock_ms - batch.meta.max_timestamp
+            age_ms = self._agreed_ms() - batch.meta.max_timestamp
             is_old = retention_ms >= 0 and age_ms > retention_ms
             if not is_old and not 0 <= retention_bytes <= left_bytes:
                 facts = f"{age_ms} ms old, {left_bytes} bytes follow it"
                 self._fail(f"{where} expired {batch.base_offset}, {facts}; {configs}")
+
+    def _agreed_ms(self) -> int:
+        """The latest time that two clocks can agree on."""
+        true_ms = START_MS + int(self._now_s() * 1000)
+        return min(self._oracle.state.clock_ms, true_ms + SKEW_FAR_MS_MAX)
 
     def _record_dead(self) -> None:
         segments = self._oracle.state.segments

@@ -1,8 +1,8 @@
 """The state of each record of a share group, from the commands in the journal and the answers to members.
 
 The checker uses commands, their outcomes, and a clock that the commands advance. A member may get no record that is
-done or that another member has. It may acknowledge only records that it has. Every answer to a member must agree with
-the journal.
+done or that another member has. It may acknowledge only records that it has, before their lock ends. Every answer to a
+member must agree with the journal.
 """
 
 from collections import defaultdict
@@ -27,6 +27,7 @@ from penstock.contracts.rejections import Rejection
 from tests.testkit.sim.checkers.oracle import Oracle
 
 Key = tuple[TopicId, int]
+LOCK_GRAIN_MS = 100  # a lock may end so much later, so that many locks end together
 FINAL_TYPES = (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
@@ -156,7 +157,8 @@ class ShareGroupChecker:
         key = (wanted.topic_id, wanted.partition)
         for offset, acknowledge_type in types_of(wanted.acknowledged):
             record = self._records[key][offset]
-            if record.lock is None or record.lock.member_id != member_id:
+            lock = record.lock
+            if lock is None or lock.member_id != member_id or lock.until_ms + LOCK_GRAIN_MS <= self._clock_ms:
                 self._fail(f"{member_id} acknowledged {_name(key, offset)}, which it does not have")
             record.acknowledged.append((member_id, acknowledge_type, self.sequence))
             self.acknowledged += 1

@@ -4,7 +4,7 @@ import asyncio
 import random
 import struct
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,19 +24,43 @@ SHARE_GROUP_HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE = 76, 78, 79
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
 
 
+class _Question(NamedTuple):
+    """A request without an answer so far."""
+
+    number: int
+    api_key: int
+    version: int
+    request: msgspec.Struct
+    asked_at: int
+    answer: "asyncio.Future[Any]"
+
+
 class Disconnected(Exception):
     """The connection is closed; unanswered requests may have had an effect."""
+
+
+class Witness:
+    """Sees all requests and answers of all clients; this one does nothing."""
+
+    def asked(self, api_key: int, request: msgspec.Struct) -> int:
+        """Take a request; the number is given back with the answer."""
+        return 0
+
+    def answered(self, client: str, api_key: int, request: msgspec.Struct, answer: Any, asked_at: int) -> None:
+        """Take an answer."""
 
 
 class KafkaConnection:
     """One connection to one gateway."""
 
-    def __init__(self, socket: ClientSocket, client_id: str) -> None:
+    def __init__(self, socket: ClientSocket, client_id: str, witness: Witness) -> None:
         self.address = socket.gateway
         self._socket = socket
+        self._name = client_id
         self._client_id = client_id.encode()
+        self._witness = witness
         self._correlation = 0
-        self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._waiting: deque[_Question] = deque()
         self._received = b""
         socket.on_data = self._take
         socket.on_close = self.close
@@ -60,7 +84,8 @@ class KafkaConnection:
             head += b"\0"
         frame = head + encode_request(api_key, version, request)
         if answered:
-            self._waiting.append((self._correlation, api_key, version, answer))
+            asked_at = self._witness.asked(api_key, request)
+            self._waiting.append(_Question(self._correlation, api_key, version, request, asked_at, answer))
         else:
             answer.set_result(None)
         self._socket.write(struct.pack(">i", len(frame)) + frame)
@@ -81,7 +106,7 @@ class KafkaConnection:
         """Close the connection; all waiting requests get `Disconnected`."""
         self._socket.close()
         while self._waiting:
-            answer = self._waiting.popleft()[3]
+            answer = self._waiting.popleft().answer
             if not answer.done():
                 answer.set_exception(Disconnected("closed"))
                 answer.exception()  # asyncio reports exceptions that are never read
@@ -98,29 +123,41 @@ class KafkaConnection:
         self._received = received[start:]
 
     def _answer(self, frame: bytes) -> None:
-        correlation, api_key, version, answer = self._waiting.popleft()
-        if int.from_bytes(frame[:4], "big") != correlation:
-            raise AssertionError(f"an answer to request {int.from_bytes(frame[:4], 'big')} instead of {correlation}")
+        question = self._waiting.popleft()
+        api_key, version = question.api_key, question.version
+        if int.from_bytes(frame[:4], "big") != question.number:
+            raise AssertionError(f"an answer to request {int.from_bytes(frame[:4], 'big')}, not {question.number}")
         start = 5 if is_flexible(API_TABLE[api_key], version) else 4
-        if not answer.done():
-            answer.set_result(decode_response(api_key, version, frame[start:]))
+        if not question.answer.done():
+            answer = decode_response(api_key, version, frame[start:])
+            self._witness.answered(self._name, api_key, question.request, answer, question.asked_at)
+            question.answer.set_result(answer)
 
 
 class KafkaClient:
     """Connects to a random gateway each time."""
 
-    def __init__(self, network: Network, name: str, gateways: list[Address], stream: random.Random) -> None:
+    def __init__(
+        self,
+        network: Network,
+        name: str,
+        gateways: list[Address],
+        stream: random.Random,
+        witness: Witness | None = None,
+    ) -> None:
         self.name = name
         self.stream = stream
         self._network = network
         self._gateways = gateways
+        self._witness = witness or Witness()
 
     async def connect(self) -> KafkaConnection:
         """Connect to a random gateway; tries until a connection works."""
         while True:
             try:
                 address = self.stream.choice(self._gateways)
-                return KafkaConnection(await self._network.connect(self.name, address, CONNECT_TIMEOUT_S), self.name)
+                socket = await self._network.connect(self.name, address, CONNECT_TIMEOUT_S)
+                return KafkaConnection(socket, self.name, self._witness)
             except ConnectionError:
                 await self.back_off()
 

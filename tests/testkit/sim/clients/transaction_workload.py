@@ -51,6 +51,7 @@ class TransactionWorkload:
         self.plain: Producer | None = None
         self._world = world
         self._skips_remaining = False
+        self._is_finishing = False
         self._dice = world.stream("transactions")
         self.is_wanted = self._dice.random() < world.length.clients.transactions.runs_share
         self.partitions = self._dice.randint(1, PARTITIONS_MAX)
@@ -86,9 +87,12 @@ class TransactionWorkload:
         for number, isolation in enumerate(READERS):
             self._add_reader(f"isolated-{number}", isolation)
         self.has_begun = True
+        if self._is_finishing:  # the level rose after the faults had ended
+            self.finish_soon()
 
     def finish_soon(self) -> None:
         """Have no accidents any more: there are no faults, and the run ends."""
+        self._is_finishing = True
         for each in (*self.producers, *self.transformers):
             each.finish_soon()
 

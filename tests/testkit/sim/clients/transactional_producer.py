@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.fakes.answers import within
 from tests.testkit.loads.transaction_history import GroupPlace, History, Life, Sent, Transaction
 from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.kafka import OFFSET_FETCH, REQUEST_TIMEOUT_S, Disconnected, KafkaClient
 from tests.testkit.sim.clients.settings import TransactionSettings
-from tests.testkit.sim.clients.transaction_client import NEW, OLD, Fenced, TransactionClient
+from tests.testkit.sim.clients.transaction_client import NEW, OLD, Fenced, Rejected, TransactionClient
 
 RECORDS_MAX = 3
 REQUESTS_MAX = 3  # of a transaction
 CONSUMED_MAX = 9
 COMMIT_SHARE = 0.75
 CONSUMER_SHARE = 0.6  # of transactions
-ABANDON_SHARE = 0.05  # are aborted without waiting for answers
+ABANDON_SHARE = 0.1  # are aborted without waiting for answers
+PURGE_SHARE = 0.7  # of these, in the old protocol: as librdkafka does it after a broken connection
 NOTHING_SHARE = 0.03  # end without a begin, which only the new protocol allows
 # Shares of steps of a transaction with these events before them.
 FREEZE_SHARE = 0.02
@@ -138,6 +140,8 @@ class ProducerProcess:
         except Fenced as error:
             owner.fenced += 1
             owner.oracle.observed(owner.name, f"{error} as a {'zombie' if self.is_zombie else 'producer'}")
+        except Rejected as error:
+            owner.oracle.observed(owner.name, f"ended by {error}")
         finally:
             self._client.close()
         return False
@@ -148,9 +152,10 @@ class ProducerProcess:
         if self._owner.protocol.is_implicit and stream.random() < NOTHING_SHARE:
             await self._end(committed=False)
         transaction = self._history.begin(self._life)
+        sequences = dict(self._sequences)
         sendings = [self._make(transaction) for _ in range(stream.randint(1, REQUESTS_MAX))]
         if stream.random() < ABANDON_SHARE:
-            await self._abandon(sendings)
+            await self._abandon(sendings, sequences)
             return
         consumes_first = stream.random() < 0.5
         is_consumer = stream.random() < CONSUMER_SHARE
@@ -250,14 +255,23 @@ class ProducerProcess:
         if has_to_retry:
             raise Disconnected("retry")
 
-    async def _abandon(self, sendings: list[Sending]) -> None:
-        """Send without waiting, and continue with another epoch: requests in flight may be stored, and are aborted."""
+    async def _abandon(self, sendings: list[Sending], sequences: dict[int, int]) -> None:
+        """Send without waiting, and abort: requests in flight may be stored before or after that.
+
+        The Java client continues with another epoch. librdkafka keeps the epoch, and uses the sequence numbers again
+        for other records. It expects that the records without an answer were never stored.
+        """
         partitions = sorted({partition for sending in sendings for partition in sending.parts})
         await self._client.add_partitions(self._owner.topic, partitions)
         connection = await self._client.connected()
         for sending in sendings:
             self._client.send(connection, self._owner.topic, sending.parts)
         if self._owner.protocol.is_implicit:
+            await self._end(committed=False)
+        elif self._stream.random() < PURGE_SHARE:
+            await self._client.disconnect()
+            self._sequences = sequences
+            self._client.returned_errors |= {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
             await self._end(committed=False)
         else:
             await self._client.init()  # KIP-360

@@ -7,6 +7,7 @@ connection looks healthy and carries nothing. Severed servers exchange nothing, 
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -28,7 +29,9 @@ class BusFaults:
     """The faults of single messages, as shares of all messages."""
 
     lost_share: float = 0.0  # on the way to one receiver
-    twice_share: float = 0.0  # only of published messages, which every receiver must accept twice
+    twice_share: float = 0.0  # only of published messages and answers, which every receiver must accept twice
+    late_share: float = 0.0  # on the way to one receiver; later messages to it wait, too
+    late_s_max: float = 0.0
 
 
 @dataclass
@@ -39,7 +42,13 @@ class Link:
     up: tuple[str, str]  # the lanes to its server and from it
     down: tuple[str, str]
     generation: int = 0  # of the connection; messages of an earlier one never arrive
-    is_silent: bool = False
+    is_mute: bool = False  # carries nothing to the server
+    is_deaf: bool = False  # carries nothing from the server
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether a round trip is impossible."""
+        return self.is_mute or self.is_deaf
 
 
 @dataclass
@@ -61,6 +70,7 @@ class SimHub(MemoryHub):
         super().__init__()
         self.faults = BusFaults()
         self.severed = Severed()
+        self.happened: Counter[str] = Counter()  # faults of single messages
         self.on_answer: Callable[[str, bytes], None] = lambda sender, data: None
         self._wire = wire
         self._record = record
@@ -89,13 +99,13 @@ class SimHub(MemoryHub):
     def mend(self, name: str) -> None:
         """Connect again, if the process still runs."""
         if name in self._buses:
-            self._links[name].is_silent = False
+            self._links[name].is_mute = self._links[name].is_deaf = False
             self._buses[name].mend()
 
-    def silence(self, name: str) -> None:
-        """Carry nothing for a connection from now on, without an error."""
+    def silence(self, name: str, *, up: bool = True, down: bool = True) -> None:
+        """Carry nothing to the server of a connection, or nothing from it, without an error."""
         if name in self._links:
-            self._links[name].is_silent = True
+            self._links[name].is_mute, self._links[name].is_deaf = up, down
 
     def kill(self, name: str) -> None:
         if name in self._buses:
@@ -118,7 +128,7 @@ class SimHub(MemoryHub):
 
     def send(self, sender: MemoryBus, subject: str, data: bytes, reply: str) -> None:
         link = self._links[sender.name]
-        if not link.is_silent:
+        if not link.is_mute:
             self._wire.carry(link.up, self._arrive, sender, link.generation, subject, data, reply)
 
     async def echo(self, bus: MemoryBus, at_server: Callable[[], None] = lambda: None) -> None:
@@ -146,7 +156,7 @@ class SimHub(MemoryHub):
 
     def _arrive(self, sender: MemoryBus, generation: int, subject: str, data: bytes, reply: str) -> None:
         link = self._links[sender.name]
-        if link.generation != generation or link.is_silent:
+        if link.generation != generation or link.is_mute:
             return
         self._record(f"bus {sender.name} > {subject} {len(data)} {crc32c.crc32c(data):08x}")
         if subject.startswith("_INBOX."):
@@ -162,6 +172,9 @@ class SimHub(MemoryHub):
         link = self._links[bus.name]
         if not self.severed.separates(sender.server, link.server):
             self._down(link, bus.take_answer, subject, data)
+            if self._happens(self.faults.twice_share):
+                self.happened["answers repeated"] += 1
+                self._down(link, bus.take_answer, subject, data)
 
     def _deliver(self, sender: Link, subject: str, data: bytes, reply: str) -> bool:
         """Send a message to all matching subscriptions; whether there was one."""
@@ -178,12 +191,14 @@ class SimHub(MemoryHub):
             member = members[0] if len(members) == 1 else stream.choice(members)
             is_lost = lost_share > 0 and stream.random() < lost_share
             if is_lost or (severed.pairs and self._is_severed(sender, member)):
+                self.happened["messages lost"] += 1
                 self._record(f"bus lost {subject} to {member.bus.name}")
                 continue
             link = self._links[member.bus.name]
             message = MemoryInbound(member.bus, subject, data, reply)
             self._down(link, member.deliver, message)
             if twice_share > 0 and not reply and stream.random() < twice_share:
+                self.happened["messages repeated"] += 1
                 self._down(link, member.deliver, message)
         return has_receiver
 
@@ -208,9 +223,13 @@ class SimHub(MemoryHub):
         return share > 0 and self._wire.stream.random() < share
 
     def _down(self, link: Link, take: Callable[..., None], *args: object) -> None:
-        self._wire.carry(link.down, _arrive_at_client, link, link.generation, take, args)
+        late_s = 0.0
+        if self._happens(self.faults.late_share):
+            self.happened["messages late"] += 1
+            late_s = self._wire.stream.uniform(0, self.faults.late_s_max)
+        self._wire.carry(link.down, _arrive_at_client, link, link.generation, take, args, late_s=late_s)
 
 
 def _arrive_at_client(link: Link, generation: int, take: Callable[..., None], args: tuple[object, ...]) -> None:
-    if link.generation == generation and not link.is_silent:
+    if link.generation == generation and not link.is_deaf:
         take(*args)

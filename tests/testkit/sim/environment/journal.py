@@ -56,12 +56,23 @@ class SimJournalStore(MemoryJournalStore):
         self.faults = JournalFaults()
         self.observers: list[Observer] = []
         self.readers: dict[Consumer, None] = {}
+        self.power = 0  # a number that changes when the power is lost
         self.is_full = False  # the disks of the servers are full
         self._ids_by_time: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def happens(self, share: float) -> bool:
         """Whether a fault with this share happens now, at random."""
         return share > 0 and self.wire.stream.random() < share
+
+    def lose_power(self) -> None:
+        """Lose all appends that are not stored. Each stored entry was synced before any process learned of it."""
+        self.power += 1
+
+    def restore(self, last_sequence: int) -> None:
+        """Come back from a backup that ends with this entry; the stream keeps its identity."""
+        self.power += 1
+        self._ids_by_time.clear()
+        self.cut_after(last_sequence)
 
     def make_again(self, created: str = "2026-02-02T00:00:00Z") -> None:
         self._ids_by_time.clear()
@@ -113,10 +124,11 @@ class SimJournal(MemoryJournal):
             if self._stream.happens(self._stream.faults.late_share):
                 late_s = ANSWER_TIMEOUT_S + self._stream.wire.stream.uniform(0, self._stream.faults.late_s_max)
             if late_s:  # a server delays this append, but not later ones
-                self._stream.wire.later(late_s, self._arrive, IN_A_SERVER, entry_id, data, answer)
+                self._stream.wire.later(late_s, self._arrive, IN_A_SERVER, self._stream.power, entry_id, data, answer)
             else:
                 generation = self._reach.generation()
-                self._stream.wire.carry(("append", self._name), self._arrive, generation, entry_id, data, answer)
+                power = self._stream.power
+                self._stream.wire.carry(("append", self._name), self._arrive, generation, power, entry_id, data, answer)
         try:
             outcome = await within(ANSWER_TIMEOUT_S, answer)
         except TimeoutError as error:
@@ -126,8 +138,12 @@ class SimJournal(MemoryJournal):
         self._last_sequence = max(self._last_sequence, outcome)
         return outcome
 
-    def _arrive(self, generation: int, entry_id: str, data: bytes, answer: "asyncio.Future[int | Exception]") -> None:
+    def _arrive(
+        self, generation: int, power: int, entry_id: str, data: bytes, answer: "asyncio.Future[int | Exception]"
+    ) -> None:
         stream = self._stream
+        if power != stream.power:
+            return
         if generation not in (IN_A_SERVER, self._reach.generation()) or not stream.is_available:
             return
         if stream.happens(stream.faults.lost_share):

@@ -153,6 +153,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._begun_max = TASKS_KEPT
         self._failed = failed
         self._is_paused = False
+        self._is_killed = False  # its tasks are being cancelled, or it is ended
         self._is_ended = False
         self._steps_left = NO_STEPS
         self._on_step: Callable[[], None] = lambda: None
@@ -197,16 +198,24 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._is_paused = True
         self._hold()
 
-    def resume(self, timers_first: bool) -> None:
-        """Continue. Timers that became due during the pause run before or after all other waiting callbacks."""
+    def resume(self, timers_first: bool, order: Callable[[Handle], float] = lambda _: 0.0) -> None:
+        """Continue. Timers that became due during the pause run before or after all other waiting callbacks.
+
+        These run in the given order, and callbacks of equal rank in the order in which they came.
+        """
         self._is_paused = False
         self._hold()
         parked, self._parked = self._parked, []
-        parked.sort(key=lambda each: each[0] != timers_first)
+        parked.sort(key=lambda each: (each[0] != timers_first, 0.0 if each[0] else order(each[1])))
         self.timeline.ready.extend(handle for _, handle in parked)
 
     def kill(self) -> list[SimTask]:
-        """Cancel all tasks, and run no other callback any more; return the tasks that did not end."""
+        """Cancel all tasks, and run no other callback any more; return the tasks that did not end.
+
+        Their failures have no reader any more. So they are no defect, as in a process that receives SIGKILL.
+        """
+        self._begun = self.tasks  # reports failures that no task was to read
+        self._is_killed = True
         self._is_paused = False
         self._steps_left = NO_STEPS
         self._hold()
@@ -288,7 +297,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        self._failed(context)
+        if not self._is_killed:
+            self._failed(context)
 
     get_debug = staticmethod(bool)  # type: ignore[assignment]  # returns False without a call into Python, as each future asks
 

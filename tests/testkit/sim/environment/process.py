@@ -11,8 +11,9 @@ from penstock.runtime.process.life import App
 from penstock_sequencer.replication.replica import LeftBehind
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
 from tests.testkit.sim.environment.host import BusReach, SimClock, SimConnection, host_maker, store_opener
-from tests.testkit.sim.environment.loop import NO_STEPS, SimLoop
+from tests.testkit.sim.environment.loop import CALLBACK, NO_STEPS, Handle, SimLoop
 from tests.testkit.sim.environment.shared import SharedEnvironment
+from tests.testkit.sim.environment.sockets import SimTransport
 
 RESTART_S = (0.2, 2.0)  # the time until a supervisor restarts a process
 DRAIN_DEADLINE_S = 10.0
@@ -79,8 +80,11 @@ class Process:
 
     def kill(self) -> None:
         """End the process at once (SIGKILL)."""
-        if not self.is_up:
-            return
+        if self.is_up:
+            self._environment.on_kill(self.name, self.connection_name)
+            self._end_life()
+
+    def _end_life(self) -> None:
         environment = self._environment
         environment.record(f"kill {self.name} {self._life}")
         self.is_up = self.is_paused = False
@@ -122,7 +126,18 @@ class Process:
         if self.is_up and self.is_paused:
             self._environment.record(f"resume {self.name} {self._life}")
             self.is_paused = False
-            self.loop.resume(timers_first=self._stream.random() < 0.5)
+            self.loop.resume(timers_first=self._stream.random() < 0.5, order=self._poll_order())
+
+    def _poll_order(self) -> Callable[[Handle], float]:
+        """A random order of sockets, as the selector reports them in any order; the bus is one socket."""
+        ranks: dict[SimTransport | None, float] = {None: self._stream.random()}
+
+        def rank(handle: Handle) -> float:
+            owner = getattr(handle[CALLBACK], "__self__", None)
+            socket = owner if isinstance(owner, SimTransport) else None
+            return ranks.setdefault(socket, self._stream.random())
+
+        return rank
 
     def restart_later(self) -> None:
         """Let the supervisor restart the process after a while."""
@@ -183,7 +198,7 @@ class Process:
             and not self._is_outdated(cause)
         ):
             self._environment.fail(f"{self.connection_name} ended: {cause}")
-        self.kill()
+        self._end_life()
         if self.is_wanted:
             self.restart_later()
 

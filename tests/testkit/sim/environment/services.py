@@ -79,7 +79,7 @@ def app_factories(
             name, loop = process.connection_name, process.loop
             return cast(Listener, SimListener(network, name, loop, spec.name, address, Connection))
 
-        return GatewayApp(config, **given, make_listener=make_listener, limits=limits.gateway)
+        return GatewayApp(config, **given, make_listener=make_listener, limits=limits.gateway, garbage=NoCollection())
 
     def sequencer(process: Process, given: dict[str, Any]) -> App:
         settings = _settings(process, store_url)

@@ -2,12 +2,13 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.contracts.codec import Buffer
-from penstock.contracts.errors import PenstockError, Unavailable
+from penstock.contracts.errors import Conflict, PenstockError, Unavailable
 from penstock.objectstore.errors import NotDeleted, Throttled
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut, Unfinished
@@ -27,6 +28,9 @@ class StoreFaults:
     throttled_share: float = 0.0  # 503 SlowDown
     hung_share: float = 0.0  # never answered; half of them are done, perhaps long after all timeouts
     hung_s_max: float = 20.0
+    later_share: float = 0.0  # of puts: an error, and the object is stored long after it
+    later_s_max: float = 12.0
+    listed_late_s: float = 0.0  # lists show new keys so much later
 
 
 class StoreServer:
@@ -38,6 +42,10 @@ class StoreServer:
         self.faults = StoreFaults()
         self.writes = Latency()  # in addition to the latency of the wire
         self.on_delete: Callable[[str, Sequence[str]], None] = lambda name, keys: None  # the handle's name
+        self.happened: Counter[str] = Counter()  # faults of requests
+        self.power = 0  # a number that changes when the power is lost
+        self._stored_s: dict[str, float] = {}  # by key
+        self._unsynced: dict[str, None] = {}  # keys that are stored, and not confirmed to their writers
         self.objects = MemoryStore(now_ms=lambda: START_MS + int(wire.loop.time() * 1000))
 
     def size_of(self, key: str) -> int | None:
@@ -75,6 +83,32 @@ class StoreServer:
         _done(self.objects.delete([key]))
         _done(self.objects.put(key, [data]))
 
+    def stored(self, key: str) -> None:
+        """Record when a key was stored first, for late lists, and that it is not confirmed yet."""
+        self._stored_s.setdefault(key, self.wire.loop.time())
+        self._unsynced[key] = None
+
+    def is_listed(self, key: str, prefix: str) -> bool:
+        """Whether a list shows the key now. A list of one key only is a HEAD, which is never late."""
+        late_s = self.faults.listed_late_s
+        is_hidden = late_s > 0 and key != prefix and self.wire.loop.time() - self._stored_s.get(key, -late_s) < late_s
+        self.happened["keys listed late"] += is_hidden
+        return not is_hidden
+
+    def answered(self, key: str) -> None:
+        """Record that the store has confirmed a key, so it is durable."""
+        self._unsynced.pop(key, None)
+
+    def lose_power(self) -> None:
+        """Lose all requests on their way, and some of the objects that are stored and not confirmed."""
+        self.power += 1
+        for key in list(self._unsynced):
+            if self.wire.stream.random() < 0.5:
+                self.happened["unsynced objects lost"] += 1
+                self.record(f"store lost {key} with the power")
+                _done(self.objects.delete([key]))
+        self._unsynced.clear()
+
     def happens(self, share: float) -> bool:
         """Whether a fault with this share happens now, at random."""
         return share > 0 and self.wire.stream.random() < share
@@ -89,7 +123,18 @@ class SimStore:
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         data = b"".join(body)
-        etag: str = await self.ask(f"put {key}", lambda: self._server.objects.put(key, [data], if_match=if_match))
+        try:
+            etag: str = await self.ask(f"put {key}", lambda: self._put(key, data, if_match))
+        except Conflict:
+            self._server.answered(key)  # a store syncs an existing name before it reports the conflict
+            raise
+        self._server.answered(key)
+        return etag
+
+    async def _put(self, key: str, data: bytes, if_match: str | None) -> str:
+        etag = await self._server.objects.put(key, [data], if_match=if_match)
+        if if_match is None:
+            self._server.stored(key)
         return etag
 
     async def get(self, key: str) -> bytes:
@@ -102,8 +147,16 @@ class SimStore:
         return data
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
-        listing: Listing = await self.ask(f"list {prefix}", lambda: self._server.objects.list(prefix, after, limit))
+        listing: Listing = await self.ask(f"list {prefix}", lambda: self._list(prefix, after, limit))
         return listing
+
+    async def _list(self, prefix: str, after: str, limit: int) -> Listing:
+        while page := await self._server.objects.list(prefix, after, limit):
+            shown = [each for each in page if self._server.is_listed(each.key, prefix)]
+            if shown:
+                return shown
+            after = page[-1].key
+        return []
 
     async def delete(self, keys: Sequence[str]) -> None:
         await self.ask(f"delete {len(keys)} {' '.join(keys[:DELETED_KEYS_SHOWN_MAX])}", lambda: self._delete(keys))
@@ -138,21 +191,36 @@ class SimStore:
         """Send one request, and return the answer if one comes."""
         server = self._server
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # Requests of one process may overtake each other.
+        # Requests of one process may overtake each other. Others see an object before its writer gets the answer.
         late_s = server.writes.choose_s(server.wire.stream) if what.startswith("put") else 0.0
-        server.wire.later(server.wire.latency.choose_s(server.wire.stream) + late_s, self._arrive, what, act, answer)
+        sync_s = late_s * server.wire.stream.random()
+        delay_s = server.wire.latency.choose_s(server.wire.stream) + late_s - sync_s
+        server.wire.later(delay_s, self._arrive, server.power, what, act, answer, sync_s)
         return await answer
 
-    def _arrive(self, what: str, act: Callable[[], Coroutine[Any, Any, Any]], answer: asyncio.Future[Any]) -> None:
+    def _arrive(
+        self,
+        power: int,
+        what: str,
+        act: Callable[[], Coroutine[Any, Any, Any]],
+        answer: asyncio.Future[Any],
+        sync_s: float,
+    ) -> None:
         server, faults = self._server, self._server.faults
+        if power != server.power:
+            return
         if server.happens(faults.hung_share):
             server.record(f"store {self._name} {what} hangs")
             if server.wire.stream.random() < 0.5:
-                server.wire.later(server.wire.stream.uniform(0, faults.hung_s_max), _act_unseen, act)
+                server.wire.later(server.wire.stream.uniform(0, faults.hung_s_max), self._act_unseen, power, act)
             return
         outcome: Any
         if server.happens(faults.throttled_share):
             outcome = Throttled("503 SlowDown")
+        elif what.startswith("put") and server.happens(faults.later_share):
+            server.happened["puts that land after their error"] += 1
+            outcome = Unavailable("the store failed")
+            server.wire.later(server.wire.stream.uniform(0, faults.later_s_max), self._act_unseen, power, act)
         elif server.happens(faults.failed_share):
             outcome = Unavailable("the store failed")
         else:
@@ -160,7 +228,21 @@ class SimStore:
             if server.happens(faults.unacknowledged_share):
                 outcome = Unavailable("the connection to the store broke")
         server.record(f"store {self._name} {what} {type(outcome).__name__}")
-        server.wire.later(server.wire.latency.choose_s(server.wire.stream), _settle, answer, outcome)
+        server.wire.later(
+            server.wire.latency.choose_s(server.wire.stream) + sync_s, self._settle, power, answer, outcome
+        )
+
+    def _settle(self, power: int, answer: asyncio.Future[Any], outcome: Any) -> None:
+        if answer.done() or power != self._server.power:
+            return
+        if isinstance(outcome, Exception):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
+
+    def _act_unseen(self, power: int, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        if power == self._server.power:
+            _outcome(act)
 
 
 class SimParts:
@@ -188,19 +270,6 @@ def _outcome(act: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return _done(act())
     except PenstockError as error:
         return error
-
-
-def _act_unseen(act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    _outcome(act)
-
-
-def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
-    if answer.done():
-        return
-    if isinstance(outcome, Exception):
-        answer.set_exception(outcome)
-    else:
-        answer.set_result(outcome)
 
 
 def _done(work: Coroutine[Any, Any, Any]) -> Any:

@@ -1,0 +1,68 @@
+"""The late copies that ADR 0024 allows: a gateway confirmed the request, and was killed before the commit.
+
+Only a request that went to this gateway before the confirmation may be stored behind newer records. A stopped, paused
+or isolated gateway excuses nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.contracts.codec import decode
+from penstock.contracts.commands import Command, CommitSegment, Outcome, SegmentCommitted
+from penstock.contracts.ids import TopicId
+from penstock.contracts.messages import ConfirmReply
+from tests.testkit.sim.checkers.oracle import Oracle
+
+LATE_S_MAX = 15.0  # a lease of 2 s by the machine's clock, which stands while the journal is stalled
+GATEWAY = "gateway-"
+
+
+class Attempt(NamedTuple):
+    """A request that a client sent to a gateway."""
+
+    gateway: str
+    sent_s: float
+
+
+class LateCopies:
+    """Records confirmations, kills of gateways and commits, with their times."""
+
+    def __init__(self, oracle: Oracle, now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
+        self._oracle = oracle
+        self._confirmed: dict[str, list[float]] = defaultdict(list)  # by life of a gateway
+        self._killed: dict[str, list[tuple[float, str]]] = defaultdict(list)  # by gateway: time and life
+        self._stored: dict[tuple[TopicId, int, int], float] = {}  # topic, partition, base offset -> time
+        oracle.on_applied.append(self._applied)
+
+    def answered(self, sender: str, data: bytes) -> None:
+        """Take an answer on the bus; gateways answer only questions whether requests may be committed."""
+        if sender.startswith(GATEWAY) and any(decode(data, ConfirmReply).leases_ms):
+            self._confirmed[sender].append(self.now_s())
+
+    def killed(self, process: str, life: str) -> None:
+        """Take the end of a process by SIGKILL."""
+        if process.startswith(GATEWAY):
+            self._killed[process].append((self.now_s(), life))
+
+    def _applied(self, commands: list[Command], outcomes: list[Outcome]) -> None:
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if isinstance(command, CommitSegment) and isinstance(outcome, SegmentCommitted):
+                for run, results in zip(command.runs, outcome.runs, strict=True):
+                    for result in results:
+                        self._stored.setdefault((run.topic_id, run.partition, result.base_offset), self.now_s())
+
+    def allows(self, topic_id: TopicId, base_offset: int, attempts: list[Attempt]) -> bool:
+        """Whether one of the attempts was on its way, confirmed, when its gateway was killed."""
+        stored_s = self._stored[topic_id, 0, base_offset]
+        is_allowed = any(self._is_late_copy(attempt, stored_s) for attempt in attempts)
+        if is_allowed:
+            self._oracle.observed("late copies", f"a killed gateway had confirmed the one at {base_offset}")
+        return is_allowed
+
+    def _is_late_copy(self, attempt: Attempt, stored_s: float) -> bool:
+        after = ((killed_s, life) for killed_s, life in self._killed[attempt.gateway] if killed_s >= attempt.sent_s)
+        killed_s, life = next(after, (stored_s, ""))
+        was_confirmed = any(attempt.sent_s <= each <= killed_s for each in self._confirmed[life])
+        return was_confirmed and killed_s < stored_s <= killed_s + LATE_S_MAX
