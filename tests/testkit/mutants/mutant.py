@@ -15,11 +15,15 @@ class Change(NamedTuple):
 
 
 class Mutant(NamedTuple):
-    """One fault. `why` names the fault, and the guarantee that it breaks."""
+    """One fault. `why` names the fault, and the guarantee that it breaks.
+
+    `tests` are the tests that `make mutants` runs first, as arguments of pytest; without them, those of the area.
+    """
 
     name: str
     why: str
     changes: list[Change]
+    tests: tuple[str, ...] = ()
 
 
 class StaleMutant(Exception):

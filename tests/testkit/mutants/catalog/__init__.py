@@ -8,6 +8,9 @@ from tests.testkit.mutants.catalog import (
     flusher,
     gateway,
     janitor,
+    journal,
+    logs,
+    object_stores,
     sequencer,
     share_groups,
     transactions,
@@ -17,10 +20,23 @@ from tests.testkit.mutants.mutant import Mutant
 AREAS: dict[str, list[Mutant]] = {
     "flusher": flusher.MUTANTS,
     "sequencer": sequencer.MUTANTS,
+    "logs": logs.MUTANTS,
+    "journal": journal.MUTANTS,
+    "object stores": object_stores.MUTANTS,
     "gateway": gateway.MUTANTS,
     "janitor": janitor.MUTANTS,
     "consumer groups": consumer_groups.MUTANTS,
     "share groups": share_groups.MUTANTS,
     "transactions": transactions.MUTANTS,
+}
+# The tests of each area, as arguments of pytest: `make mutants` runs them under mutants that name no tests themselves.
+TESTS: dict[str, tuple[str, ...]] = {
+    "flusher": ("tests/unit/flusher",),
+    "gateway": ("tests/unit/gateway",),
+    "janitor": ("tests/unit/janitor",),
+    "sequencer": ("tests/unit/sequencer/core/log", "tests/unit/sequencer/core/maintenance"),
+    "consumer groups": ("tests/unit/sequencer/core/groups",),
+    "share groups": ("tests/unit/sequencer/core/share",),
+    "transactions": ("tests/unit/sequencer/core/transactions",),
 }
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutants in AREAS.values() for mutant in mutants}

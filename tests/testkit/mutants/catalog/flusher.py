@@ -44,4 +44,26 @@ MUTANTS = [
             ),
         ],
     ),
+    Mutant(
+        "commit_segments_whose_upload_failed",
+        "The flusher commits a segment although its upload failed: acknowledged records are in no object.",
+        [
+            Change(
+                FLUSH,
+                "            flush.built = None\n            self._recent.discard",
+                "            self._recent.discard",
+            )
+        ],
+    ),
+    Mutant(
+        "commit_without_a_confirmation",
+        "The flusher commits what gateways have given up: an older copy gets behind newer acknowledged records.",
+        [
+            Change(
+                FLUSH,
+                "            flush.dropped.update(_given_up(flush, leases))\n",
+                "            leases = dict.fromkeys(leases, 60_000)\n",
+            )
+        ],
+    ),
 ]

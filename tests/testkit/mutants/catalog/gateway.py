@@ -2,6 +2,7 @@
 
 from tests.testkit.mutants.mutant import Change, Mutant
 
+RECORD_VALIDATION = "penstock_gateway.produce.record_validation"
 TOPIC_CACHE = "penstock_gateway.kafka.topic_cache"
 
 MUTANTS = [
@@ -23,5 +24,29 @@ MUTANTS = [
                 "each.found = (placed.base_offset + found[0] + 1, found[1])",
             )
         ],
+    ),
+    Mutant(
+        "accept_small_batches_without_framing",
+        "The gateway accepts a small batch whose records cannot be read: its readers stay before it for ever.",
+        [
+            Change(
+                RECORD_VALIDATION,
+                "                for _ in checked_slices(plain, header.record_count, limits.records_at_once_max):\n",
+                "                for _ in ():\n",
+            )
+        ],
+        ("tests/unit/gateway/produce",),
+    ),
+    Mutant(
+        "accept_large_batches_without_framing",
+        "The gateway accepts a large batch whose records cannot be read: its readers stay before it for ever.",
+        [
+            Change(
+                RECORD_VALIDATION,
+                "        for _ in checked_slices(plain, header.record_count, limits.slice_records):\n",
+                "        for _ in ():\n",
+            )
+        ],
+        ("tests/unit/gateway/produce",),
     ),
 ]

@@ -2,6 +2,7 @@
 
 from tests.testkit.mutants.mutant import Change, Mutant
 
+CLASSIFICATION = "penstock_janitor.rules.classification"
 APP = "penstock_janitor.app"
 REAPER = "penstock_janitor.deletion.reaper"
 RULES = "Rules(config.grace_ms, config.orphan_age_ms)"
@@ -54,5 +55,30 @@ pending_delete = await self._still_dead(segment_ids)
         "delete_before_snapshots",
         "The janitor deletes objects before they are dead in two snapshots: a rebuilt journal names missing objects.",
         [Change(REAPER, NOW, "Now(clock_ms, self._clock.now_ms(), 2**62, watched_sequence)")],
+    ),
+    Mutant(
+        "count_grace_from_the_journal_only",
+        "The janitor does not count the grace by its monotonic clock: a journal clock that leaps ends the grace early.",
+        [Change(CLASSIFICATION, "    if dead_sequence > now.watched_sequence:\n", "    if False:\n")],
+    ),
+    Mutant(
+        "delete_orphans_after_a_rebuild",
+        "The janitor deletes orphans at once after a rebuild: segments that the rebuild missed are lost for good.",
+        [Change(CLASSIFICATION, "    if now.rebuilt_ms != NEVER and", "    if now.rebuilt_ms != now.rebuilt_ms and")],
+    ),
+    Mutant(
+        "abort_young_uploads",
+        "The janitor aborts uploads that are still in progress: a compactor's job fails again and again.",
+        [
+            Change(
+                CLASSIFICATION,
+                """\
+    if age_ms < rules.orphan_age_ms:
+        return Classification(ObjectState.YOUNG, f"{upload}""",
+                """\
+    if age_ms < 0:
+        return Classification(ObjectState.YOUNG, f"{upload}""",
+            )
+        ],
     ),
 ]

@@ -44,6 +44,17 @@ MUTANTS = [
         ],
     ),
     Mutant(
+        "remember_aborted_batches",
+        "The machine remembers batches of aborted transactions: records with their sequence numbers are lost.",
+        [
+            Change(
+                "penstock_sequencer.core.log.control_markers",
+                "    if not committed and state.level >= ABORTED_BATCHES_LEVEL:\n",
+                "    if False:\n",
+            )
+        ],
+    ),
+    Mutant(
         "skip_transaction_epoch_of_batches",
         "The machine does not compare a batch's epoch with its transaction's: a fenced producer continues to write.",
         [
@@ -151,7 +162,7 @@ MUTANTS = [
         [
             Change(
                 "penstock_gateway.handlers.transactions.end_txn",
-                "        seen_sequence=gateway.sequencer.seen_sequence,\n",
+                "        seen_sequence=client.seen_sequence,\n",
                 "        seen_sequence=-1,\n",
             )
         ],
