@@ -1,7 +1,7 @@
 """Chaos under load: for minutes, processes of every kind are killed and paused at random, and all promises hold.
 
 `make chaos MINUTES=10 SEED=n`. The seed is printed first. It repeats the order of the faults, but not the timing of the
-processes.
+processes. Idempotent, plain and transactional clients run side by side.
 """
 
 import json
@@ -15,7 +15,9 @@ import pytest
 
 from tests.chaos.nemesis import ROLES, Nemesis, plan
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.plain_load import plain_account
 from tests.testkit.loads.steady_load import steady_account
+from tests.testkit.loads.transaction_load import transaction_load, wait_for_transactions
 
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or "10")
 SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or random.SystemRandom().randrange(2**32))
@@ -25,7 +27,11 @@ ENVIRONMENT = {"PENSTOCK_SNAPSHOT_ENTRIES": "200"}
 # The text of a replica that was paused while the others purged entries that it needs. It restarts with a snapshot.
 LEFT_BEHIND = "are gone. If this replica was away while they were purged, start it again"
 HOUSEKEEPING = ("custody_taken", "snapshot_taken", "journal_trimmed", "snapshot_loaded")
-LOAD = {"record_bytes": 100, "record_pause_s": 0.002}
+# The loads keep all that they wrote and read. A long run has a slower load, so that its memory stays below 4 GB.
+SLOWNESS = max(MINUTES / 10, 1.0)
+LOAD = {"record_bytes": 100, "record_pause_s": 0.003 * SLOWNESS}
+REST_S_MAX = 0.1 * SLOWNESS  # between two transactions of a client
+COMMITS_MIN = 20  # after the last fault
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(MINUTES * 60 + 1200)]
 
@@ -78,7 +84,7 @@ def all_restarted(cluster: Cluster, kills: Mapping[str, int]) -> bool:
     return all(processes[victim]["restarts"] >= count for victim, count in kills.items())
 
 
-def test_nothing_is_lost_doubled_or_reordered_while_everything_is_killed_and_paused(
+def test_nothing_is_lost_doubled_reordered_or_torn_while_everything_is_killed_and_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"\nseed {SEED}, {MINUTES:g} minutes", flush=True)
@@ -86,17 +92,9 @@ def test_nothing_is_lost_doubled_or_reordered_while_everything_is_killed_and_pau
         monkeypatch.setenv(name, value)
     counts = [part for role, count in ROLES.items() for part in (f"--{role}s", str(count))]
     with running(tmp_path / "data", "--flush-ms", "50", *counts) as cluster:
-        with (
-            steady_account(cluster.kafka, "first", **LOAD) as first,
-            steady_account(cluster.kafka, "second", **LOAD) as second,
-        ):
-            nemesis = Nemesis(cluster)
-            try:
-                nemesis.carry_out(plan(SEED, MINUTES * 60))
-            finally:
-                nemesis.end()
-            wait_until(cluster.is_ready, SETTLE_TIMEOUT_S, "everything to be ready again")
-            acknowledged = [account.settle() for account in (first, second)]
+        wait_for_transactions(cluster)
+        nemesis = Nemesis(cluster)
+        run_loads(cluster, nemesis)
         wait_until(lambda: agree(cluster), SETTLE_TIMEOUT_S, "all sequencers to have applied the same")
         events = check_logs(cluster)
         check_archive(cluster)
@@ -107,4 +105,24 @@ def test_nothing_is_lost_doubled_or_reordered_while_everything_is_killed_and_pau
             lambda: all_restarted(cluster, nemesis.killed), SETTLE_TIMEOUT_S, "the restart of all killed processes"
         )
         restarts = {name: process["restarts"] for name, process in cluster.processes().items()}
-        print(f"acknowledged {acknowledged}, {dict(nemesis.done)}, restarts {restarts}", flush=True)
+        print(f"{dict(nemesis.done)}, restarts {restarts}", flush=True)
+
+
+def run_loads(cluster: Cluster, nemesis: Nemesis) -> None:
+    """All loads during all faults, and then the check of each."""
+    with (
+        steady_account(cluster.kafka, "first", **LOAD) as first,
+        steady_account(cluster.kafka, "second", **LOAD) as second,
+        plain_account(cluster.kafka, "plain") as plain,
+        transaction_load(cluster.kafka, SEED, writers=4, rest_s_max=REST_S_MAX) as transactions,
+    ):
+        try:
+            nemesis.carry_out(plan(SEED, MINUTES * 60))
+        finally:
+            nemesis.end()
+        wait_until(cluster.is_ready, SETTLE_TIMEOUT_S, "everything to be ready again")
+        transactions.wait_for_more(COMMITS_MIN)
+        print(f"idempotent {[account.settle() for account in (first, second)]}", flush=True)
+        print(f"plain {plain.settle()}", flush=True)
+        transactions.settle()
+        print(f"transactions {transactions.counts}", flush=True)

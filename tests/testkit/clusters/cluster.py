@@ -7,10 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ class Cluster:
         self.http = f"127.0.0.1:{free_port()}"
         self._arguments = arguments
         self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
         self.output: list[str] = []
 
     @property
@@ -70,19 +72,21 @@ class Cluster:
         process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._process = process
         assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
+        # A full pipe would stop `penstock up` in the middle of a long test.
+        self._reader = threading.Thread(target=self._keep_output, args=(process.stdout,), name="output", daemon=True)
+        self._reader.start()
         wait_until(self._is_reported_ready, READY_TIMEOUT_S, "penstock to be ready")
 
     def _is_reported_ready(self) -> bool:
-        self._read_output()
         assert self._process is not None
-        assert self._process.poll() is None, f"penstock up ended: {''.join(self.output)}"
+        assert self._reader is not None
+        if self._process.poll() is not None:
+            self._reader.join(STOP_TIMEOUT_S)
+            raise AssertionError(f"penstock up ended: {''.join(self.output)}")
         return any("penstock is ready" in line for line in self.output)
 
-    def _read_output(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        while line := self._process.stdout.readline():
+    def _keep_output(self, lines: Iterable[str]) -> None:
+        for line in lines:
             self.output.append(line)
 
     def stop(self) -> int:
@@ -91,10 +95,7 @@ class Cluster:
         assert process is not None
         process.send_signal(signal.SIGINT)
         code = process.wait(STOP_TIMEOUT_S)
-        self._read_output()
-        assert process.stdout is not None
-        process.stdout.close()
-        self._process, self.output = None, []
+        self._end_output()
         return code
 
     def close(self) -> None:
@@ -151,9 +152,17 @@ class Cluster:
         assert process is not None
         process.kill()
         process.wait()
+        self._end_output()
+
+    def _end_output(self) -> None:
+        """Close the pipe of the ended process, which its children may still have open."""
+        process, reader = self._process, self._reader
+        assert process is not None
         assert process.stdout is not None
+        assert reader is not None
+        reader.join(STOP_TIMEOUT_S)
         process.stdout.close()
-        self._process, self.output = None, []
+        self._process, self._reader, self.output = None, None, []
 
     def kill_all(self) -> None:
         """Send SIGKILL to every process, first to the parent, which would restart them; return when all have ended."""

@@ -46,6 +46,14 @@ class MemoryJournalStore:
         """Remove one entry, as damage does."""
         del self._entries[sequence]
 
+    def cut_after(self, last_sequence: int) -> None:
+        """Remove all entries after this one, as an older backup does."""
+        for sequence in range(last_sequence + 1, self.last_sequence + 1):
+            self._entries.pop(sequence, None)
+        self._ids.clear()
+        self.last_sequence = last_sequence
+        self.notify()
+
     def replace(self, sequence: int, data: bytes) -> None:
         """Replace the bytes of an entry, as damage does."""
         self._entries[sequence] = data

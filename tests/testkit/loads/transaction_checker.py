@@ -17,6 +17,7 @@ from tests.testkit.loads.transaction_history import (
     GroupPlace,
     History,
     Isolation,
+    Life,
     Outcome,
     Place,
     Reading,
@@ -46,6 +47,8 @@ class _Checker:
         self._committed = _longest(history, Isolation.COMMITTED)
         self._everything = _longest(history, Isolation.UNCOMMITTED)
         self._read = {seen.value for read in self._committed.values() for seen in read}
+        self._stored = {place: {seen.value for seen in read} for place, read in self._everything.items()}
+        self._complete = {isolation: _complete(history, isolation) for isolation in Isolation}
 
     def violations(self) -> Iterator[str]:
         """All violations."""
@@ -122,7 +125,7 @@ class _Checker:
     def _check_atomicity(self, transaction: Transaction) -> Iterator[str]:
         """All records of a transaction are read, or none."""
         if self._is_visible(transaction):
-            complete = _complete(self._history, Isolation.COMMITTED)
+            complete = self._complete[Isolation.COMMITTED]
             for sent in transaction.sent:
                 if sent.place in complete and sent.value not in self._read:
                     yield f"{transaction} lacks {sent.value!r} in {_name(sent.place)}"
@@ -131,21 +134,22 @@ class _Checker:
         """Every read_uncommitted reader has got all acknowledged records."""
         if self._aborted_may_go and not self._is_visible(transaction):
             return
-        complete = _complete(self._history, Isolation.UNCOMMITTED)
+        complete = self._complete[Isolation.UNCOMMITTED]
         for sent in transaction.sent:
-            if sent.offset is not None and sent.place in complete:
-                there = self._everything.get(sent.place, [])
-                if not any(each.value == sent.value for each in there):
-                    yield f"{transaction}: {sent.value!r} in {_name(sent.place)} was acknowledged and is not there"
+            is_there = sent.value in self._stored.get(sent.place, ())
+            if sent.offset is not None and sent.place in complete and not is_there:
+                yield f"{transaction}: {sent.value!r} in {_name(sent.place)} was acknowledged and is not there"
 
     def _check_fencing(self) -> Iterator[str]:
+        lives: dict[str, list[Life]] = {}
+        for life in self._history.lives:
+            lives.setdefault(life.transactional_id, []).append(life)
         for transaction in self._history.transactions:
             if transaction.asked_at is None or not self._is_visible(transaction):
                 continue
             life = transaction.life
-            for other in self._history.lives:
-                is_later = other.transactional_id == life.transactional_id and other.order > life.order
-                if is_later and other.begun_at < transaction.asked_at:
+            for other in lives[life.transactional_id]:
+                if other.order > life.order and other.begun_at < transaction.asked_at:
                     yield f"{transaction} is read, but its commit was requested after {other} had fenced it"
                     break
 
@@ -169,8 +173,10 @@ class _Checker:
         return sorted(found, key=lambda row: row[:2])
 
     def _check_observed(self) -> Iterator[str]:
+        group_places = {each.group_place: None for each in self._history.observed}
+        all_consumed = {group_place: list(self._consumed(group_place)) for group_place in group_places}
         for each in self._history.observed:
-            consumed = self._consumed(each.group_place)
+            consumed = all_consumed[each.group_place]
             what = f"the offset of {_of(each.group_place)} is reported as {each.offset}"
             possible = [0] + [
                 stop for _, stop, by in consumed if by.asked_at is not None and by.asked_at < each.answered_at

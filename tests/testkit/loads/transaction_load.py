@@ -40,7 +40,7 @@ SUCCESSOR_SHARE = 0.05
 CALL_TIMEOUT_S = 10.0  # of a call, which is made again
 RETRY_TIMEOUT_S = 180.0
 TRANSACTION_TIMEOUTS_MS = (10_000, 60_000)
-REST_S = (0.0, 0.05)
+REST_S_MAX = 0.05  # between two transactions of a writer
 
 # Without this setting, librdkafka 2.16 removes all brokers from its memory if all are gone for a moment. A request to
 # a group's coordinator then waits for a removed broker for ever.
@@ -68,13 +68,14 @@ class RetriesExhausted(Exception):
 class Writer(threading.Thread):
     """A client with several sessions under one transactional id, one after the other."""
 
-    def __init__(self, bootstrap: str, history: History, number: int, seed: int) -> None:
+    def __init__(self, bootstrap: str, history: History, number: int, seed: int, rest_s_max: float) -> None:
         super().__init__(name=f"writer-{number}")
         self.failure: BaseException | None = None
         self.group_place: GroupPlace = (GROUP, (SOURCE, number))
         self._servers = bootstrap
         self._history = history
         self._dice = random.Random(f"{seed}/{number}")
+        self._rest_s_max = rest_s_max
         self._stopping = threading.Event()
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **CLIENT})
         self._consumed = 0
@@ -97,7 +98,7 @@ class Writer(threading.Thread):
                     if error.args[0].retriable() and not error.args[0].txn_requires_abort():
                         raise RetriesExhausted(str(error)) from error
                     self._begin_life()  # fenced, or the transaction took too long
-                self._stopping.wait(self._dice.uniform(*REST_S))
+                self._stopping.wait(self._dice.uniform(0, self._rest_s_max))
         except BaseException as error:  # noqa: BLE001  checked by the thread that waits for this one
             self.failure = error
         finally:
@@ -254,10 +255,10 @@ def wait_for_transactions(cluster: Cluster) -> None:
 class TransactionLoad:
     """Writers and readers of one run."""
 
-    def __init__(self, bootstrap: str, seed: int, writers: int = 3) -> None:
+    def __init__(self, bootstrap: str, seed: int, writers: int = 3, rest_s_max: float = REST_S_MAX) -> None:
         self.history = History()
         self._bootstrap = bootstrap
-        self._writers = [Writer(bootstrap, self.history, number, seed) for number in range(writers)]
+        self._writers = [Writer(bootstrap, self.history, number, seed, rest_s_max) for number in range(writers)]
         isolations = (Isolation.COMMITTED, Isolation.COMMITTED, Isolation.UNCOMMITTED)
         self._tails = [self._tail(f"tail-{number}", each) for number, each in enumerate(isolations)]
 
@@ -325,9 +326,11 @@ class TransactionLoad:
 
 
 @contextmanager
-def transaction_load(bootstrap: str, seed: int, writers: int = 3) -> Iterator[TransactionLoad]:
+def transaction_load(
+    bootstrap: str, seed: int, writers: int = 3, rest_s_max: float = REST_S_MAX
+) -> Iterator[TransactionLoad]:
     """A running load, whose threads are ended at the end."""
-    load = TransactionLoad(bootstrap, seed, writers)
+    load = TransactionLoad(bootstrap, seed, writers, rest_s_max)
     load.start()
     try:
         yield load
