@@ -29,6 +29,7 @@ INBOXES = {role: f"_INBOX.{role}.0123456789abcdef.7" for role in ROLES}
 COMMAND = subjects.sequencer_command(CLUSTER)
 QUERIES = {subjects.sequencer_query(CLUSTER, name) for name in subjects.QUERY_NAMES}
 FLUSH, CACHE = subjects.flush(*INSTANCE), subjects.cache(*INSTANCE)
+CONFIRM = subjects.confirm(CLUSTER, "instance-1")
 ADVANCED, HEARD, JOURNAL = subjects.advanced(CLUSTER), subjects.heard(CLUSTER), subjects.journal_subject(CLUSTER)
 EXPLAIN = subjects.explain(CLUSTER)
 API = "$JS.API"
@@ -57,8 +58,8 @@ FORBIDDEN = {
     "other",
 }
 MAY_PUBLISH = {
-    "gateway": {FLUSH, CACHE, COMMAND, *QUERIES, PRESENCES["gateway"], INBOXES["gateway"]},
-    "flusher": {COMMAND, PRESENCES["flusher"], *(INBOXES[role] for role in ("gateway", "cacher", "flusher"))},
+    "gateway": {FLUSH, CACHE, COMMAND, *QUERIES, PRESENCES["gateway"], INBOXES["gateway"], INBOXES["flusher"]},
+    "flusher": {COMMAND, CONFIRM, PRESENCES["flusher"], *(INBOXES[role] for role in ("gateway", "cacher", "flusher"))},
     "sequencer": {
         ADVANCED,
         HEARD,
@@ -74,7 +75,7 @@ MAY_PUBLISH = {
 STRANGER = subjects.presence(CLUSTER, "stranger", "z1", "instance-1")
 ALL_PRESENCES = {subjects.presence_all(CLUSTER), *PRESENCES.values(), STRANGER}
 MAY_LISTEN = {
-    "gateway": {ADVANCED, *ALL_PRESENCES, INBOXES["gateway"], "_INBOX.gateway.>"},
+    "gateway": {ADVANCED, CONFIRM, *ALL_PRESENCES, INBOXES["gateway"], "_INBOX.gateway.>"},
     "flusher": {FLUSH, CACHE, *ALL_PRESENCES, INBOXES["flusher"], "_INBOX.flusher.>"},
     "sequencer": {COMMAND, *QUERIES, HEARD, INBOXES["sequencer"], "_INBOX.sequencer.>"},
     "cacher": {CACHE, *ALL_PRESENCES, INBOXES["cacher"], "_INBOX.cacher.>"},

@@ -19,6 +19,7 @@ import pytest
 from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.find_coordinator import FindCoordinatorRequest
 from penstock.kafkawire.api.metadata import MetadataRequest
+from penstock.runtime.process.life import INVALID_EXIT_CODE
 from penstock.runtime.process.own_address import own_address
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.servers.nats import NatsServer
@@ -222,9 +223,9 @@ def test_it_reconnects_when_the_nats_server_comes_back(nats_server: NatsServer, 
 @pytest.mark.parametrize(
     ("settings", "code", "sentence"),
     [
-        ({"listeners": "A://127.0.0.1:0,B://192.0.2.1:9092"}, 1, "cannot listen on 192.0.2.1:9092"),
+        ({"listeners": "A://127.0.0.1:0,B://192.0.2.1:9092"}, INVALID_EXIT_CODE, "cannot listen on 192.0.2.1:9092"),
         ({"nats_url": "nats://127.0.0.1:1"}, 1, "no nats server at nats://127.0.0.1:1"),
-        ({"store_url": "ftp://nowhere"}, 1, "ftp"),
+        ({"store_url": "ftp://nowhere"}, INVALID_EXIT_CODE, "ftp"),
         ({"listeners": "A://127.0.0.1:99999"}, 2, "listeners: a port is at most 65535"),
         ({"advertised_listeners": "B://localhost:1"}, 2, "B is no listener; there are PLAINTEXT"),
         ({"default_partitions": 0}, 2, "default-partitions"),

@@ -22,10 +22,13 @@ from penstock.runtime.nats.bus import BusLimits
 from penstock.runtime.nats.client import NatsConnection, NatsLimits
 from penstock.runtime.nats.journal import JournalLimits
 from penstock.runtime.nats.patched_client import PatchedClient
+from penstock.runtime.nats.server import server_config
 from penstock.runtime.nats.subscription import SubscriptionLimits
 from penstock.runtime.nats.tail import TailLimits
 from tests.testkit.servers.connections import SLOW_MACHINE, connect_nats
 from tests.testkit.servers.nats import NatsServer, running_nats_server
+from tests.testkit.servers.nats_cluster import NatsNode
+from tests.testkit.servers.ports import free_ports
 from tests.testkit.waiting import TIMEOUT_S, known, until
 
 CLUSTER = "integration"
@@ -447,3 +450,26 @@ async def test_a_server_with_a_tiny_max_payload_is_rejected_in_one_sentence(tmp_
             with pytest.raises(Invalid, match=sentence):
                 await connection.bus.run_until_closed()
         await connection.close()
+
+
+async def test_the_servers_log_is_bounded_while_it_runs(tmp_path: Path) -> None:
+    port, monitor_port = free_ports(2)
+    node = NatsNode("logging", tmp_path, port, monitor_port)
+    log_path, bytes_max = tmp_path / "logs" / "nats-server.log", 2_000
+    log_path.parent.mkdir()
+    settings = server_config(
+        store_dir=tmp_path / "jetstream", host="127.0.0.1", port=port, log_path=log_path, log_bytes_max=bytes_max
+    )
+    node.config_path.write_text(settings)
+    node.start()
+    try:
+        for _ in range(40):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"NONSENSE\r\n")  # the server logs an error
+            await reader.read()
+            writer.close()
+    finally:
+        node.kill()
+    sizes = [path.stat().st_size for path in log_path.parent.iterdir()]
+    assert len(sizes) == 2
+    assert max(sizes) < 2 * bytes_max

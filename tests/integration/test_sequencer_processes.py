@@ -25,6 +25,7 @@ from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupOffsetsVie
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
+from penstock.runtime.process.life import INVALID_EXIT_CODE
 from tests.testkit.clusters.sequencers import CLUSTER, Process, Processes
 from tests.testkit.loads.pausing import pause_process
 from tests.testkit.servers.connections import connect_nats
@@ -208,7 +209,7 @@ async def test_a_sequencer_whose_journal_was_lost_reports_it_and_creates_no_othe
     assert "the sequencer halted after journal entry" in lasting.log.read_text()
     again = Process("b", tmp_path, nats_server, 0)
     processes.running.append(again)
-    assert await again.ended() == 1
+    assert await again.ended() == INVALID_EXIT_CODE
     assert "the sequencer halted: the journal of cluster test" in again.log.read_text()
     assert again.log.read_text().count("\n") == 1, again.log.read_text()
 

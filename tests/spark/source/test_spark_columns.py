@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from penstock.contracts.errors import Corrupt
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.records import Record, build_batch, decode_records
-from penstock.spark.source.columns import FIELDS, Columns, record_starts
+from penstock.spark.source.columns import FIELDS, Columns, SkippedBatches, record_starts
 
 pytestmark = pytest.mark.spark
 
@@ -155,6 +155,64 @@ def test_damaged_bytes_are_detected_or_read_as_a_client_reads_them(rows: list, d
         return  # invalid text or a truncated length, which the columns show as well as possible
     kept = [record for record in plain if abs(record.offset_delta) < 2**62]
     assert [(row["key"], row["value"]) for row in taken.to_pylist()] == [(each.key, each.value) for each in kept]
+
+
+def broken(batch: bytes, place: int, value: int) -> bytes:
+    """The batch with another byte, and the CRC of the new bytes."""
+    changed = bytearray(batch)
+    changed[place] = value
+    changed[17:21] = crc32c.crc32c(changed[21:]).to_bytes(4, "big")
+    return bytes(changed)
+
+
+def poison() -> list[tuple[int, bytes]]:
+    """Four good batches, and after each of the first three one that cannot be decoded, for another reason."""
+    good = [build_batch([Record(0, 0, b"k", b"v" * 9), Record(1, 0, b"k", b"w")]) for _ in range(4)]
+    torn = bytearray(good[0])
+    torn[-1] ^= 1
+    bad = [
+        bytes(torn),
+        broken(build_batch([Record(0, 0, None, b"v" * 90), Record(1, 0, b"", b"")], codec=1), 61, 0),
+        broken(good[0], 61 + 4, 0x7E),  # a key that is longer than its record, which only `take` finds
+    ]
+    batches = [each for pair in zip(good, bad, strict=False) for each in pair] + [good[3]]
+    return [(2 * number, batch) for number, batch in enumerate(batches)]
+
+
+ERRORS = ["t [3] 2: a batch with a wrong crc", "t [3] 6: ", "t [3] 10: "]
+
+
+@pytest.mark.parametrize("group_bytes", [1, 4_000_000])
+def test_batches_that_cannot_be_decoded_are_skipped_and_counted(group_bytes: int) -> None:
+    skipped = SkippedBatches()
+    rows = read(poison(), 0, 99, group_bytes=group_bytes, skipped=skipped)
+    assert [row["offset"] for row in rows] == [0, 1, 4, 5, 8, 9, 12, 13]
+    assert [row["value"] for row in rows] == [b"v" * 9, b"w"] * 4
+    assert skipped.count == 3
+    for error, place in zip(skipped.errors, ERRORS, strict=True):
+        assert error.startswith(place)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_batch_that_cannot_be_decoded_fails_with_its_place_and_the_option(number: int) -> None:
+    many = poison()[2 * number : 2 * number + 3]
+    with pytest.raises(Corrupt) as raised:
+        read(many, 0, 99)
+    assert str(raised.value).startswith(ERRORS[number])
+    assert "failOnCorruptBatch=false" in str(raised.value)
+
+
+def test_a_group_of_batches_that_cannot_be_decoded_has_no_rows() -> None:
+    skipped = SkippedBatches()
+    assert read(poison()[5:6], 0, 99, skipped=skipped) == []
+    assert skipped.count == 1
+
+
+def test_only_the_first_errors_of_many_skipped_batches_are_kept() -> None:
+    skipped = SkippedBatches()
+    [bad] = poison()[1:2]
+    read([bad] * 50, 0, 99, skipped=skipped)
+    assert (skipped.count, len(skipped.errors)) == (50, 10)
 
 
 @pytest.mark.parametrize("count", [-1, 1, 3, 1000])

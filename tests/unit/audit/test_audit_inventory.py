@@ -46,7 +46,9 @@ class Sequencer:
     def do(self, command: Command) -> None:
         apply_entry(self.state, self.state.sequence + 1, [[command]])
 
-    async def query(self, name: str, query: msgspec.Struct, _view: type[object]) -> object:
+    async def query(
+        self, name: str, query: msgspec.Struct, _view: type[object], *, deadline_s: float | None = None
+    ) -> object:
         answer = queries.QUERIES[name](self.state, query)
         for each in answer.partitions if name == "plan" else ():
             if each.partition == self._hides:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.children import Child, ChildSpec, last_line
+from penstock.cli.children import Child, ChildSpec
+from penstock.cli.last_words import last_words
 
 WAITS = "import time\nprint('up', flush=True)\nwhile True: time.sleep(60)"
 IGNORES_SIGTERM = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAITS
@@ -39,7 +41,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def is_up(child: Child) -> bool:
-    return child.pid is not None and last_line(child.spec.log_path) == "up"
+    return child.pid is not None and last_words(child.spec.log_path) == "up"
 
 
 async def test_a_killed_child_is_restarted(tmp_path: Path) -> None:
@@ -50,13 +52,27 @@ async def test_a_killed_child_is_restarted(tmp_path: Path) -> None:
         os.kill(first, signal.SIGKILL)
         await until(lambda: child.restarts == 1 and child.pid is not None)
         assert child.pid != first
-        assert "was killed by SIGKILL" in reports[0]
+        assert "died (SIGKILL)" in reports[0]
+
+
+async def test_a_child_that_works_again_is_reported_with_the_time_that_it_was_away(tmp_path: Path) -> None:
+    async with kept(tmp_path, WAITS) as (child, reports):
+        await until(lambda: is_up(child))
+        assert child.pid is not None
+        child.hear()
+        assert reports == [], "its first start is no return"
+        os.kill(child.pid, signal.SIGKILL)
+        await until(lambda: child.restarts == 1 and child.pid is not None)
+        child.hear()
+        child.hear()
+        assert re.fullmatch(r"child died \(SIGKILL\), back after \d+\.\d s", reports[1])
+        assert len(reports) == 2
 
 
 async def test_a_child_that_cannot_start_is_reported_with_its_last_log_line(tmp_path: Path) -> None:
     async with kept(tmp_path, FAILS) as (child, reports):
         await until(lambda: child.restarts >= 2)
-        assert "ended with code 1" in reports[0]
+        assert "died (exit code 1): cannot go on;" in reports[0]
         assert "cannot go on" in reports[0]
         assert "0.2 s" in reports[0]
         assert "0.4 s" in reports[1]
@@ -116,8 +132,29 @@ async def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
         assert "did not stop" in reports[0]
 
 
-def test_the_last_line_of_a_log_is_the_last_one_that_is_not_blank(tmp_path: Path) -> None:
+INFO = '{"event": "service_started", "level": "info"}'
+FAILED = '{"event": "service_failed", "error": "no journal", "level": "error"}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["first"] * 5000 + ["the end", "", "  "], "the end"),
+        ([INFO], ""),
+        ([FAILED, INFO, INFO], "service_failed: no journal"),
+        (["Traceback (most recent call last):", "KeyError: 1", INFO], "KeyError: 1"),
+        (["[7] 2026/11/23 09:41:54.03 [FTL] no space", "[7] 2026/11/23 09:41:54.04 [INF] "], "no space"),
+    ],
+)
+def test_the_last_words_of_a_process_are_its_last_error(tmp_path: Path, lines: list[str], words: str) -> None:
     log = tmp_path / "log"
-    assert last_line(log) == ""
-    log.write_text("first\n" * 5000 + "the end\n\n  \n")
-    assert last_line(log) == "the end"
+    assert last_words(log) == ""
+    log.write_text("\n".join([*lines, ""]))
+    assert last_words(log) == words
+
+
+def test_the_errors_of_an_earlier_start_are_not_the_last_words_of_this_one(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"{FAILED}\n")
+    assert last_words(log, since=len(FAILED) + 1) == ""
+    assert last_words(log, since=10 * len(FAILED)) == "service_failed: no journal", "the log was renamed since"

@@ -27,7 +27,7 @@ def run_without(package: str, tmp_path: Path) -> int:
 def test_without_pyspark_the_error_names_the_installation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_without("pyspark", tmp_path) == 1
     assert capsys.readouterr().err.startswith(
-        "penstock: PySpark is not installed: run pip install 'penstock[spark]', or "
+        "penstock: PySpark is not installed: run make spark-env in a checkout (450 MB), or "
     )
 
 
@@ -36,7 +36,7 @@ def test_without_another_package_the_error_names_the_installation(
 ) -> None:
     assert run_without("fastavro", tmp_path) == 1
     assert capsys.readouterr().err == (
-        "penstock: exports need fastavro, which is not installed: pip install 'penstock[export]'\n"
+        "penstock: exports need fastavro, which is not installed: pip install 'penstock[spark]'\n"
     )
 
 

@@ -2,20 +2,34 @@
 
 import argparse
 import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from penstock.cli.data_folder import take_folder
+from penstock.cli.data_folder import own_store, record_store, recorded_store, take_folder
 from penstock.cli.ports import Address, check_port_is_free, parse_address
-from penstock.cli.up.options import add_flags, read_options
+from penstock.cli.up.options import UpOptions, add_flags, read_options
+from penstock.cli.up.specs import Specs
 from penstock.contracts.errors import Invalid
 
+NO_ENVIRONMENT: dict[str, str] = {}
 
-def options(*arguments: str) -> object:
+
+def no_route(_family: int, _address: object) -> str:
+    return ""
+
+
+def route(source: str) -> Callable[[int, object], str]:
+    return lambda family, _address: source if (":" in source) == (family == socket.AF_INET6) else ""
+
+
+def options(
+    *arguments: str, environ: Mapping[str, str] = NO_ENVIRONMENT, find_source: Callable[[int, object], str] = no_route
+) -> UpOptions:
     parser = argparse.ArgumentParser()
     add_flags(parser)
-    return read_options(parser.parse_args(arguments))
+    return read_options(parser.parse_args(arguments), environ, find_source)
 
 
 def test_without_flags_everything_is_in_a_folder_here() -> None:
@@ -25,6 +39,7 @@ def test_without_flags_everything_is_in_a_folder_here() -> None:
     assert str(found.kafka) == "127.0.0.1:9092"
     assert str(found.http) == "127.0.0.1:8080"
     assert (found.gateways, found.flushers, found.sequencers, found.cachers) == (1, 1, 1, 1)
+    assert (found.cluster, found.advertised, found.warning) == ("default", None, "")
 
 
 @pytest.mark.parametrize(
@@ -81,3 +96,75 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Invalid, match=str(tmp_path / "file" / "data")):
         take_folder(tmp_path / "file" / "data")
+
+
+@pytest.mark.parametrize("store", ["memory://x", "memory:x"])
+def test_a_store_in_memory_is_rejected_because_it_keeps_nothing(store: str) -> None:
+    with pytest.raises(Invalid, match="the next start has no records; use file:///DIR"):
+        options("--store", store)
+
+
+@pytest.mark.parametrize("store", ["/just/a/path", "gopher://x", "file:x"])
+def test_a_store_of_no_known_kind_is_rejected_with_what_is_possible(store: str) -> None:
+    with pytest.raises(Invalid, match="--store must be file:///DIR or s3://BUCKET/PREFIX"):
+        options("--store", store)
+
+
+def test_a_relative_folder_of_objects_becomes_absolute_for_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given, folder in (("file://./objects", "objects"), ("file://a b", "a%20b"), ("file://a%20b", "a%20b")):
+        found = options("--store", given)
+        assert found.store == f"file://{tmp_path}/{folder}"
+        (gateway,) = Specs(found, 1, 1).services("gateway")
+        assert gateway.env["PENSTOCK_STORE_URL"] == found.store
+    assert options("--data", "c%20d").store == f"file://{tmp_path}/c%2520d/objects", "a folder may have any name"
+
+
+def test_the_store_of_the_last_start_is_that_of_the_next_without_its_keys(tmp_path: Path) -> None:
+    assert recorded_store(tmp_path) == own_store(tmp_path) == f"file://{tmp_path}/objects"
+    record_store(tmp_path, "s3://b/p?endpoint=http://127.0.0.1:1&access_key=k&secret_key=hidden")
+    assert "hidden" not in (tmp_path / "store").read_text()
+    assert options("--data", str(tmp_path)).store == "s3://b/p?endpoint=http%3A%2F%2F127.0.0.1%3A1"
+    record_store(tmp_path, own_store(tmp_path))
+    assert not (tmp_path / "store").exists(), "the folder may be moved"
+
+
+def test_the_cluster_comes_from_its_flag_else_from_the_environment() -> None:
+    environ = {"PENSTOCK_CLUSTER": "blue"}
+    for found, name in ((options(environ=environ), "blue"), (options("--cluster", "red", environ=environ), "red")):
+        assert found.cluster == name
+        for role in ("gateway", "flusher", "sequencer", "cacher"):
+            assert [spec.env["PENSTOCK_CLUSTER"] for spec in Specs(found, 1, 1).services(role)] == [name]
+    with pytest.raises(Invalid, match="cluster"):
+        options(environ={"PENSTOCK_CLUSTER": "not a name"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "source", "advertised", "warns"),
+    [
+        (["--kafka", "192.0.2.7:9092"], "10.0.0.5", "", ""),
+        (["--kafka", "0.0.0.0:9093"], "10.0.0.5", "10.0.0.5:9093", "if they cannot reach it"),
+        (["--kafka", "0.0.0.0:9093"], "fd00::5", "127.0.0.1:9093", "works only here"),
+        (["--kafka", "[::]:9093"], "fd00::5", "[fd00::5]:9093", "if they cannot reach it"),
+        (["--kafka", "[::]:9093"], "10.0.0.5", "10.0.0.5:9093", "if they cannot reach it"),
+        (["--kafka", "0.0.0.0:9093", "--advertise", "kafka.example"], "10.0.0.5", "kafka.example:9093", ""),
+        (["--kafka", "0.0.0.0:9093", "--advertise", "[fd00::7]"], "10.0.0.5", "[fd00::7]:9093", ""),
+        (["--advertise", "kafka.example:19092"], "10.0.0.5", "kafka.example:19092", ""),
+    ],
+)
+def test_clients_are_sent_to_an_address_that_they_can_reach(
+    arguments: list[str], source: str, advertised: str, warns: str
+) -> None:
+    found = options(*arguments, find_source=route(source))
+    assert str(found.advertised or "") == advertised
+    assert warns in found.warning if warns else not found.warning
+    (gateway,) = Specs(found, 1, 1).services("gateway")
+    assert gateway.env["PENSTOCK_ADVERTISED_LISTENERS"] == (f"PLAINTEXT://{advertised}" if advertised else "")
+
+
+@pytest.mark.parametrize("advertise", ["0.0.0.0", "[::]:9092", "host:", ":9092", "host:0"])
+def test_an_address_that_no_client_can_use_is_not_advertised(advertise: str) -> None:
+    with pytest.raises(Invalid, match="--advertise"):
+        options("--kafka", "0.0.0.0:9092", "--advertise", advertise)

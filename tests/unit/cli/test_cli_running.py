@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.data_folder import take_folder
+from penstock.cli.data_folder import record_store, take_folder
 from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.contracts.errors import Invalid
 from penstock.runtime.nats.server import write_config
@@ -31,6 +31,15 @@ def test_the_addresses_come_from_the_folder_of_penstock_up(tmp_path: Path) -> No
     with take_folder(tmp_path):
         found = read("--data", str(tmp_path))
     assert found == ClusterAddress("default", "nats://127.0.0.1:14300", "", "", f"file://{tmp_path / 'objects'}")
+
+
+def test_the_store_is_the_one_that_penstock_up_uses(tmp_path: Path) -> None:
+    (tmp_path / "nats").mkdir()
+    write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
+    record_store(tmp_path, "s3://bucket/prefix")
+    with take_folder(tmp_path):
+        assert read("--data", str(tmp_path)).store_url == "s3://bucket/prefix"
+        assert read("--data", str(tmp_path), "--store", "s3://other").store_url == "s3://other"
 
 
 def test_a_stopped_penstock_up_is_reported_as_stopped(tmp_path: Path) -> None:

@@ -20,10 +20,12 @@ from penstock.cli.up.limits import UpLimits
 from penstock.cli.up.options import UpOptions
 from penstock.cli.up.processes import SERVICES, Processes
 from penstock.cli.up.specs import Specs
-from penstock.cli.up.supervisor import print_line
+from penstock.cli.up.supervisor import Supervisor, print_line
 from penstock.contracts.errors import Invalid
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
+from penstock.runtime.process.life import INVALID_EXIT_CODE
 from tests.testkit.fakes.clock import ManualClock
+from tests.testkit.servers.ports import free_port
 from tests.testkit.waiting import TIMEOUT_S, until
 
 RESTARTING = "the journal accepts no entries; restarting nats-server"
@@ -133,6 +135,24 @@ def test_the_port_is_reserved_and_below_the_ports_for_outgoing_connections() -> 
             nats.listen()
             with socket.create_connection(("127.0.0.1", first)):
                 pass
+
+
+class RejectedServices(Specs):
+    """The usual processes, but each service finds at its start that its settings can never work."""
+
+    def services(self, role: str) -> list[ChildSpec]:
+        script = f"echo '{role}: allow s3:PutObject' >&2; exit {INVALID_EXIT_CODE}"
+        return [structs.replace(spec, argv=["sh", "-c", script]) for spec in super().services(role)]
+
+
+async def test_a_permanent_error_of_a_service_ends_the_start_at_once_with_its_words(tmp_path: Path) -> None:
+    reports: list[str] = []
+    options = structs.replace(options_of(tmp_path), http=Address("127.0.0.1", free_port()))
+    with take_folder(tmp_path), reserved_port() as port, reserved_port() as monitor_port:
+        supervisor = Supervisor(options, port, monitor_port, reports.append, make_specs=RejectedServices)
+        with pytest.raises(Invalid, match=r"[a-z]+-1 cannot start: [a-z]+: allow s3:PutObject"):
+            await supervisor.run()
+    assert not [line for line in reports if "restarting it in 1.6 s" in line], "it did not wait for more starts"
 
 
 class FullDisk(io.StringIO):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from penstock.contracts.batches import Extent
@@ -17,7 +18,7 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.queries.compaction import SegmentsQuery, SegmentView
 from penstock.contracts.queries.log import PlanPartition, PlanQuery
 from penstock.kafkawire.records import BATCH_OVERHEAD, batches, decode_records
-from penstock.runtime.clock import SystemClock, SystemEntropy
+from penstock.runtime.clock import Clock, SystemClock, SystemEntropy
 from penstock.segment import HEADER_BYTES, build_segment
 from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
@@ -81,6 +82,16 @@ class FakeSpark:
         return FakePlanned(self, items)
 
 
+class WrongClock(SystemClock):
+    """A wall clock that is wrong."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self._ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead_ms
+
+
 class Machine:
     """A sequencer client over the state machine itself. Tests apply commands of other clients to it."""
 
@@ -93,19 +104,25 @@ class Machine:
             set()
         )  # the next command of such a type is applied, but its answer is lost
         self.is_down = False
+        self.seen_clock_ms = 0
+        self.clock_seen_s = 0.0
 
     async def command(self, commands: list[Command], *, deadline_s: float) -> list[Outcome]:
         while True:
             if self.is_down:
                 raise Unavailable("no sequencer answered")
             self.sent += commands
-            outcomes = self.apply(*commands)
+            now_ms = max(self.clock.now_ms(), self.state.clock_ms)
+            outcomes = self.apply(*(replace(each, now_ms=min(each.now_ms, now_ms)) for each in commands))
+            self.seen_clock_ms, self.clock_seen_s = self.state.clock_ms, self.clock.monotonic_s()
             lost = self.lost_answers & {type(each) for each in commands}
             if not lost:
                 return outcomes
             self.lost_answers -= lost  # the loop sends the commands again
 
-    async def query(self, name: str, query: msgspec.Struct, _view: type[Any]) -> Any:
+    async def query(
+        self, name: str, query: msgspec.Struct, _view: type[Any], *, deadline_s: float | None = None
+    ) -> Any:
         if self.is_down:
             raise Unavailable("no sequencer answered")
         return queries.QUERIES[name](self.state, query)
@@ -122,6 +139,7 @@ class World:
 
     def __init__(self, folder: Path, limits: PlanLimits = LIMITS, spark: Any = None) -> None:
         self.machine = Machine()
+        self.clock: Clock = self.machine.clock  # of compactors
         self.place = StorePlace(f"file://{folder}", CLUSTER)
         self.plan_limits = limits
         self.limits = CompactorLimits()  # of all parts built from now on
@@ -209,7 +227,7 @@ class World:
             open_session=self._open_session,
             close_session=lambda session: setattr(session, "is_closed", True),
             is_alive=lambda session: bool(getattr(session, "is_alive", True)),
-            clock=self.machine.clock,
+            clock=self.clock,
             metrics=self.metrics,
         )
 
@@ -217,7 +235,7 @@ class World:
         return JobClient(
             holder=holder,
             sequencers=self.machine,  # type: ignore[arg-type]
-            clock=self.machine.clock,
+            clock=self.clock,
             entropy=SystemEntropy(),
             metrics=self.metrics,
             limits=self.limits.jobs,
@@ -231,7 +249,7 @@ class World:
             client=client or self.client(holder),
             spark=runner or self.runner(),
             plan_limits=self.plan_limits,
-            clock=self.machine.clock,
+            clock=self.clock,
             entropy=SystemEntropy(),
             metrics=self.metrics,
             limits=self.limits.merge,
@@ -244,7 +262,7 @@ class World:
             client=client or self.client(),
             spark=runner,
             plan_limits=self.key_limits,
-            clock=self.machine.clock,
+            clock=self.clock,
             entropy=SystemEntropy(),
             metrics=self.metrics,
             interval_s=self.key_interval_s,
@@ -261,7 +279,7 @@ class World:
             keys=self.keys(runner, client),
             spark=runner,
             plan_limits=self.plan_limits,
-            clock=self.machine.clock,
+            clock=self.clock,
             metrics=self.metrics,
             missing=lambda: self.missing,
             set_degraded=self.degraded.__setitem__,

@@ -16,7 +16,10 @@ from penstock_compactor.merge.work import MergeLimits
 from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
 from penstock_compactor.service import LoopLimits
 from tests.testkit.waiting import until
-from tests.unit.compactor.compactor_world import World, while_running
+from tests.unit.compactor.compactor_world import World, WrongClock, while_running
+
+MINUTE_MS = 60_000
+DAY_MS = 24 * 60 * MINUTE_MS
 
 
 @pytest.fixture
@@ -36,6 +39,16 @@ async def test_a_job_replaces_many_extents_by_one(world: World) -> None:
     assert ended.is_complete and ended.accepted == 2
     assert [len(world.extents(topic_id, number)) for number in (0, 1)] == [1, 1]
     assert world.levels() == [1]
+    world.check_all_readable()
+
+
+@pytest.mark.parametrize("ahead_ms", [16 * MINUTE_MS, -16 * MINUTE_MS, 30 * DAY_MS, -30 * DAY_MS])
+async def test_outputs_are_born_by_the_journals_clock_when_the_wall_clock_is_wrong(world: World, ahead_ms: int) -> None:
+    topic_id = world.create_topic(1)
+    world.flush((topic_id, 0, ["a"]))
+    world.clock = WrongClock(ahead_ms)
+    ended = await world.merging().merge(everything(world), ())
+    assert (ended.accepted, ended.rejected) == (1, 0)
     world.check_all_readable()
 
 

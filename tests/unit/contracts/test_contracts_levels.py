@@ -26,6 +26,7 @@ NAMES = {
         "segment.ms",
         "unclean.leader.election.enable",
     },
+    5: {"penstock.check.records"},
 }
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.contracts.configs import topics as topic_configs
-from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS
+from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS, segment_bytes
 from penstock.contracts.levels import INERT_CONFIGS_LEVEL, level_of_configs
 
 
@@ -211,7 +211,6 @@ def test_each_of_kafkas_configurations_is_either_accepted_or_rejected_with_a_rea
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("segment.bytes", "52428800", "1000"),
         ("segment.ms", "600000", "0"),
         ("min.insync.replicas", "2", "0"),
         ("unclean.leader.election.enable", "false", "no"),
@@ -224,6 +223,13 @@ def test_configurations_without_effect_still_need_valid_values(name: str, good: 
     assert topic_configs.validation_errors({name: good}) == []
     assert topic_configs.validation_errors({name: bad}) != []
     assert topic_configs.TOPIC_CONFIGS[name].documentation.startswith("Accepted, and without effect.")
+
+
+def test_the_only_effect_of_segment_bytes_is_on_retention() -> None:
+    assert topic_configs.validation_errors({"segment.bytes": "52428800"}) == []
+    assert topic_configs.validation_errors({"segment.bytes": "1000"}) != []
+    assert "retention.bytes" in topic_configs.TOPIC_CONFIGS["segment.bytes"].documentation
+    assert (segment_bytes({}), segment_bytes({"segment.bytes": "52428800"})) == (2**30, 52_428_800)
 
 
 @pytest.mark.parametrize("name", INERT_CONFIGS)

@@ -61,6 +61,8 @@ class LoggingSequencers:
     def __init__(self, *, held: bool = False) -> None:
         self.seen_sequence = 0
         self.seen_clock_ms = 0
+        self.clock_seen_s = 0.0
+        self.clock_questions = 0  # requests without commands
         self.requests: list[list[Command]] = []
         self.replies: asyncio.Queue[list[Outcome] | PenstockError | None] = asyncio.Queue()  # None: the usual outcome
         self.running = 0
@@ -71,6 +73,9 @@ class LoggingSequencers:
 
     async def command(self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0) -> list[Outcome]:
         assert deadline_s > 0
+        if not commands:
+            self.clock_questions += 1
+            return []
         self.requests.append(commands)
         self.running += 1
         self.running_max = max(self.running_max, self.running)
@@ -97,6 +102,19 @@ class LoggingSequencers:
         return [[command.segment_id for command in request] for request in self.requests]
 
 
+class RecordingGateways:
+    """Gateways that confirm every request, except those in `given_up`, and record what they are asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, list[int]]] = []
+        self.given_up: set[int] = set()
+        self.lease_ms = 2_000
+
+    async def leases(self, gateway: str, requests: Sequence[int]) -> dict[int, int]:
+        self.asked.append((gateway, list(requests)))
+        return {number: 0 if number in self.given_up else self.lease_ms for number in requests}
+
+
 class FakeInbound:
     """A message, and its reply when there is one."""
 
@@ -119,10 +137,16 @@ def meta(length: int = 100, **changes: int) -> BatchMeta:
 
 
 def produce(
-    request: int, *lengths: int, part: int = 0, parts: int = 1, partition: int = 0, topic: bytes = TOPIC
+    request: int,
+    *lengths: int,
+    part: int = 0,
+    parts: int = 1,
+    partition: int = 0,
+    topic: bytes = TOPIC,
+    needs_confirmation: bool = False,
 ) -> FlushProduce:
     batches = [FlushBatch(topic, partition, meta(length)) for length in lengths or (100,)]
-    return FlushProduce(request, part, parts, batches)
+    return FlushProduce(request, part, parts, batches, needs_confirmation)
 
 
 def flush_message(*produces: FlushProduce, gateway: str = "g1") -> FakeInbound:
@@ -150,6 +174,7 @@ class Rig:
         self.store = store or HeldStore()
         self.sequencers = sequencers or LoggingSequencers()
         self.clock = clock or ManualClock()
+        self.gateways = RecordingGateways()
         self.recent = RecentSegments(64 * MIB)
         self.budget = Budget(budget_bytes)
         self.registry = CollectorRegistry()
@@ -161,6 +186,7 @@ class Rig:
             store=self.store,
             sequencers=self.sequencers,
             recent=self.recent,
+            confirmer=self.gateways,
             clock=self.clock,
             entropy=CountingEntropy(),
             metrics=self.metrics,

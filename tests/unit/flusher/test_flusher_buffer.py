@@ -156,3 +156,17 @@ def test_all_requests_come_out_once_in_order_and_within_the_interval(
     assert [each.number for _, requests in closed for each in requests] == list(range(number))
     for closed_s, requests in closed:
         assert all(closed_s <= came[each.number] + LIMITS.interval_s + 1e-9 for each in requests)
+
+
+def test_after_a_crowded_answer_there_are_fewer_segments_for_a_while() -> None:
+    buffer = new_buffer()
+    buffer.add([Request(0, 1)], 0.0)
+    buffer.record_answered(1, 0.001, is_crowded=True)
+    crowded_until_s = 0.001 + LIMITS.crowded_s
+    assert buffer.due_s(0) == LIMITS.crowded_interval_s
+    buffer.close(Reason.TIMER, 1.0)
+    buffer.add([Request(1, 1_000)], 2.0)
+    assert buffer.reason_to_close(2.0, 0) is Reason.SIZE
+    buffer.close(Reason.SIZE, 2.0)
+    buffer.add([Request(2, 1)], crowded_until_s)
+    assert buffer.due_s(0) == crowded_until_s + LIMITS.quiet_s

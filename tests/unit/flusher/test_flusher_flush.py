@@ -217,11 +217,26 @@ async def test_new_segments_are_kept_in_memory_and_failed_ones_are_not() -> None
         assert b"".join(views) == data
 
 
-async def test_segments_are_not_born_before_the_uptime_clock_when_the_wall_clock_was_set_back() -> None:
+HOUR_S = 3_600
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "passed_s", "expected_s"),
+    [
+        (HOUR_S, 0, 0),  # the wall clock here is an hour ahead of the state machine's clock
+        (HOUR_S, 60, 60),
+        (-HOUR_S, 0, 0),
+        (-HOUR_S, 60, 30),  # the state machine's clock may run at half speed
+        (-30, 600, 570),
+    ],
+)
+async def test_segments_are_born_by_the_state_machines_clock_when_the_wall_clock_is_wrong(
+    ahead_s: int, passed_s: int, expected_s: int
+) -> None:
     async with Rig() as rig:
-        rig.sequencers.seen_clock_ms = rig.clock.now_ms() + 3_600_000
+        seen_ms = rig.sequencers.seen_clock_ms = rig.clock.now_ms() - ahead_s * 1000
+        rig.sequencers.clock_seen_s = rig.clock.monotonic_s()
+        rig.clock.now_s += passed_s
         await (await rig.send_and_close(produce(1))).reply()
-        rig.clock.now_s += 7_200
-        await (await rig.send_and_close(produce(2))).reply()
     times = [(segment_born_ms(commit.segment_id), commit.now_ms) for (commit,) in rig.sequencers.requests]
-    assert times == [(rig.sequencers.seen_clock_ms,) * 2, (rig.clock.now_ms(),) * 2]
+    assert times == [(seen_ms + expected_s * 1000,) * 2]

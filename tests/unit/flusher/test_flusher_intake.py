@@ -5,7 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
+from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import encode_with_payload
+from penstock.contracts.commands import SegmentCommitted
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushRequest
 from penstock.contracts.rejections import Rejection
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
@@ -199,6 +201,16 @@ async def test_a_malformed_message_is_dropped_and_the_next_is_served(data: bytes
         assert (await good.reply()).results[0][0].rejection == 0
         assert not malformed.replied.done()
         assert rig.metric("refused_messages_total", reason="malformed") == 1
+
+
+@in_virtual_time
+async def test_after_a_crowded_answer_a_quiet_buffer_waits_for_its_timer() -> None:
+    async with Rig(clock=VirtualClock(), quiet_s=0.003, interval_s=0.25) as rig:
+        rig.sequencers.replies.put_nowait([SegmentCommitted([[BatchResult(0, 0, 0)]], is_crowded=True)])
+        await (await rig.send(produce(1))).reply()
+        await (await rig.send(produce(2))).reply()
+    assert rig.metric("closed_buffers_total", reason="quiet") == 1
+    assert rig.metric("closed_buffers_total", reason="timer") == 1
 
 
 async def test_a_drain_flushes_complete_requests_and_rejects_incomplete_ones() -> None:

@@ -1,8 +1,9 @@
 """Fakes for the surroundings of a gateway: time, directory, sequencers and flushers that tests control."""
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from penstock.contracts import subjects
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import decode_with_payload, encode
-from penstock.contracts.commands import Command, Outcome, QuotaPart
+from penstock.contracts.commands import Command, CommandReply, Outcome, QuotaPart
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence, SegmentRead
@@ -89,6 +90,7 @@ class FakeSequencer:
         self.topics: dict[str, TopicView] = {}
         self.commands: list[list[Command]] = []
         self.queries: list[tuple[str, msgspec.Struct]] = []
+        self.deadlines: list[float] = []  # of all commands and queries
         self.on_command: Callable[[Command], Outcome] | None = None
         self.cluster_configs: dict[str, str] = {}
         self.quotas: list[QuotaEntry] = []
@@ -110,12 +112,20 @@ class FakeSequencer:
 
     async def command(self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0) -> list[Outcome]:
         self.commands.append(commands)
+        self.deadlines.append(deadline_s)
         await self._be_there()
         assert self.on_command is not None, "no command was expected"
         return [self.on_command(command) for command in commands]
 
+    async def command_reply(
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0
+    ) -> CommandReply:
+        outcomes = await self.command(commands, deadline_s=deadline_s, attempt_s=attempt_s)
+        return CommandReply(self.seen_sequence, outcomes)
+
     async def query(self, name: str, query: Any, view: Any, *, deadline_s: float = 10.0, attempt_s: float = 1.0) -> Any:
         self.queries.append((name, query))
+        self.deadlines.append(deadline_s)
         await self._be_there()
         return self._metadata(query) if name == "metadata" else self.views[name](query)
 
@@ -265,8 +275,9 @@ def new_world(
     *,
     hub: MemoryHub | None = None,
     nodes: Mapping[str, Node] | None = None,
-    proxied_listeners: frozenset[str] = frozenset(),
+    advertised: Mapping[str, ListenerAddress] | None = None,
     limits: GatewayLimits | None = None,
+    first_number: int = 1,
     **settings: Any,
 ) -> World:
     """A gateway without other processes; its flush router does not run. `nodes`: its own node, by listener."""
@@ -277,7 +288,8 @@ def new_world(
     metrics = GatewayMetrics(CollectorRegistry())
     config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance="g1", **settings)
     parts: dict[str, Any] = {"directory": directory, "sequencer": sequencer, "clock": clock, "metrics": metrics}
-    flush_router = FlushRouter(bus=bus, cluster=CLUSTER, zone=ZONE, instance="g1", limits=limits.produce, **parts)
+    place = {"cluster": CLUSTER, "zone": ZONE, "instance": "g1"}
+    flush_router = FlushRouter(bus=bus, first_number=first_number, limits=limits.produce, **place, **parts)
     topics = TopicCache(sequencer)  # type: ignore[arg-type]
     tail = TailSubscriber(
         bus=bus,
@@ -291,7 +303,7 @@ def new_world(
     response_memory = ResponseMemory(config.unsent_bytes_max)
     gateway = GatewayParts.build(
         SharedParts(
-            settings=settings_of(config, proxied_listeners=proxied_listeners),
+            settings=settings_of(config, advertised=advertised or {}),
             nodes=nodes or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
             entropy=CountingEntropy(),
             transaction_commands=CommandBatcher(sequencer),  # type: ignore[arg-type]
@@ -334,6 +346,16 @@ def gateway_presence(instance: str, zone: str = ZONE, **addresses: tuple[str, in
     """The presence of another gateway; `addresses` by listener."""
     listeners = tuple(ListenerAddress(name, host, port) for name, (host, port) in addresses.items())
     return Presence("gateway", zone, instance, "1", listeners=listeners)
+
+
+@contextlib.asynccontextmanager
+async def with_flushes(world: World) -> AsyncIterator[World]:
+    """The world while its flush router runs."""
+    running = asyncio.create_task(world.flush_router.run())
+    await turns()
+    yield world
+    running.cancel()
+    await asyncio.wait({running})
 
 
 async def turns(count: int = 20) -> None:

@@ -12,6 +12,7 @@ from penstock.contracts.batches import BatchMeta, Extent, SegmentRef
 from penstock.contracts.codec import Buffer, encode
 from penstock.contracts.commands import (
     Command,
+    CommandReply,
     CommitSegment,
     CreateTopic,
     DeleteRecords,
@@ -134,6 +135,10 @@ class CoreSequencer:
         outcomes, _ = self.apply(commands)
         self.record_sequence(len(self.entries))
         return outcomes
+
+    async def command_reply(self, commands: list[Command], *, deadline_s: float) -> CommandReply:
+        outcomes = await self.command(commands, deadline_s=deadline_s)
+        return CommandReply(self.seen_sequence, outcomes)
 
     async def query(self, name: str, query: Any, view: type[Any], *, deadline_s: float = 10.0) -> Any:
         self.asked.append(name)

@@ -23,7 +23,9 @@ def request_frame(api_key: int, version: int, body: bytes, client_id: str | None
 
 async def ask_raw(world: World, frame: bytes, client: Client | None = None) -> bytes:
     """Send a frame; return the whole answer with length and header, empty if there is none."""
-    return joined(await world.dispatcher.answer(client or new_client(), memoryview(frame)))
+    return joined(
+        await world.dispatcher.answer(client or new_client(), memoryview(frame), world.sequencer.seen_sequence)
+    )
 
 
 async def ask(world: World, api_key: int, version: int, request: msgspec.Struct, client: Client | None = None) -> Any:

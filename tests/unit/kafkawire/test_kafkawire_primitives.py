@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from penstock.kafkawire import primitives, schema
 from penstock.kafkawire.decoder import make_decoder
 from penstock.kafkawire.encoder import make_encoder
-from penstock.kafkawire.errors import DecodeError, EncodeError
+from penstock.kafkawire.errors import DecodeError, EncodeError, TooManyElements
 
 
 class BoolField(msgspec.Struct, frozen=True):
@@ -87,6 +87,10 @@ class NullableTextsField(msgspec.Struct, frozen=True):
 class StructField(msgspec.Struct, frozen=True):
     value: Int16Field = Int16Field()
     behind: schema.Int8 = 0
+
+
+class StructsField(msgspec.Struct, frozen=True):
+    value: list[Int8Field] = []
 
 
 class NullableStructField(msgspec.Struct, frozen=True):
@@ -271,8 +275,28 @@ def test_the_number_of_elements_in_a_message_is_bounded() -> None:
         return primitives.uvarint(count + 1) + b"\x01" * count + b"\0"
 
     assert len(decode(TextsField, texts(ELEMENTS_MAX), flexible=True).value) == ELEMENTS_MAX
-    with pytest.raises(DecodeError, match="elements in"):
+    with pytest.raises(TooManyElements):
         decode(TextsField, texts(ELEMENTS_MAX + 1), flexible=True)
+
+
+def test_the_number_of_tagged_fields_in_a_message_is_bounded() -> None:
+    def sections(*counts: int) -> bytes:
+        tags = [b"\x07" + primitives.uvarint(count) + b"\x63\x00" * count for count in counts]
+        return primitives.uvarint(len(counts) + 1) + b"".join(tags) + b"\0"
+
+    most = primitives.TAGGED_FIELDS_MAX
+    assert len(decode(StructsField, sections(most - 9, 9), flexible=True).value) == 2
+    with pytest.raises(DecodeError, match="tagged fields"):
+        decode(StructsField, sections(most - 9, 10), flexible=True)
+    known = b"\x00" + primitives.uvarint(most + 1) + b"\x63\x00" * (most + 1)
+    with pytest.raises(DecodeError, match="tagged fields"):
+        decode(TaggedFields, known, flexible=True)
+
+
+def test_a_string_has_at_most_32767_bytes_also_in_flexible_versions() -> None:
+    assert len(decode(StringField, primitives.uvarint(32_768) + b"a" * 32_767 + b"\0", flexible=True).value) == 32_767
+    with pytest.raises(DecodeError, match="32768 bytes"):
+        decode(StringField, primitives.uvarint(32_769) + b"a" * 32_768 + b"\0", flexible=True)
 
 
 def test_a_length_far_beyond_the_end_is_rejected() -> None:

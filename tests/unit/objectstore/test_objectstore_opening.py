@@ -6,7 +6,7 @@ import prometheus_client
 import pytest
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.objectstore import open_store
+from penstock.objectstore import absolute_address, folder_address, open_store
 from tests.testkit.fakes.clock import ManualClock
 
 
@@ -29,6 +29,15 @@ async def test_a_folder_may_be_absolute_relative_or_with_blanks(
         await store.put(f"a/{len(address)}", [b"bytes"])
         await store.close()
     assert len(list((tmp_path / "x y" / "a").iterdir())) == 3
+
+
+def test_an_absolute_address_is_the_same_store_from_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute_address("file://./x%20y") == f"file://{tmp_path}/x%20y" == folder_address(tmp_path / "x y")
+    for address in ("file:///x", "s3://bucket/x", "memory://x", "nonsense"):
+        assert absolute_address(address) == address
 
 
 async def test_a_file_has_the_time_of_its_write(tmp_path: Path) -> None:

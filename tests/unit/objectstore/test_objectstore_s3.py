@@ -314,8 +314,11 @@ async def test_aborting_an_absent_unfinished_upload_succeeds(server: ScriptedSer
 @pytest.mark.parametrize(
     ("answered", "kind", "said"),
     [
-        (answer(404, "NoSuchBucket"), Invalid, "NoSuchBucket"),
-        (answer(403, "InvalidAccessKeyId"), Invalid, "InvalidAccessKeyId"),
+        (answer(404, "NoSuchBucket"), Invalid, "NoSuchBucket .*create it with `penstock bucket"),
+        (answer(403, "InvalidAccessKeyId"), Invalid, "InvalidAccessKeyId .*check AWS_ACCESS_KEY_ID"),
+        (answer(403, "SignatureDoesNotMatch"), Invalid, "check AWS_SECRET_ACCESS_KEY"),
+        (answer(403, "AccessDenied"), Invalid, "allow s3:ListBucket"),
+        (answer(400, "AuthorizationHeaderMalformed"), Invalid, "AWS_REGION"),
         (answer(503, "SlowDown"), Unavailable, "SlowDown"),
     ],
 )
@@ -389,4 +392,16 @@ async def test_a_bucket_is_created_in_the_region_of_the_address(server: Scripted
 async def test_an_address_without_a_bucket_is_rejected_without_a_request(server: ScriptedServer) -> None:
     with pytest.raises(Invalid, match="needs a bucket"):
         await make_s3_bucket("", options_for(server))
+    assert server.requests == []
+
+
+async def test_without_credentials_the_error_names_the_variables_at_once(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    with pytest.raises(Invalid, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+        await open_s3_store("bucket", "", {"endpoint": server.endpoint})
     assert server.requests == []

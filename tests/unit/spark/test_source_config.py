@@ -33,6 +33,13 @@ def test_the_case_of_option_names_does_not_matter() -> None:
     assert config.trigger_bytes == 5_000_000
 
 
+def test_a_query_fails_at_lost_offsets_and_corrupt_batches_unless_its_options_say_otherwise() -> None:
+    config = read(topics="t")
+    assert (config.fail_on_data_loss, config.fail_on_corrupt_batch) == (True, True)
+    config = read(topics="t", failOnDataLoss="false", failOnCorruptBatch="False")
+    assert (config.fail_on_data_loss, config.fail_on_corrupt_batch) == (False, False)
+
+
 def test_a_stream_begins_at_the_latest_and_a_batch_at_the_earliest_offset() -> None:
     assert read(topics="t", streaming=True).starting == "latest"
     assert read(topics="t").starting == "earliest"
@@ -68,6 +75,7 @@ def test_the_environment_and_the_env_file_name_the_cluster_where_options_do_not(
         ({"topics": "t", "startingTimestamp": "noon"}, "startingTimestamp must be a whole number"),
         ({"topics": "t", "maxBytesPerSplit": "1"}, "maxBytesPerSplit must be a whole number, at least 1048576"),
         ({"topics": "t", "failOnDataLoss": "maybe"}, "failOnDataLoss must be true or false"),
+        ({"topics": "t", "failOnCorruptBatch": "skip"}, "failOnCorruptBatch must be true or false"),
         ({"topics": "t", "nats": ""}, "no cluster is named: give the option nats"),
         ({"topics": "t", "cluster": "a.b"}, "cluster must be"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from tests.testkit.mutants.catalog import AREAS, MUTANTS
 from tests.testkit.mutants.importing import AlreadyImported, plant
 from tests.testkit.mutants.mutant import Change, Mutant, StaleMutant, check_applies, mutated
+from tests.testkit.mutants.sweep import first_tests
 
 ROOT = Path(__file__).parents[3]
 NAME = "age_orphans_by_wall_clock"
@@ -78,3 +79,16 @@ def test_a_name_without_a_mutant_is_rejected() -> None:
     setting = os.environ | {"PENSTOCK_MUTANT": "unknown", "PYTHONPATH": f"{ROOT}/tests/testkit/mutants/site:{ROOT}"}
     done = subprocess.run([sys.executable, "-c", ""], cwd=ROOT, env=setting, capture_output=True, text=True)
     assert done.returncode != 0 and "PENSTOCK_MUTANT names no mutant: unknown" in done.stderr
+
+
+def test_each_mutant_has_tests_that_exist() -> None:
+    assert not [path for name in MUTANTS for path in first_tests(name) if not (ROOT / path).exists()]
+
+
+def test_a_sweep_names_the_tests_that_kill_a_mutant_and_fails_for_a_survivor(tmp_path: Path) -> None:
+    killed = run(sys.executable, "-m", "tests.testkit.mutants.sweep", "keep_epoch_of_idle_producer")
+    assert killed.returncode == 0, killed.stdout + killed.stderr
+    assert "killed keep_epoch_of_idle_producer" in killed.stdout and "    tests/unit/sequencer/" in killed.stdout
+    assert "1 of 1 mutants killed" in killed.stdout
+    unknown = run(sys.executable, "-m", "tests.testkit.mutants.sweep", "unknown")
+    assert unknown.returncode != 0 and "no such mutant: unknown" in unknown.stderr

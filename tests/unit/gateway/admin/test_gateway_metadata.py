@@ -77,6 +77,19 @@ async def test_no_topics_are_listed_when_none_is_asked_for() -> None:
     assert response.controller_id == response.brokers[0].node_id
 
 
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "t"])
+async def test_ids_in_versions_10_and_11_are_rejected_as_in_kafka(version: int, name: str | None) -> None:
+    world = new_world()
+    view = world.sequencer.add_topic("t", 1)
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="u"), MetadataRequestTopic(view.topic_id, name)])
+    answer = await ask(world, 3, version, asked)
+    assert [(each.name, each.error_code) for each in answer.topics] == [
+        ("u", ErrorCode.INVALID_REQUEST),
+        (name or "", ErrorCode.INVALID_REQUEST),
+    ]
+
+
 @pytest.mark.parametrize("no_name", [None, ""], ids=["null", "empty, as from the Java client"])
 async def test_a_topic_is_found_by_its_id(no_name: str | None) -> None:
     world = new_world()
@@ -135,6 +148,14 @@ async def test_legal_names_are_created_beside_illegal_ones_and_repeated_names_on
         ("c", 0),
     ]
     assert [[command.name for command in commands] for commands in world.sequencer.commands] == [["a", "c"]]  # type: ignore[union-attr]
+
+
+async def test_a_request_for_too_many_new_topics_creates_none_as_in_kafka() -> None:
+    world = creating_world()
+    names = [f"new-{number}" for number in range(5_001)]
+    response = await ask(world, 3, VERSION, named(*names))
+    assert {topic.error_code for topic in response.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert world.sequencer.commands == []
 
 
 async def test_a_request_by_id_creates_no_topic() -> None:

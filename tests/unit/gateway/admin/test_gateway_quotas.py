@@ -24,7 +24,7 @@ from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResp
 from penstock_gateway.quotas.rate_meter import BURST_S, WAIT_S_MAX, RateMeter, share_of
 from penstock_gateway.quotas.throttle import Timed, connection_delay_s, count_produce
 from tests.testkit.waiting import until
-from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world
+from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world, with_flushes
 from tests.unit.gateway.gateway_wire import ask, batch, request_frame
 from tests.unit.gateway.server.test_gateway_listener import Kafka
 
@@ -39,10 +39,8 @@ async def world() -> AsyncIterator[World]:
     world = new_world()
     world.sequencer.add_topic("t", 4)
     await world.add_flusher("f1")
-    running = asyncio.create_task(world.flush_router.run())
-    yield world
-    running.cancel()
-    await asyncio.wait([running])
+    async with with_flushes(world):
+        yield world
 
 
 async def set_quota(world: World, key: str, value: str, **entity: str | None) -> None:

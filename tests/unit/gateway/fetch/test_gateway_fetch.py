@@ -13,7 +13,7 @@ from penstock.kafkawire.api.fetch import FetchRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import batches
 from penstock.segment.keys import segment_key
-from penstock_gateway.fetch.limits import ReadLimits
+from penstock_gateway.fetch.limits import FetchLimits, ReadLimits
 from penstock_gateway.parts import GatewayLimits
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import (
@@ -116,6 +116,14 @@ async def test_an_empty_fetch_waits_for_max_wait_ms(world: World) -> None:
     answer = partitions_of(await world.fetch(asking({0: 0}, max_wait_ms=30)))[0]
     assert asyncio.get_running_loop().time() - began_s >= 0.03
     assert (answer.error_code, values_of(answer)) == (0, {})
+
+
+async def test_a_request_that_keeps_much_memory_waits_only_shortly() -> None:
+    async with opened(limits=GatewayLimits(fetch=FetchLimits(large_wait_ms_max=10))) as world:
+        await world.open()
+        world.client.has_large_request = True
+        answer = partitions_of(await world.fetch(asking({0: 0}, max_wait_ms=FOR_EVER_MS)))[0]
+        assert (answer.error_code, values_of(answer)) == (0, {})
 
 
 async def test_a_waiting_fetch_is_answered_when_records_come(world: World) -> None:

@@ -334,7 +334,7 @@ async def test_groups_are_listed_with_their_states() -> None:
     assert [(group.group_id, group.protocol_type, group.group_state) for group in response.groups] == [
         ("g", "consumer", "Stable")
     ]
-    assert world.sequencer.queries[0][1] == GroupsQuery(0, ["Stable"], fresh=True)
+    assert world.sequencer.queries[0][1] == GroupsQuery(0, ["Stable"], fresh=True, after="")
 
 
 @pytest.mark.parametrize("types", [[], ["classic"], ["Classic", "share"]])
@@ -355,7 +355,9 @@ async def test_filters_by_state_may_be_in_upper_or_lower_case() -> None:
     world = new_world()
     world.sequencer.views["groups"] = lambda query: GroupsView(1, [])
     await ask(world, LIST, 5, ListGroupsRequest(["stable", "PREPARINGREBALANCE", "other"]))
-    assert world.sequencer.queries[0][1] == GroupsQuery(0, ["Stable", "PreparingRebalance", "other"], fresh=True)
+    assert world.sequencer.queries[0][1] == GroupsQuery(
+        0, ["Stable", "PreparingRebalance", "other"], fresh=True, after=""
+    )
 
 
 async def test_groups_are_described_in_the_order_asked_and_unknown_ones_are_dead() -> None:

@@ -10,6 +10,8 @@ from penstock.contracts.errors import Invalid, Unavailable
 from penstock_gateway.kafka.command_batcher import COMMANDS_MAX, MESSAGE_BYTES_MAX, CommandBatcher
 from tests.unit.gateway.gateway_fakes import FakeSequencer, turns
 
+ENTRY = 7  # the journal sequence of all answers
+
 
 def end(producer_id: int, transactional_id: str = "tx") -> EndTxn:
     return EndTxn(1_000, transactional_id, producer_id, 3, committed=True)
@@ -23,13 +25,14 @@ def ended(command: Command) -> Outcome:
 def shared() -> tuple[CommandBatcher, FakeSequencer]:
     sequencer: Any = FakeSequencer()
     sequencer.on_command = ended
+    sequencer.record_sequence(ENTRY)
     return CommandBatcher(sequencer), sequencer
 
 
 async def test_commands_of_one_loop_iteration_are_sent_together_and_each_gets_its_own_outcome() -> None:
     commands, sequencer = shared()
     outcomes = await asyncio.gather(*(commands.outcome(end(number)) for number in range(5)))
-    assert outcomes == [TransactionEnded(number, 4) for number in range(5)]
+    assert outcomes == [(TransactionEnded(number, 4), ENTRY) for number in range(5)]
     assert sequencer.commands == [[end(number) for number in range(5)]]
 
 
@@ -42,7 +45,7 @@ async def test_commands_of_a_later_iteration_do_not_wait_for_earlier_answers() -
     await turns()
     assert sequencer.commands == [[end(1)], [end(2)]]
     sequencer.hold.set()
-    assert await asyncio.gather(first, second) == [TransactionEnded(1, 4), TransactionEnded(2, 4)]
+    assert await asyncio.gather(first, second) == [(TransactionEnded(1, 4), ENTRY), (TransactionEnded(2, 4), ENTRY)]
 
 
 async def test_one_message_holds_a_limited_number_of_commands() -> None:
@@ -79,7 +82,7 @@ async def test_a_command_cancelled_before_sending_is_not_sent_and_one_cancelled_
     assert sequencer.commands == [[end(1), end(2)]]
     asked[1].cancel()
     sequencer.hold.set()
-    assert await asked[2] == TransactionEnded(2, 4)
+    assert await asked[2] == (TransactionEnded(2, 4), ENTRY)
 
 
 async def test_a_closed_batcher_has_cancelled_all_commands() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.topics import MetadataQuery
-from penstock_gateway.kafka.topic_cache import NAMES_PER_QUERY_MAX, TopicCache
+from penstock_gateway.kafka.topic_cache import NAMES_PER_QUERY_MAX, TOPICS_MAX, TopicCache
 from tests.unit.gateway.gateway_fakes import FakeSequencer, turns
 
 
@@ -46,6 +46,17 @@ async def test_a_topic_created_again_is_never_taken_for_the_deleted_one(
     sequencer.add_topic("a")
     await cache.find(["a"])
     assert all(query.fresh for _, query in sequencer.queries if isinstance(query, MetadataQuery))
+
+
+async def test_of_many_more_topics_than_fit_the_newest_are_cached(cache: TopicCache, sequencer: FakeSequencer) -> None:
+    """The gateway stood still for 20 s when it removed the oldest ones singly."""
+    names = [f"{number:08}" for number in range(2 * TOPICS_MAX)]
+    for name in names:
+        sequencer.add_topic(name)
+    assert len(await cache.everything()) == len(names)
+    cached = [name for name in names if cache.cached(name) is not None]
+    assert cached == names[TOPICS_MAX:]
+    assert cache.cached_id(sequencer.topics[names[0]].topic_id) is None
 
 
 async def test_a_topic_that_exists_is_never_reported_absent(cache: TopicCache, sequencer: FakeSequencer) -> None:

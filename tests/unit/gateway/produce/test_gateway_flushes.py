@@ -13,7 +13,7 @@ from penstock.contracts.messages import FlushBatch, FlushReply, Presence
 from penstock.contracts.rejections import Rejection
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub, Nothing
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns, with_flushes
 
 TIMEOUT_S = 30.0
 
@@ -27,11 +27,8 @@ async def world() -> AsyncIterator[World]:
 @contextlib.asynccontextmanager
 async def opened(hub: MemoryHub | None = None) -> AsyncIterator[World]:
     world = new_world(hub=hub)
-    running = asyncio.create_task(world.flush_router.run())
-    await turns()
-    yield world
-    running.cancel()
-    await asyncio.wait({running})
+    async with with_flushes(world):
+        yield world
 
 
 def submit(

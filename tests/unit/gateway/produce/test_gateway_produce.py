@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.contracts.rejections import Rejection
@@ -11,7 +12,7 @@ from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest,
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import place_batch
 from penstock_gateway.kafka.error_mapping import CloseConnection
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, turns
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, turns, with_flushes
 from tests.unit.gateway.gateway_wire import ask, batch
 
 VERSION = 9
@@ -21,11 +22,8 @@ VERSION = 9
 async def world() -> AsyncIterator[World]:
     world = new_world()
     world.sequencer.add_topic("t", 2)
-    running = asyncio.create_task(world.flush_router.run())
-    await turns()
-    yield world
-    running.cancel()
-    await asyncio.wait({running})
+    async with with_flushes(world):
+        yield world
 
 
 @pytest.fixture
@@ -154,6 +152,26 @@ async def test_acks_0_gets_no_answer(world: World, flusher: FakeFlusher) -> None
     assert len(flusher.produces) == 1
 
 
+async def test_only_a_request_that_its_client_may_send_again_unnoticed_needs_a_confirmation(
+    world: World, flusher: FakeFlusher
+) -> None:
+    idempotent = batch(producer_id=5, producer_epoch=0, base_sequence=0)
+    for records, acks in ((batch(), 1), (batch(), -1), (batch(), 0), (idempotent, -1)):
+        await ask(world, 0, VERSION, request(("t", 0, records), acks=acks))
+    await turns()
+    assert [produce.needs_confirmation for produce in flusher.produces] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(("version", "needed"), [(11, True), (12, False)], ids=["old protocol", "new protocol"])
+async def test_batches_of_the_old_transaction_protocol_need_a_confirmation(
+    world: World, flusher: FakeFlusher, version: int, needed: bool
+) -> None:
+    records = batch(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    asked = msgspec.structs.replace(request(("t", 0, records)), transactional_id="tx")
+    await ask(world, 0, version, asked)
+    assert [produce.needs_confirmation for produce in flusher.produces] == [needed]
+
+
 async def test_acks_0_and_an_error_closes_the_connection(world: World, flusher: FakeFlusher) -> None:
     with pytest.raises(CloseConnection, match="UNKNOWN_TOPIC_OR_PARTITION for absent-0 produced with acks=0"):
         await ask(world, 0, VERSION, request(("absent", 0, batch()), acks=0))
@@ -173,6 +191,20 @@ async def test_a_rejection_by_the_commit_is_answered_with_kafkas_code(
 ) -> None:
     flusher.rejection = rejection
     assert await errors_of(world, request(("t", 0, batch()))) == [error]
+
+
+async def test_too_many_producers_are_a_retriable_error_in_words_and_the_connection_stays(
+    world: World, flusher: FakeFlusher
+) -> None:
+    client = new_client()
+    flusher.rejection = Rejection.PRODUCERS_FULL
+    answer = await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    (partition,) = answer.responses[0].partition_responses
+    assert partition.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert "too many idempotent producers" in partition.error_message
+    flusher.rejection = Rejection.NONE
+    answer = await ask(world, 0, VERSION, request(("t", 0, batch())), client)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
 async def test_a_topic_that_the_commit_did_not_find_leaves_the_cache(world: World, flusher: FakeFlusher) -> None:
@@ -250,3 +282,34 @@ async def test_a_leader_epoch_in_a_batch_is_ignored_and_a_base_offset_is_rejecte
     data = bytearray(batch())
     place_batch(data, 0, base_offset, 7)
     assert await errors_of(world, request(("t", 0, bytes(data)))) == [error]
+
+
+async def test_of_a_partition_named_several_times_the_last_batch_is_stored_and_answered_once(
+    world: World, flusher: FakeFlusher
+) -> None:
+    """Kafka puts the partitions of a request into a map."""
+    last = batch(3)
+    data = [
+        TopicProduceData("t", partition_data=[PartitionProduceData(0, batch()), PartitionProduceData(1, batch())]),
+        TopicProduceData("none", partition_data=[PartitionProduceData(0, batch())]),
+        TopicProduceData("t", partition_data=[PartitionProduceData(0, batch(2)), PartitionProduceData(0, last)]),
+    ]
+    response = await ask(world, 0, VERSION, ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data))
+    answers = [
+        (topic.name, each.index, each.error_code) for topic in response.responses for each in topic.partition_responses
+    ]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answers == [("t", 0, 0), ("t", 1, 0), ("none", 0, unknown)]
+    assert [each.meta.record_count for each in flusher.produces[0].batches] == [3, 1]
+    assert flusher.requests[0][1][: len(last)] == last
+
+
+async def test_a_produce_of_very_many_partitions_lets_other_requests_run(world: World, flusher: FakeFlusher) -> None:
+    data = [PartitionProduceData(number, b"") for number in range(20_000)]
+    large = ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=data)])
+    task = asyncio.create_task(errors_of(world, large))
+    answered = 0
+    while not task.done():
+        answered += len(await errors_of(world, request(("none", 0, batch()))))
+    assert len(await task) == 20_000
+    assert answered > 20

@@ -1,6 +1,5 @@
 """Produce by topic id (KIP-516): batches go to the topic with the id, and an unknown id is rejected."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,7 +9,7 @@ from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import CloseConnection
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, with_flushes
 from tests.unit.gateway.gateway_wire import ask, batch
 
 PRODUCE, VERSION = 0, 13
@@ -21,11 +20,8 @@ UNKNOWN_ID = b"an unknown topic id"[:16]
 async def world() -> AsyncIterator[World]:
     made = new_world()
     made.sequencer.add_topic("t", 2)
-    running = asyncio.create_task(made.flush_router.run())
-    await turns()
-    yield made
-    running.cancel()
-    await asyncio.wait({running})
+    async with with_flushes(made):
+        yield made
 
 
 @pytest.fixture

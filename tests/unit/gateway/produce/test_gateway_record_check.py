@@ -1,28 +1,20 @@
-"""Produce to a compacted topic: each record without a key is rejected with Kafka's text; other batches pass."""
+"""Check of records: bad framing is rejected in every topic, a record without a key in a compacted one, as in Kafka."""
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
+import crc32c
 import pytest
 
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock.kafkawire.primitives import Buffer
-from penstock.kafkawire.records import BatchHeader, Record, build_batch
+from penstock.kafkawire.records import BATCH_OVERHEAD, Record, build_batch
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.produce.limits import ProduceLimits, RecordLimits
-from penstock_gateway.produce.produce_service import ProduceService
-from penstock_gateway.produce.record_validation import (
-    RecordRules,
-    RecordValidationError,
-    RecordValidator,
-    check_records,
-)
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, turns
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, with_flushes
 from tests.unit.gateway.gateway_wire import ask
 
 VERSION = 9
@@ -42,11 +34,8 @@ async def opened(records: RecordLimits, **options: Any) -> AsyncIterator[World]:
     world = new_world(limits=GatewayLimits(produce=ProduceLimits(records=records)), **options)
     world.sequencer.add_topic("compacted", 2, **{"cleanup.policy": "delete,compact"})
     world.sequencer.add_topic("plain", 1)
-    running = asyncio.create_task(world.flush_router.run())
-    await turns()
-    yield world
-    running.cancel()
-    await asyncio.wait({running})
+    async with with_flushes(world):
+        yield world
 
 
 @pytest.fixture
@@ -128,12 +117,13 @@ async def test_records_that_cannot_be_read_are_rejected(world: World, flusher: F
 
 
 async def test_a_batch_that_expands_beyond_the_limit_is_rejected() -> None:
-    async with opened(RecordLimits(decompressed_bytes_max=100_000)) as world:
+    async with opened(RecordLimits(decompressed_at_once_max=50_000, decompressed_bytes_max=100_000)) as world:
         await world.add_flusher("f1")
         bomb = build_batch([Record(0, 5, b"a", bytes(200_000))], codec=4)
         assert len(bomb) < 1_000
-        (answer,) = await produce(world, bomb)
-        assert answer.error_code == ErrorCode.INVALID_RECORD
+        for topic in ("compacted", "plain"):
+            (answer,) = await produce(world, bomb, topic=topic)
+            assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE  # clients send smaller batches then
 
 
 async def test_a_batch_of_too_many_records_is_rejected() -> None:
@@ -162,34 +152,66 @@ async def test_rejected_batches_are_counted(world: World, flusher: FakeFlusher) 
     assert world.metric("penstock_gateway_batches_refused_total", error="INVALID_RECORD") == 1
 
 
-async def test_a_large_batch_is_checked_in_a_thread_and_holds_its_connection_back(
-    world: World, flusher: FakeFlusher
+async def test_a_large_batch_is_checked_in_slices_and_holds_only_its_connection_back() -> None:
+    async with opened(RecordLimits(records_at_once_max=10, slice_records=1)) as world:
+        flusher = await world.add_flusher("f1")
+        client = new_client()
+        await produce(world, batch(b"a"))
+        large = asyncio.create_task(produce(world, batch(*[b"k"] * 2_000), topic="plain", client=client))
+        following = asyncio.create_task(produce(world, batch(b"a", b"b"), client=client))
+        await produce(world, batch(b"a", b"b", b"c"))
+        assert not large.done() and not following.done()
+        await asyncio.gather(large, following)
+        assert [each.batches[0].meta.record_count for each in flusher.produces] == [1, 3, 2_000, 2]
+
+
+@every_codec
+@pytest.mark.parametrize("at_once_max", [1, 1_000], ids=["large", "small"])
+async def test_every_topic_rejects_a_batch_with_another_number_of_records(codec: int, at_once_max: int) -> None:
+    async with opened(RecordLimits(records_at_once_max=at_once_max)) as world:
+        flusher = await world.add_flusher("f1")
+        good = build_batch([Record(0), Record(1)], codec=codec)
+        (stored,) = await produce(world, good, topic="plain")
+        assert stored.error_code == 0
+        for count in (1, 3, 500_000, 2**31 - 1):
+            bad = sealed(good, count)
+            (answer,) = await produce(world, bad, topic="plain")
+            assert answer.error_code == ErrorCode.INVALID_RECORD, count
+        assert [data for _, data in flusher.requests] == [good]
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4], ids=["gzip", "snappy", "lz4", "zstd"])
+async def test_every_topic_rejects_bytes_that_cannot_be_decompressed(
+    world: World, flusher: FakeFlusher, codec: int
 ) -> None:
-    may_continue = threading.Event()
+    for body in (b"", b"garbage" * 10):
+        (answer,) = await produce(world, with_body(body, 3, codec), topic="plain")
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert flusher.produces == []
 
-    def check_slowly(
-        place: str, batch: Buffer, header: BatchHeader, rules: RecordRules, limits: RecordLimits
-    ) -> RecordValidationError | None:
-        if header.record_count == 1_000:
-            may_continue.wait(30)
-        return check_records(place, batch, header, rules, limits)
 
-    gateway = world.gateway
-    service = ProduceService(
-        flush_router=world.flush_router,
-        topics=gateway.topics,
-        sequencer=gateway.sequencer,
-        clock=gateway.clock,
-        metrics=gateway.metrics,
-        validator=RecordValidator(check=check_slowly),
-    )
-    world.replace(produce_service=service)
-    client = new_client()
-    await produce(world, batch(b"a"))
-    large = asyncio.create_task(produce(world, batch(*[b"k"] * 1_000), client=client))
-    following = asyncio.create_task(produce(world, batch(b"a", b"b"), client=client))
-    await produce(world, batch(b"a", b"b", b"c"))
-    assert not large.done() and not following.done()
-    may_continue.set()
-    await asyncio.gather(large, following)
-    assert [each.batches[0].meta.record_count for each in flusher.produces] == [1, 3, 1_000, 2]
+async def test_a_topic_may_switch_the_check_of_records_off(world: World, flusher: FakeFlusher) -> None:
+    world.sequencer.add_topic("unchecked", 1, **{"penstock.check.records": "false"})
+    (answer,) = await produce(world, with_body(b"garbage", 3, 0), topic="unchecked")
+    assert answer.error_code == 0
+    assert len(flusher.produces) == 1
+
+
+async def test_small_compressed_batches_may_have_many_plain_bytes(world: World, flusher: FakeFlusher) -> None:
+    (answer,) = await produce(world, build_batch([Record(0, value=bytes(2**20))], codec=4), topic="plain")
+    assert answer.error_code == 0
+
+
+def with_body(body: bytes, count: int, codec: int) -> bytes:
+    """A batch with a right header and CRC, and these bytes as its records."""
+    return sealed(build_batch([Record()], codec=codec)[:BATCH_OVERHEAD] + body, count)
+
+
+def sealed(batch: bytes, count: int) -> bytes:
+    """The batch with this number of records, and with the right length and CRC."""
+    made = bytearray(batch)
+    made[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    made[23:27] = (count - 1).to_bytes(4, "big")
+    made[57:61] = count.to_bytes(4, "big")
+    made[17:21] = crc32c.crc32c(memoryview(made)[21:]).to_bytes(4, "big")
+    return bytes(made)

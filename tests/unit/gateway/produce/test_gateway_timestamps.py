@@ -1,6 +1,5 @@
 """The clock and the limits of a record's timestamp, by the topic's configurations as in Kafka."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,7 +19,7 @@ from penstock.kafkawire.records import (
     read_batch_header,
     stamp_batch,
 )
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, with_flushes
 from tests.unit.gateway.gateway_wire import ask
 
 VERSION = 9
@@ -37,11 +36,8 @@ async def world() -> AsyncIterator[World]:
     made.sequencer.add_topic("created", 1, **{"message.timestamp.type": "CreateTime"})
     made.sequencer.add_topic("limited", 1, **{BEFORE: "1000", AFTER: "10"})
     made.sequencer.add_topic("keyed", 1, **{AFTER: "10", "cleanup.policy": "compact"})
-    running = asyncio.create_task(made.flush_router.run())
-    await turns()
-    yield made
-    running.cancel()
-    await asyncio.wait({running})
+    async with with_flushes(made):
+        yield made
 
 
 @pytest.fixture

@@ -250,7 +250,7 @@ def survive(frame: bytes) -> None:
         world.sequencer.add_topic("t", 2)
         try:
             async with asyncio.timeout(60):
-                await world.dispatcher.answer(new_client(), memoryview(frame))
+                await world.dispatcher.answer(new_client(), memoryview(frame), 0)
         except CloseConnection as cause:
             assert "in a handler" not in str(cause), f"a handler failed: {cause}"
 

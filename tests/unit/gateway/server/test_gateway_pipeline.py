@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from penstock.kafkawire.errors import DecodeError
-from penstock_gateway.server.pipeline import Pipeline, ReceiveBudget, Slot
+from penstock_gateway.server.pipeline import Pipeline, Slot
+from penstock_gateway.server.receive_budget import ReceiveBudget
 
 FRAME_BYTES_MAX = 1_000
 
@@ -14,8 +15,9 @@ FRAME_BYTES_MAX = 1_000
 class Waiter:
     """A reader that counts the calls of the budget."""
 
-    def __init__(self, partial_bytes: int = 5) -> None:
+    def __init__(self, partial_bytes: int = 5, frame_bytes: int = 10) -> None:
         self.partial_bytes = partial_bytes
+        self.partial_frame = (0, frame_bytes)
         self.calls = 0
 
     def on_room(self) -> None:
@@ -74,7 +76,7 @@ def test_answers_leave_in_the_order_of_the_requests(order: list[int], unanswered
         sent += map(bytes, pipeline.take_output())
     expected = [part for number in range(8) if number not in unanswered_kinds for part in (b"a", bytes([number]))]
     assert sent == expected
-    assert (pipeline.unanswered, budget.held_bytes, budget.frames) == (0, 0, 0)
+    assert (pipeline.unanswered, budget.held_bytes, budget.complete_bytes) == (0, 0, 0)
 
 
 def test_an_answer_waits_for_those_before_it() -> None:
@@ -99,7 +101,7 @@ def test_no_bytes_make_it_raise_anything_but_a_decode_error(data: bytes, step: i
             pipeline.reject_rest()
             break
     pipeline.close()
-    assert (budget.held_bytes, budget.frames) == (0, 0)
+    assert (budget.held_bytes, budget.complete_bytes) == (0, 0)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=30), min_size=1, max_size=6), st.data())
@@ -175,9 +177,9 @@ def test_a_spent_budget_stops_readers_and_calls_them_back() -> None:
     budget, reader = ReceiveBudget(10), Waiter()
     assert budget.may_read(reader)
     budget.hold(10)
-    budget.begin_frame()
+    budget.begin_frame(10)
     assert not budget.may_read(reader)
-    budget.release(10, 1)
+    budget.release(10, 10)
     assert reader.calls == 1
     assert budget.may_read(reader)
 
@@ -188,9 +190,9 @@ def test_a_budget_spent_on_unfinished_frames_lets_one_reader_finish_its_own() ->
     budget.hold(10)
     assert budget.may_read(first)
     assert not budget.may_read(second)
-    budget.begin_frame()
+    budget.begin_frame(5)
     assert not budget.may_read(first), "its frame is complete; the answer gives bytes back"
-    budget.release(5, 1)
+    budget.release(5, 5)
     assert (first.calls, second.calls) == (1, 1)
 
 
@@ -209,3 +211,50 @@ def test_a_reader_that_is_removed_lets_the_next_one_read() -> None:
     budget.remove(first)
     assert second.calls == 1
     assert budget.may_read(second)
+
+
+MIB = 1024 * 1024
+
+
+def test_large_frames_are_received_one_after_the_other_if_they_do_not_fit_into_half_of_the_budget() -> None:
+    budget = ReceiveBudget(256 * MIB)
+    large = [Waiter(frame_bytes=95 * MIB) for _ in range(3)]
+    small, ordinary = Waiter(frame_bytes=1_000), Waiter(frame_bytes=MIB)
+    assert [budget.may_read(each) for each in large] == [True, False, False]
+    assert budget.may_read(small) and budget.may_read(ordinary), "others pass the large frames that wait"
+    assert budget.reserved_bytes == 96 * MIB
+    assert budget.is_contended
+    budget.remove(large[0])
+    assert [each.calls for each in large] == [0, 1, 0]
+    assert [budget.may_read(each) for each in large[1:]] == [True, False]
+    budget.remove(large[1])
+    budget.remove(large[2])
+    budget.remove(ordinary)
+    assert (budget.reserved_bytes, budget.is_contended) == (0, False)
+
+
+def test_a_reservation_ends_with_its_frame_and_the_next_one_queues_again() -> None:
+    budget = ReceiveBudget(20 * MIB)
+    busy, waiting = Waiter(frame_bytes=8 * MIB), Waiter(frame_bytes=8 * MIB)
+    assert budget.may_read(busy)
+    assert not budget.may_read(waiting)
+    busy.partial_frame = (1, 8 * MIB)  # its first frame is complete
+    assert not budget.may_read(busy), "the other connection waited longer"
+    assert waiting.calls == 1
+    assert budget.may_read(waiting)
+
+
+def test_a_frame_above_the_limit_of_all_reservations_is_received_alone() -> None:
+    budget = ReceiveBudget(10 * MIB)
+    huge, other = Waiter(frame_bytes=50 * MIB), Waiter(frame_bytes=MIB)
+    assert budget.may_read(huge)
+    assert not budget.may_read(other)
+
+
+def test_complete_frames_that_wait_do_not_keep_a_spent_budget_from_favouring_a_frame() -> None:
+    """A Fetch may wait for minutes; its own small frame is no reason to stop all connections."""
+    budget, first = ReceiveBudget(100), Waiter()
+    budget.hold(100)
+    budget.begin_frame(5)
+    assert budget.may_read(first)
+    assert budget.is_contended

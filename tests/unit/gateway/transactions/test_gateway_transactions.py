@@ -1,6 +1,5 @@
 """The transaction APIs: the commands to the sequencers, and Kafka's errors for their outcomes, in every version."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -23,6 +22,7 @@ from penstock.contracts.commands import (
     TransactionEnded,
     TransactionPartition,
 )
+from penstock.contracts.commands.group_sizes import OFFSET_METADATA_BYTES_MAX, TRANSACTIONAL_ID_LENGTH_MAX
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsView
 from penstock.contracts.queries.transactions import (
@@ -68,7 +68,7 @@ from penstock.kafkawire.api.txn_offset_commit import (
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.feature_levels import LEVEL_TIMEOUT_S
-from tests.unit.gateway.gateway_fakes import World, new_world, turns
+from tests.unit.gateway.gateway_fakes import World, new_world, with_flushes
 from tests.unit.gateway.gateway_wire import ask, batch
 
 PRODUCE, OFFSET_FETCH, FIND_COORDINATOR, API_VERSIONS, INIT = 0, 9, 10, 18, 22
@@ -207,6 +207,40 @@ async def test_offsets_are_sent_with_the_member_that_the_version_names(version: 
     offset = OffsetToCommit("t", 1, 5, 4 if version >= 2 else -1, "m")
     expected = CommitTxnOffsets(world.clock.now_ms(), "tx", 7, 3, "g", *who, [offset], version >= 5, SEEN)
     assert sent(world) == expected
+
+
+async def test_an_offset_with_long_metadata_is_rejected_before_it_reaches_the_sequencers() -> None:
+    world = answering(PerItem([Rejection.UNKNOWN_TOPIC]))
+    long = "m" * (OFFSET_METADATA_BYTES_MAX + 1)
+    partitions = [TxnOffsetCommitRequestPartition(0, 5, 4, long), TxnOffsetCommitRequestPartition(1, 6, 4, long[1:])]
+    request = TxnOffsetCommitRequest("tx", "g", 7, 3, topics=[TxnOffsetCommitRequestTopic("t", partitions)])
+    response = await ask(world, COMMIT_OFFSETS, 5, request)
+    assert [(each.partition_index, each.error_code) for each in response.topics[0].partitions] == [
+        (0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert [each.partition for each in sent(world).offsets] == [1]
+
+
+async def test_a_commit_of_offsets_with_long_metadata_only_sends_no_command() -> None:
+    world = answering(PerItem([]))
+    partition = TxnOffsetCommitRequestPartition(0, 5, 4, "m" * (OFFSET_METADATA_BYTES_MAX + 1))
+    request = TxnOffsetCommitRequest("tx", "g", 7, 3, topics=[TxnOffsetCommitRequestTopic("t", [partition])])
+    response = await ask(world, COMMIT_OFFSETS, 5, request)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert not world.sequencer.commands
+
+
+async def test_names_that_are_too_long_are_rejected_before_they_reach_the_sequencers() -> None:
+    world = answering(Done())
+    long = "x" * (TRANSACTIONAL_ID_LENGTH_MAX + 1)
+    init = await ask(world, INIT, 5, InitProducerIdRequest(long, 1_000))
+    assert init.error_code == ErrorCode.INVALID_REQUEST
+    ended = await ask(world, END, 4, EndTxnRequest(long, 7, 3, True))
+    assert ended.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    added = await ask(world, ADD_OFFSETS, 3, AddOffsetsToTxnRequest("tx", 7, 3, long))
+    assert added.error_code == ErrorCode.INVALID_GROUP_ID
+    assert not world.sequencer.commands
 
 
 @pytest.mark.parametrize(
@@ -424,11 +458,8 @@ async def test_with_require_stable_an_offset_that_a_transaction_may_replace_is_n
 async def produce_world() -> AsyncIterator[World]:
     world = new_world()
     world.sequencer.add_topic("t", 2)
-    running = asyncio.create_task(world.flush_router.run())
-    await turns()
-    yield world
-    running.cancel()
-    await asyncio.wait({running})
+    async with with_flushes(world):
+        yield world
 
 
 def producing(records: bytes, transactional_id: str | None = "tx") -> ProduceRequest:

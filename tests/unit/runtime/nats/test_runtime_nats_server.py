@@ -50,6 +50,8 @@ def test_the_server_accepts_the_settings_with_any_password_and_folder(tmp_path: 
         monitor_port=8222,
         user="penstock",
         password=password,
+        log_path=tmp_path / "a log.log",
+        log_bytes_max=2**20,
     )
     assert accepts(path), path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -4,9 +4,8 @@ import asyncio
 import gc
 import os
 import sys
-import time
 
-from penstock.contracts.errors import Fenced, Unavailable
+from penstock.contracts.errors import Corrupt, Fenced, Invalid, Unavailable
 from penstock.runtime.journal import JournalStuck
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.life import run_app
@@ -27,6 +26,10 @@ class ExampleApp:
         match self._behaviour:
             case "open-fails":
                 raise Unavailable("the store cannot be reached")
+            case "open-invalid":
+                raise Invalid("the bucket does not exist")
+            case "open-corrupt":
+                raise Corrupt("the bucket has another journal")
             case "open-crashes":
                 raise ValueError("a bug in open")
             case "open-hangs":
@@ -82,7 +85,7 @@ if __name__ == "__main__":
         os.environ["PENSTOCK_PARENT_PID"] = str(os.getpid())
         child = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, __file__, "well"])
         print(f"child {child}", flush=True)
-        time.sleep(60)
+        os.waitpid(child, 0)
     drain_deadline_ms = int(os.environ.get("EXAMPLE_DRAIN_DEADLINE_MS", "60000"))
     settings = ServiceConfig(instance="example-1", drain_deadline_ms=drain_deadline_ms, log_format="json")
     sys.exit(run_app("example", settings, lambda: ExampleApp(sys.argv[1])))

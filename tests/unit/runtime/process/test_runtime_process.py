@@ -13,6 +13,7 @@ from typing import IO
 import pytest
 
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
+from penstock.runtime.process.life import INVALID_EXIT_CODE
 
 SERVICE = Path(__file__).with_name("example_service.py")
 TIMEOUT_S = 60.0
@@ -170,6 +171,21 @@ def test_a_loop_that_dies_takes_the_process_down_with_one_log_line(start: Start,
         ("service_started", None),
         ("service_failed", error),
     ]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error", "expected"),
+    [
+        ("open-invalid", "the bucket does not exist", INVALID_EXIT_CODE),
+        ("open-corrupt", "the bucket has another journal", INVALID_EXIT_CODE),
+        ("open-fails", "the store cannot be reached", 1),
+    ],
+)
+def test_an_error_that_the_next_start_would_get_again_has_an_exit_code_of_its_own(
+    start: Start, behaviour: str, error: str, expected: int
+) -> None:
+    code, errors = start(behaviour).end()
+    assert (code, errors) == (expected, [f"example: {error}"])
 
 
 def test_a_stuck_journal_has_an_exit_code_of_its_own(start: Start) -> None:

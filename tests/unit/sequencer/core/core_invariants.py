@@ -3,7 +3,7 @@
 from array import array
 
 from penstock.contracts.commands import TASKS
-from penstock.contracts.levels import JANITOR_LEVEL, OFFSET_EXPIRY_LEVEL
+from penstock.contracts.levels import GROUP_SIZES_LEVEL, JANITOR_LEVEL, NAME_REUSE_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock_sequencer.core.groups.timers import next_deadline_ms
 from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.log.segment_contents import live_extents
@@ -92,7 +92,10 @@ def check_invariants(state: State) -> None:
     consumers = [group.consumer for group in state.groups.values() if group.consumer is not None]
     held = [member.size_bytes for consumer in consumers for member in consumer.members.values()]
     shared = [member.size_bytes for group in state.share_groups.values() for member in group.members.values()]
-    assert state.group_bytes == sum(protocols) + sum(sizes) + sum(held) + sum(shared)
+    if state.level < GROUP_SIZES_LEVEL:
+        assert state.group_bytes == sum(protocols) + sum(sizes) + sum(held) + sum(shared)
+    assert state.member_bytes == sum(member.size_bytes for member in members) + sum(held) + sum(shared)
+    assert state.group_bytes == state.member_bytes + sum(256 + len(each.metadata) for each in offsets)
 
 
 def check_ages(state: State) -> None:
@@ -135,6 +138,12 @@ def check_segments(state: State) -> None:
     else:
         assert not table.dead
         assert not any(table.dead_sequences)
+    named = [number for slot in used for number in (table.writers[slot], table.zones[slot])]
+    assert list(table.name_uses) == [named.count(number) for number in range(len(table.names))]
+    unused = [number for number in range(len(table.names)) if not table.name_uses[number]]
+    assert sorted(table.free_names) == (unused if state.level >= NAME_REUSE_LEVEL else [])
+    assert all(table.names[number] == "" for number in table.free_names)
+    assert {name: number for name, number in table.name_numbers.items() if table.names[number] != name} == {}
     assert table.size_bytes_total == sum(table.sizes)
     assert table.live_bytes_total == sum(table.live_bytes)
     assert table.dead_count == len(dead)
@@ -162,8 +171,9 @@ def check_trimmed(state: State, partitions: list[Partition]) -> None:
 
 
 def check_recent(recent: list[int], last_sequence: int) -> None:
-    assert 3 <= len(recent) <= 15
-    assert recent[-2] == last_sequence
+    """Check the batches that are remembered; there are none after an aborted transaction."""
+    assert len(recent) <= 15
+    assert not recent or recent[-2] == last_sequence
     for place in range(3, len(recent), 3):
         assert recent[place] == (recent[place - 2] + 1) % 2**31
         assert recent[place + 2] > recent[place - 1]

@@ -205,8 +205,9 @@ class Walker:
             return BatchMeta(
                 length, records, timestamp, producer_id, random.choice([0, 0, 1]), random.choice([0, 0, 0, 5]), 0
             )
-        place = 3 * random.randrange(len(known.recent) // 3)
-        first, last = known.recent[place], known.recent[place + 1]
+        recent = known.recent or [known.last_sequence, known.last_sequence, 0]  # none after an aborted transaction
+        place = 3 * random.randrange(len(recent) // 3)
+        first, last = recent[place], recent[place + 1]
         epoch, sequence, records = random.choice(
             [(known.epoch, known.last_sequence + 1, records)] * 6
             + [(known.epoch, first, last - first + 1)] * 2

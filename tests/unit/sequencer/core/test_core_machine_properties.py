@@ -190,6 +190,7 @@ def test_a_commit_that_is_sent_again_gets_the_same_answer(seed: int) -> None:
 
 wanted_queries = st.one_of(
     st.builds(ask_topics.MetadataQuery, st.just(0), st.none() | st.lists(NAMES), st.lists(TOPIC_IDS, max_size=2)),
+    st.builds(ask_topics.MetadataQuery, st.just(0), st.none(), after=NAMES | st.just("")),
     st.builds(
         ask_log.PlanQuery,
         st.just(0),
@@ -208,6 +209,7 @@ wanted_queries = st.one_of(
         st.none() | st.lists(st.builds(ask_groups.GroupTopicPartitions, NAMES, st.lists(wild(SMALL))), max_size=2),
     ),
     st.builds(ask_groups.GroupsQuery, st.just(0), st.lists(st.sampled_from(["Stable", "Empty", "x"]))),
+    st.builds(ask_groups.GroupsQuery, st.just(0), st.just([]), after=GROUPS | st.just("")),
     st.builds(ask_groups.DescribeGroupsQuery, st.just(0), st.lists(GROUPS)),
     st.builds(ask_groups.HeartbeatQuery, st.just(0), GROUPS, wild(SMALL), MEMBERS, INSTANCES),
     st.builds(consumer_groups.ConsumerHeartbeatQuery, st.just(0), consumer_heartbeats(wild)),

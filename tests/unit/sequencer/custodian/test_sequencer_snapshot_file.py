@@ -10,9 +10,10 @@ import pytest
 from penstock.contracts.commands import CreateTopic
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import new_topic_id
+from penstock_sequencer.core.groups.classic_group import new_group
 from penstock_sequencer.core.machine import apply_entry
-from penstock_sequencer.core.snapshot.codec import encode_state
-from penstock_sequencer.core.state.cluster import new_state
+from penstock_sequencer.core.snapshot.codec import FRAGMENT_BYTES, encode_fragments, encode_state
+from penstock_sequencer.core.state.cluster import Committed, new_state
 from penstock_sequencer.storage.snapshot_format import (
     FORMAT_VERSION,
     HASHES_MAX,
@@ -24,6 +25,7 @@ from penstock_sequencer.storage.snapshot_format import (
     encode_snapshot,
     read_head,
     read_snapshot,
+    read_snapshot_file,
     write_snapshot,
 )
 
@@ -43,6 +45,25 @@ def test_a_snapshot_is_read_as_it_was_written() -> None:
     read = read_snapshot(encode_snapshot(written))
     assert (read.cluster, read.hashes) == ("test", HASHES)
     assert encode_state(read.state) == encode_state(written.state)
+
+
+def test_a_file_is_read_as_its_bytes_are(tmp_path: Path) -> None:
+    written = snapshot()
+    with (tmp_path / "snapshot").open("w+b") as out:
+        write_snapshot(out, written)
+        read = read_snapshot_file(out)
+    assert (read.cluster, read.hashes, encode_state(read.state)) == ("test", HASHES, encode_state(written.state))
+
+
+def test_no_fragment_of_a_large_state_is_much_larger_than_one_group() -> None:
+    state = new_state()
+    for number in range(300):
+        group = new_group(state, f"g{number}")
+        group.offsets["t"] = {partition: Committed(partition, 0, "x" * 4_000) for partition in range(5)}
+    lengths = [len(fragment) for fragment in encode_fragments(state)]
+    assert len(lengths) > 5
+    assert max(lengths) < FRAGMENT_BYTES + 30_000
+    assert len(read_snapshot(encode_snapshot(Snapshot("test", HASHES, state))).state.groups) == 300
 
 
 def test_its_head_has_its_place() -> None:

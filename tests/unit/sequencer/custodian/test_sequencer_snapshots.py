@@ -190,8 +190,15 @@ async def test_a_snapshot_damaged_later_allows_no_purge_and_is_replaced() -> Non
         (first,) = await one.until_snapshots(1)
         await one.damage(first)
         _, second = await one.until_snapshots(1)
-        await until(lambda: len(one.custody.snapshots) == 2 and first not in one.custody.snapshots, 120)
+        starts = set()
+
+        def is_replaced() -> bool:
+            starts.add(one.journal.first_sequence)
+            return len(one.custody.snapshots) == 2 and first not in one.custody.snapshots
+
+        await until(is_replaced, 120)
         assert one.custody.snapshots[0] == second
+        assert starts <= {1, second + 1}, "purged up to the damaged snapshot"
         await one.until_trimmed()
         for sequence in one.custody.snapshots:
             assert await check_stored_snapshot(one.objects, CLUSTER, sequence)

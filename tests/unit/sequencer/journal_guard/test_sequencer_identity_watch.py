@@ -8,6 +8,7 @@ import pytest
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.subjects import journal_stream
 from penstock.objectstore.memory import MemoryStore
+from penstock.runtime.process.health import Health
 from penstock_sequencer.journal_guard.identity import MARKER_INTERVAL_S, IdentityWatch
 from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
@@ -34,11 +35,16 @@ def identity(created: str) -> bytes:
     return msgspec.json.encode(JournalIdentity(journal_stream(CLUSTER), created))
 
 
-async def watched() -> tuple[MutedStore, "asyncio.Task[None]"]:
+async def watched(health: Health | None = None) -> tuple[MutedStore, "asyncio.Task[None]"]:
     """A store with this cluster's marker, and the watch over it after its first look."""
     store = MutedStore()
     await store.put(KEY, [identity(OURS)])
-    watch = IdentityWatch(store=store, cluster=CLUSTER, journal=MemoryJournal(MemoryJournalStore(OURS)))
+    watch = IdentityWatch(
+        store=store,
+        cluster=CLUSTER,
+        journal=MemoryJournal(MemoryJournalStore(OURS)),
+        set_degraded=(health or Health()).set_degraded,
+    )
     task = asyncio.create_task(watch.run())
     await asyncio.sleep(1)
     return store, task
@@ -76,3 +82,22 @@ async def test_a_missing_damaged_or_unreadable_marker_halts_no_sequencer_and_is_
     with pytest.raises(Halted):
         async with asyncio.timeout(30):
             await task
+
+
+@in_virtual_time
+async def test_a_store_that_lost_its_objects_is_reported_within_a_minute_and_so_is_their_return() -> None:
+    health = Health()
+    store, task = await watched(health)
+    await store.delete([KEY])
+    await asyncio.sleep(60)
+    assert (health.degraded, f"has lost {KEY}" in str(health.report())) == (["store"], True)
+    await store.put(KEY, [identity(OURS)])
+    await asyncio.sleep(60)
+    assert health.degraded == []
+    store.is_muted = True
+    await asyncio.sleep(60)
+    assert (health.degraded, "no answer" in str(health.report())) == (["store"], True)
+    store.is_muted = False
+    await asyncio.sleep(60)
+    assert (health.degraded, task.done()) == ([], False)
+    task.cancel()

@@ -5,9 +5,19 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from penstock.contracts.commands import Command, DeleteGroup, Done, Outcome, Tick
+from penstock.contracts.commands import (
+    Command,
+    CommitSegment,
+    DeleteGroup,
+    Done,
+    DropExtents,
+    ExpireLogs,
+    Outcome,
+    Tick,
+)
 from penstock.contracts.entries import Entry, decode_entry
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.journal import JournalStuck
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.hash_chain import HashChain
@@ -241,6 +251,28 @@ async def test_times_ahead_of_the_replicas_clock_are_set_back_to_it() -> None:
     await rig.propose(Tick(now_ms + 10_000), Tick(now_ms - 10_000))
     ((ahead, behind),) = (await rig.tail())[0].requests
     assert (ahead.now_ms, behind.now_ms) == (now_ms, now_ms - 10_000)
+    await rig.close()
+
+
+@in_virtual_time
+async def test_a_machine_that_is_far_ahead_is_no_second_clock_for_commands_that_remove_live_data() -> None:
+    rig = ProposerRig()
+    now_ms, day_ms = VirtualClock().now_ms(), 24 * 3_600_000
+    rig.proposer.level = NEWEST_LEVEL
+    rig.proposer.record_tick(now_ms + 20 * day_ms)
+    await rig.propose(ExpireLogs(now_ms + 10 * day_ms, []), DropExtents(now_ms + 10 * day_ms), Tick(now_ms + day_ms))
+    ((expire, drop, tick),) = (await rig.tail())[0].requests
+    assert (expire.now_ms, drop.now_ms, tick.now_ms) == (now_ms, now_ms, now_ms + day_ms)
+    await rig.close()
+
+
+@in_virtual_time
+async def test_a_current_clock_judges_a_lease_though_its_sender_repeats_an_old_time() -> None:
+    rig = ProposerRig()
+    now_ms = VirtualClock().now_ms()
+    await rig.propose(CommitSegment(now_ms - 10_000, bytes(16), 0, "f", "z", [], not_after_ms=now_ms - 5_000))
+    ((leased,),) = (await rig.tail())[0].requests
+    assert leased.now_ms == now_ms
     await rig.close()
 
 

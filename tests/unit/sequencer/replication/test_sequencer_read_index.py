@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.contracts.commands import CreateTopic
+from penstock.contracts.commands import CreateTopic, MemberAssignment, Synced, SyncGroup
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.log import LATEST, OffsetOf, OffsetsQuery, OffsetsView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
@@ -131,6 +131,22 @@ async def test_the_reported_end_of_a_log_never_goes_back_behind_another_gateways
         one.store.set_available(True)  # the tail reads again
         found = await asking
         assert [each.offset for each in found.partitions] == [3]
+
+
+@in_virtual_time
+async def test_a_large_command_of_a_member_that_joined_through_another_replica_is_not_rejected() -> None:
+    async with rig() as one:
+        client, gate = await two_of_which_one_lags(one)
+        await one.running["ahead"].sequencer.proposer.propose([one.join("g", "m1")])
+        await ask_the_lagging_one(one)
+        assignments = [MemberAssignment("m1", bytes(100_000))]
+        sync = SyncGroup(one.clock.now_ms(), "g", 1, "m1", None, "consumer", None, assignments)
+        asking = asyncio.create_task(client.command([sync], deadline_s=60))
+        await asyncio.sleep(3)
+        assert not asking.done()
+        gate.set()
+        one.store.set_available(True)  # the tail reads again
+        assert await asking == [Synced("consumer", "range", bytes(100_000))]
 
 
 @in_virtual_time

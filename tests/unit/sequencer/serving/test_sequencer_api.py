@@ -11,6 +11,8 @@ from penstock.contracts.commands import (
     Command,
     CommandReply,
     CommandRequest,
+    GroupProtocol,
+    JoinGroup,
     RecordArchived,
     RecordSnapshot,
     Rejected,
@@ -225,3 +227,19 @@ async def test_a_request_that_comes_while_the_sequencer_ends_is_left_to_other_se
         with pytest.raises(Unavailable):
             await raw(one, COMMAND, codec.encode(CommandRequest([one.create_topic("t")])))
         assert not ending.bus.has_failed
+
+
+@in_virtual_time
+async def test_a_command_that_is_too_large_for_every_group_is_not_journaled() -> None:
+    metadata = b"too large" * 300_000
+    times_ms = (10_000, 10_000)
+    protocols = [GroupProtocol("range", metadata)]
+    join = JoinGroup(0, "g", "", "m", None, False, "client", "host", *times_ms, "consumer", protocols)
+    async with rig("a") as one:
+        (outcome,) = await one.client.command([join], deadline_s=5)
+        assert outcome == Rejected(Rejection.INVALID_REQUEST, f"1 protocols of {len(metadata) + 5} bytes")
+        await one.client.command([one.create_topic("t")], deadline_s=5)
+        newest = await MemoryJournal(one.store).last_sequence()
+        entries = [one.store.entry(sequence) or b"" for sequence in range(1, newest + 1)]
+        assert any(entries)
+        assert all(len(entry) < len(metadata) for entry in entries)

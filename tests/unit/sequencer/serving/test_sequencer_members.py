@@ -82,3 +82,12 @@ def test_heartbeats_of_unknown_members_do_not_fill_the_memory() -> None:
     assert len(members.take_fresh()) == 3
     assert not members.silent([watched()], 114.0)
     assert len(members) == 1
+
+
+def test_a_replica_is_deaf_until_the_bus_brings_a_message_and_when_it_brings_none_for_long() -> None:
+    """Not even its own: then the bus stands still, and the silence of all members is not theirs."""
+    members = MemberLiveness(LivenessLimits(deaf_s=3.0))
+    assert members.is_deaf(100.0)
+    members.record_message(100.0)
+    assert not members.is_deaf(103.0)
+    assert members.is_deaf(103.1)

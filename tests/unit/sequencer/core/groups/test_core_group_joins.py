@@ -3,6 +3,7 @@
 import pytest
 
 from penstock.contracts.commands import Joined, JoinedMember, MemberIdRequired, Rejected, Waiting
+from penstock.contracts.levels import GROUP_SIZES_LEVEL
 from penstock.contracts.queries.groups import DescribeGroupsQuery, GroupsQuery, GroupSummary
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
@@ -180,6 +181,30 @@ def test_all_members_together_have_a_limit_of_bytes(world: World) -> None:
     assert world.classic.join("m2") == Waiting("m2", generation)
     world.classic.leave(("m1", None), ("m2", None))
     assert world.state.group_bytes == 0
+
+
+def test_from_its_level_on_the_size_of_a_member_counts_its_names() -> None:
+    world = World(level=GROUP_SIZES_LEVEL)
+    world.classic.join("m" * 1_000)
+    before_bytes = world.state.group_bytes
+    world.classic.join("n" * 3_000)
+    assert world.state.group_bytes == 2 * before_bytes + 2_000
+
+
+def test_one_group_leaves_room_for_members_of_other_groups() -> None:
+    world = World(Limits(groups=GroupLimits(members_per_group_bytes_max=10_000)), level=GROUP_SIZES_LEVEL)
+    assert isinstance(world.classic.join("m1", protocols={"range": bytes(6_000)}), Waiting)
+    assert world.classic.join("m2", protocols={"range": bytes(6_000)}).rejection == Rejection.OVERLOADED
+    assert isinstance(world.classic.join("m2", protocols={"range": bytes(6_000)}, group_id="other"), Waiting)
+
+
+def test_a_full_table_keeps_its_members() -> None:
+    world = World(level=GROUP_SIZES_LEVEL)
+    generation = world.classic.stable_group("m1")
+    world.use_limits(Limits(groups=GroupLimits(members_bytes_max=world.state.member_bytes)))
+    assert world.classic.join("m2").rejection == Rejection.OVERLOADED
+    assert world.classic.sync("m1", generation, {"m1": bytes(100_000)}).rejection == Rejection.OVERLOADED
+    assert not isinstance(world.classic.join("m1"), Rejected), "it joins again with the same size"
 
 
 def test_a_group_needs_a_protocol_type_and_protocols(world: World) -> None:

@@ -2,10 +2,22 @@
 
 import pytest
 
-from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Joined, PerItem, Rejected, Synced, Waiting
+from penstock.contracts.commands import (
+    DeleteGroup,
+    Done,
+    ExpireMember,
+    Joined,
+    LeaveGroup,
+    LeavingMember,
+    PerItem,
+    Rejected,
+    Synced,
+    SyncGroup,
+    Waiting,
+)
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
-from penstock_sequencer.core.groups import classic_commands, timers
+from penstock_sequencer.core.groups import timers
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, PREPARING, STABLE
 from penstock_sequencer.core.state.limits import GroupLimits, Limits
 from tests.unit.sequencer.core.core_world import World
@@ -65,6 +77,17 @@ def test_a_follower_that_waits_for_its_assignment_gets_an_error_at_a_new_rebalan
     assert world.effects is not None
     assert world.effects.groups == ["g"]
     assert world.classic.wait_outcome("sync", "m2", generation) == Rejected(Rejection.REBALANCE_IN_PROGRESS)
+
+
+def test_a_late_answer_to_a_join_makes_no_member_the_second_leader_of_a_generation(world: World) -> None:
+    generation = completing(world, "m1", "m2")
+    assert world.classic.wait_outcome("join", "m2", 0).leader == "m1"
+    assert world.classic.leave(("m1", None)) == [Rejection.NONE]
+    expected = Joined(generation, "consumer", "range", "", "m2", [])
+    assert world.classic.wait_outcome("join", "m2", 0) == expected
+    assert world.classic.join("m2") == expected
+    assert world.classic.sync("m2", generation).rejection == Rejection.REBALANCE_IN_PROGRESS
+    assert world.classic.join("", "m2").leader == "m2"
 
 
 def test_assignments_of_a_generation_that_was_never_finished_are_void(world: World) -> None:
@@ -316,15 +339,15 @@ def test_a_wait_for_an_unknown_group_or_member_is_rejected(world: World) -> None
 
 def test_the_commands_of_a_group_need_its_id(world: World) -> None:
     for command in (
-        classic_commands.SyncGroup(0, "", 0, "m", None, None, None, []),
-        classic_commands.LeaveGroup(0, "", []),
+        SyncGroup(0, "", 0, "m", None, None, None, []),
+        LeaveGroup(0, "", []),
     ):
         assert world.do(command).rejection == Rejection.INVALID_GROUP
 
 
 def test_leaving_an_unknown_group_rejects_each_member(world: World) -> None:
-    leaving = [classic_commands.LeavingMember("a", None), classic_commands.LeavingMember("", "i")]
-    outcome = world.do(classic_commands.LeaveGroup(world.now_ms, "none", leaving))
+    leaving = [LeavingMember("a", None), LeavingMember("", "i")]
+    outcome = world.do(LeaveGroup(world.now_ms, "none", leaving))
     assert outcome == PerItem([Rejection.UNKNOWN_MEMBER] * 2)
 
 

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from penstock.contracts.batches import BatchResult, SegmentRef
-from penstock.contracts.commands import DeleteTopic, Rejected, SegmentCommitted
+from penstock.contracts.commands import CommitSegment, DeleteTopic, Rejected, SegmentCommitted
+from penstock.contracts.levels import COMMIT_LEASE_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits, LogLimits
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, topic_id
@@ -114,11 +115,38 @@ def test_a_commit_is_remembered_until_sending_it_again_is_too_late(world: World)
     assert world.do(command).rejection == Rejection.SEGMENT_TOO_OLD
 
 
+def test_a_commit_after_its_lease_is_stale_for_ever_and_one_within_it_is_remembered() -> None:
+    world = World(level=COMMIT_LEASE_LEVEL)
+    world.topic()
+    in_time = leased(world, 2_000)
+    late = leased(world, 2_000)
+    world.wait(2_000)
+    first = world.do(in_time)
+    assert isinstance(first, SegmentCommitted)
+    world.wait(1)
+    for _ in range(2):
+        assert world.do(late).rejection == Rejection.STALE
+        assert world.do(in_time) == first, "the flusher in doubt gets the result of its first attempt"
+    assert world.state.topics["t"].partitions[0].high_watermark == 1
+
+
+def test_below_its_level_a_lease_has_no_effect_because_earlier_releases_do_not_know_it(world: World) -> None:
+    late = leased(world, 1)
+    world.wait(1_000)
+    assert isinstance(world.do(late), SegmentCommitted)
+
+
+def leased(world: World, lease_ms: int) -> CommitSegment:
+    """A commit of one batch that ends so many ms from now."""
+    command = world.segment_command((1, 0, [batch()]))
+    return msgspec.structs.replace(command, not_after_ms=world.now_ms + lease_ms)
+
+
 def test_a_segment_from_the_far_future_is_rejected(world: World) -> None:
     command = world.segment_command(
         (1, 0, [batch()]), born_ms=world.now_ms + DEFAULT_LIMITS.log.segment_commit_age_max_ms + 1
     )
-    assert world.do(command).rejection == Rejection.INVALID_REQUEST
+    assert world.do(command).rejection == Rejection.OVERLOADED
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The table of segments agrees with a plain model after any additions, deaths and removals."""
 
+from array import array
 from collections.abc import Iterator
 from random import Random
 
@@ -15,7 +16,7 @@ from penstock.contracts.commands import (
     RemoveSegments,
 )
 from penstock.contracts.ids import SegmentId, new_segment_id
-from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.levels import JANITOR_LEVEL, NAME_REUSE_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import State, new_state
@@ -34,6 +35,7 @@ class PlainSegment(msgspec.Struct):
     number: int
     size_bytes: int
     extents: list[int]  # their lengths
+    writer: str
     dead: tuple[int, int, int] | None = None  # (sequence, clock, number)
 
 
@@ -43,8 +45,9 @@ class Model:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.state: State = new_state()
-        self.state.level = JANITOR_LEVEL
+        self.state.level = NAME_REUSE_LEVEL
         self.state.segments.begin_queue(1)
+        self.state.segments.begin_name_reuse()
         self.known: list[PlainSegment] = []
         self.added = 0
         self.slots_max = 0
@@ -67,10 +70,11 @@ class Model:
         size_bytes, lengths = random.randint(1, 1_000), [random.randint(1, 50) for _ in range(random.randint(1, 3))]
         used = {self.table.find(each.segment_id) for each in self.known}
         smallest = next(each for each in range(len(used) + 1) if each not in used)
-        slot = self.table.add(identifier, random.randint(0, 2), size_bytes, random.choice(["f1", "f2"]), "z")
+        writer = random.choice(["f", "", f"f-{self.added}"])
+        slot = self.table.add(identifier, random.randint(0, 2), size_bytes, writer, random.choice(["z", ""]))
         assert slot == smallest
         self.table.gain(slot, len(lengths), sum(lengths))
-        self.known.append(PlainSegment(identifier, self.added, size_bytes, lengths))
+        self.known.append(PlainSegment(identifier, self.added, size_bytes, lengths, writer))
         self.added += 1
 
     def lose(self) -> None:
@@ -95,13 +99,14 @@ class Model:
         """Write the columns to a snapshot and read them, as at a restart."""
         table = self.table
         data = (bytes(table.ids), list(table.names), table.columns(), table.next_number)
-        self.state.segments = Segments.of_columns(*data, is_queueing=True)
+        self.state.segments = Segments.of_columns(*data, level=NAME_REUSE_LEVEL)
 
     def check(self) -> None:
         table = self.table
         check_segments(self.state)
         assert [table.id(slot) for slot in table.by_number] == [each.segment_id for each in self.known]
         assert list(table.all_ids()) == sorted(each.segment_id for each in self.known)
+        assert [table.ref(slot).writer for slot in table.by_number] == [each.writer for each in self.known]
         for each in self.known:
             slot = table.find(each.segment_id)
             assert table.find_number(each.number) == slot != NO_SLOT
@@ -120,6 +125,24 @@ def test_the_table_agrees_with_a_plain_model(seed: int) -> None:
         model.step()
         model.check()
     assert model.added > model.slots_max + 50, "slots were used again"
+    assert len(model.table.names) <= model.slots_max + 2, "so were the places of names"
+
+
+def test_names_are_kept_below_the_level_of_their_reuse_and_removed_when_it_is_reached() -> None:
+    table = Segments()
+    table.begin_queue(1)
+    for number in range(5):
+        slot = table.add(bytes([number]) * 16, 0, 10, f"f{number}", "z")
+        table.gain(slot, 1, 10)
+        if number < 4:
+            table.lose_many(array("I", [slot]), array("q", [10]))
+            table.mark_dead_if_empty(slot, 1, 1)
+            table.remove([slot])
+    assert table.names == ["f0", "z", "f1", "f2", "f3", "f4"]
+    table.begin_name_reuse()
+    assert table.names == ["", "z", "", "", "", "f4"]
+    table.add(b"x" * 16, 0, 10, "new", "z")
+    assert table.names == ["new", "z", "", "", "", "f4"]
 
 
 def test_an_unknown_segment_has_no_slot() -> None:

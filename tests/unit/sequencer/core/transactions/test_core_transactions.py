@@ -16,6 +16,7 @@ from penstock.contracts.commands import (
     TransactionEnded,
     UndeleteTopic,
 )
+from penstock.contracts.levels import ABORTED_BATCHES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import ABORTED, COMMITTED, EMPTY, ONGOING
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, PRODUCER_EPOCH_MAX, Limits, TransactionLimits
@@ -182,6 +183,22 @@ def test_a_repeated_batch_gets_its_first_offset_even_after_the_end(world: World)
     world.transactions.add(writer)
     assert world.produce(first) == [BatchResult(Rejection.NONE, 0, 0)]
     assert world.transactions.stable() == 2
+
+
+@pytest.mark.parametrize("records", [2, 3], ids=["as many", "more"])
+def test_sequence_numbers_of_an_aborted_transaction_are_no_duplicates_in_the_next(records: int) -> None:
+    world = transaction_world()
+    world.do(RaiseLevel(world.now_ms, ABORTED_BATCHES_LEVEL))
+    writer = world.transactions.init()
+    world.transactions.add(writer)
+    assert world.produce(world.transactions.of(writer, 0, records=2))[0].base_offset == 0
+    world.transactions.end(writer, committed=False)
+    world.transactions.add(writer)
+    again = world.transactions.of(writer, 0, records=records)
+    assert rejection_of(world.produce(again)[0]) == Rejection.OUT_OF_ORDER_SEQUENCE
+    following = world.transactions.of(writer, 2)
+    assert world.produce(following)[0].base_offset == 3
+    assert world.produce(following)[0].base_offset == 3
 
 
 def test_below_the_level_a_transactional_batch_is_like_any_other() -> None:

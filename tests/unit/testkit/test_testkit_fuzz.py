@@ -1,0 +1,58 @@
+"""The fuzzer's frames follow from the seed, reach every API, and never surprise the decoder."""
+
+import random
+
+from penstock.kafkawire.api import API_TABLE, REQUEST_ELEMENTS_MAX, decode_request, serves
+from penstock.kafkawire.errors import DecodeError
+from penstock.kafkawire.frame import read_request_header
+from penstock.kafkawire.schema import has_more_elements
+from tests.testkit.fuzz.frames import DAMAGES, Frames, with_length
+from tests.testkit.fuzz.values import Requests
+
+FRAMES = 2_000
+
+
+def decodes(frame: bytes) -> bool:
+    """Whether the gateway would give it to a handler; any other error than `DecodeError` fails the test."""
+    try:
+        header, position = read_request_header(frame)
+        if serves(header.api_key, header.api_version):
+            decode_request(header.api_key, header.api_version, frame, position)
+            return True
+    except DecodeError:
+        pass
+    return False
+
+
+def test_the_same_seed_makes_the_same_frames() -> None:
+    first, second, other = (Frames(random.Random(seed)) for seed in (7, 7, 8))
+    frames = [first.next() for _ in range(200)]
+    assert frames == [second.next() for _ in range(200)]
+    assert frames != [other.next() for _ in range(200)]
+
+
+def test_frames_reach_every_api_and_damaged_ones_are_rejected_in_words() -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    frames = Frames(random.Random(seed))
+    reached = set()
+    for _ in range(FRAMES):
+        frame = frames.next()
+        is_decoded = decodes(frame.data[4:])
+        assert is_decoded or not frame.is_valid, f"{frame.api_key} {frame.version}"
+        reached.add(frame.api_key)
+    assert reached == set(API_TABLE)
+
+
+def test_every_damage_changes_frames() -> None:
+    chance = random.Random(1)
+    for damage in DAMAGES:
+        frame = bytes(range(64))
+        assert any(damage(chance, frame) != with_length(frame) for _ in range(20)), damage.__name__
+
+
+def test_requests_with_long_arrays_stay_just_below_the_limit_of_a_request() -> None:
+    requests = Requests(random.Random(3))
+    found = [requests.with_many_elements(API_TABLE[19], 7) for _ in range(20)]
+    assert any(has_more_elements(request, REQUEST_ELEMENTS_MAX // 2) for request in found)
+    assert not any(has_more_elements(request, REQUEST_ELEMENTS_MAX) for request in found)

@@ -1,0 +1,64 @@
+"""The simulator allows a late copy only from a gateway that confirmed the request, and was killed before the commit."""
+
+import pytest
+
+from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun
+from penstock.contracts.codec import encode
+from penstock.contracts.commands import CommitSegment, SegmentCommitted
+from penstock.contracts.messages import ConfirmReply
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
+from tests.testkit.sim.checkers.oracle import Oracle
+from tests.testkit.sim.environment.shared import SharedEnvironment
+from tests.testkit.sim.sequential.late_copies import Attempt, LateCopies
+
+TOPIC_ID = bytes(16)
+
+
+class Times:
+    """Events at given times; the late copy has offset 7."""
+
+    def __init__(self) -> None:
+        environment = SharedEnvironment(1)
+        self.now_s = 0.0
+        self.oracle = Oracle("c", environment.store, environment.fail, environment.record, DEFAULT_LIMITS)
+        self.late_copies = LateCopies(self.oracle, lambda: self.now_s)
+
+    def happen(self, event: str, at_s: float) -> None:
+        self.now_s = at_s
+        if event == "confirmed":
+            self.late_copies.answered("gateway-1-2", encode(ConfirmReply([0, 1_500])))
+        elif event == "given up":
+            self.late_copies.answered("gateway-1-2", encode(ConfirmReply([0, 0])))
+        elif event == "killed":
+            self.late_copies.killed("gateway-1", "gateway-1-2")
+        else:
+            batch = BatchMeta(61, 1, 0, -1, -1, -1, 0)
+            command = CommitSegment(0, bytes(16), 61, "f", "z", [BatchRun(TOPIC_ID, 0, 0, [batch])])
+            for applied in self.oracle.on_applied:
+                applied([command], [SegmentCommitted([[BatchResult(0, 7)]])])
+
+    def is_allowed(self, *attempts: Attempt) -> bool:
+        return self.late_copies.allows(TOPIC_ID, 7, list(attempts))
+
+
+@pytest.mark.parametrize(
+    ("events", "is_allowed"),
+    [
+        ((("confirmed", 1.1), ("killed", 1.2), ("stored", 2.5)), True),
+        ((("confirmed", 1.1), ("stored", 2.5)), False),
+        ((("killed", 1.2), ("stored", 2.5)), False),
+        ((("given up", 1.1), ("killed", 1.2), ("stored", 2.5)), False),
+        ((("confirmed", 0.9), ("killed", 1.2), ("stored", 2.5)), False),
+        ((("confirmed", 1.1), ("stored", 1.15), ("killed", 1.2)), False),
+        ((("confirmed", 1.1), ("killed", 1.2), ("stored", 30.0)), False),
+        ((("killed", 0.5), ("confirmed", 1.1), ("stored", 2.5)), False),
+    ],
+)
+def test_a_late_copy_needs_a_confirmation_and_then_a_kill(
+    events: tuple[tuple[str, float], ...], is_allowed: bool
+) -> None:
+    times = Times()
+    for event, at_s in events:
+        times.happen(event, at_s)
+    assert times.is_allowed(Attempt("gateway-0", 0.5), Attempt("gateway-1", 1.0)) == is_allowed
+    assert not times.is_allowed(Attempt("gateway-0", 1.0))
