@@ -17,6 +17,7 @@ from benches import (
     micro,
     reader_failover,
     reading,
+    record_check,
     retention,
     snapshots,
     transactions,
@@ -35,8 +36,10 @@ def main() -> int:
     arguments = parser.parse_args()
     benches: dict[str, Callable[[], Iterator[Result]]] = {
         "codec": micro.codec,
+        "records": record_check.record_check,
         "segment": micro.segment,
         "machine": micro.machine,
+        "commit-rate": micro.commit_rate,
         "compaction": compaction.machine,
         "retention": retention.machine,
         "janitor": janitor.costs,

@@ -5,17 +5,29 @@ import time
 from collections.abc import Callable, Iterator
 
 import crc32c
+import msgspec
 
 from benches.report import Result
 from penstock.contracts.batches import BatchMeta, BatchRun
-from penstock.contracts.commands import AllocateProducer, Command, CommitSegment, CreateTopic
+from penstock.contracts.commands import (
+    COMMIT_LEASE_MS,
+    AllocateProducer,
+    Command,
+    CommitSegment,
+    CreateTopic,
+    RaiseLevel,
+    Rejected,
+    Tick,
+)
 from penstock.contracts.entries import Entry, decode_entry, encode_entry
 from penstock.contracts.ids import new_segment_id
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.kafkawire import api, records
 from penstock.kafkawire.api import fetch, metadata, produce
 from penstock.segment.writer import build_segment
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 
 REPEATS = 7
 NOW_MS = 1_700_000_000_000
@@ -82,6 +94,32 @@ def machine() -> Iterator[Result]:
         yield Result("machine", f"apply, per batch in a commit, {name}", seconds * 1e6, "us", 5)
     yield Result("machine", "entries replayed, one extent each", 1 / _replay_s(50_000, 1), "entries/s", 20_000, True)
     yield Result("machine", "1,000,000 extents restored by replay", 50_000 * _replay_s(50_000, 20), "s", 5)
+
+
+def commit_rate() -> Iterator[Result]:
+    """Commit at the highest rate that the table of remembered commits has room for, for longer than it remembers."""
+    limits = DEFAULT_LIMITS.log
+    remembered_ms = COMMIT_LEASE_MS + limits.commit_memory_ms
+    rate = limits.remembered_commits_max * 1_000 // (remembered_ms + 5_000)  # Ticks come late when all is busy
+    state = state_with_topic(4)
+    apply_entry(state, 2, [[RaiseLevel(NOW_MS, NEWEST_LEVEL)]])
+    most = rejected = 0
+    for second in range(remembered_ms // 500):
+        now_ms = NOW_MS + second * 1_000
+        for number in range(rate):
+            commit = msgspec.structs.replace(
+                commit_of(number, 4, 1, -1),
+                now_ms=now_ms,
+                segment_id=new_segment_id(now_ms, number.to_bytes(10, "big")),
+                not_after_ms=now_ms + COMMIT_LEASE_MS,
+            )
+            [[outcome]], _ = apply_entry(state, 3, [[commit]], announce=False)
+            rejected += isinstance(outcome, Rejected)
+        most = max(most, len(state.commits))
+        apply_entry(state, 3, [[Tick(now_ms)]])
+    yield Result("commit-rate", "segments per second", rate, "/s", 1_000, True)
+    yield Result("commit-rate", "rejected commits at that rate", rejected, "commits", 0)
+    yield Result("commit-rate", "remembered commits at that rate", most, "commits", limits.remembered_commits_max)
 
 
 def _replay_s(count: int, extents: int) -> float:
