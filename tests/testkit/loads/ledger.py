@@ -5,6 +5,8 @@ from collections import defaultdict
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from tests.testkit.loads.retries import CALL_TIMEOUT_S, until_done
+
 POLL_S = 0.2
 ANSWER_S = 60.0
 QUIET = {"log_level": 2}  # otherwise the client logs each refused connection, twenty times a second
@@ -44,10 +46,13 @@ def idempotent_producer(bootstrap: str, **settings: object) -> Producer:
 def end_offsets(consumer: Consumer, topic: str) -> dict[int, int]:
     """The high watermark of every partition."""
     partitions = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
-    return {
-        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)[1]
-        for partition in partitions
-    }
+    ends = [TopicPartition(topic, partition) for partition in partitions]
+    found = {}
+    for end in ends:
+        found[end.partition] = until_done(lambda end=end: consumer.get_watermark_offsets(end, timeout=CALL_TIMEOUT_S))[
+            1
+        ]
+    return found
 
 
 def read_everything(

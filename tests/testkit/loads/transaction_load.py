@@ -7,9 +7,8 @@ one is read_uncommitted.
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from tests.testkit.clusters.cluster import Cluster, wait_for_level, wait_until
 from tests.testkit.loads.ledger import POLL_S, QUIET
+from tests.testkit.loads.retries import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, RetriesExhausted, until_done
 from tests.testkit.loads.transaction_checker import check
 from tests.testkit.loads.transaction_history import (
     GroupPlace,
@@ -37,32 +37,12 @@ CONSUMER_SHARE = 0.6
 COMMIT_SHARE = 0.75
 DIE_SHARE = 0.05
 SUCCESSOR_SHARE = 0.05
-CALL_TIMEOUT_S = 10.0  # of a call, which is made again
-RETRY_TIMEOUT_S = 180.0
 TRANSACTION_TIMEOUTS_MS = (10_000, 60_000)
 REST_S_MAX = 0.05  # between two transactions of a writer
 
 # Without this setting, librdkafka 2.16 removes all brokers from its memory if all are gone for a moment. A request to
 # a group's coordinator then waits for a removed broker for ever.
 CLIENT = {**QUIET, "metadata.recovery.strategy": "none"}
-
-# Errors that end when a gateway is back. librdkafka calls them retriable in transactional requests. It does not in
-# requests for a group's offset or for the end of a partition.
-TRANSIENT = (
-    KafkaError._TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._WAIT_COORD,
-    KafkaError.REQUEST_TIMED_OUT,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-)
-
-Answer = TypeVar("Answer")
-
-
-class RetriesExhausted(Exception):
-    """The retries of a call took too long."""
 
 
 class Writer(threading.Thread):
@@ -346,20 +326,6 @@ def committed_offset(consumer: Consumer, history: History, group_place: GroupPla
     offset = 0 if answer.offset == OFFSET_INVALID else answer.offset
     history.observe(group_place, offset, asked_at, is_last=is_last)
     return int(offset)
-
-
-def until_done(call: Callable[[], Answer]) -> Answer:
-    """Repeat a call while its error is retriable; a transaction that must be aborted ends it at once."""
-    for _ in range(int(RETRY_TIMEOUT_S / CALL_TIMEOUT_S)):
-        try:
-            return call()
-        except KafkaException as error:
-            reason: KafkaError = error.args[0]
-            is_transient = reason.retriable() or reason.code() in TRANSIENT
-            if reason.txn_requires_abort() or not is_transient:
-                raise
-            last = error
-    raise RetriesExhausted(str(last))
 
 
 def _join(threads: "list[Writer] | list[Tail]") -> None:

@@ -1,9 +1,9 @@
-"""The load of transactions repeats a call only while that can help."""
+"""A load repeats a call only while that can help."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tests.testkit.loads.transaction_load import RetriesExhausted, until_done
+from tests.testkit.loads.retries import RetriesExhausted, until_done
 
 
 def failing(error: KafkaError, calls: list[KafkaError]) -> None:
@@ -25,6 +25,17 @@ def test_a_call_that_times_out_is_repeated_and_its_retries_end() -> None:
     with pytest.raises(RetriesExhausted):
         until_done(lambda: failing(KafkaError(KafkaError._TIMED_OUT), calls))
     assert len(calls) > 1
+
+
+def test_a_request_to_a_broker_that_left_the_list_is_repeated() -> None:
+    errors = [KafkaException(KafkaError(KafkaError._DESTROY_BROKER))]
+
+    def watermark() -> int:
+        if errors:
+            raise errors.pop()
+        return 7
+
+    assert until_done(watermark) == 7
 
 
 def test_an_error_that_stays_is_not_repeated() -> None:
