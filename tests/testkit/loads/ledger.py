@@ -47,12 +47,10 @@ def end_offsets(consumer: Consumer, topic: str) -> dict[int, int]:
     """The high watermark of every partition."""
     partitions = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
     ends = [TopicPartition(topic, partition) for partition in partitions]
-    found = {}
-    for end in ends:
-        found[end.partition] = until_done(lambda end=end: consumer.get_watermark_offsets(end, timeout=CALL_TIMEOUT_S))[
-            1
-        ]
-    return found
+    return {
+        end.partition: until_done(lambda end=end: consumer.get_watermark_offsets(end, timeout=CALL_TIMEOUT_S))[1]
+        for end in ends
+    }
 
 
 def read_everything(

@@ -72,13 +72,17 @@ def old_orphans(world: World) -> list[str]:
 
 def _uncommitted(world: World, clock_ms: int) -> list[str]:
     """The stored segments that the journal does not know, and that are orphans at that time."""
+    return [key for key, born_ms in _unknown(world) if born_ms < clock_ms - ORPHAN_AGE_MS]
+
+
+def _unknown(world: World) -> list[tuple[str, int]]:
+    """The stored segments that the journal does not know, each with the time in its name."""
     state = world.oracle.state
     found = []
     for key in world.store.keys(segments_prefix("", CLUSTER)):
         _, segment_id = parse_segment_key(key)
-        is_known = state.segments.find(segment_id) != NO_SLOT or segment_id in state.commits
-        if not is_known and segment_born_ms(segment_id) < clock_ms - ORPHAN_AGE_MS:
-            found.append(key)
+        if state.segments.find(segment_id) == NO_SLOT and segment_id not in state.commits:
+            found.append((key, segment_born_ms(segment_id)))
     return found
 
 
@@ -108,5 +112,11 @@ async def _delete_topics(world: World) -> None:
 
 
 def _leftovers(world: World) -> list[str]:
-    """The objects that are no snapshot, no archive and no marker, and the unfinished uploads."""
-    return [key for key in world.store.keys("") if not belongs_to_journal(key)] + world.store.unfinished()
+    """The objects that are no snapshot, no archive and no marker, and the unfinished uploads.
+
+    A flusher whose clock was days ahead names segments after days to come. Such an orphan stays for days (ADR 0011).
+    """
+    now_ms = START_MS + int(world.now_s * 1000)
+    to_come = {key for key, born_ms in _unknown(world) if born_ms > now_ms}
+    kept = [key for key in world.store.keys("") if not belongs_to_journal(key) and key not in to_come]
+    return kept + world.store.unfinished()
