@@ -117,7 +117,7 @@ class World(SharedEnvironment):
         self.judge = ModelJudge(self.oracle, self.fail)
         self.answers = AnswerJudge(self.judge.model, self.fail)
         self.late_copies = LateCopies(self.oracle, lambda: self.timeline.now_s)
-        self.on_kill = self.late_copies.killed
+        self.on_halt = self.late_copies.halted
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
         housekeeping = self.stream("housekeeping")

@@ -1,4 +1,4 @@
-"""The simulator allows a late copy only from a gateway that confirmed the request, and was killed before the commit."""
+"""The simulator allows a late copy only from a gateway that confirmed the request, and was halted before the commit."""
 
 import pytest
 
@@ -29,8 +29,8 @@ class Times:
             self.late_copies.answered("gateway-1-2", encode(ConfirmReply([0, 1_500])))
         elif event == "given up":
             self.late_copies.answered("gateway-1-2", encode(ConfirmReply([0, 0])))
-        elif event == "killed":
-            self.late_copies.killed("gateway-1", "gateway-1-2")
+        elif event == "halted":
+            self.late_copies.halted("gateway-1", "gateway-1-2")
         else:
             batch = BatchMeta(61, 1, 0, -1, -1, -1, 0)
             command = CommitSegment(0, bytes(16), 61, "f", "z", [BatchRun(TOPIC_ID, 0, 0, [batch])])
@@ -44,17 +44,18 @@ class Times:
 @pytest.mark.parametrize(
     ("events", "is_allowed"),
     [
-        ((("confirmed", 1.1), ("killed", 1.2), ("stored", 2.5)), True),
+        ((("confirmed", 1.1), ("halted", 1.2), ("stored", 2.5)), True),
         ((("confirmed", 1.1), ("stored", 2.5)), False),
-        ((("killed", 1.2), ("stored", 2.5)), False),
-        ((("given up", 1.1), ("killed", 1.2), ("stored", 2.5)), False),
-        ((("confirmed", 0.9), ("killed", 1.2), ("stored", 2.5)), False),
-        ((("confirmed", 1.1), ("stored", 1.15), ("killed", 1.2)), False),
-        ((("confirmed", 1.1), ("killed", 1.2), ("stored", 30.0)), False),
-        ((("killed", 0.5), ("confirmed", 1.1), ("stored", 2.5)), False),
+        ((("halted", 1.2), ("stored", 2.5)), False),
+        ((("given up", 1.1), ("halted", 1.2), ("stored", 2.5)), False),
+        ((("confirmed", 0.9), ("halted", 1.2), ("stored", 2.5)), False),
+        ((("confirmed", 1.1), ("stored", 1.15), ("halted", 1.2)), False),
+        ((("confirmed", 1.1), ("halted", 1.2), ("stored", 30.0)), False),
+        ((("halted", 0.5), ("confirmed", 1.1), ("stored", 2.5)), False),
+        ((("halted", 1.05), ("confirmed", 1.1), ("halted", 1.2), ("stored", 2.5)), True),
     ],
 )
-def test_a_late_copy_needs_a_confirmation_and_then_a_kill(
+def test_a_late_copy_needs_a_confirmation_and_then_a_halt(
     events: tuple[tuple[str, float], ...], is_allowed: bool
 ) -> None:
     times = Times()

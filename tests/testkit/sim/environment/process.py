@@ -81,7 +81,7 @@ class Process:
     def kill(self) -> None:
         """End the process at once (SIGKILL)."""
         if self.is_up:
-            self._environment.on_kill(self.name, self.connection_name)
+            self._environment.on_halt(self.name, self.connection_name)
             self._end_life()
 
     def _end_life(self) -> None:
@@ -118,6 +118,7 @@ class Process:
         """Pause the process (SIGSTOP)."""
         if self.is_up and not self.is_paused:
             self._environment.record(f"pause {self.name} {self._life}")
+            self._environment.on_halt(self.name, self.connection_name)
             self.is_paused = True
             self.loop.pause()
 

@@ -30,7 +30,7 @@ class SharedEnvironment:
         self.hub = SimHub(self._wire("bus", BUS_LATENCY), self.record)
         self.journal = SimJournalStore(self._wire("journal", BUS_LATENCY))
         self.store = StoreServer(self._wire("store", STORE_LATENCY), self.record)
-        self.on_kill: Callable[[str, str], None] = lambda process, life: None
+        self.on_halt: Callable[[str, str], None] = lambda process, life: None
         self.network = Network(self._wire("sockets", SOCKET_LATENCY))
         self._journal_server = 0
 

@@ -1,7 +1,7 @@
-"""The late copies that ADR 0024 allows: a gateway confirmed the request, and was killed before the commit.
+"""The late copies that ADR 0024 allows: a gateway confirmed the request, and was killed or paused before the commit.
 
-Only a request that went to this gateway before the confirmation may be stored behind newer records. A stopped, paused
-or isolated gateway excuses nothing.
+Only a request that went to this gateway before the confirmation may be stored behind newer records. A stopped or
+isolated gateway excuses nothing.
 """
 
 from collections import defaultdict
@@ -26,13 +26,13 @@ class Attempt(NamedTuple):
 
 
 class LateCopies:
-    """Records confirmations, kills of gateways and commits, with their times."""
+    """Records confirmations, kills and pauses of gateways, and commits, with their times."""
 
     def __init__(self, oracle: Oracle, now_s: Callable[[], float]) -> None:
         self.now_s = now_s
         self._oracle = oracle
         self._confirmed: dict[str, list[float]] = defaultdict(list)  # by life of a gateway
-        self._killed: dict[str, list[tuple[float, str]]] = defaultdict(list)  # by gateway: time and life
+        self._halted: dict[str, list[tuple[float, str]]] = defaultdict(list)  # by gateway: time and life
         self._stored: dict[tuple[TopicId, int, int], float] = {}  # topic, partition, base offset -> time
         oracle.on_applied.append(self._applied)
 
@@ -41,10 +41,10 @@ class LateCopies:
         if sender.startswith(GATEWAY) and any(decode(data, ConfirmReply).leases_ms):
             self._confirmed[sender].append(self.now_s())
 
-    def killed(self, process: str, life: str) -> None:
-        """Take the end of a process by SIGKILL."""
+    def halted(self, process: str, life: str) -> None:
+        """Take the end of a process by SIGKILL, or the begin of a pause by SIGSTOP."""
         if process.startswith(GATEWAY):
-            self._killed[process].append((self.now_s(), life))
+            self._halted[process].append((self.now_s(), life))
 
     def _applied(self, commands: list[Command], outcomes: list[Outcome]) -> None:
         for command, outcome in zip(commands, outcomes, strict=True):
@@ -54,15 +54,16 @@ class LateCopies:
                         self._stored.setdefault((run.topic_id, run.partition, result.base_offset), self.now_s())
 
     def allows(self, topic_id: TopicId, base_offset: int, attempts: list[Attempt]) -> bool:
-        """Whether one of the attempts was on its way, confirmed, when its gateway was killed."""
+        """Whether one of the attempts was on its way, confirmed, when its gateway was killed or paused."""
         stored_s = self._stored[topic_id, 0, base_offset]
         is_allowed = any(self._is_late_copy(attempt, stored_s) for attempt in attempts)
         if is_allowed:
-            self._oracle.observed("late copies", f"a killed gateway had confirmed the one at {base_offset}")
+            self._oracle.observed("late copies", f"a halted gateway had confirmed the one at {base_offset}")
         return is_allowed
 
     def _is_late_copy(self, attempt: Attempt, stored_s: float) -> bool:
-        after = ((killed_s, life) for killed_s, life in self._killed[attempt.gateway] if killed_s >= attempt.sent_s)
-        killed_s, life = next(after, (stored_s, ""))
-        was_confirmed = any(attempt.sent_s <= each <= killed_s for each in self._confirmed[life])
-        return was_confirmed and killed_s < stored_s <= killed_s + LATE_S_MAX
+        return any(
+            attempt.sent_s <= halted_s < stored_s <= halted_s + LATE_S_MAX
+            and any(attempt.sent_s <= each <= halted_s for each in self._confirmed[life])
+            for halted_s, life in self._halted[attempt.gateway]
+        )
