@@ -25,6 +25,10 @@ HOSTILE_CLIENTS = 8
 TOPIC_TIMEOUT_S = 60.0
 CANARY_END_TIMEOUT_S = 90.0
 SETTLE_S = 15.0  # after which memory is measured again
+# First use makes codecs, caches and heaps. So memory after the run is compared with that after its first part.
+WARM_UP_SHARE, WARM_UP_S_MAX = 0.2, 180.0
+GROWTH_MAX = 0.1  # in a run of at least the next number of seconds
+GROWTH_SECONDS_MIN = 600.0
 LATENCY_MS_MAX = 1_000.0
 TURNS_OF_AN_ANSWER = 20
 TRACES = ("Traceback", "request_failed")
@@ -41,6 +45,7 @@ class Report(msgspec.Struct, kw_only=True):
     canary: Result
     restarts: dict[str, int]
     before_kib: dict[str, int]
+    warm_kib: dict[str, int]
     after_kib: dict[str, int]
     traces: list[str]
     stalls: list[str]  # a busy machine also causes them
@@ -49,7 +54,18 @@ class Report(msgspec.Struct, kw_only=True):
     def findings(self) -> list[str]:
         """All errors. None of them depends on the speed of the machine."""
         died = [f"{name} was started again {count} times" for name, count in self.restarts.items() if count]
-        return [*died, *self.canary.failures, *self.wrong, *self.traces]
+        return [*died, *self.canary.failures, *self.wrong, *self.traces, *self.grown]
+
+    @property
+    def grown(self) -> list[str]:
+        """The processes whose memory grew too much; empty after a short run."""
+        if self.seconds < GROWTH_SECONDS_MIN:
+            return []
+        return [
+            f"{name} grew from {warm} to {self.after_kib.get(name, 0)} KiB"
+            for name, warm in self.warm_kib.items()
+            if self.after_kib.get(name, 0) > warm * (1 + GROWTH_MAX)
+        ]
 
     @property
     def limit_ms(self) -> float:
@@ -73,7 +89,11 @@ def run_fuzzer(cluster: Cluster, seconds: float, seed: int) -> Report:
     before = resident_kib(cluster)
     with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE) as canary:
         try:
-            sent, wrong = asyncio.run(_attack(cluster, seconds, seed))
+            warm_up_s = min(seconds * WARM_UP_SHARE, WARM_UP_S_MAX)
+            first_sent, first_wrong = asyncio.run(_attack(cluster, warm_up_s, f"{seed}-warm"))
+            time.sleep(SETTLE_S)
+            warm = resident_kib(cluster)
+            sent, wrong = asyncio.run(_attack(cluster, seconds - warm_up_s, str(seed)))
         finally:
             canary.send_signal(signal.SIGTERM)
         printed, _ = canary.communicate(timeout=CANARY_END_TIMEOUT_S)
@@ -81,18 +101,19 @@ def run_fuzzer(cluster: Cluster, seconds: float, seed: int) -> Report:
     return Report(
         seed=seed,
         seconds=seconds,
-        sent=sent,
-        wrong=wrong,
+        sent=first_sent + sent,
+        wrong=first_wrong + wrong,
         canary=msgspec.json.decode(printed, type=Result),
         restarts={name: process["restarts"] for name, process in cluster.processes().items()},
         before_kib=before,
+        warm_kib=warm,
         after_kib=resident_kib(cluster),
         traces=list(_lines(cluster.data, *TRACES)),
         stalls=list(_lines(cluster.data, STALL)),
     )
 
 
-async def _attack(cluster: Cluster, seconds: float, seed: int) -> tuple[Counter[str], list[str]]:
+async def _attack(cluster: Cluster, seconds: float, seed: str) -> tuple[Counter[str], list[str]]:
     host, _, port = cluster.kafka.rpartition(":")
     clients = [HostileClient(host, int(port), random.Random(f"{seed}-{number}")) for number in range(HOSTILE_CLIENTS)]
     ends_s = asyncio.get_running_loop().time() + seconds
@@ -145,10 +166,11 @@ def table(report: Report) -> str:
         shown = "".join(f"{percentile(ordered, share):9.1f}" for share in (0.5, 0.99, 1.0))
         lines.append(f"  {name:<12}{shown}")
     lines.append(f"  the slowest may take {report.limit_ms:.0f}")
-    lines.append("memory in MiB: before, after")
+    lines.append("memory in MiB: before, after the first part, at the end; growth since the first part")
     for name, before in report.before_kib.items():
-        after = report.after_kib.get(name, 0)
-        lines.append(f"  {name:<16}{before / 1024:8.1f}{after / 1024:8.1f}  {(after - before) / before:+.0%}")
+        warm, after = report.warm_kib.get(name, before), report.after_kib.get(name, 0)
+        sizes = f"{before / 1024:8.1f}{warm / 1024:8.1f}{after / 1024:8.1f}"
+        lines.append(f"  {name:<16}{sizes}  {(after - warm) / warm:+.0%}")
     lines += [f"  {stall}" for stall in report.stalls]
     lines.append(f"findings: {len(report.findings)}")
     lines += [f"  {finding}" for finding in dict.fromkeys(report.findings)]

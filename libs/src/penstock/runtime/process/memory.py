@@ -8,6 +8,7 @@ from typing import Any
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 # By default, every block over 128 KiB is a separate mapping. It goes back to the kernel when it is freed. Then each
 # message of a megabyte costs 256 page faults. Measured: 1.1 ms of CPU per megabyte sent becomes 0.3.
 MMAP_THRESHOLD_BYTES = 1 << 30
@@ -19,14 +20,21 @@ TOP_PAD_BYTES = 64 << 20
 def tune_malloc(load_library: Callable[[None], Any] = ctypes.CDLL) -> bool:
     """Keep freed blocks in the process, for messages of megabytes; return whether that was possible.
 
-    It is possible only with glibc. Nothing depends on it.
+    It is possible only with glibc. Nothing depends on it. All threads share one heap. The C library never gives back
+    the end of another thread's heap: measured, 60 MB of a gateway after large requests.
     """
     try:
         mallopt = load_library(None).mallopt
     except (AttributeError, OSError):
         return False
     mapped = mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES) or mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES_OLD)
-    return bool(mapped and mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES) and mallopt(_M_TOP_PAD, TOP_PAD_BYTES))
+    has_one_heap = mallopt(_M_ARENA_MAX, 1)
+    return bool(
+        mapped
+        and has_one_heap
+        and mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
+        and mallopt(_M_TOP_PAD, TOP_PAD_BYTES)
+    )
 
 
 def release_freed_memory(load_library: Callable[[None], Any] = ctypes.CDLL) -> bool:
