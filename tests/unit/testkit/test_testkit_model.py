@@ -23,6 +23,7 @@ from tests.testkit.sim.checkers.model_judge import differences
 from tests.testkit.sim.clients.kafka import OFFSET_FETCH
 from tests.testkit.sim.model import cluster
 from tests.testkit.sim.model.cluster import Model
+from tests.testkit.sim.model.groups import IDLE_MS
 from tests.testkit.sim.model.past import Past
 
 TOPIC = bytes(15) + b"t"
@@ -147,6 +148,18 @@ def test_of_two_transactions_the_offset_that_was_sent_last_counts(told: Told) ->
     assert told.model.group("g").committed() == {(TOPIC, 0): 8}
 
 
+@pytest.mark.parametrize(("idle_ms", "is_wrong"), [(IDLE_MS - 1, True), (IDLE_MS, False)])
+def test_only_a_group_that_was_idle_may_begin_with_its_first_generation(
+    told: Told, idle_ms: int, is_wrong: bool
+) -> None:
+    for now_ms in (IDLE_MS, IDLE_MS + idle_ms):
+        command = c.JoinGroup(now_ms, "g", "", "member", None, False, "c", "h", 6_000, 6_000, "consumer", [])
+        told.take(command, c.Waiting("member", 0))
+        if now_ms == IDLE_MS:
+            told.model.group("g").generation = 3
+    assert bool(told.model.group("g").wrong_commit(1, "member")) == is_wrong
+
+
 def test_a_state_that_differs_from_the_model_is_a_failure(told: Told) -> None:
     state = new_state()
     apply_entry(state, 1, [[LEVEL]])
@@ -179,4 +192,6 @@ def test_the_past_has_all_values_of_a_time() -> None:
     past.set(5, "d")
     assert past.during(0, 2) == ["a"]
     assert past.during(2, 3) == ["a", "b"]
-    assert past.during(3, 9) == ["b", "d"]
+    assert past.during(3, 4) == ["b"]
+    assert past.during(3, 9) == ["b", "c", "d"]
+    assert past.during(5, 9) == ["d"]

@@ -41,8 +41,8 @@ class AnswerJudge(Witness):
         self.judged: dict[int, int] = defaultdict(int)  # answers by API
         self._model = model
         self._fail = fail
-        self._leaders: dict[tuple[str, int], str] = {}  # by group and generation
-        self._assignments: dict[tuple[str, int], list[dict[str, bytes]]] = defaultdict(list)  # that leaders sent
+        self._leaders: dict[tuple[str, int, int], str] = {}  # by group, its life, and generation
+        self._assignments: dict[tuple[str, int, int], list[dict[str, bytes]]] = defaultdict(list)  # that leaders sent
         self._producers: dict[int, str] = {}  # producer id -> the client that got it, for ids without transactions
         self._judges: dict[int, Callable[[str, Any, Any, Span], None]] = {
             CREATE_TOPICS: self._created,
@@ -67,7 +67,7 @@ class AnswerJudge(Witness):
         """Take a request; the newest entry now."""
         if api_key == SYNC_GROUP and request.assignments:
             sent = {each.member_id: bytes(each.assignment) for each in request.assignments}
-            self._assignments[request.group_id, request.generation_id].append(sent)
+            self._assignments[self._generation(request.group_id, request.generation_id)].append(sent)
         return self._model.sequence
 
     def answered(self, client: str, api_key: int, request: Any, answer: Any, asked_at: int) -> None:
@@ -190,7 +190,7 @@ class AnswerJudge(Witness):
         """A generation has one leader, or a late answer names none. The group is in this generation or later."""
         if answer.error_code:
             return
-        key = (request.group_id, answer.generation_id)
+        key = self._generation(request.group_id, answer.generation_id)
         group = self._model.group(request.group_id)
         leader = self._leaders.setdefault(key, answer.leader) if answer.leader else ""
         if group.identity(leader) != group.identity(answer.leader):
@@ -200,9 +200,12 @@ class AnswerJudge(Witness):
             self._wrong(client, f"members of generation {key} went to {answer.member_id}, its leader is {leader}")
         group.generation = max(group.generation, answer.generation_id)
 
+    def _generation(self, group_id: str, generation: int) -> tuple[str, int, int]:
+        return group_id, self._model.group(group_id).life, generation
+
     def _synced(self, client: str, request: Any, answer: Any, span: Span) -> None:
         """A member gets the assignment that the leader of its generation sent for it."""
-        sent = self._assignments[request.group_id, request.generation_id]
+        sent = self._assignments[self._generation(request.group_id, request.generation_id)]
         assignment, identity = bytes(answer.assignment or b""), self._model.group(request.group_id).identity
         wanted = identity(request.member_id)
         expected = [data for each in sent for member_id, data in each.items() if identity(member_id) == wanted]

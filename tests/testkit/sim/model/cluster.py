@@ -75,9 +75,9 @@ class Model:
             take = self._take.get(type(command))
             if take is not None:
                 take(command, outcome)
-        for log in self._changed.values():
-            log.past.set(sequence, log.offsets)
-        self._changed.clear()
+            for log in self._changed.values():
+                log.past.set(sequence, log.offsets)
+            self._changed.clear()
 
     def wrong(self, command: object, why: str) -> None:
         """Report an outcome that Kafka's rules do not allow; nothing if `why` is empty."""
@@ -295,7 +295,7 @@ class Model:
 
     def _join_group(self, command: c.JoinGroup, outcome: c.Outcome) -> None:
         if isinstance(outcome, c.Joined | c.Waiting):
-            self.group(command.group_id).join(command)
+            self.group(command.group_id).join(command, self.clock_ms)
 
     def _leave_group(self, command: c.LeaveGroup, outcome: c.Outcome) -> None:
         if isinstance(outcome, c.PerItem):

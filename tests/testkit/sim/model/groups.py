@@ -8,6 +8,7 @@ from penstock.contracts.rejections import Rejection
 from tests.testkit.sim.model.past import Past
 
 NO_OFFSET = -1
+IDLE_MS = 600_000  # an empty group without offsets is removed after this time
 
 TopicPartition = tuple[TopicId, int]
 
@@ -23,6 +24,8 @@ class ModelGroup:
     joined: dict[str, int] = field(default_factory=dict)  # member id -> the entry with its last join
     static_ids: dict[str, str] = field(default_factory=dict)  # member id, also a former one -> instance id
     generation: int = -1  # the newest one that a member knows
+    life: int = 0  # a removed group with the same id begins again with the first generation
+    joined_ms: int = 0  # the newest join
 
     def commit(self, key: TopicPartition, offset: int, sequence: int, sent: int) -> None:
         """Store an offset, unless one that was sent later is stored already."""
@@ -45,8 +48,11 @@ class ModelGroup:
         """The present offsets."""
         return {key: past.now for key, past in self.offsets.items() if past.now != NO_OFFSET}
 
-    def join(self, command: JoinGroup) -> None:
+    def join(self, command: JoinGroup, clock_ms: int) -> None:
         """Take an accepted join; a member with the instance id of another one replaces it."""
+        if clock_ms - self.joined_ms >= IDLE_MS:  # the group may have been removed
+            self.generation, self.life = -1, self.life + 1
+        self.joined_ms = clock_ms
         member_id = command.member_id or command.new_member_id
         if command.group_instance_id is not None:
             former = self.instances.get(command.group_instance_id)

@@ -21,12 +21,8 @@ class Past(Generic[T]):
         return self._values[-1]
 
     def set(self, sequence: int, value: T) -> None:
-        """Change the value by an entry; a second change by the same entry replaces the first."""
-        if value == self._values[-1]:
-            return
-        if sequence == self._sequences[-1]:
-            self._values[-1] = value
-        else:
+        """Change the value by an entry. An entry with several commands may change it several times."""
+        if value != self._values[-1]:
             self._sequences.append(sequence)
             self._values.append(value)
 
