@@ -1,6 +1,9 @@
 """Commits and heartbeats of one connection while no sequencer answers: they fail soon, and with a code to retry."""
 
+import pytest
+
 from penstock.contracts.commands import CommitOffsets, PerItem
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import HeartbeatView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.heartbeat import HeartbeatRequest
@@ -16,7 +19,8 @@ from tests.unit.gateway.gateway_fakes import World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 COMMIT, HEARTBEAT = 8, 12
-SHORT_S = OutageLimits().deadline_s
+LIMITS = OutageLimits()
+SHORT_S, PAUSE_S = LIMITS.deadline_s, LIMITS.pause_s
 
 
 def outage_world() -> World:
@@ -37,32 +41,47 @@ async def commit(world: World) -> int:
     return int(response.topics[0].partitions[0].error_code)
 
 
+async def heartbeat(world: World) -> int:
+    response = await ask(world, HEARTBEAT, 4, HeartbeatRequest("g", 4, "m"))
+    return int(response.error_code)
+
+
 async def test_a_commit_without_sequencers_is_retriable_at_the_same_gateway() -> None:
     """After COORDINATOR_NOT_AVAILABLE clients look for a coordinator, and send no heartbeat until they have one."""
     world = outage_world()
     world.sequencer.is_down = True
     assert await commit(world) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     world.sequencer.is_down = False
+    world.clock.now_s += PAUSE_S
     assert await commit(world) == ErrorCode.NONE
 
 
-async def test_commits_and_heartbeats_wait_for_a_short_time_only_until_a_sequencer_answers() -> None:
+async def test_in_a_known_outage_few_requests_ask_for_a_short_time_and_the_others_fail_at_once() -> None:
     world = outage_world()
-    await commit(world)
+    await heartbeat(world)
     world.sequencer.is_down = True
-    await ask(world, HEARTBEAT, 4, HeartbeatRequest("g", 4, "m"))
     await commit(world)
+    for _ in range(3):
+        assert await commit(world) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await heartbeat(world) == ErrorCode.NONE
+    assert world.sequencer.deadlines == [DEADLINE_S, DEADLINE_S]
+    world.clock.now_s += PAUSE_S
+    await commit(world)
+    await commit(world)
+    world.clock.now_s += SHORT_S + PAUSE_S
     world.sequencer.is_down = False
-    await commit(world)
-    await ask(world, HEARTBEAT, 4, HeartbeatRequest("g", 4, "m"))
+    assert await commit(world) == ErrorCode.NONE
+    await heartbeat(world)
     assert world.sequencer.deadlines == [DEADLINE_S, DEADLINE_S, SHORT_S, SHORT_S, DEADLINE_S]
 
 
 def test_a_known_outage_ends_by_time_although_short_requests_still_fail() -> None:
     """Sequencers that are slower than the short deadline get a request with the usual one from time to time."""
-    outage = KnownOutage(OutageLimits(known_s=10.0, deadline_s=0.5))
+    outage = KnownOutage(OutageLimits(known_s=10.0, deadline_s=0.5, pause_s=0.5))
     outage.record_failure(100.0)
-    outage.record_failure(109.0)
-    assert outage.deadline_s(3.0, 109.9) == 0.5
-    assert outage.deadline_s(0.1, 109.9) == 0.1
+    outage.record_failure(108.0)
+    assert outage.deadline_s(3.0, 108.0) == 0.5
+    assert outage.deadline_s(0.1, 109.0) == 0.1
+    with pytest.raises(Unavailable):
+        outage.deadline_s(3.0, 109.9)
     assert outage.deadline_s(3.0, 110.0) == 3.0

@@ -25,8 +25,8 @@ class Needs(HasClock, HasHeartbeatLeases, HasKnownOutage, HasSequencer, Protocol
 async def handle(gateway: Needs, client: Client, version: int, request: HeartbeatRequest) -> HeartbeatResponse:
     query = HeartbeatQuery(0, request.group_id, request.generation_id, request.member_id, request.group_instance_id)
     leases = gateway.heartbeat_leases
-    deadline_s = gateway.known_outage.deadline_s(DEADLINE_S, gateway.clock.monotonic_s())
     try:
+        deadline_s = gateway.known_outage.deadline_s(DEADLINE_S, gateway.clock.monotonic_s())
         view = await gateway.sequencer.query("heartbeat", query, HeartbeatView, deadline_s=deadline_s)
     except Unavailable:
         gateway.known_outage.record_failure(gateway.clock.monotonic_s())
