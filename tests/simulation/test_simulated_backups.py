@@ -14,6 +14,7 @@ from tests.testkit.sim.world import World
 
 LOAD_S = 3.0
 SHORT_LOAD_S = 0.4
+ANSWERS_S = 0.5  # then the answers of killed sequencers have come
 WATCHED_S = 25.0  # longer than all waits for servers that have not caught up
 SEEDS = (1, 2, 3, 5)
 
@@ -59,10 +60,14 @@ class Restored:
             self._stored, self._acknowledged = self.stored, self.acknowledged
         return self.acknowledged > self._acknowledged
 
-    def restart_sequencers(self) -> None:
-        """Let all sequencers begin a new life, without memory."""
-        for process in self.world.role("sequencer"):
+    def restore_and_restart(self, sequence: int) -> None:
+        """Restore the journal up to this entry, and let all sequencers begin a new life, without memory."""
+        sequencers = self.world.role("sequencer")
+        for process in sequencers:
             process.kill()
+        self.world.run_for(ANSWERS_S)
+        self.world.journal.restore(sequence)
+        for process in sequencers:
             process.start()
 
     def watch(self) -> None:
@@ -94,8 +99,7 @@ def test_sequencers_that_start_halt_when_the_archive_has_more_than_the_journal(s
     restored = Restored(seed)
     with restored.world.watching():
         assert restored.world.until("the archive", lambda: restored.archived > restored.backup, 60.0)
-        restored.world.journal.restore(restored.backup)
-        restored.restart_sequencers()
+        restored.restore_and_restart(restored.backup)
         before = restored.acknowledged
         restored.watch()
         restored.world.end()
@@ -109,11 +113,9 @@ def test_sequencers_that_start_halt_when_the_archive_has_more_than_the_journal(s
 def test_sequencers_that_start_halt_when_another_service_has_seen_more_than_the_journal_has(seed: int) -> None:
     """The backup has all that is archived, but not all that was acknowledged."""
     restored = Restored(seed, SHORT_LOAD_S)
-    journal = restored.world.journal
     with restored.world.watching():
         assert restored.world.until("batches behind the archive", restored.has_unarchived_batches, 60.0)
-        journal.restore(restored.stored)
-        restored.restart_sequencers()
+        restored.restore_and_restart(restored.stored)
         before = restored.acknowledged
         restored.watch()
         restored.world.end()

@@ -295,7 +295,7 @@ class Model:
 
     def _join_group(self, command: c.JoinGroup, outcome: c.Outcome) -> None:
         if isinstance(outcome, c.Joined | c.Waiting):
-            self.group(command.group_id).join(command, self.clock_ms)
+            self.group(command.group_id).join(command, outcome.generation, self.clock_ms)
 
     def _leave_group(self, command: c.LeaveGroup, outcome: c.Outcome) -> None:
         if isinstance(outcome, c.PerItem):

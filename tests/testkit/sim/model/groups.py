@@ -48,9 +48,9 @@ class ModelGroup:
         """The present offsets."""
         return {key: past.now for key, past in self.offsets.items() if past.now != NO_OFFSET}
 
-    def join(self, command: JoinGroup, clock_ms: int) -> None:
-        """Take an accepted join; a member with the instance id of another one replaces it."""
-        if clock_ms - self.joined_ms >= IDLE_MS:  # the group may have been removed
+    def join(self, command: JoinGroup, generation: int, clock_ms: int) -> None:
+        """Take a join that was accepted in a generation; a member with the instance id of another one replaces it."""
+        if generation < self.generation and clock_ms - self.joined_ms >= IDLE_MS:  # the group was removed
             self.generation, self.life = -1, self.life + 1
         self.joined_ms = clock_ms
         member_id = command.member_id or command.new_member_id
