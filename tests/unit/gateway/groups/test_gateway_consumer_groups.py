@@ -200,6 +200,13 @@ async def test_a_group_of_another_type_is_not_found(is_classic: bool, message: s
     assert (group.error_code, group.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
+async def test_a_group_that_is_named_again_is_described_once() -> None:
+    world = describing(ConsumerGroupView("g", "Stable", 3, 2, "uniform", [], []))
+    (group,) = (await ask(world, DESCRIBE, 1, ConsumerGroupDescribeRequest(["g"] * 1_000))).groups
+    assert group.group_id == "g"
+    assert len(world.sequencer.queries) == 1
+
+
 async def test_a_group_needs_an_id_and_sequencers_to_be_described() -> None:
     world = new_world()
     world.sequencer.is_down = True

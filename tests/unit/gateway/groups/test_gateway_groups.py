@@ -377,6 +377,16 @@ async def test_groups_are_described_in_the_order_asked_and_unknown_ones_are_dead
     ]
 
 
+async def test_a_group_that_is_named_again_is_described_once() -> None:
+    world = new_world()
+    world.sequencer.views["describe_groups"] = lambda query: DescribeGroupsView(
+        1, [GroupView(each, "Empty", "consumer", "", []) for each in query.group_ids]
+    )
+    response = await ask(world, DESCRIBE, 5, DescribeGroupsRequest(["g", "x", *["g"] * 1_000]))
+    assert [group.group_id for group in response.groups] == ["g", "x"]
+    assert len(world.sequencer.queries) == 2
+
+
 async def test_groups_are_deleted_one_by_one() -> None:
     world = new_world()
     outcomes: dict[str, Outcome] = {

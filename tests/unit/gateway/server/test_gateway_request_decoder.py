@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.kafkawire.api import encode_request
@@ -23,12 +24,12 @@ LIMITS = DecodingLimits(elements_steps=(4, 10, 100), element_bytes=1, reserved_b
 class Gateway:
     """A dispatcher whose handlers wait until they are released."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: DecodingLimits = LIMITS) -> None:
         self.begun: list[int] = []  # the number of elements of each request, in the order in which handlers ran
         self.seen_large: list[bool] = []
         self.may_end = asyncio.Event()
         world = new_world()
-        self.dispatcher = Dispatcher(world.gateway, {METADATA: self._metadata, PRODUCE: self._produce}, LIMITS)
+        self.dispatcher = Dispatcher(world.gateway, {METADATA: self._metadata, PRODUCE: self._produce}, limits)
 
     async def _metadata(self, gateway: Any, client: Client, version: int, request: MetadataRequest) -> MetadataResponse:
         self.begun.append(len(request.topics or []))
@@ -101,6 +102,20 @@ async def test_a_connection_that_ends_gives_its_memory_back() -> None:
     await until(lambda: gateway.begun == [60, 70])
     gateway.may_end.set()
     await second
+
+
+async def test_a_large_request_without_an_answer_in_time_ends_its_connection_and_gives_its_memory_back() -> None:
+    gateway = Gateway(msgspec.structs.replace(LIMITS, large_request_s_max=0.05))
+    small = gateway.send(new_client(), metadata(4))
+    await until(lambda: gateway.begun == [4])
+    first, second = gateway.send(new_client(), metadata(60)), gateway.send(new_client(), metadata(70))
+    for large in (first, second):
+        with pytest.raises(CloseConnection, match="many elements took more than"):
+            await asyncio.wait_for(large, 60)
+    assert gateway.dispatcher.decoder.reserved_bytes == 0
+    assert not small.done()
+    gateway.may_end.set()
+    await small
 
 
 async def test_a_request_with_too_many_elements_ends_its_connection() -> None:

@@ -24,6 +24,9 @@ class DecodingLimits(msgspec.Struct, frozen=True, kw_only=True):
     element_bytes: int = 512
     encoded_at_once_max: int = 10_000  # elements of an answer, in some 3 ms; a thread encodes a larger one
     reserved_bytes_max: int = 128 * 1024 * 1024  # of all requests together: one of the largest, or 25 of the next step
+    # From the arrival of a large request to its encoded answer, the wait for its reservation included. Other requests
+    # wait for its memory. After a minute every client has given up.
+    large_request_s_max: float = 60.0
 
 
 class MemoryReleaseLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 async def handle(
     gateway: HasSequencer, client: Client, version: int, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    groups = [await _describe(gateway, group_id) for group_id in request.group_ids]
+    groups = [await _describe(gateway, group_id) for group_id in dict.fromkeys(request.group_ids)]
     if request.include_authorized_operations:
         groups = [each if each.error_code else _with_operations(each) for each in groups]
     return ConsumerGroupDescribeResponse(groups=groups)

@@ -24,7 +24,7 @@ FIRST_VERSION_NOT_FOUND = 6  # KIP-1043
 async def handle(
     gateway: HasSequencer, client: Client, version: int, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    groups = [await _describe(gateway, version, group_id) for group_id in request.groups]
+    groups = [await _describe(gateway, version, group_id) for group_id in dict.fromkeys(request.groups)]
     if request.include_authorized_operations:
         groups = [_with_operations(group) for group in groups]
     return DescribeGroupsResponse(groups=groups)

@@ -28,7 +28,7 @@ class Needs(HasClock, HasSequencer, HasSettings, Protocol):
 async def handle(
     gateway: Needs, client: Client, version: int, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    groups = [await _describe(gateway, group_id) for group_id in request.group_ids]
+    groups = [await _describe(gateway, group_id) for group_id in dict.fromkeys(request.group_ids)]
     if request.include_authorized_operations:
         groups = [
             each if each.error_code else msgspec.structs.replace(each, authorized_operations=GROUP_OPERATIONS)
