@@ -9,6 +9,7 @@ import pytest
 
 from penstock.contracts.errors import Invalid
 from penstock.runtime.process.health import Health, HttpServer, new_registry
+from tests.testkit.metrics import samples
 
 
 @pytest.fixture
@@ -94,3 +95,9 @@ async def test_a_degraded_process_has_a_metric_by_reason_until_the_problem_ends(
     assert sample in (await get(server, "/metrics"))[2]
     health.set_degraded("cache", "")
     assert sample not in (await get(server, "/metrics"))[2]
+
+
+async def test_blocks_in_use_follow_the_objects_of_the_process(server: HttpServer) -> None:
+    before = samples((await get(server, "/metrics"))[2])["penstock_memory_blocks"]
+    kept = [object() for _ in range(100_000)]
+    assert samples((await get(server, "/metrics"))[2])["penstock_memory_blocks"] > before + len(kept) // 2

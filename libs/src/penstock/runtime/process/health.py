@@ -1,6 +1,7 @@
 """Health, readiness and metrics of a process, over HTTP."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 
 import prometheus_client
@@ -16,6 +17,11 @@ def new_registry() -> prometheus_client.CollectorRegistry:
     """A registry with the metrics of the process itself: CPU, memory, open files."""
     registry = prometheus_client.CollectorRegistry()
     prometheus_client.ProcessCollector(registry=registry)
+    prometheus_client.Gauge(
+        "penstock_memory_blocks",
+        "Blocks of memory that Python objects use. If it stays and resident memory grows, freed memory is kept.",
+        registry=registry,
+    ).set_function(sys.getallocatedblocks)
     return registry
 
 
