@@ -18,17 +18,17 @@ from penstock.kafkawire.api import API_TABLE
 from tests.testkit.clusters.cluster import Cluster
 from tests.testkit.fuzz.canary import Result
 from tests.testkit.fuzz.hostile_client import HostileClient
+from tests.testkit.fuzz.memory import Memory, grown, measure, until_served
 from tests.testkit.fuzz.values import TOPICS
 
 CANARY_TOPIC = "canary"
 HOSTILE_CLIENTS = 8
 TOPIC_TIMEOUT_S = 60.0
 CANARY_END_TIMEOUT_S = 90.0
-SETTLE_S = 15.0  # after which memory is measured again
+SETTLE_S = 15.0  # in which the gateway gives freed memory back, before memory is measured again
 # First use makes codecs, caches and heaps. So memory after the run is compared with that after its first part.
 WARM_UP_SHARE, WARM_UP_S_MAX = 0.2, 180.0
-GROWTH_MAX = 0.1  # in a run of at least the next number of seconds
-GROWTH_SECONDS_MIN = 600.0
+GROWTH_SECONDS_MIN = 600.0  # in a shorter run memory may grow
 LATENCY_MS_MAX = 1_000.0
 TURNS_OF_AN_ANSWER = 20
 TRACES = ("Traceback", "request_failed")
@@ -44,9 +44,9 @@ class Report(msgspec.Struct, kw_only=True):
     wrong: list[str]
     canary: Result
     restarts: dict[str, int]
-    before_kib: dict[str, int]
-    warm_kib: dict[str, int]
-    after_kib: dict[str, int]
+    before: dict[str, Memory]
+    warm: dict[str, Memory]
+    after: dict[str, Memory]
     traces: list[str]
     stalls: list[str]  # a busy machine also causes them
 
@@ -59,13 +59,7 @@ class Report(msgspec.Struct, kw_only=True):
     @property
     def grown(self) -> list[str]:
         """The processes whose memory grew too much; empty after a short run."""
-        if self.seconds < GROWTH_SECONDS_MIN:
-            return []
-        return [
-            f"{name} grew from {warm} to {self.after_kib.get(name, 0)} KiB"
-            for name, warm in self.warm_kib.items()
-            if self.after_kib.get(name, 0) > warm * (1 + GROWTH_MAX)
-        ]
+        return grown(self.warm, self.after) if self.seconds >= GROWTH_SECONDS_MIN else []
 
     @property
     def limit_ms(self) -> float:
@@ -86,18 +80,18 @@ def run_fuzzer(cluster: Cluster, seconds: float, seed: int) -> Report:
     """Run hostile clients for so long, and return the report. The cluster must be fresh."""
     _prepare(cluster)
     arguments = ["-m", "tests.testkit.fuzz.canary", cluster.kafka, CANARY_TOPIC]
-    before = resident_kib(cluster)
+    before = measure(cluster)
     with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE) as canary:
         try:
             warm_up_s = min(seconds * WARM_UP_SHARE, WARM_UP_S_MAX)
             first_sent, first_wrong = asyncio.run(_attack(cluster, warm_up_s, f"{seed}-warm"))
-            time.sleep(SETTLE_S)
-            warm = resident_kib(cluster)
+            _settle(cluster, seconds)
+            warm = measure(cluster)
             sent, wrong = asyncio.run(_attack(cluster, seconds - warm_up_s, str(seed)))
         finally:
             canary.send_signal(signal.SIGTERM)
         printed, _ = canary.communicate(timeout=CANARY_END_TIMEOUT_S)
-    time.sleep(SETTLE_S)
+    _settle(cluster, seconds)
     return Report(
         seed=seed,
         seconds=seconds,
@@ -105,12 +99,19 @@ def run_fuzzer(cluster: Cluster, seconds: float, seed: int) -> Report:
         wrong=first_wrong + wrong,
         canary=msgspec.json.decode(printed, type=Result),
         restarts={name: process["restarts"] for name, process in cluster.processes().items()},
-        before_kib=before,
-        warm_kib=warm,
-        after_kib=resident_kib(cluster),
+        before=before,
+        warm=warm,
+        after=measure(cluster),
         traces=list(_lines(cluster.data, *TRACES)),
         stalls=list(_lines(cluster.data, STALL)),
     )
+
+
+def _settle(cluster: Cluster, seconds: float) -> None:
+    """Wait until the requests of hostile clients have ended, if the memory of this run is compared."""
+    if seconds >= GROWTH_SECONDS_MIN:
+        until_served(cluster)
+    time.sleep(SETTLE_S)
 
 
 async def _attack(cluster: Cluster, seconds: float, seed: str) -> tuple[Counter[str], list[str]]:
@@ -130,16 +131,6 @@ def _prepare(cluster: Cluster) -> None:
     canary = NewTopic(CANARY_TOPIC, 1, config=configs)
     for future in admin.create_topics([canary, *(NewTopic(topic, 3) for topic in TOPICS)]).values():
         future.result(TOPIC_TIMEOUT_S)
-
-
-def resident_kib(cluster: Cluster) -> dict[str, int]:
-    """The resident memory of each process."""
-    return {name: _resident_kib(each["pid"]) for name, each in cluster.processes().items() if each["pid"] is not None}
-
-
-def _resident_kib(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
 def _lines(data: Path, *texts: str) -> Iterator[str]:
@@ -166,11 +157,12 @@ def table(report: Report) -> str:
         shown = "".join(f"{percentile(ordered, share):9.1f}" for share in (0.5, 0.99, 1.0))
         lines.append(f"  {name:<12}{shown}")
     lines.append(f"  the slowest may take {report.limit_ms:.0f}")
-    lines.append("memory in MiB: before, after the first part, at the end; growth since the first part")
-    for name, before in report.before_kib.items():
-        warm, after = report.warm_kib.get(name, before), report.after_kib.get(name, 0)
-        sizes = f"{before / 1024:8.1f}{warm / 1024:8.1f}{after / 1024:8.1f}"
-        lines.append(f"  {name:<16}{sizes}  {(after - warm) / warm:+.0%}")
+    lines.append("memory in MiB: before, after the first part, at the end, without caches; thousands of blocks")
+    for name in report.before:
+        measured = [parts[name] for parts in (report.before, report.warm, report.after) if name in parts]
+        sizes = "".join(f"{each.resident_bytes / 2**20:8.1f}" for each in measured)
+        blocks = "".join(f"{each.blocks / 1000:8.0f}" for each in measured if each.blocks)
+        lines.append(f"  {name:<16}{sizes}{measured[-1].own_bytes / 2**20:8.1f}{blocks}")
     lines += [f"  {stall}" for stall in report.stalls]
     lines.append(f"findings: {len(report.findings)}")
     lines += [f"  {finding}" for finding in dict.fromkeys(report.findings)]

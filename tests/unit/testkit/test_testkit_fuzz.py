@@ -1,4 +1,4 @@
-"""The fuzzer's frames follow from the seed, reach every API, and never surprise the decoder."""
+"""The fuzzer's frames follow from the seed, reach every API, and never surprise the decoder; it finds leaks."""
 
 import random
 
@@ -7,6 +7,7 @@ from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import read_request_header
 from penstock.kafkawire.schema import has_more_elements
 from tests.testkit.fuzz.frames import DAMAGES, Frames, with_length
+from tests.testkit.fuzz.memory import Memory, grown
 from tests.testkit.fuzz.values import Requests
 
 FRAMES = 2_000
@@ -56,3 +57,19 @@ def test_requests_with_long_arrays_stay_just_below_the_limit_of_a_request() -> N
     found = [requests.with_many_elements(API_TABLE[19], 7) for _ in range(20)]
     assert any(has_more_elements(request, REQUEST_ELEMENTS_MAX // 2) for request in found)
     assert not any(has_more_elements(request, REQUEST_ELEMENTS_MAX) for request in found)
+
+
+def test_a_full_cache_and_kept_arenas_are_no_growth() -> None:
+    warm = {"gateway-1": Memory(132 << 20, blocks=330_000), "flusher-1": Memory(58 << 20, 4 << 20)}
+    after = {"gateway-1": Memory(165 << 20, blocks=340_000), "flusher-1": Memory(89 << 20, 34 << 20)}
+    assert grown(warm, after) == []
+
+
+def test_objects_and_buffers_that_stay_are_growth() -> None:
+    warm = {"gateway-1": Memory(132 << 20, blocks=330_000), "flusher-1": Memory(58 << 20, 4 << 20)}
+    after = {"gateway-1": Memory(165 << 20, blocks=400_000), "flusher-1": Memory(89 << 20, 4 << 20)}
+    resident, blocks = grown(warm, after)
+    assert blocks == "gateway-1 grew from 330000 to 400000 blocks in use"
+    assert resident.startswith("flusher-1 grew")
+    (kept,) = grown(warm, {"gateway-1": Memory(458 << 20, blocks=330_000)})
+    assert kept.startswith("gateway-1 grew")
