@@ -34,8 +34,13 @@ class Result(msgspec.Struct):
 
     rounds: int = 0
     failures: list[str] = []
+    undecided: list[str] = []  # rounds whose Produce had no answer before the gateway closed the connection
     latencies_ms: dict[str, list[float]] = {}
     timer_lags_ms: list[float] = []
+
+
+class Undecided(Exception):
+    """The gateway closed the connection instead of an answer to Produce (ADR 0003)."""
 
 
 class Canary:
@@ -55,6 +60,10 @@ class Canary:
         while not ended.is_set():
             try:
                 await self._rounds(ended)
+            except Undecided:
+                self.result.undecided.append(f"round {self.result.rounds}: Produce was not decided")
+                self._stored = None
+                await asyncio.sleep(RECONNECT_S)
             except (OSError, TimeoutError, asyncio.IncompleteReadError, AssertionError) as error:
                 self.result.failures.append(f"round {self.result.rounds}: {type(error).__name__} {error}")
                 self._stored = None
@@ -76,9 +85,11 @@ class Canary:
     async def _round(self) -> None:
         value = b"%d" % self.result.rounds
         data = [PartitionProduceData(0, build_batch([Record(value=value)]))]
-        produced = await self._ask(
-            PRODUCE, ProduceRequest(None, -1, 30_000, [TopicProduceData(self._topic, partition_data=data)])
-        )
+        request = ProduceRequest(None, -1, 30_000, [TopicProduceData(self._topic, partition_data=data)])
+        try:
+            produced = await self._ask(PRODUCE, request)
+        except (asyncio.IncompleteReadError, ConnectionResetError) as error:
+            raise Undecided from error
         (stored,) = produced.responses[0].partition_responses
         assert stored.error_code == 0, f"produced: {stored}"
         assert self._stored in (None, stored.base_offset), f"produced at {self._stored}: {stored}"

@@ -54,7 +54,15 @@ class Report(msgspec.Struct, kw_only=True):
     def findings(self) -> list[str]:
         """All errors. None of them depends on the speed of the machine."""
         died = [f"{name} was started again {count} times" for name, count in self.restarts.items() if count]
-        return [*died, *self.canary.failures, *self.wrong, *self.traces, *self.grown]
+        return [*died, *self.canary.failures, *self.undecided, *self.wrong, *self.traces, *self.grown]
+
+    @property
+    def undecided(self) -> list[str]:
+        """The canary's Produce requests without an answer; none on a busy machine.
+
+        A gateway has a second to confirm a request to the flusher (ADR 0024). Without a processor it may be late.
+        """
+        return self.canary.undecided if self.limit_ms == LATENCY_MS_MAX else []
 
     @property
     def grown(self) -> list[str]:
@@ -156,6 +164,7 @@ def table(report: Report) -> str:
         ordered = sorted(values)
         shown = "".join(f"{percentile(ordered, share):9.1f}" for share in (0.5, 0.99, 1.0))
         lines.append(f"  {name:<12}{shown}")
+    lines += [f"  {each}" for each in report.canary.undecided]
     lines.append(f"  the slowest may take {report.limit_ms:.0f}")
     lines.append("memory in MiB: before, after the first part, at the end, without caches; thousands of blocks")
     for name in report.before:

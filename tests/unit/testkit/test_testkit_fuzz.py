@@ -1,13 +1,18 @@
 """The fuzzer's frames follow from the seed, reach every API, and never surprise the decoder; it finds leaks."""
 
 import random
+from collections import Counter
+
+import pytest
 
 from penstock.kafkawire.api import API_TABLE, REQUEST_ELEMENTS_MAX, decode_request, serves
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.frame import read_request_header
 from penstock.kafkawire.schema import has_more_elements
+from tests.testkit.fuzz.canary import Result
 from tests.testkit.fuzz.frames import DAMAGES, Frames, with_length
 from tests.testkit.fuzz.memory import Memory, grown
+from tests.testkit.fuzz.run import Report
 from tests.testkit.fuzz.values import Requests
 
 FRAMES = 2_000
@@ -73,3 +78,22 @@ def test_objects_and_buffers_that_stay_are_growth() -> None:
     assert resident.startswith("flusher-1 grew")
     (kept,) = grown(warm, {"gateway-1": Memory(458 << 20, blocks=330_000)})
     assert kept.startswith("gateway-1 grew")
+
+
+@pytest.mark.parametrize(("timer_lag_ms", "findings"), [(49.0, ["round 7"]), (51.0, [])])
+def test_an_undecided_produce_is_an_error_where_the_machine_had_time(timer_lag_ms: float, findings: list[str]) -> None:
+    canary = Result(undecided=["round 7"], timer_lags_ms=[timer_lag_ms], latencies_ms={"Fetch": [1.0]})
+    report = Report(
+        seed=1,
+        seconds=60.0,
+        sent=Counter(),
+        wrong=[],
+        canary=canary,
+        restarts={},
+        before={},
+        warm={},
+        after={},
+        traces=[],
+        stalls=[],
+    )
+    assert report.findings == findings
