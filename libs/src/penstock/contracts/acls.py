@@ -1,0 +1,87 @@
+"""Access control lists: resources, operations, bindings, and filters over bindings. Pure; the numbers are Kafka's."""
+
+import enum
+
+import msgspec
+
+USER_TYPE = "User"
+WILDCARD = "*"  # as a name: every resource of the type; as a host: every host; as `User:*`: every principal
+CLUSTER_NAME = "kafka-cluster"  # the only name of a resource of type CLUSTER
+
+
+class ResourceType(enum.IntEnum):
+    """The types of resources with bindings. ANY stands in filters only."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(enum.IntEnum):
+    """How a binding's name matches. ANY and MATCH stand in filters only; MATCH is all that applies to a name."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(enum.IntEnum):
+    """The operations that bindings allow or deny. ANY stands in filters only; ALL is every operation."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermission(enum.IntEnum):
+    """Whether a binding denies or allows. ANY stands in filters only."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclBinding(msgspec.Struct, frozen=True, array_like=True):
+    """One rule: this principal, from this host, may or may not do this operation on these resources."""
+
+    resource_type: ResourceType
+    name: str
+    pattern_type: PatternType
+    principal: str  # "User:alice"
+    host: str  # an IP address, or WILDCARD
+    operation: AclOperation
+    permission: AclPermission
+
+
+class AclFilter(msgspec.Struct, frozen=True, array_like=True):
+    """Which bindings are meant; None and ANY match everything."""
+
+    resource_type: ResourceType = ResourceType.ANY
+    name: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermission = AclPermission.ANY
+
+
+def user_principal(name: str) -> str:
+    """The principal of a user: "User:" and the name."""
+    return f"{USER_TYPE}:{name}"
