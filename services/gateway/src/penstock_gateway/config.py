@@ -8,6 +8,7 @@ from penstock.contracts.errors import Invalid
 from penstock.runtime.process.config import ADVANCED, ServiceConfig
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
+from penstock_gateway.security.authorizer import parse_mode, parse_super_users
 
 MIB = 1024 * 1024
 
@@ -69,8 +70,22 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         ),
     ] = 128
 
+    authorizer: Annotated[
+        str,
+        Meta(
+            description="off: every client may do everything; shadow: the same, but report all that access control "
+            "lists do not allow; on: deny it"
+        ),
+    ] = "off"
+    super_users: Annotated[
+        str,
+        Meta(description="principals that no list restricts: User:NAME, separated by semicolons"),
+    ] = ""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         parse_listeners(self.listeners, self.advertised_listeners)
+        parse_mode(self.authorizer)
+        parse_super_users(self.super_users)
         if 0 < self.history_bytes_per_second < RATE_MIN:
             raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")

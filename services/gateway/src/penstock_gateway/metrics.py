@@ -49,6 +49,12 @@ class GatewayMetrics:
             ["quota"],
             registry=registry,
         )
+        self.access_denied = Counter(
+            "penstock_gateway_access_denied",
+            "Operations that access control lists did not allow. In shadow mode `enforced` is `false`.",
+            ["api", "operation", "resource_type", "enforced"],
+            registry=registry,
+        )
         self._add_share_groups(registry)
         self.flush_messages = Counter(
             "penstock_gateway_flush_messages", "Messages sent to flushers.", registry=registry

@@ -1,0 +1,23 @@
+"""The table of needed operations has every API."""
+
+from penstock.contracts.acls import AclOperation, ResourceType
+from penstock.kafkawire.api import API_TABLE
+from penstock_gateway.security.api_needs import NEEDS
+
+# APIs that a client may use before its login, and those that only list what the client may do.
+OPEN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+
+
+def test_every_api_has_a_row() -> None:
+    missing = [api.name for key, api in API_TABLE.items() if key not in NEEDS]
+    assert not missing, f"add these APIs to penstock_gateway.security.api_needs: {missing}"
+
+
+def test_only_apis_of_the_login_need_nothing() -> None:
+    free = {api.name for key, api in API_TABLE.items() if not NEEDS[key]}
+    assert free <= OPEN
+
+
+def test_filters_never_stand_among_needs() -> None:
+    for needs in NEEDS.values():
+        assert all(need.operation > AclOperation.ALL and need.resource_type > ResourceType.ANY for need in needs)
