@@ -82,6 +82,40 @@ class AclFilter(msgspec.Struct, frozen=True, array_like=True):
     permission: AclPermission = AclPermission.ANY
 
 
+def matches(wanted: AclFilter, binding: AclBinding) -> bool:
+    """Whether the filter means this binding, as in Kafka."""
+    return (
+        wanted.resource_type in (ResourceType.ANY, binding.resource_type)
+        and _matches_name(wanted, binding)
+        and wanted.principal in (None, binding.principal)
+        and wanted.host in (None, binding.host)
+        and wanted.operation in (AclOperation.ANY, binding.operation)
+        and wanted.permission in (AclPermission.ANY, binding.permission)
+    )
+
+
+def _matches_name(wanted: AclFilter, binding: AclBinding) -> bool:
+    if wanted.pattern_type != PatternType.MATCH:
+        return wanted.pattern_type in (PatternType.ANY, binding.pattern_type) and wanted.name in (None, binding.name)
+    if wanted.name is None:
+        return True
+    if binding.pattern_type == PatternType.PREFIXED:
+        return wanted.name.startswith(binding.name)
+    return binding.name in (wanted.name, WILDCARD)
+
+
+def only_binding(wanted: AclFilter) -> AclBinding | None:
+    """The one binding that the filter can match; None if it can match several."""
+    is_open = (
+        None in (wanted.name, wanted.principal, wanted.host)
+        or wanted.resource_type == ResourceType.ANY
+        or wanted.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        or wanted.operation == AclOperation.ANY
+        or wanted.permission == AclPermission.ANY
+    )
+    return None if is_open else AclBinding(*msgspec.structs.astuple(wanted))
+
+
 def user_principal(name: str) -> str:
     """The principal of a user: "User:" and the name."""
     return f"{USER_TYPE}:{name}"

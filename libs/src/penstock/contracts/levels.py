@@ -14,10 +14,13 @@ from penstock.contracts.commands import (
     AlterClientQuotas,
     AlterConfigs,
     AlterGroupConfigs,
+    AlterScramCredentials,
     AlterShareOffsets,
     Command,
     CommitTxnOffsets,
     ConsumerHeartbeat,
+    CreateAcls,
+    DeleteAcls,
     DeleteOffsets,
     DeleteRecords,
     DeleteShareOffsets,
@@ -46,7 +49,7 @@ from penstock.contracts.configs.topics import (
     need_retention,
 )
 
-NEWEST_LEVEL = 5  # the newest that this code knows; level 0 is that of release 0.1.0
+NEWEST_LEVEL = 6  # the newest that this code knows; level 0 is that of release 0.1.0
 # From this level on topics may have Kafka configurations that are without effect here.
 INERT_CONFIGS_LEVEL = 3
 # From this level on topics may switch off the check of records.
@@ -55,6 +58,8 @@ RECORD_CHECKS_LEVEL = 5
 SEGMENT_BYTES_LEVEL = 5
 # From this level on there are client quotas.
 QUOTAS_LEVEL = 3
+# From this level on there are users with SCRAM verifiers, and access control lists (ADR 0034).
+SECURITY_LEVEL = 6
 # From this level on there are share groups (KIP-932).
 SHARE_GROUPS_LEVEL = 4
 # From this level on a commit may have a latest time (ADR 0024).
@@ -98,6 +103,9 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     AlterShareOffsets: SHARE_GROUPS_LEVEL,
     DeleteShareOffsets: SHARE_GROUPS_LEVEL,
     AlterGroupConfigs: SHARE_GROUPS_LEVEL,
+    AlterScramCredentials: SECURITY_LEVEL,
+    CreateAcls: SECURITY_LEVEL,
+    DeleteAcls: SECURITY_LEVEL,
 }
 # From this level on topics may have configurations that replicas of lower levels reject.
 KEY_COMPACTION_LEVEL = 1

@@ -48,4 +48,7 @@ class Rejection(enum.IntEnum):
     UNSUPPORTED_YET = 65  # not all replicas know this command
     GROUP_SUBSCRIBED = 70  # the offsets are of a topic to which the group is subscribed
     PRODUCERS_FULL = 80  # too many idempotent producers, or some were just evicted: send the batch again
+    DUPLICATE_RESOURCE = 90  # the request changes the same thing twice
+    RESOURCE_NOT_FOUND = 91
+    UNACCEPTABLE_CREDENTIAL = 92  # an empty or long user name, or a verifier out of its limits
     INVALID_RECORD_STATE = 100  # the member has not acquired the records, or has lost them

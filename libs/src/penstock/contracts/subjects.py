@@ -28,6 +28,7 @@ QUERY_NAMES = (
     "transactions",
     "producers",
     "client_quotas",
+    "security",
     "log_sizes",
     "share_heartbeat",
     "share_partitions",

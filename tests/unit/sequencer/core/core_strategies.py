@@ -2,8 +2,17 @@
 
 from collections.abc import Callable
 
+import msgspec
 from hypothesis import strategies as st
 
+from penstock.contracts.acls import (
+    AclBinding,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchRun
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
@@ -11,6 +20,7 @@ from penstock.contracts.commands import (
     AllocateProducer,
     AlterClientQuotas,
     AlterConfigs,
+    AlterScramCredentials,
     Command,
     CommitOffsets,
     CommitSegment,
@@ -18,8 +28,10 @@ from penstock.contracts.commands import (
     ConfigChange,
     ConfigOperation,
     ConsumerHeartbeat,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeletedOffset,
     DeleteGroup,
     DeleteOffsets,
@@ -51,6 +63,10 @@ from penstock.contracts.commands import (
     RemoveSegments,
     ReplacedRun,
     ReplaceExtents,
+    ScramDeletion,
+    ScramMechanism,
+    ScramUpsertion,
+    ScramVerifier,
     SyncGroup,
     TakeCustody,
     TakeTaskLease,
@@ -361,6 +377,53 @@ def quota_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
     return st.builds(AlterClientQuotas, number(NOW_MS), parts, changes, number(SEEN))
 
 
+def verifiers(number: Callable[[Integers], Integers]) -> st.SearchStrategy[ScramVerifier]:
+    """Valid verifiers with few keys, and invalid ones."""
+    keys = st.sampled_from([b"k" * 32, b"q" * 32, b"k" * 64])
+    iterations = number(st.sampled_from([4_096, 8_192, 16_384, 4_095]))
+    valid = st.builds(ScramVerifier, st.just(ScramMechanism.SHA_256), st.just(4_096), st.just(b"salt"), keys, keys)
+    salts = st.sampled_from([b"salt", b"", b"s" * 256])
+    return valid | st.builds(ScramVerifier, st.sampled_from(list(ScramMechanism)), iterations, salts, keys, keys)
+
+
+def security_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    users = st.sampled_from(["alice", "bob", "carol", "", "u" * 256])
+    upsertions = st.lists(st.builds(ScramUpsertion, users, verifiers(number)), max_size=3)
+    deletions = st.lists(st.builds(ScramDeletion, users, st.sampled_from(list(ScramMechanism))), max_size=2)
+    names = st.sampled_from(["orders", "order", "o", "*", "kafka-cluster", ""])
+    principals = st.sampled_from(["User:alice", "User:bob", "User:*", "alice", "User:" + "a" * 256])
+    fields = (
+        st.sampled_from(list(ResourceType)),
+        names,
+        st.sampled_from(list(PatternType)),
+        principals,
+        st.sampled_from(["*", "10.0.0.1"]),
+        st.sampled_from([AclOperation.READ, AclOperation.ALL, AclOperation.ANY]),
+        st.sampled_from(list(AclPermission)),
+    )
+    usual_binding = st.builds(
+        AclBinding,
+        st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP]),
+        st.sampled_from(["orders", "order", "*"]),
+        st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+        st.sampled_from(["User:alice", "User:bob"]),
+        st.just("*"),
+        st.sampled_from([AclOperation.READ, AclOperation.WRITE]),
+        st.just(AclPermission.ALLOW),
+    )
+    bindings = st.lists(usual_binding | st.builds(AclBinding, *fields), max_size=3)
+    none_or = [fields[0], st.none() | names, fields[2], st.none() | principals, st.none() | fields[4], *fields[5:]]
+    filters = st.lists(st.builds(AclFilter, *none_or) | st.builds(AclFilter), max_size=2)
+    exact = st.lists(usual_binding.map(lambda each: AclFilter(*msgspec.structs.astuple(each))), max_size=2)
+    return st.one_of(
+        st.builds(AlterScramCredentials, number(NOW_MS), upsertions, deletions, number(SEEN)),
+        st.builds(AlterScramCredentials, number(NOW_MS), upsertions, deletions),
+        st.builds(CreateAcls, number(NOW_MS), bindings, number(SEEN)),
+        st.builds(CreateAcls, number(NOW_MS), bindings),
+        st.builds(DeleteAcls, number(NOW_MS), filters | exact, number(SEEN)),
+    )
+
+
 KINDS = (
     data_commands,
     compaction_commands,
@@ -370,6 +433,7 @@ KINDS = (
     retention_commands,
     transaction_commands,
     quota_commands,
+    security_commands,
 )
 commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
 

@@ -87,6 +87,16 @@ from penstock.contracts.commands.quotas import (
     QuotaChange as QuotaChange,
     QuotaPart as QuotaPart,
 )
+from penstock.contracts.commands.security import (
+    AclsDeleted as AclsDeleted,
+    AlterScramCredentials as AlterScramCredentials,
+    CreateAcls as CreateAcls,
+    DeleteAcls as DeleteAcls,
+    ScramDeletion as ScramDeletion,
+    ScramMechanism as ScramMechanism,
+    ScramUpsertion as ScramUpsertion,
+    ScramVerifier as ScramVerifier,
+)
 from penstock.contracts.commands.share import (
     NO_ACQUISITION as NO_ACQUISITION,
     NO_OFFSET as NO_OFFSET,
@@ -171,6 +181,9 @@ Command = (
     | AlterShareOffsets
     | DeleteShareOffsets
     | AlterGroupConfigs
+    | AlterScramCredentials
+    | CreateAcls
+    | DeleteAcls
 )
 
 
@@ -192,6 +205,7 @@ Outcome = (
     | ConsumerMembership
     | ShareMembership
     | RecordsShared
+    | AclsDeleted
 )
 
 

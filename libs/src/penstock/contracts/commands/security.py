@@ -39,7 +39,10 @@ class ScramDeletion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AlterScramCredentials(msgspec.Struct, frozen=True, array_like=True, tag=90):
-    """Change verifiers. The outcome has one rejection per item: the upsertions in order, then the deletions."""
+    """Change verifiers. The outcome has one rejection per item: the upsertions in order, then the deletions.
+
+    If one item of a user is rejected, all items of that user are, with the same rejection.
+    """
 
     now_ms: int
     upsertions: list[ScramUpsertion]
@@ -48,7 +51,10 @@ class AlterScramCredentials(msgspec.Struct, frozen=True, array_like=True, tag=90
 
 
 class CreateAcls(msgspec.Struct, frozen=True, array_like=True, tag=91):
-    """Add bindings; those that exist are no error. The outcome has one rejection per binding."""
+    """Add bindings; those that exist are no error. The outcome has one rejection per binding.
+
+    Valid bindings are added, even beside invalid ones.
+    """
 
     now_ms: int
     bindings: list[AclBinding]
@@ -56,7 +62,7 @@ class CreateAcls(msgspec.Struct, frozen=True, array_like=True, tag=91):
 
 
 class DeleteAcls(msgspec.Struct, frozen=True, array_like=True, tag=92):
-    """Remove all bindings that match at least one filter. The outcome has what each filter removed."""
+    """Remove all bindings that match at least one filter. The outcome has the bindings that each filter matched."""
 
     now_ms: int
     filters: list[AclFilter]

@@ -25,7 +25,8 @@ class User(msgspec.Struct, frozen=True, array_like=True):
 class SecurityView(msgspec.Struct, frozen=True, array_like=True):
     """One page; the entry `altered_sequence` made the last change, 0 if there is none.
 
-    If `altered_sequence` is not that of the query, the state has changed since the first page: begin again.
+    If `altered_sequence` is not that of the query, the state has changed since the earlier pages. Then this is the
+    first page of the new state.
     """
 
     sequence: int

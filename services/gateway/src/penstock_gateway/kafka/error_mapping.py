@@ -50,6 +50,9 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
     Rejection.INVALID_PATTERN: ErrorCode.INVALID_REGULAR_EXPRESSION,
     Rejection.UNSUPPORTED_YET: ErrorCode.UNSUPPORTED_VERSION,
     Rejection.GROUP_SUBSCRIBED: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    Rejection.DUPLICATE_RESOURCE: ErrorCode.DUPLICATE_RESOURCE,
+    Rejection.RESOURCE_NOT_FOUND: ErrorCode.RESOURCE_NOT_FOUND,
+    Rejection.UNACCEPTABLE_CREDENTIAL: ErrorCode.UNACCEPTABLE_CREDENTIAL,
     Rejection.INVALID_RECORD_STATE: ErrorCode.INVALID_RECORD_STATE,
     # Clients retry at the same gateway, which got the newer journal sequence with the rejection.
     Rejection.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

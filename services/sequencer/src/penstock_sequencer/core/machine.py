@@ -46,6 +46,7 @@ from penstock_sequencer.core.maintenance import (
     janitor_leases,
     replace_extents,
 )
+from penstock_sequencer.core.security import acls, users
 from penstock_sequencer.core.share import (
     acquire_ack,
     commands as share_commands,
@@ -148,6 +149,9 @@ APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.AlterShareOffsets: share_offsets.alter_share_offsets,
     commands.DeleteShareOffsets: share_offsets.delete_share_offsets,
     commands.AlterGroupConfigs: configs.alter_group_configs,
+    commands.AlterScramCredentials: users.alter_scram_credentials,
+    commands.CreateAcls: acls.create_acls,
+    commands.DeleteAcls: acls.delete_acls,
 }
 
 

@@ -225,7 +225,14 @@ class Replica:
             self._proposer.settle(entry.entry_id, item.sequence, outcomes)
             state = self.state
             self._announcements.append(
-                Advanced(item.sequence, effects.partitions, effects.topics, state.level, state.quotas_altered_sequence)
+                Advanced(
+                    item.sequence,
+                    effects.partitions,
+                    effects.topics,
+                    state.level,
+                    state.quotas_altered_sequence,
+                    state.security_altered_sequence,
+                )
             )
         self._record(entry, effects)
         self.authors[entry.author] = started_s

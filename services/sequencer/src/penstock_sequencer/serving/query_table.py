@@ -13,6 +13,7 @@ from penstock.contracts.queries import (
     janitor as ask_janitor,
     log as ask_log,
     quotas as ask_quotas,
+    security as ask_security,
     share as ask_share,
     topics as ask_topics,
     transactions as ask_transactions,
@@ -22,6 +23,7 @@ from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import consumer_queries
 from penstock_sequencer.core.log import retention_queries
 from penstock_sequencer.core.maintenance import queries as janitor_queries
+from penstock_sequencer.core.security import queries as security_queries
 from penstock_sequencer.core.share import offsets as share_offsets, queries as share_queries
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.topics import client_quotas
@@ -142,6 +144,11 @@ QUERY_HANDLERS: dict[str, QueryHandler] = {
         ask_quotas.ClientQuotasQuery,
         client_quotas.client_quotas,
         lambda sequence, text: ask_quotas.ClientQuotasView(sequence, 0, [], text),
+    ),
+    "security": QueryHandler(
+        ask_security.SecurityQuery,
+        security_queries.security,
+        lambda sequence, text: ask_security.SecurityView(sequence, 0, [], [], failure=text),
     ),
     "log_sizes": QueryHandler(
         ask_log.LogSizesQuery,

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from penstock.contracts.acls import AclBinding
+from penstock.contracts.commands import ScramVerifier
 from penstock.contracts.configs.quotas import Entity
 from penstock_sequencer.core.groups.assignment.subscriptions import read_matches, written_matches
 from penstock_sequencer.core.groups.consumer_group import enter_group
@@ -55,6 +57,9 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     uptime_lag_ms: int = 0
     partitions: bytes = b""  # columns of `_PARTITION_NUMBERS` numbers, for partitions since PRODUCERS_LEVEL
     matches: list[tuple[str, bytes]] = []  # (pattern, the topics that match it)
+    users: list[tuple[str, tuple[ScramVerifier, ...]]] = []
+    bindings: list[AclBinding] = []
+    security_altered_sequence: int = 0
 
 
 NOTHING = Later()
@@ -79,6 +84,9 @@ def written_later(state: State) -> Later:
         uptime_lag_ms=state.uptime_lag_ms,
         partitions=_written_partitions(state),
         matches=written_matches(state),
+        users=list(state.users.items()),
+        bindings=list(state.bindings),
+        security_altered_sequence=state.security_altered_sequence,
     )
 
 
@@ -149,3 +157,6 @@ def read_later(state: State, later: Later) -> None:
         enter_share_group(state, shared)
     state.group_configs = dict(later.group_configs)
     state.group_configs_altered_sequence = later.group_configs_altered_sequence
+    state.users = dict(later.users)
+    state.bindings = dict.fromkeys(later.bindings)
+    state.security_altered_sequence = later.security_altered_sequence
