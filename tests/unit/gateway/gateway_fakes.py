@@ -34,10 +34,14 @@ from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.segment_reader import Data
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
+from penstock_sequencer.core.machine import apply_entry
+from penstock_sequencer.core.security.queries import security
+from penstock_sequencer.core.state.cluster import State, new_state
 from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.fakes.virtual_time import CountingEntropy
@@ -95,10 +99,12 @@ class FakeSequencer:
         self.cluster_configs: dict[str, str] = {}
         self.quotas: list[QuotaEntry] = []
         self.quotas_sequence = 0
+        self.machine: State = new_state()  # of users and bindings; `apply_security` changes it
         self.views: dict[str, Callable[[Any], Any]] = {
             "cluster_configs": lambda query: ClusterConfigsView(self.seen_sequence, self.cluster_configs),
             "client_quotas": lambda query: ClientQuotasView(self.seen_sequence, self.quotas_sequence, self.quotas),
             "log_sizes": self._log_sizes,
+            "security": lambda query: security(self.machine, query),
         }
         self.is_down = False
         self.hold: asyncio.Event | None = None
@@ -147,6 +153,12 @@ class FakeSequencer:
         parts = [QuotaPart(kind.replace("_", "-"), name) for kind, name in entity.items()]
         self.quotas.append(QuotaEntry(parts, {key: value}))
         self.quotas_sequence += 1
+
+    def apply_security(self, command: Command) -> Outcome:
+        """The outcome of a command that changes users or bindings, from the real state machine."""
+        outcomes, _ = apply_entry(self.machine, self.machine.sequence + 1, [[command]])
+        self.record_sequence(self.machine.sequence)
+        return outcomes[0][0]
 
     def _log_sizes(self, query: LogSizesQuery) -> LogSizesView:
         wanted = self.topics if query.names is None else query.names
@@ -318,6 +330,7 @@ def new_world(
             ),
             response_memory=response_memory,
             quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
+            security=SecurityCache(sequencer),
             **parts,
         ),
         flush_router=flush_router,

@@ -230,6 +230,7 @@ class World:
                 response_memory=self.response_memory,
                 metrics=self.metrics,
                 quotas=none,
+                security=none,
             ),
             flush_router=none,
             limits=limits or GatewayLimits(),

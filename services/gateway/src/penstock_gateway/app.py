@@ -29,6 +29,7 @@ from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter, first_number_at
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.segment_reader import SegmentReader
 from penstock_gateway.server.connection_manager import ConnectionManager
 from penstock_gateway.server.dispatch import Dispatcher
@@ -77,6 +78,7 @@ class GatewayApp:
         self._flush_router: FlushRouter
         self._transaction_commands: CommandBatcher | None = None
         self._quotas: QuotaCache
+        self._security: SecurityCache
         self._advertised: dict[str, ListenerAddress] = {}  # by listener
         self._connections: ConnectionManager | None = None
 
@@ -112,6 +114,7 @@ class GatewayApp:
             tasks.create_task(self._garbage.run())
             tasks.create_task(self._flush_router.run())
             tasks.create_task(self._quotas.run())
+            tasks.create_task(self._security.run())
             tasks.create_task(self._connections.run())
             self._host.health.set_ready(True)
 
@@ -148,19 +151,9 @@ class GatewayApp:
         self._transaction_commands = CommandBatcher(sequencer)
         topics = TopicCache(sequencer)
         response_memory = ResponseMemory(config.unsent_bytes_max)
-        self._flush_router = FlushRouter(
-            bus=bus,
-            directory=directory,
-            sequencer=sequencer,
-            clock=clock,
-            metrics=metrics,
-            cluster=config.cluster,
-            zone=config.zone,
-            instance=config.instance,
-            first_number=first_number_at(clock.now_ms()),
-            limits=limits.produce,
-        )
+        self._flush_router = self._new_flush_router(bus, sequencer, metrics)
         self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
+        self._security = SecurityCache(sequencer)
         throttle = CatchUpThrottle(config.history_bytes_per_second, clock, limits.read.throttle)
         self._tail = TailSubscriber(
             bus=bus,
@@ -171,6 +164,7 @@ class GatewayApp:
             registry=registry,
             index=TailIndex(limits.tail, monotonic_s=clock.monotonic_s),
             record_quotas=self._quotas.record,
+            record_security=self._security.record,
             record_new_data=throttle.record_new_data,
         )
         self._segment_reader = SegmentReader(
@@ -205,9 +199,24 @@ class GatewayApp:
                 response_memory=response_memory,
                 metrics=metrics,
                 quotas=self._quotas,
+                security=self._security,
             ),
             flush_router=self._flush_router,
             limits=limits,
+        )
+
+    def _new_flush_router(self, bus: Bus, sequencer: SequencerClient, metrics: GatewayMetrics) -> FlushRouter:
+        return FlushRouter(
+            bus=bus,
+            directory=self._host.directory,
+            sequencer=sequencer,
+            clock=self._clock,
+            metrics=metrics,
+            cluster=self._config.cluster,
+            zone=self._config.zone,
+            instance=self._config.instance,
+            first_number=first_number_at(self._clock.now_ms()),
+            limits=self._limits.produce,
         )
 
     def _settings(self) -> BrokerSettings:

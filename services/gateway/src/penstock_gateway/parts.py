@@ -24,6 +24,7 @@ from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.produce_service import ProduceService
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.limits import SegmentLimits
 from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.share.commands import ShareCommands
@@ -64,6 +65,7 @@ class SharedParts:
     response_memory: ResponseMemory
     metrics: GatewayMetrics
     quotas: QuotaCache
+    security: SecurityCache
     heartbeat_leases: HeartbeatLeases = field(default_factory=HeartbeatLeases)
     known_outage: KnownOutage = field(default_factory=KnownOutage)
 

@@ -40,7 +40,7 @@ class Sequences(Protocol):
 
 
 def _ignore(sequence: int) -> None:
-    """The reaction to changed quotas without a quota cache."""
+    """The reaction to changed quotas, users or bindings without a cache of them."""
 
 
 def _ignore_new_data(age_s: float, size_bytes: int) -> None:
@@ -122,6 +122,7 @@ class TailSubscriber:
         registry: CollectorRegistry,
         index: TailIndex | None = None,
         record_quotas: Callable[[int], None] = _ignore,
+        record_security: Callable[[int], None] = _ignore,
         record_new_data: Callable[[float, int], None] = _ignore_new_data,
     ) -> None:
         self._bus = bus
@@ -130,6 +131,7 @@ class TailSubscriber:
         self._sequencer = sequencer
         self._topics = topics
         self._record_quotas = record_quotas
+        self._record_security = record_security
         self._record_new_data = record_new_data
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: TailWatches = {}  # woken in the order in which they began
@@ -208,6 +210,7 @@ class TailSubscriber:
             return
         self._sequencer.record_sequence(advanced.sequence)
         self._record_quotas(advanced.quotas_sequence)
+        self._record_security(advanced.security_altered_sequence)
         self._sequencer.record_level(advanced.level)
         self._record_age(advanced)
         self._notify(self._tail.receive(advanced, self._clock.monotonic_s()))
