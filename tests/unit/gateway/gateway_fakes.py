@@ -21,6 +21,8 @@ from penstock.contracts.queries.quotas import ClientQuotasView, QuotaEntry
 from penstock.contracts.queries.topics import ClusterConfigsView, MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus.bus import Inbound
 from penstock_gateway.config import GatewayConfig
+from penstock_gateway.enforcement.all_checks import ALL_CHECKS
+from penstock_gateway.enforcement.guard import guarded
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.handlers import Handler, all_handlers
@@ -34,6 +36,8 @@ from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.security.authorizer import Authorizer, AuthorizerMode, BindingSource
+from penstock_gateway.security.denial_log import DenialLog
 from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.segment_reader import Data
 from penstock_gateway.server.dispatch import Dispatcher
@@ -290,9 +294,13 @@ def new_world(
     advertised: Mapping[str, ListenerAddress] | None = None,
     limits: GatewayLimits | None = None,
     first_number: int = 1,
+    bindings: BindingSource | None = None,
     **settings: Any,
 ) -> World:
-    """A gateway without other processes; its flush router does not run. `nodes`: its own node, by listener."""
+    """A gateway without other processes; its flush router does not run. `nodes`: its own node, by listener.
+
+    With `bindings` its access control is on; the client of `new_client` is User:ANONYMOUS.
+    """
     limits = limits or GatewayLimits()
     hub = hub or MemoryHub(message_bytes_max)
     clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
@@ -313,6 +321,10 @@ def new_world(
         index=TailIndex(limits.tail, monotonic_s=clock.monotonic_s),
     )
     response_memory = ResponseMemory(config.unsent_bytes_max)
+    mode = AuthorizerMode.OFF if bindings is None else AuthorizerMode.ON
+    denials = DenialLog(metrics, clock.monotonic_s)
+    security = SecurityCache(sequencer)
+    authorizer = Authorizer(mode, frozenset(), bindings or security, denials)
     gateway = GatewayParts.build(
         SharedParts(
             settings=settings_of(config, advertised=advertised or {}),
@@ -330,13 +342,16 @@ def new_world(
             ),
             response_memory=response_memory,
             quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
-            security=SecurityCache(sequencer),
+            security=security,
+            authorizer=authorizer,
             **parts,
         ),
         flush_router=flush_router,
         limits=limits,
     )
     handlers = all_handlers()
+    if authorizer.mode is not AuthorizerMode.OFF:
+        handlers = guarded(handlers, ALL_CHECKS, authorizer)
     dispatcher = Dispatcher(gateway, handlers)
     return World(gateway, config, bus, hub, clock, directory, sequencer, flush_router, handlers, dispatcher)
 

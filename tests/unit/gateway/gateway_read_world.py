@@ -231,6 +231,7 @@ class World:
                 metrics=self.metrics,
                 quotas=none,
                 security=none,
+                authorizer=none,
             ),
             flush_router=none,
             limits=limits or GatewayLimits(),

@@ -16,9 +16,11 @@ from penstock.runtime.process.garbage import GarbagePolicy, ScheduledPolicy
 from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.own_address import LOOPBACK, own_address
 from penstock_gateway.config import GatewayConfig
+from penstock_gateway.enforcement.all_checks import ALL_CHECKS
+from penstock_gateway.enforcement.guard import guarded
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader
-from penstock_gateway.handlers import all_handlers
+from penstock_gateway.handlers import Handler, all_handlers
 from penstock_gateway.kafka.broker_view import Node, node_of
 from penstock_gateway.kafka.command_batcher import CommandBatcher
 from penstock_gateway.kafka.listener_config import ListenerSpec, advertised_address, host_and_port, parse_listeners
@@ -29,6 +31,13 @@ from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter, first_number_at
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.security.authorizer import (
+    Authorizer,
+    AuthorizerMode,
+    parse_mode,
+    parse_super_users,
+)
+from penstock_gateway.security.denial_log import DenialLog
 from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.segment_reader import SegmentReader
 from penstock_gateway.server.connection_manager import ConnectionManager
@@ -98,7 +107,7 @@ class GatewayApp:
             gateway=gateway,
             config=config,
             listeners=self._listeners,
-            dispatcher=Dispatcher(gateway, all_handlers(), self._limits.connections.decoding),
+            dispatcher=Dispatcher(gateway, self._handlers(gateway.authorizer), self._limits.connections.decoding),
             limits=self._limits.connections,
         )
         self._flush_router.has_stalled = self._connections.wake
@@ -200,6 +209,7 @@ class GatewayApp:
                 metrics=metrics,
                 quotas=self._quotas,
                 security=self._security,
+                authorizer=self._authorizer(metrics),
             ),
             flush_router=self._flush_router,
             limits=limits,
@@ -218,6 +228,18 @@ class GatewayApp:
             first_number=first_number_at(self._clock.now_ms()),
             limits=self._limits.produce,
         )
+
+    def _authorizer(self, metrics: GatewayMetrics) -> Authorizer:
+        config = self._config
+        denials = DenialLog(metrics, self._clock.monotonic_s)
+        super_users = parse_super_users(config.super_users)
+        return Authorizer(parse_mode(config.authorizer), super_users, self._security, denials)
+
+    @staticmethod
+    def _handlers(authorizer: Authorizer) -> dict[int, Handler]:
+        """The handlers, behind checks if access is controlled."""
+        handlers = all_handlers()
+        return handlers if authorizer.mode is AuthorizerMode.OFF else guarded(handlers, ALL_CHECKS, authorizer)
 
     def _settings(self) -> BrokerSettings:
         config = self._config

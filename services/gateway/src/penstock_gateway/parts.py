@@ -24,6 +24,7 @@ from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.produce_service import ProduceService
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.security.authorizer import Authorizer
 from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.limits import SegmentLimits
 from penstock_gateway.server.limits import ConnectionLimits
@@ -66,6 +67,7 @@ class SharedParts:
     metrics: GatewayMetrics
     quotas: QuotaCache
     security: SecurityCache
+    authorizer: Authorizer
     heartbeat_leases: HeartbeatLeases = field(default_factory=HeartbeatLeases)
     known_outage: KnownOutage = field(default_factory=KnownOutage)
 
@@ -102,6 +104,7 @@ class GatewayParts(SharedParts):
                 sequencer=shared.sequencer,
                 clock=shared.clock,
                 metrics=shared.metrics,
+                authorizer=shared.authorizer,
                 advertised=shared.settings.advertised,
                 limits=limits.produce,
             ),

@@ -1,6 +1,7 @@
-"""The operations that a client may do: all of them, as a Kafka broker without an authorizer answers.
+"""The operations of each type of resources: all of them, as a Kafka broker without an authorizer answers.
 
-One bit for each operation, by Kafka's numbers (KIP-430).
+One bit for each operation, by Kafka's numbers (KIP-430). With access control, `penstock_gateway.enforcement` reduces
+them to those that the client may do.
 """
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = 3, 4, 5, 6, 7, 8, 9

@@ -6,12 +6,13 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.contracts.acls import AclOperation, ResourceType
 from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import FlushBatch, ListenerAddress
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
-from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse
+from penstock.kafkawire.api.produce import API as PRODUCE, PartitionProduceData, ProduceRequest, ProduceResponse
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import BatchHeader, check_batch, is_transactional, stamp_batch
 from penstock.kafkawire.schema import Records
@@ -38,6 +39,7 @@ from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_u
 from penstock_gateway.produce.record_validation import RecordRules, RecordValidationError, RecordValidator
 from penstock_gateway.produce.repeated_partitions import last_batches
 from penstock_gateway.produce.topic_rules import TopicRules, record_rules, rules_of
+from penstock_gateway.security.authorizer import Access, Authorizer
 
 FIRST_VERSION_MAGIC_2 = 3  # before it clients send formats that Kafka 4 rejects, too
 FIRST_VERSION_ZSTD = 7  # KIP-110
@@ -73,6 +75,7 @@ class ProduceService:
         sequencer: SequencerClient,
         clock: Clock,
         metrics: GatewayMetrics,
+        authorizer: Authorizer,
         advertised: Mapping[str, ListenerAddress] | None = None,
         validator: RecordValidator | None = None,
         limits: ProduceLimits | None = None,
@@ -82,6 +85,7 @@ class ProduceService:
         self.sequencer = sequencer  # this and the clock: for the cluster's level
         self.clock = clock
         self._metrics = metrics
+        self._authorizer = authorizer
         self._advertised = advertised or {}  # by listener: another address than the one that it is bound to
         self._limits = limits or ProduceLimits()
         self._validator = validator or RecordValidator(self._limits.records)
@@ -97,7 +101,8 @@ class ProduceService:
 
     async def _produce(self, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
         slices = Slices()
-        error = self._request_error(request)
+        access = self._authorizer.access(client, PRODUCE.key)
+        error = self._request_error(request, access)
         if error:
             rejected: list[BatchCheck] = [error] * _partition_count(request)
             checked = Checked({}, [], [], rejected)
@@ -105,7 +110,7 @@ class ProduceService:
         async with client.produce_order:  # released before the answer: the connection's next request follows
             request = await last_batches(version, request, slices)
             topics = await self._topics_of(client, version, request, slices)
-            checked = await self._check(version, request, topics, slices)
+            checked = await self._check(version, request, topics, access, slices)
             flushed_later = self._hand_over(client, request, checked)
         flushed = await flushed_later if flushed_later else None
         response = await produce_response(version, request, checked, flushed, slices)
@@ -114,8 +119,11 @@ class ProduceService:
             raise CloseConnection("a produce request was not decided; the client has to send it again")
         return _if_wanted(request, response)
 
-    def _request_error(self, request: ProduceRequest) -> ErrorCode:
+    def _request_error(self, request: ProduceRequest, access: Access | None) -> ErrorCode:
         """The error of the request itself, before its batches are checked; `NONE` if there is none."""
+        name = request.transactional_id
+        if access and name is not None and not access.allows(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if request.acks not in ACKS:
             return ErrorCode.INVALID_REQUIRED_ACKS
         error = transactions_error(self) if request.transactional_id is not None else ErrorCode.NONE
@@ -146,16 +154,22 @@ class ProduceService:
         return found
 
     async def _check(
-        self, version: int, request: ProduceRequest, topics: dict[TopicRef, TopicView], slices: Slices
+        self,
+        version: int,
+        request: ProduceRequest,
+        topics: dict[TopicRef, TopicView],
+        access: Access | None,
+        slices: Slices,
     ) -> Checked:
         checked = Checked(topics, [], [], [])
         request_rules = _RequestRules(version, request.transactional_id is not None)
         async for topic in slices.of(request.topic_data):
             ref = topic_ref(version, topic)
             view = topics.get(ref)
-            if view is None:
+            error = _topic_error(ref, view, access)
+            if view is None or error:
                 async for _ in slices.of(topic.partition_data):
-                    self._reject(checked, absence(ref))
+                    self._reject(checked, error)
                 continue
             rules = rules_of(view.configs)
             inside = record_rules(rules, self.clock.now_ms())
@@ -257,6 +271,19 @@ class ProduceService:
 class HasProduceService(Protocol):
     @property
     def produce_service(self) -> ProduceService: ...
+
+
+def _topic_error(ref: TopicRef, view: TopicView | None, access: Access | None) -> ErrorCode:
+    """The error of a topic that is missing, or that the client may not write to; else `NONE`.
+
+    A topic's name is checked before its existence: clients must not learn which names exist.
+    """
+    name = view.name if view is not None else ref
+    if not isinstance(name, str):
+        return absence(ref)
+    if access is not None and not access.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return absence(ref) if view is None else ErrorCode.NONE
 
 
 def _is_unrecognised_late(meta: BatchMeta) -> bool:

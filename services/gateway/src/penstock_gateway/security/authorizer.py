@@ -154,6 +154,10 @@ class Access:
             self._report(operation, resource_type, name)
         return not self._is_enforced
 
+    def grants(self, operation: AclOperation, resource_type: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Whether bindings allow this, in all modes; reports nothing. For the first of two operations that suffice."""
+        return bool(self._operations(resource_type, name) >> operation & 1)
+
     def allows_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether the client may do this on some resource of the type. A denial is reported without a name."""
         if self._results.rights.allows_any(operation, resource_type):

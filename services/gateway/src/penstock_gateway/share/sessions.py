@@ -70,6 +70,11 @@ class ShareSessions:
         session.advance()
         return session
 
+    def partitions_of(self, member: Member) -> list[PartitionKey]:
+        """The partitions of the member's session; none without a session."""
+        session = self._sessions.get(member)
+        return [] if session is None else list(session.partitions)
+
     def close(self, member: Member) -> ShareSession | ErrorCode:
         """Remove the member's session and return it."""
         return self._sessions.pop(member, ErrorCode.SHARE_SESSION_NOT_FOUND)
