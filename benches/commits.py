@@ -15,10 +15,10 @@ from benches.whole import scratch_cluster
 from penstock.contracts.batches import BatchMeta, BatchRun
 from penstock.contracts.commands import CommitSegment, CreateTopic
 from penstock.contracts.ids import new_segment_id
-from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
 from tests.testkit.clusters.cluster import Cluster
+from tests.testkit.every_sender import EverySender
 
 COMMITS = 1_000
 PARTITIONS = 16
@@ -45,7 +45,7 @@ def throughput() -> Iterator[Result]:
 async def _many_commits(url: str) -> tuple[float, list[float]]:
     clock = SystemClock()
     connection = await connect_nats(url, name="bench")
-    client = SequencerClient(connection.bus, "default", clock)
+    client = EverySender(connection.bus, "default", clock)
     await client.command([CreateTopic(clock.now_ms(), "commits", TOPIC_ID, PARTITIONS, {})], deadline_s=10)
     runs = _runs(clock.now_ms(), BATCHES_PER_PARTITION)
     numbers = iter(range(COMMITS_AT_ONCE))
@@ -93,7 +93,7 @@ def _nats_url(cluster: Cluster) -> str:
 async def _commit_times_ms(url: str) -> list[float]:
     clock = SystemClock()
     connection = await connect_nats(url, name="bench")
-    client = SequencerClient(connection.bus, "default", clock)
+    client = EverySender(connection.bus, "default", clock)
     await client.command([CreateTopic(clock.now_ms(), "commits", TOPIC_ID, PARTITIONS, {})], deadline_s=10)
     runs = _runs(clock.now_ms(), 1)
     times_ms = []

@@ -93,7 +93,7 @@ async def _run(
         entropy=CountingEntropy(),
         metrics=FlusherMetrics(CollectorRegistry()),
     )
-    await hub.connect("sequencer").subscribe(subjects.sequencer_command(CLUSTER), _commit)
+    await hub.connect("sequencer").subscribe(subjects.sequencer_command(CLUSTER, subjects.Sender.FLUSHER), _commit)
     await flusher.open()
     bus, dice, times = hub.connect("gateway"), random.Random(1), list[float]()
     subject = subjects.flush(CLUSTER, ZONE, INSTANCE)

@@ -12,10 +12,10 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
 from penstock.contracts.queries.log import LATEST, OffsetOf, OffsetsQuery, OffsetsView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
-from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.every_sender import EverySender
 from tests.testkit.loads.ledger import QUIET
 from tests.testkit.loads.steady_load import Account, steady_account
 
@@ -39,7 +39,7 @@ class Queries:
     async def look(self) -> None:
         """Ask a running sequencer for the journal's present sequence."""
         connection = await connect_nats(self._url, name="test")
-        client = SequencerClient(connection.bus, CLUSTER, SystemClock())
+        client = EverySender(connection.bus, CLUSTER, SystemClock())
         view = await client.query("metadata", MetadataQuery(0, [TOPIC]), MetadataView, deadline_s=CLIENT_TIMEOUT_S)
         [topic] = view.topics
         self._topic_id, self.seen_sequence = topic.topic_id, client.seen_sequence

@@ -12,7 +12,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from penstock.cli.credentials import ROLES
-from penstock.contracts import subjects
+from penstock.contracts import senders, subjects
+from penstock.contracts.subjects import Sender
 from penstock.runtime.nats.server import MESSAGE_BYTES_MAX, PENDING_BYTES_MAX, STORE_BYTES_MAX, WRITE_DEADLINE
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.servers.backend import LOOPBACK
@@ -26,10 +27,23 @@ STREAM = subjects.journal_stream(CLUSTER)
 INSTANCE = (CLUSTER, "z1", "instance-1")
 PRESENCES = {role: subjects.presence(CLUSTER, role, "z1", "instance-1") for role in ROLES}
 INBOXES = {role: f"_INBOX.{role}.0123456789abcdef.7" for role in ROLES}
-COMMAND = subjects.sequencer_command(CLUSTER)
+COMMANDS = {sender: subjects.sequencer_command(CLUSTER, sender) for sender in Sender}
+OLD_COMMAND = subjects.sequencer_command_of_any(CLUSTER)
 QUERIES = {subjects.sequencer_query(CLUSTER, name) for name in subjects.QUERY_NAMES}
+SECURITY_QUERY = f"penstock.{CLUSTER}.sequencer.query.security"
+READS = {sender: {subjects.sequencer_query(CLUSTER, name) for name in senders.QUERIES[sender]} for sender in Sender}
 FLUSH, CACHE = subjects.flush(*INSTANCE), subjects.cache(*INSTANCE)
 CONFIRM = subjects.confirm(CLUSTER, "instance-1")
+# The subjects of another cluster on the same servers.
+ELSEWHERE = {
+    subjects.sequencer_command("elsewhere", Sender.CLIENT),
+    subjects.sequencer_query("elsewhere", "plan"),
+    subjects.flush("elsewhere", "z1", "instance-1"),
+    subjects.cache("elsewhere", "z1", "instance-1"),
+    subjects.journal_subject("elsewhere"),
+    subjects.advanced("elsewhere"),
+    f"$JS.API.STREAM.PURGE.{subjects.journal_stream('elsewhere')}",
+}
 ADVANCED, HEARD, JOURNAL = subjects.advanced(CLUSTER), subjects.heard(CLUSTER), subjects.journal_subject(CLUSTER)
 EXPLAIN = subjects.explain(CLUSTER)
 API = "$JS.API"
@@ -50,6 +64,8 @@ FORBIDDEN = {
     *(f"{API}.STREAM.{verb}.{STREAM}" for verb in ("DELETE", "UPDATE", "MSG.DELETE", "SNAPSHOT", "RESTORE")),
     f"{API}.CONSUMER.DURABLE.CREATE.{STREAM}.consumer",
     f"$JS.ACK.{STREAM}.consumer.1.1.1.1.0",
+    OLD_COMMAND,
+    *ELSEWHERE,
     "$SYS.REQ.SERVER.PING",
     "$SYS.REQ.ACCOUNT.PENSTOCK.CONNZ",
     "_INBOX.stranger.7",
@@ -58,35 +74,67 @@ FORBIDDEN = {
     "other",
 }
 MAY_PUBLISH = {
-    "gateway": {FLUSH, CACHE, COMMAND, *QUERIES, PRESENCES["gateway"], INBOXES["gateway"], INBOXES["flusher"]},
-    "flusher": {COMMAND, CONFIRM, PRESENCES["flusher"], *(INBOXES[role] for role in ("gateway", "cacher", "flusher"))},
+    "gateway": {
+        FLUSH,
+        CACHE,
+        COMMANDS[Sender.CLIENT],
+        *QUERIES,
+        SECURITY_QUERY,
+        PRESENCES["gateway"],
+        INBOXES["gateway"],
+        INBOXES["flusher"],
+    },
+    "flusher": {
+        COMMANDS[Sender.FLUSHER],
+        CONFIRM,
+        PRESENCES["flusher"],
+        *(INBOXES[role] for role in ("gateway", "cacher", "flusher")),
+    },
     "sequencer": {
         ADVANCED,
         HEARD,
         JOURNAL,
         *JOURNAL_API,
         PRESENCES["sequencer"],
-        *(INBOXES[role] for role in ("gateway", "flusher", "compactor", "janitor", "sequencer")),
+        *(INBOXES[role] for role in ("gateway", "flusher", "compactor", "janitor", "admin", "sequencer")),
     },
     "cacher": {CACHE, PRESENCES["cacher"], *(INBOXES[role] for role in ("gateway", "cacher"))},
-    "compactor": {COMMAND, *QUERIES, PRESENCES["compactor"], INBOXES["compactor"]},
-    "janitor": {COMMAND, *QUERIES, EXPLAIN, PRESENCES["janitor"], INBOXES["janitor"]},
+    "compactor": {COMMANDS[Sender.COMPACTOR], *READS[Sender.COMPACTOR], PRESENCES["compactor"], INBOXES["compactor"]},
+    "janitor": {
+        COMMANDS[Sender.JANITOR],
+        *READS[Sender.JANITOR],
+        EXPLAIN,
+        PRESENCES["janitor"],
+        INBOXES["janitor"],
+        INBOXES["admin"],
+    },
+    "admin": {COMMANDS[Sender.ADMIN], *QUERIES, SECURITY_QUERY, EXPLAIN, INBOXES["admin"]},
 }
 STRANGER = subjects.presence(CLUSTER, "stranger", "z1", "instance-1")
 ALL_PRESENCES = {subjects.presence_all(CLUSTER), *PRESENCES.values(), STRANGER}
 MAY_LISTEN = {
     "gateway": {ADVANCED, CONFIRM, *ALL_PRESENCES, INBOXES["gateway"], "_INBOX.gateway.>"},
     "flusher": {FLUSH, CACHE, *ALL_PRESENCES, INBOXES["flusher"], "_INBOX.flusher.>"},
-    "sequencer": {COMMAND, *QUERIES, HEARD, INBOXES["sequencer"], "_INBOX.sequencer.>"},
+    "sequencer": {
+        *COMMANDS.values(),
+        OLD_COMMAND,
+        *QUERIES,
+        SECURITY_QUERY,
+        HEARD,
+        INBOXES["sequencer"],
+        "_INBOX.sequencer.>",
+    },
     "cacher": {CACHE, *ALL_PRESENCES, INBOXES["cacher"], "_INBOX.cacher.>"},
     "compactor": {INBOXES["compactor"], "_INBOX.compactor.>"},
     "janitor": {EXPLAIN, INBOXES["janitor"], "_INBOX.janitor.>"},
+    "admin": {INBOXES["admin"], "_INBOX.admin.>"},
 }
 WILDCARDS = {
     ">",
     "*.>",
     "penstock.>",
     "penstock.*.*",
+    "penstock.*.presence.>",
     "_INBOX.>",
     "_INBOX.*.>",
     "_INBOX.*.0123456789abcdef.7",
@@ -100,7 +148,7 @@ DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)
 
 @pytest.fixture(scope="module")
 def credentials(tmp_path_factory: pytest.TempPathFactory) -> Credentials:
-    return Credentials(tmp_path_factory.mktemp("credentials"))
+    return Credentials(tmp_path_factory.mktemp("credentials"), cluster=CLUSTER)
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +226,38 @@ async def test_a_service_may_subscribe_only_to_the_subjects_of_its_work_and_its_
         for subject in everything:
             await client.subscribe(subject, cb=taker([]))
         assert await denied("subscription", client, errors, everything) == everything - MAY_LISTEN[role]
+
+
+async def test_services_of_release_0_1_may_send_commands_while_the_operator_lets_them(tmp_path: Path) -> None:
+    credentials = Credentials(tmp_path / "credentials", cluster=CLUSTER, with_old_services=True)
+    everything = {OLD_COMMAND, *COMMANDS.values()}
+    with deployed_nats(tmp_path, credentials) as server:
+        for role in ("gateway", "flusher", "compactor", "janitor"):
+            async with connected_as(server, credentials, role) as (client, errors):
+                for subject in everything:
+                    await client.publish(subject, b"")
+                allowed = {OLD_COMMAND, *(MAY_PUBLISH[role] & everything)}
+                assert await denied("publish", client, errors, everything) == everything - allowed
+
+
+async def test_a_rotated_password_ends_the_old_connections_and_no_others(tmp_path: Path) -> None:
+    credentials = Credentials(tmp_path / "credentials", cluster=CLUSTER)
+    old = credentials.of("gateway")["PENSTOCK_NATS_PASSWORD"]
+    with deployed_nats(tmp_path, credentials) as server:
+        async with (
+            connected_as(server, credentials, "gateway") as (gateway, _),
+            connected_as(server, credentials, "flusher") as (flusher, errors),
+        ):
+            credentials.rotate("gateway")
+            server.reload(credentials)
+            await until(lambda: gateway.is_closed)
+            with pytest.raises(nats.errors.Error, match=r"(?i)authorization violation"):
+                async with connected(server, "gateway", old):
+                    pass
+            async with connected_as(server, credentials, "gateway"):
+                pass
+            await flusher.flush(ANSWER_TIMEOUT_S)
+            assert not errors
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -297,7 +377,7 @@ async def check_journal(node: DeployedNats, credentials: Credentials) -> None:
 async def test_three_servers_make_a_cluster_with_a_journal_and_let_no_stranger_in(tmp_path: Path) -> None:
     ports = free_ports(4)
     addresses = [f"{LOOPBACK}:{port}" for port in ports[:3]]
-    credentials = Credentials(tmp_path / "credentials", *addresses)
+    credentials = Credentials(tmp_path / "credentials", *addresses, cluster=CLUSTER)
     with contextlib.ExitStack() as stack:
         nodes = []
         for number, port in enumerate(ports[:3], 1):

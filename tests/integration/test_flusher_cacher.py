@@ -27,7 +27,6 @@ from penstock.contracts.messages import (
 )
 from penstock.contracts.queries.log import Plan, PlanPartition, PlanQuery
 from penstock.runtime.bus.bus import Bus
-from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.life import App
@@ -39,6 +38,7 @@ from penstock_flusher.app import FlusherApp
 from penstock_flusher.config import FlusherConfig
 from penstock_sequencer.app import SequencerApp
 from penstock_sequencer.config import SequencerConfig
+from tests.testkit.every_sender import EverySender
 from tests.testkit.servers.connections import connect_nats, make_host
 from tests.testkit.servers.nats import NatsServer
 
@@ -53,7 +53,7 @@ class World:
     def __init__(self, server: NatsServer, folder: Path, bus: Bus) -> None:
         self.folder = folder
         self.bus = bus
-        self.client = SequencerClient(bus, "default", SystemClock())
+        self.client = EverySender(bus, "default", SystemClock())
         self._monitor_url = server.monitor_url
         self._settings = {"nats_url": server.url, "store_url": f"file://{folder}"}
 

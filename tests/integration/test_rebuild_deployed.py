@@ -21,6 +21,7 @@ from penstock.runtime.clock import SystemClock
 from penstock.runtime.process.env_file import read_env_file, with_store_keys
 from penstock.segment.keys import parse_journal_archive_key
 from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.every_sender import EverySender
 from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.deployed import Credentials, DeployedNats, DeployedService, deployed_nats, deployed_seaweed
 
@@ -81,7 +82,7 @@ async def client_of(server: DeployedNats, credentials: Credentials) -> tuple[Any
     gateway = credentials.of("gateway")
     user, password = gateway["PENSTOCK_NATS_USER"], gateway["PENSTOCK_NATS_PASSWORD"]
     connection = await connect_nats(server.url, name="test", user=user, password=password)
-    return connection, SequencerClient(connection.bus, CLUSTER, SystemClock())
+    return connection, EverySender(connection.bus, CLUSTER, SystemClock())
 
 
 async def archived(place: Place) -> int:

@@ -23,6 +23,7 @@ from penstock.runtime.nats.loss import LossLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.service import Sequencer
+from tests.testkit.every_sender import EverySender
 from tests.testkit.servers.connections import SLOW_MACHINE, connect_nats
 from tests.testkit.servers.nats_cluster import NatsCluster, NatsNode, running_nats_cluster
 from tests.testkit.waiting import TIMEOUT_S, until
@@ -72,7 +73,7 @@ class Sequencers:
         await made.until_serving()
 
     async def client(self, node: NatsNode) -> SequencerClient:
-        return SequencerClient((await self.connect(node)).bus, CLUSTER, clock)
+        return EverySender((await self.connect(node)).bus, CLUSTER, clock)
 
     async def until_equal(self) -> None:
         """Return when all sequencers have applied the whole journal."""

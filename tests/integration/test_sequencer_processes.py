@@ -27,6 +27,7 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.process.life import INVALID_EXIT_CODE
 from tests.testkit.clusters.sequencers import CLUSTER, Process, Processes
+from tests.testkit.every_sender import EverySender
 from tests.testkit.loads.pausing import pause_process
 from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
@@ -48,7 +49,7 @@ def processes(tmp_path: Path, nats_server: NatsServer) -> Iterator[Processes]:
 @pytest.fixture
 async def client(nats_server: NatsServer) -> AsyncIterator[SequencerClient]:
     connection = await connect_nats(nats_server.url, name="client")
-    yield SequencerClient(connection.bus, CLUSTER, clock)
+    yield EverySender(connection.bus, CLUSTER, clock)
     await connection.close()
 
 
@@ -181,7 +182,10 @@ async def test_a_sequencer_that_was_paused_journals_no_old_commands_from_its_soc
     connection = await connect_nats(nats_server.url, name="sender")
     request = codec.encode(CommandRequest([commit_offset(100)]))
     await asyncio.gather(
-        *(connection.bus.publish(subjects.sequencer_command(CLUSTER), request) for _ in range(2 * LEFT_BEHIND))
+        *(
+            connection.bus.publish(subjects.sequencer_command(CLUSTER, subjects.Sender.CLIENT), request)
+            for _ in range(2 * LEFT_BEHIND)
+        )
     )
     await connection.bus.flush()
     started_s = clock.monotonic_s()

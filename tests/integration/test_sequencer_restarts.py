@@ -18,6 +18,7 @@ from penstock.runtime.journal import Journal
 from penstock.segment.keys import snapshots_prefix
 from penstock_sequencer.core.state.limits import SNAPSHOTS_KEPT
 from tests.testkit.clusters.sequencers import CLUSTER, Process, Processes
+from tests.testkit.every_sender import EverySender
 from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import NatsServer
 from tests.testkit.waiting import TIMEOUT_S, known, until
@@ -91,7 +92,7 @@ async def trimmed(processes: Processes, nats_server: NatsServer) -> AsyncIterato
     """A cluster whose journal was purged, and whose only sequencer was killed after that."""
     first = await processes.start("a")
     connection = await connect_nats(nats_server.url, name="client")
-    client = SequencerClient(connection.bus, CLUSTER, clock)
+    client = EverySender(connection.bus, CLUSTER, clock)
     cluster = Cluster(processes, client, await connection.journal(CLUSTER, create=False))
     await client.command([CreateTopic(clock.now_ms(), "t", TOPIC, 1, {})], deadline_s=TIMEOUT_S)
     await cluster.work_until_trimmed()

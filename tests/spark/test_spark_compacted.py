@@ -30,6 +30,7 @@ from tests.spark.source.source_world import (
     stretches_of,
 )
 from tests.testkit.clusters.cluster import Cluster, running
+from tests.testkit.every_sender import EverySender
 from tests.testkit.loads.compaction import Batch, Compacted, compacted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -74,7 +75,7 @@ async def compact(cluster: Cluster, topic: str = TOPIC) -> list[str]:
         filled = await catalog.extents(wanted)
     made = await written(store, topic_id, [each.extents for each in filled])
     connection = await connect_nats(cluster.nats_url, name="test")
-    sequencers = SequencerClient(connection.bus, "default", SystemClock())
+    sequencers = EverySender(connection.bus, "default", SystemClock())
     assert await accepted(sequencers, made.command)
     await connection.close()
     await store.close()

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.error
@@ -28,9 +30,14 @@ STOP_TIMEOUT_S = 60.0
 class Credentials:
     """The files that `penstock credentials` makes."""
 
-    def __init__(self, folder: Path, *nats_nodes: str) -> None:
+    def __init__(self, folder: Path, *nats_nodes: str, **wanted: Any) -> None:
         self.folder = folder
-        make_credentials(folder, Wanted(nats_nodes=nats_nodes), SystemEntropy())
+        self._wanted = {"nats_nodes": nats_nodes, **wanted}
+        make_credentials(folder, Wanted(**self._wanted), SystemEntropy())
+
+    def rotate(self, *users: str) -> None:
+        """Replace the secrets of these users."""
+        make_credentials(self.folder, Wanted(**self._wanted, rotate=users), SystemEntropy())
 
     def env_file(self, role: str) -> Path:
         """The env file of the service."""
@@ -42,7 +49,7 @@ class Credentials:
 
     def of_nats(self, name: str) -> str:
         """A password that is only in the files of the nats-server."""
-        texts = [path.read_text() for path in (self.folder / "nats").iterdir()]
+        texts = [path.read_text() for path in (self.folder / "nats").glob("*.env")]
         return parse_env("".join(texts), "nats")[name]
 
     def secrets(self) -> set[str]:
@@ -58,9 +65,10 @@ class DeployedNats:
         self.port, self.monitor_port = free_ports(2)
         self.log_path = folder / "nats-server.log"
         self._folder = folder
+        self._pid_path = folder / "nats-server.pid"
         settings_folder = folder / "etc" / "penstock"  # the settings name the credentials relative to it
         shutil.copytree(SETTINGS, settings_folder)
-        shutil.copytree(credentials.folder / "nats", folder / "run" / "credentials")
+        self._copy_credentials(credentials)
         self._config = settings_folder / "here.conf"
         self._config.write_text(
             f'include "{settings}"\n'
@@ -90,8 +98,27 @@ class DeployedNats:
     def start(self, **environ: str) -> None:
         """Start the process with these environment variables, and do not wait for it."""
         variables = ["env", *(f"{name}={value}" for name, value in environ.items())]
-        command = [*variables, find_nats_server(), "--config", self._config, "--log", self.log_path]
+        command = [
+            *variables,
+            find_nats_server(),
+            "--pid",
+            self._pid_path,
+            "--config",
+            self._config,
+            "--log",
+            self.log_path,
+        ]
         self._process = Process(command, self._folder, self._folder / "nats-server.output")
+
+    def reload(self, credentials: Credentials) -> None:
+        """Give the server new credentials, and send it the signal to read them."""
+        self._copy_credentials(credentials)
+        os.kill(int(self._pid_path.read_text()), signal.SIGHUP)
+
+    def _copy_credentials(self, credentials: Credentials) -> None:
+        copy = self._folder / "run" / "credentials"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(credentials.folder / "nats", copy)
 
     def until_healthy(self) -> None:
         """Return when the server and its JetStream are ready."""

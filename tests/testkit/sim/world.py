@@ -18,11 +18,11 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.retrying import RetryingStore
-from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.segment.keys import segment_key
 from penstock_sequencer.core.machine import Effects, apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.core.state.cluster import State
+from tests.testkit.every_sender import EverySender
 from tests.testkit.fakes.memory_bus import MESSAGE_BYTES_MAX
 from tests.testkit.sim.checkers.answer_judge import AnswerJudge
 from tests.testkit.sim.checkers.deletion_checker import ORPHAN_AGE_MS, DeletionChecker
@@ -151,7 +151,7 @@ class World(SharedEnvironment):
         self.compactors: list[Compactor] = []
         self.recreated_topic = RecreatedTopic(self.client("passing"), self.oracle, RECREATED_TOPIC, START_MS)
         bus = self.hub.connect("fading")
-        sequencer = SequencerClient(bus, CLUSTER, SimClock(self.timeline))
+        sequencer = EverySender(bus, CLUSTER, SimClock(self.timeline))
         self.expiring_topic = ExpiringTopic(self.client("fading"), self.oracle, EXPIRING_TOPIC, START_MS, sequencer)
         self.group = GroupLedger(GROUP, self.oracle)
         self.ownership = OwnershipChecker(GROUP, TOPIC, self.oracle)
@@ -301,7 +301,7 @@ class World(SharedEnvironment):
 
     def _add_compactor(self, name: str, kind: type[Compactor]) -> None:
         clock, stream = SimClock(self.timeline), self.stream(name)
-        sequencer = SequencerClient(self.hub.connect(name), CLUSTER, clock)
+        sequencer = EverySender(self.hub.connect(name), CLUSTER, clock)
         store = RetryingStore(SimStore(self.store, name), jitter=stream.random, monotonic_s=clock.monotonic_s)
         topics = (TOPIC, TOPIC, EXPIRING_TOPIC)
         compactor = kind(

@@ -22,6 +22,7 @@ from penstock.runtime.process.env_file import parse_env, read_env_file
 FILES = {
     "nats/credentials.env",
     "nats/route.env",
+    "nats/accounts.conf",
     "s3/s3.json",
     *(f"{name}/credentials.env" for name in [*ROLES, BUCKET_MAKER]),
 }
@@ -118,6 +119,7 @@ def test_the_key_of_a_service_allows_only_its_own_actions_in_one_bucket(tmp_path
         "sequencer": writes,
         "compactor": writes,
         "janitor": writes,
+        "admin": reads,
         "bucket": {"Admin:records"},
     }
 
@@ -127,6 +129,33 @@ def test_another_bucket_keeps_the_keys(tmp_path: Path) -> None:
     before = texts(tmp_path)
     assert make(tmp_path, bucket="second") == ["s3/s3.json"]
     assert texts(tmp_path) == before | {"s3/s3.json": before["s3/s3.json"].replace(":first", ":second")}
+
+
+def test_another_cluster_changes_the_subjects_and_no_secret(tmp_path: Path) -> None:
+    make(tmp_path)
+    before = texts(tmp_path)
+    assert make(tmp_path, cluster="blue") == ["nats/accounts.conf"]
+    renamed = before["nats/accounts.conf"].replace("penstock.default.", "penstock.blue.")
+    assert texts(tmp_path) == before | {"nats/accounts.conf": renamed.replace("journal-default", "journal-blue")}
+    assert ".*." not in renamed
+
+
+@pytest.mark.parametrize("user", [*USERS, BUCKET_MAKER, "route"])
+def test_a_rotation_replaces_the_secrets_of_one_user_everywhere_and_no_other(tmp_path: Path, user: str) -> None:
+    make(tmp_path)
+    before = texts(tmp_path)
+    written = make(tmp_path, rotate=(user,))
+    check_servers_and_services_agree(tmp_path)
+    assert make(tmp_path) == []
+    old, new = (set(re.findall(r"k[0-9a-f]{64}", "".join(each.values()))) for each in (before, texts(tmp_path)))
+    assert len(old - new) == len(new - old) == (user in USERS) + (user in KEYS) + (user == "route")
+    assert set(written) == {name for name, text in texts(tmp_path).items() if text != before[name]}
+
+
+def test_a_user_without_credentials_cannot_be_rotated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["credentials", str(tmp_path / "set"), "--rotate", "stranger"]) == 1
+    assert capsys.readouterr().err.startswith("penstock: there are no credentials of 'stranger', only of gateway, ")
+    assert not (tmp_path / "set").exists()
 
 
 def test_other_nodes_of_nats_keep_the_password_between_them(tmp_path: Path) -> None:
@@ -144,10 +173,15 @@ def test_other_nodes_of_nats_keep_the_password_between_them(tmp_path: Path) -> N
 def test_a_service_that_is_added_later_gets_new_secrets_and_the_others_keep_theirs(tmp_path: Path) -> None:
     make(tmp_path, roles=WITHOUT_CACHER)
     before = texts(tmp_path)
-    assert make(tmp_path) == ["nats/credentials.env", "s3/s3.json", "cacher/credentials.env"]
+    assert make(tmp_path) == [
+        "nats/credentials.env",
+        "nats/accounts.conf",
+        "s3/s3.json",
+        "cacher/credentials.env",
+    ]
     check_servers_and_services_agree(tmp_path)
     after = texts(tmp_path)
-    for name in FILES - {"nats/credentials.env", "s3/s3.json", "cacher/credentials.env"}:
+    for name in FILES - {"nats/credentials.env", "nats/accounts.conf", "s3/s3.json", "cacher/credentials.env"}:
         assert after[name] == before[name]
 
 
@@ -310,8 +344,7 @@ def test_a_file_that_others_can_read_is_made_private_again(tmp_path: Path) -> No
 def test_a_nats_server_reads_the_passwords_as_texts(tmp_path: Path) -> None:
     make(tmp_path)
     settings = tmp_path / "nats.conf"
-    users = ", ".join(f"{{ user: {user}, password: ${user.upper()}_PASSWORD }}" for user in USERS)
-    settings.write_text(f'include "nats/credentials.env"\nauthorization {{ users: [{users}] }}\n')
+    settings.write_text(f'jetstream {{ store_dir: "{tmp_path}" }}\ninclude "nats/accounts.conf"\n')
     checked = subprocess.run(
         [find_nats_server(), "--config", str(settings), "-t"], capture_output=True, text=True, check=False
     )

@@ -258,7 +258,9 @@ class World:
 
     async def open(self) -> None:
         queue = subjects.SEQUENCER_QUEUE
-        await self._bus.subscribe(subjects.sequencer_command(CLUSTER), self._take_commands, queue)
+        await self._bus.subscribe(
+            subjects.sequencer_command(CLUSTER, subjects.Sender.JANITOR), self._take_commands, queue
+        )
         for name in QUERY_HANDLERS:
             await self._bus.subscribe(subjects.sequencer_query(CLUSTER, name), self._take_query, queue)
         await self.write_marker(IDENTITY)

@@ -15,7 +15,6 @@ from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import Advanced
 from penstock.objectstore import ObjectStore
 from penstock.runtime.bus.bus import Handler, Inbound, Payload, Subscription
-from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.process.health import Health
 from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
 from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
@@ -23,6 +22,7 @@ from penstock_sequencer.limits import SequencerLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.service import Sequencer
 from penstock_sequencer.serving.request_server import RequestServer
+from tests.testkit.every_sender import EverySender
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock
@@ -207,7 +207,7 @@ class SequencerRig:
         self.make_request_server: Callable[..., RequestServer] = RequestServer
         self.running: dict[str, Running] = {}
         self.client_bus = self.hub.connect("client")
-        self.client = SequencerClient(self.client_bus, CLUSTER, self.clock)
+        self.client = EverySender(self.client_bus, CLUSTER, self.clock)
 
     async def start(self, name: str, known_level: int = NEWEST_LEVEL, *, takes_requests: bool = True) -> Running:
         """Start a sequencer that serves; one that takes no requests still hears the other replicas."""

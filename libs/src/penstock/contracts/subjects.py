@@ -1,5 +1,7 @@
 """Names of all NATS subjects, queue groups and streams; no other module builds them (docs/design.md, section 2)."""
 
+import enum
+
 from penstock.contracts.ids import check_token
 
 ROOT = "penstock"
@@ -39,6 +41,16 @@ QUERY_NAMES = (
 )
 
 
+class Sender(enum.StrEnum):
+    """A kind of process that sends commands; each has its own subject (`contracts/senders.py` has their commands)."""
+
+    CLIENT = "client"  # gateways, for Kafka clients
+    FLUSHER = "flusher"
+    COMPACTOR = "compactor"
+    JANITOR = "janitor"
+    ADMIN = "admin"  # operators, with `penstock` on the command line
+
+
 def flush(cluster: str, zone: str, instance: str) -> str:
     """The subject of produced batches for one flusher."""
     return f"{ROOT}.{cluster}.flush.{zone}.{instance}"
@@ -49,8 +61,13 @@ def confirm(cluster: str, gateway: str) -> str:
     return f"{ROOT}.{cluster}.confirm.{gateway}"
 
 
-def sequencer_command(cluster: str) -> str:
-    """The subject of commands that change state; any one sequencer takes a message (queue group `sequencer`)."""
+def sequencer_command(cluster: str, sender: Sender) -> str:
+    """The subject of one kind of sender's commands; any one sequencer takes a message (queue group `sequencer`)."""
+    return f"{ROOT}.{cluster}.sequencer.command.{sender.value}"
+
+
+def sequencer_command_of_any(cluster: str) -> str:
+    """The subject of all commands of release 0.1, which had one for all senders (ADR 0036)."""
     return f"{ROOT}.{cluster}.sequencer.command"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from penstock.contracts.subjects import Sender
 from penstock.objectstore import ObjectStore, absolute_address, open_store
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
@@ -66,7 +67,7 @@ class CompactorApp:
         await store.close()
         bus = await self._host.connect()
         metrics = CompactorMetrics(self._host.registry)
-        sequencers = SequencerClient(bus, config.cluster, self._clock)
+        sequencers = SequencerClient(bus, config.cluster, self._clock, sender=Sender.COMPACTOR)
         settings = spark_settings(config)
         self._spark = SparkRunner(
             open_session=lambda: open_session(f"penstock-{config.instance}", config.spark_master, settings),

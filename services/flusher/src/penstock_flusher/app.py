@@ -9,6 +9,7 @@ import msgspec
 from penstock.contracts import subjects
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import Presence
+from penstock.contracts.subjects import Sender
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus.bus import Bus, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -65,7 +66,7 @@ class Flusher:
             zone=config.zone,
             instance=config.instance,
             store=_hedged(store, config, clock, metrics, limits.hedging),
-            sequencers=SequencerClient(bus=bus, cluster=config.cluster, clock=clock),
+            sequencers=SequencerClient(bus=bus, cluster=config.cluster, clock=clock, sender=Sender.FLUSHER),
             recent=recent,
             confirmer=Confirmation(bus=bus, cluster=config.cluster),
             clock=clock,

@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from penstock.contracts.messages import ListenerAddress, Presence
+from penstock.contracts.subjects import Sender
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -156,7 +157,7 @@ class GatewayApp:
         config, clock, limits = self._config, self._clock, self._limits
         registry, directory = self._host.registry, self._host.directory
         metrics = GatewayMetrics(registry)
-        sequencer = SequencerClient(bus, config.cluster, clock)
+        sequencer = SequencerClient(bus, config.cluster, clock, sender=Sender.CLIENT)
         self._transaction_commands = CommandBatcher(sequencer)
         topics = TopicCache(sequencer)
         response_memory = ResponseMemory(config.unsent_bytes_max)

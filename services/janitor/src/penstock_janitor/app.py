@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from penstock.contracts.subjects import Sender
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -142,7 +143,7 @@ class _Wiring:
         self._set_degraded = set_degraded
         self._limits = limits
         self.draining = asyncio.Event()
-        self._sequencers = SequencerClient(bus, config.cluster, clock)
+        self._sequencers = SequencerClient(bus, config.cluster, clock, sender=Sender.JANITOR)
         self._guard = Guard(store, self._sequencers, config.cluster)
         self._rules = Rules(config.grace_ms, config.orphan_age_ms)
         self._checkpoints = Checkpoints(config.grace_ms / 1000)

@@ -11,6 +11,7 @@ from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.journal import JournalEntry, JournalLost
 from penstock_sequencer.replication.read_index import ReadIndex
+from tests.testkit.every_sender import EverySender
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import in_virtual_time
 from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
@@ -101,7 +102,7 @@ async def two_of_which_one_lags(one: SequencerRig) -> tuple[SequencerClient, asy
     one.make_journal = MemoryJournal
     await one.start("ahead")
     await write_through(one, "ahead", one.create_topic("t"))
-    return SequencerClient(one.hub.connect("other gateway"), CLUSTER, one.clock), LaggingJournal.gate
+    return EverySender(one.hub.connect("other gateway"), CLUSTER, one.clock), LaggingJournal.gate
 
 
 async def write_through(one: SequencerRig, name: str, command: CreateTopic) -> None:

@@ -134,7 +134,7 @@ class Stopped:
     @property
     def commands(self) -> int:
         """How many requests with commands it has read since it was stopped."""
-        return self._running.gate.arrived.count(subjects.sequencer_command(CLUSTER))
+        return self._running.gate.arrived.count(subjects.sequencer_command(CLUSTER, subjects.Sender.CLIENT))
 
     def resume(self) -> None:
         self._running.clock.thaw()

@@ -11,19 +11,26 @@ from penstock.contracts.commands import (
     Command,
     CommandReply,
     CommandRequest,
+    CommitSegment,
     GroupProtocol,
     JoinGroup,
     RecordArchived,
     RecordSnapshot,
     Rejected,
     ReleaseCustody,
+    RemoveSegments,
+    ReplaceExtents,
     TakeCustody,
+    Tick,
     TopicCreated,
+    UndeleteTopic,
 )
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.queries.janitor import JournalQuery, JournalView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.contracts.rejections import Rejection
+from penstock.contracts.senders import COMMANDS
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.limits import SequencerLimits, ServingLimits
 from penstock_sequencer.serving import request_server
@@ -31,14 +38,31 @@ from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
 from penstock_sequencer.serving.request_server import RequestLimits, RequestServer
 from tests.testkit.fakes.memory_journal import ENTRY_BYTES_MAX, MemoryJournal
 from tests.testkit.fakes.virtual_time import in_virtual_time
+from tests.testkit.waiting import until
 from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig, rig
 
-COMMAND = subjects.sequencer_command(CLUSTER)
+COMMAND = subjects.sequencer_command(CLUSTER, subjects.Sender.CLIENT)
+COMMAND_SUBJECTS = [
+    *(subjects.sequencer_command(CLUSTER, sender) for sender in subjects.Sender),
+    subjects.sequencer_command_of_any(CLUSTER),
+]
+SOME_OF_EACH: list[Command] = [
+    Tick(1),
+    CommitSegment(1, bytes(16), 64, "f", "z", []),
+    ReplaceExtents(1, "job", [], [], []),
+    RemoveSegments(1, []),
+    UndeleteTopic(1, "t", bytes(16)),
+]
 GARBAGE = [b"", b"\x01", b"\x63nonsense", b"\x01\xc1", codec.encode(MetadataQuery(0, []))[:-1]]
 
 
 async def raw(one: SequencerRig, subject: str, data: bytes) -> bytes:
     return await one.client_bus.request(subject, data, 5)
+
+
+async def reached(one: SequencerRig) -> None:
+    """Wait until the cluster may journal all commands."""
+    await until(lambda: one.level == NEWEST_LEVEL)
 
 
 def test_every_query_of_the_contracts_is_answered() -> None:
@@ -136,16 +160,48 @@ async def test_commands_that_fit_no_entry_are_rejected_for_good() -> None:
 @pytest.mark.parametrize(
     "own", [TakeCustody(1, "x"), RecordArchived(1, "x", 1), RecordSnapshot(1, "x", 1), ReleaseCustody(1, "x")]
 )
-def test_internal_commands_on_the_bus_are_rejected_with_their_whole_request(own: Command) -> None:
+@pytest.mark.parametrize("subject", COMMAND_SUBJECTS)
+def test_internal_commands_on_the_bus_are_rejected_with_their_whole_request(own: Command, subject: str) -> None:
     @in_virtual_time
     async def check() -> None:
         async with rig("a") as one:
-            outcomes = await one.client.command([one.create_topic("t"), own], deadline_s=5)
-            rejections = [outcome.rejection for outcome in outcomes if isinstance(outcome, Rejected)]
+            request = CommandRequest([one.create_topic("t"), own])
+            reply = codec.decode(await raw(one, subject, codec.encode(request)), CommandReply)
+            rejections = [outcome.rejection for outcome in reply.outcomes if isinstance(outcome, Rejected)]
             assert rejections == [Rejection.INVALID_REQUEST] * 2
             assert one.store.last_sequence == 0
 
     check()
+
+
+@pytest.mark.parametrize("sender", subjects.Sender)
+def test_a_sender_gets_only_its_own_kind_of_commands_into_the_journal(sender: subjects.Sender) -> None:
+    @in_virtual_time
+    async def check() -> None:
+        async with rig("a") as one:
+            await reached(one)
+            subject = subjects.sequencer_command(CLUSTER, sender)
+            for command in SOME_OF_EACH:
+                before = one.store.last_sequence
+                reply = codec.decode(await raw(one, subject, codec.encode(CommandRequest([command]))), CommandReply)
+                refusal = Rejected(Rejection.INVALID_REQUEST, f"{type(command).__name__} is not allowed on {subject}")
+                assert (reply.failure, len(reply.outcomes)) == (None, 1)
+                assert (reply.outcomes == [refusal]) == (type(command) not in COMMANDS[sender])
+                assert (reply.sequence > before) == (type(command) in COMMANDS[sender])
+
+    check()
+
+
+@in_virtual_time
+async def test_the_subject_of_release_0_1_takes_the_commands_of_all_its_senders() -> None:
+    async with rig("a") as one:
+        await reached(one)
+        subject = subjects.sequencer_command_of_any(CLUSTER)
+        for command in SOME_OF_EACH:
+            before = one.store.last_sequence
+            reply = codec.decode(await raw(one, subject, codec.encode(CommandRequest([command]))), CommandReply)
+            assert (reply.failure, len(reply.outcomes)) == (None, 1)
+            assert reply.sequence > before
 
 
 @in_virtual_time

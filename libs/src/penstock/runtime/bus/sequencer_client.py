@@ -9,6 +9,7 @@ from penstock.contracts import codec, subjects
 from penstock.contracts.commands import Command, CommandReply, CommandRequest, Outcome
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import GroupWaitQuery
+from penstock.contracts.subjects import Sender
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock
 
@@ -47,9 +48,19 @@ class SequencerClient:
     `seen_sequence` is the highest journal sequence in any answer. `seen_clock_ms` is the latest journal clock in any
     answer to commands. `clock_seen_s` is the monotonic time of the last such answer. `seen_level` is the level that the
     cluster has reached, None before the first announcement. `level_seen_s` is the monotonic time of that announcement.
+    Commands go to the subject of `sender`; sequencers reject those that are not of its kind.
     """
 
-    def __init__(self, bus: Bus, cluster: str, clock: Clock, *, limits: SequencerClientLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        cluster: str,
+        clock: Clock,
+        *,
+        sender: Sender = Sender.ADMIN,
+        limits: SequencerClientLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self.sender = sender
         self.seen_sequence = 0
         self.seen_clock_ms = 0
         self.clock_seen_s = 0.0
@@ -84,7 +95,7 @@ class SequencerClient:
         self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None
     ) -> CommandReply:
         """As `command`, with the sequence of the entry."""
-        subject = subjects.sequencer_command(self._cluster)
+        subject = subjects.sequencer_command(self._cluster, self.sender)
         return await self._ask(subject, CommandRequest(commands), CommandReply, deadline_s, attempt_s)
 
     async def query(

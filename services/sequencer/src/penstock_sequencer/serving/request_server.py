@@ -17,12 +17,7 @@ from penstock.contracts.commands import (
     CommandReply,
     CommandRequest,
     Outcome,
-    RaiseLevel,
-    RecordArchived,
-    RecordSnapshot,
     Rejected,
-    ReleaseCustody,
-    TakeCustody,
     Waiting,
 )
 from penstock.contracts.commands.group_sizes import oversize
@@ -32,6 +27,7 @@ from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView, Hea
 from penstock.contracts.queries.janitor import JournalView
 from penstock.contracts.queries.share import ShareHeartbeatView
 from penstock.contracts.rejections import Rejection
+from penstock.contracts.senders import COMMANDS, COMMANDS_OF_ANY, CommandType, not_allowed
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalLost
@@ -49,8 +45,6 @@ from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
 COMMAND = "command"
 GROUP_WAIT = "group_wait"
 ALIVE = (Rejection.NONE, Rejection.REBALANCE_IN_PROGRESS)  # with these answers a heartbeat shows that its member lives
-# Only replicas propose these. From the bus, one of them could make a custodian purge entries that are not archived.
-INTERNAL_COMMANDS = (TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody)
 
 log = structlog.get_logger()
 
@@ -104,6 +98,7 @@ class RequestServer:
         self._queries = queries
         self._limits = limits
         self._subscriptions: list[Subscription] = []
+        self._refused: set[tuple[str, str]] = set()  # at most each command on each subject
         self._owner: asyncio.TaskGroup | None = None
         self._in_work = dict.fromkeys((COMMAND, *queries), 0)
         self._serving = asyncio.Event()
@@ -114,7 +109,9 @@ class RequestServer:
     async def run(self) -> None:
         """Accept requests and own the tasks that answer them, until cancelled; the replica must have caught up."""
         async with asyncio.TaskGroup() as self._owner:
-            await self._listen(subjects.sequencer_command(self._cluster), COMMAND)
+            for sender, allowed in COMMANDS.items():
+                await self._listen(subjects.sequencer_command(self._cluster, sender), COMMAND, allowed)
+            await self._listen(subjects.sequencer_command_of_any(self._cluster), COMMAND, COMMANDS_OF_ANY)
             for name in self._queries:
                 await self._listen(subjects.sequencer_query(self._cluster, name), name)
             await self._until_listening()
@@ -136,9 +133,9 @@ class RequestServer:
         """Return when requests are accepted."""
         await self._serving.wait()
 
-    async def _listen(self, subject: str, name: str) -> None:
+    async def _listen(self, subject: str, name: str, allowed: frozenset[CommandType] = frozenset()) -> None:
         async def take(message: Inbound) -> None:
-            await self._take(name, message)
+            await self._take(name, message, allowed)
 
         self._subscriptions.append(await self._bus.subscribe(subject, take, subjects.SEQUENCER_QUEUE))
 
@@ -153,16 +150,16 @@ class RequestServer:
         self._replica.release_groups()
         await self._idle.wait()
 
-    async def _take(self, name: str, message: Inbound) -> None:
-        allowed = self._limits.group_waits_max if name == GROUP_WAIT else self._limits.requests_max
-        if self._in_work[name] >= allowed:
-            await self._reply(name, message, self._failure(name, f"overloaded: {allowed} requests are in work already"))
+    async def _take(self, name: str, message: Inbound, allowed: frozenset[CommandType]) -> None:
+        most = self._limits.group_waits_max if name == GROUP_WAIT else self._limits.requests_max
+        if self._in_work[name] >= most:
+            await self._reply(name, message, self._failure(name, f"overloaded: {most} requests are in work already"))
             return
         if self._owner is None:
             return  # `run` ends, and the subscriptions end after it; the sender asks another replica
         self._in_work[name] += 1
         self._idle.clear()
-        handling = self._owner.create_task(self._handle(name, message, self._stalls.ticket_in()))
+        handling = self._owner.create_task(self._handle(name, message, allowed, self._stalls.ticket_in()))
         handling.add_done_callback(lambda _: self._finish(name))
 
     def _finish(self, name: str) -> None:
@@ -170,10 +167,10 @@ class RequestServer:
         if not any(self._in_work.values()):
             self._idle.set()
 
-    async def _handle(self, name: str, message: Inbound, ticket: int) -> None:
+    async def _handle(self, name: str, message: Inbound, allowed: frozenset[CommandType], ticket: int) -> None:
         """Contain every error in its request, so that other requests and the process are not affected."""
         try:
-            answer = await self._answer(name, message.data, ticket)
+            answer = await self._answer(name, message, allowed, ticket)
         except Unavailable as error:
             answer = self._failure(name, str(error))
         except Corrupt as error:
@@ -202,9 +199,14 @@ class RequestServer:
         self._metrics.requests.labels(name, "failed" if failed else "answered").inc()
         await message.respond(data)
 
-    async def _answer(self, name: str, data: bytes, ticket: int) -> msgspec.Struct:
+    async def _answer(
+        self, name: str, message: Inbound, allowed: frozenset[CommandType], ticket: int
+    ) -> msgspec.Struct:
+        data = message.data
         if name == COMMAND:
             request = codec.decode(data, CommandRequest)
+            if refused := not_allowed(request.commands, allowed):
+                return self._refuse(request, refused, message.subject)
             await self._catch_up(request)
             return await self._command(request, len(data), ticket)
         handler = self._queries[name]
@@ -237,11 +239,7 @@ class RequestServer:
         if not self._stalls.is_good(ticket):
             raise Undelivered("the commands may have waited here while the process was stalled")
         sequence, outcomes = self._replica.applied_sequence, list[Outcome]()
-        if any(type(command) in INTERNAL_COMMANDS for command in request.commands):
-            outcomes = [
-                Rejected(Rejection.INVALID_REQUEST, "this command is internal to sequencers") for _ in request.commands
-            ]
-        elif rejected:
+        if rejected:
             outcomes = rejected
         elif request.commands:
             try:
@@ -250,6 +248,15 @@ class RequestServer:
                 # A repeated request would get the same error, so this is an outcome and no failure.
                 outcomes = [Rejected(Rejection.INVALID_REQUEST, str(error)) for _ in request.commands]
         return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
+
+    def _refuse(self, request: CommandRequest, refused: str, subject: str) -> CommandReply:
+        """Reject all commands of a request, because one of them is not for senders of its subject."""
+        if (refused, subject) not in self._refused:  # once, because the sender chooses how often it asks
+            self._refused.add((refused, subject))
+            log.warning("command_not_allowed", command=refused, subject=subject)
+        rejected = Rejected(Rejection.INVALID_REQUEST, f"{refused} is not allowed on {subject}")
+        outcomes: list[Outcome] = [rejected] * len(request.commands)
+        return CommandReply(self._replica.applied_sequence, outcomes, clock_ms=self._replica.state.clock_ms)
 
     async def _rejected(self, commands: Sequence[Command], size_bytes: int) -> list[Outcome]:
         """The outcomes of commands that need no room in the journal, because all of them are rejected; else nothing.

@@ -1,0 +1,83 @@
+"""The flags of `penstock credentials`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from penstock.cli.credentials.passwords import make_credentials
+from penstock.cli.credentials.wanted import Wanted
+from penstock.contracts.errors import PenstockError
+from penstock.runtime.clock import SystemEntropy
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register `penstock credentials` with the command line."""
+    parser = commands.add_parser(
+        "credentials",
+        help="create users and passwords for the services",
+        description="Create a NATS user and an S3 key for each service. Existing ones are kept.",
+    )
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        type=Path,
+        help="folder for the results: one folder for each service, for nats and for s3",
+    )
+    parser.add_argument(
+        "--owner", metavar="UID", type=int, help="owner of the services' files (the caller; another owner needs root)"
+    )
+    parser.add_argument(
+        "--s3-owner",
+        metavar="UID",
+        type=int,
+        help="owner of the file of the S3 server (the caller; another owner needs root)",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="NAME",
+        default=Wanted().cluster,
+        help="virtual cluster whose subjects the users may use (%(default)s)",
+    )
+    parser.add_argument(
+        "--with-old-services",
+        action="store_true",
+        help="let services of release 0.1 send commands too, during an upgrade without a stop",
+    )
+    parser.add_argument(
+        "--rotate",
+        metavar="USER",
+        action="append",
+        default=[],
+        help="replace the secrets of this user; servers and its processes must read their files again",
+    )
+    parser.add_argument(
+        "--bucket", metavar="NAME", default=Wanted().bucket, help="bucket that the keys give access to (%(default)s)"
+    )
+    parser.add_argument(
+        "--nats-nodes",
+        metavar="HOST[:PORT],...",
+        default=",".join(Wanted().nats_nodes),
+        help="servers of the NATS cluster, if there is one (%(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Create missing credentials; 0 if the set is complete now, 1 with one sentence if that is not possible."""
+    folder = arguments.folder
+    try:
+        wanted = Wanted(
+            cluster=arguments.cluster,
+            with_old_services=arguments.with_old_services,
+            rotate=tuple(arguments.rotate),
+            bucket=arguments.bucket,
+            nats_nodes=tuple(arguments.nats_nodes.split(",")),
+            owner=arguments.owner,
+            s3_owner=arguments.s3_owner,
+        )
+        written = make_credentials(folder, wanted, SystemEntropy())
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    print(f"credentials in {folder}: {'wrote ' + ', '.join(written) if written else 'complete'}")
+    return 0

@@ -1,0 +1,150 @@
+"""Passwords and keys: created once, then kept.
+
+The files of the nats-server and of the S3 server are the source. The files of the services are copies of parts of
+them. Each file is written completely under another name, synced and renamed, the source first. So the next run
+completes an interrupted one, and replaces no secret that may already be in use.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from penstock.cli.credentials.nats_accounts import accounts
+from penstock.cli.credentials.private_files import alone, is_so, read, write
+from penstock.cli.credentials.wanted import BUCKET_MAKER, BUCKET_MAKER_ACTIONS, ROUTE, ROUTE_PORT, SYSTEM_USER, Wanted
+from penstock.contracts.errors import Invalid
+from penstock.runtime.clock import Entropy
+from penstock.runtime.process.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, parse_env
+
+FILE = "credentials.env"
+USERS_FILE = f"nats/{FILE}"
+ROUTE_FILE = "nats/route.env"  # a separate file, because a nats-server rejects a password that it does not use
+ACCOUNTS_FILE = "nats/accounts.conf"
+KEYS_FILE = "s3/s3.json"
+SECRET_BYTES = 32
+_PASSWORD = "_PASSWORD"  # noqa: S105  the end of the variables of all users
+_SECRET = re.compile(rf"k[0-9a-f]{{{2 * SECRET_BYTES}}}")  # begins with a letter, so that nats reads it as a string
+_HEAD = "# Made by `penstock credentials`, which adds missing values and keeps existing ones.\n"
+
+
+class _Key(msgspec.Struct, rename="camel"):
+    """A key in SeaweedFS' format."""
+
+    access_key: str
+    secret_key: str
+
+
+class _Identity(msgspec.Struct):
+    """The owner of a key, and the actions that it allows."""
+
+    name: str
+    credentials: list[_Key]
+    actions: list[str]
+
+
+class _Identities(msgspec.Struct):
+    """The whole file that SeaweedFS reads."""
+
+    identities: list[_Identity]
+
+
+def make_credentials(folder: Path, wanted: Wanted, entropy: Entropy) -> list[str]:
+    """Complete the set in `folder` and return the names of the written files; `Invalid` if that is not possible."""
+    try:
+        with alone(folder / "nats"):
+            return list(_complete(folder, wanted, entropy))
+    except OSError as error:
+        raise Invalid(f"cannot store credentials in {error.filename or folder}: {error.strerror}") from error
+
+
+def _complete(folder: Path, wanted: Wanted, entropy: Entropy) -> Iterator[str]:
+    actions = {**wanted.roles, BUCKET_MAKER: BUCKET_MAKER_ACTIONS}
+    found = [
+        {user: secret for user, secret in each.items() if user not in wanted.rotate}
+        for each in (
+            _read_passwords(folder / USERS_FILE),
+            _read_passwords(folder / ROUTE_FILE),
+            _read_keys(folder / KEYS_FILE),
+        )
+    ]
+    passwords = _with_new(found[0], [*wanted.roles, SYSTEM_USER], entropy)
+    route = _with_new(found[1], [ROUTE], entropy)[ROUTE]
+    keys = _with_new(found[2], actions, entropy)
+    files: dict[str, tuple[str, int | None]] = {
+        USERS_FILE: (_env({_variable(user): password for user, password in passwords.items()}), None),
+        ROUTE_FILE: (_env({_variable(ROUTE): route, "ROUTES": _routes(wanted.nats_nodes, route)}), None),
+        ACCOUNTS_FILE: (accounts(wanted.cluster, wanted.roles, with_old_services=wanted.with_old_services), None),
+        KEYS_FILE: (_identities(keys, actions, wanted.bucket), wanted.s3_owner),
+    }
+    for role in wanted.roles:
+        user = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[role]}
+        files[f"{role}/{FILE}"] = (_env(user | _store_keys(role, keys)), wanted.owner)
+    files[f"{BUCKET_MAKER}/{FILE}"] = (_env(_store_keys(BUCKET_MAKER, keys)), wanted.owner)
+    for name, (text, owner) in files.items():
+        if not is_so(folder / name, text, owner):
+            write(folder / name, text, owner)
+            yield name
+
+
+def _with_new(found: Mapping[str, str], names: Iterable[str], entropy: Entropy) -> dict[str, str]:
+    """A secret for each name: the existing one, else a new one. Secrets of other names are dropped."""
+    return {name: found.get(name) or f"k{entropy.take(SECRET_BYTES).hex()}" for name in names}
+
+
+def _variable(user: str) -> str:
+    return f"{user.upper()}{_PASSWORD}"
+
+
+def _routes(nodes: Iterable[str], password: str) -> str:
+    """The addresses of all nodes with the password, as a list that is valid JSON and a valid nats-server setting."""
+    hosts = [node if re.search(r":[0-9]+\Z", node) else f"{node}:{ROUTE_PORT}" for node in nodes]
+    return msgspec.json.encode([f"nats://{ROUTE}:{password}@{host}" for host in hosts]).decode()
+
+
+def _access_key(name: str) -> str:
+    return f"penstock-{name}"
+
+
+def _store_keys(name: str, keys: Mapping[str, str]) -> dict[str, str]:
+    return {ACCESS_KEY_VARIABLE: _access_key(name), SECRET_KEY_VARIABLE: keys[name]}
+
+
+def _env(values: Mapping[str, str]) -> str:
+    return _HEAD + "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _identities(keys: Mapping[str, str], actions: Mapping[str, Iterable[str]], bucket: str) -> str:
+    found = [
+        _Identity(name, [_Key(_access_key(name), keys[name])], [f"{action}:{bucket}" for action in allowed])
+        for name, allowed in actions.items()
+    ]
+    return msgspec.json.format(msgspec.json.encode(_Identities(found)), indent=2).decode() + "\n"
+
+
+def _read_passwords(path: Path) -> dict[str, str]:
+    values = parse_env(read(path), str(path))
+    named = {name: value for name, value in values.items() if name.endswith(_PASSWORD)}
+    return _checked({name.removesuffix(_PASSWORD).lower(): value for name, value in named.items()}, path)
+
+
+def _read_keys(path: Path) -> dict[str, str]:
+    text = read(path)
+    if not text:
+        return {}
+    try:
+        found = msgspec.json.decode(text, type=_Identities)
+        return _checked({each.name: each.credentials[0].secret_key for each in found.identities}, path)
+    except (msgspec.DecodeError, msgspec.ValidationError, IndexError) as error:
+        raise _damaged(path) from error
+
+
+def _checked(secrets: dict[str, str], path: Path) -> dict[str, str]:
+    if not all(map(_SECRET.fullmatch, secrets.values())):
+        raise _damaged(path)
+    return secrets
+
+
+def _damaged(path: Path) -> Invalid:
+    return Invalid(f"{path} was changed or damaged: remove it; the next run creates new credentials for its users")

@@ -1,0 +1,60 @@
+"""The users of a cluster, and the settings of a set of credentials."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from penstock.contracts.errors import Invalid
+from penstock.contracts.ids import check_token
+
+# The actions of each user in the bucket, with SeaweedFS' names. A new service needs one line here, and its subjects in
+# `nats_accounts`.
+ADMIN = "admin"  # for operators, with `penstock` on the command line
+READS = ("Read", "List")
+WRITES = (*READS, "Write")
+ROLES = {
+    "gateway": READS,
+    "flusher": WRITES,
+    "sequencer": WRITES,
+    "cacher": READS,
+    "compactor": WRITES,
+    "janitor": WRITES,
+    ADMIN: READS,
+}
+BUCKET_MAKER = "bucket"  # has a key, but no NATS user
+BUCKET_MAKER_ACTIONS = ("Admin",)
+KEYS = ROLES | {BUCKET_MAKER: BUCKET_MAKER_ACTIONS}
+SYSTEM_USER = "system"
+USERS = (*ROLES, SYSTEM_USER)
+ROUTE = "route"  # the user with which the nats-servers of a cluster connect to each other
+ROUTE_PORT = 6222
+
+_NODE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a set of credentials; owners are user ids, and None is the user that runs the command."""
+
+    roles: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=lambda: ROLES)  # actions of each service
+    cluster: str = "default"
+    bucket: str = "penstock"
+    nats_nodes: tuple[str, ...] = ("nats", "nats-2", "nats-3")
+    owner: int | None = None
+    s3_owner: int | None = None
+    rotate: tuple[str, ...] = ()  # users whose secrets are replaced
+    # Let services of release 0.1 send commands on their one subject, while some of them still run (ADR 0036).
+    with_old_services: bool = False
+
+    def __post_init__(self) -> None:
+        check_token("cluster", self.cluster)
+        known = (*USERS, BUCKET_MAKER, ROUTE)
+        for user in self.rotate:
+            if user not in known:
+                raise Invalid(f"there are no credentials of {user!r}, only of {', '.join(known)}")
+        if not _BUCKET.fullmatch(self.bucket):
+            raise Invalid(f"a bucket name is 3 to 63 lower-case letters, digits, '.' or '-': {self.bucket!r}")
+        for node in self.nats_nodes:
+            if not _NODE.fullmatch(node):
+                raise Invalid(f"a nats node is HOST or HOST:PORT, with commas between several nodes: {node!r}")
