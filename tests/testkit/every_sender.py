@@ -1,17 +1,19 @@
 """A client of the sequencers that sends each command as the kind of process which sends it in a cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from penstock.contracts.commands import Command, CommandReply
+import msgspec
+
+from penstock.contracts.commands import Command, CommandReply, Outcome
 from penstock.contracts.senders import COMMANDS
 from penstock.contracts.subjects import Sender
 from penstock.runtime.bus.sequencer_client import SequencerClient
 
 
-def sender_of(commands: Sequence[Command]) -> Sender:
-    """The first kind of sender that may send all of these commands; `CLIENT` if there is none."""
+def sender_of(commands: Sequence[Command]) -> Sender | None:
+    """The first kind of sender that may send all of these commands, if there is one."""
     found = (sender for sender, allowed in COMMANDS.items() if all(type(each) in allowed for each in commands))
-    return next(found, Sender.CLIENT)
+    return next(found, None)
 
 
 class EverySender(SequencerClient):
@@ -20,6 +22,20 @@ class EverySender(SequencerClient):
     async def command_reply(
         self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None
     ) -> CommandReply:
-        """As `SequencerClient.command_reply`, on the subject of the first sender that may send these commands."""
-        self.sender = sender_of(commands)
-        return await super().command_reply(commands, deadline_s=deadline_s, attempt_s=attempt_s)
+        """As `SequencerClient.command_reply`; commands that no sender may send together become several entries."""
+        outcomes: list[Outcome] = []
+        for some in _of_one_sender(commands):
+            self.sender = sender_of(some) or Sender.CLIENT
+            reply = await super().command_reply(some, deadline_s=deadline_s, attempt_s=attempt_s)
+            outcomes += reply.outcomes
+        return msgspec.structs.replace(reply, outcomes=outcomes)
+
+
+def _of_one_sender(commands: list[Command]) -> Iterator[list[Command]]:
+    some: list[Command] = []
+    for command in commands:
+        if some and sender_of([*some, command]) is None:
+            yield some
+            some = []
+        some.append(command)
+    yield some

@@ -110,7 +110,7 @@ class CrashingBus:
 
     async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
         name = subject.rpartition(".")[2]
-        if name == "command":
+        if subject == subjects.sequencer_command(CLUSTER, subjects.Sender.JANITOR):
             name = "+".join(dict.fromkeys(type(each).__name__ for each in codec.decode(data, CommandRequest).commands))
         answer: bytes = await self._plan.call(name, lambda: self._inner.request(subject, data, timeout_s))
         return answer
