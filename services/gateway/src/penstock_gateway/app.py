@@ -1,6 +1,7 @@
 """Builds one gateway and connects its parts; no other module does this."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -40,6 +41,7 @@ from penstock_gateway.security.authorizer import (
 )
 from penstock_gateway.security.denial_log import DenialLog
 from penstock_gateway.security.security_cache import SecurityCache
+from penstock_gateway.security.tls_contexts import ListenerTls, TlsReloader
 from penstock_gateway.segments.segment_reader import SegmentReader
 from penstock_gateway.server.connection_manager import ConnectionManager
 from penstock_gateway.server.dispatch import Dispatcher
@@ -53,8 +55,8 @@ DRAIN_SHARE = 0.8
 log = structlog.get_logger()
 
 
-def _make_listener(spec: ListenerSpec) -> Listener:
-    return Listener(spec.name, open_socket(spec.host, spec.port))
+def _make_listener(spec: ListenerSpec, tls: ListenerTls | None) -> Listener:
+    return Listener(spec.name, open_socket(spec.host, spec.port), tls)
 
 
 class GatewayApp:
@@ -67,7 +69,7 @@ class GatewayApp:
         entropy: Entropy | None = None,
         make_host: Callable[..., ServiceHost] = ServiceHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
-        make_listener: Callable[[ListenerSpec], Listener] = _make_listener,
+        make_listener: Callable[[ListenerSpec, ListenerTls | None], Listener] = _make_listener,
         limits: GatewayLimits | None = None,
         garbage: GarbagePolicy | None = None,
     ) -> None:
@@ -80,11 +82,13 @@ class GatewayApp:
         self._open_store = open_store
         self._make_listener = make_listener
         self._listeners: list[Listener] = []
+        self._tls: dict[str, ListenerTls] = {}  # by listener with TLS
         self._nodes: dict[str, Node] = {}  # by listener
         self._store: ObjectStore | None = None
         self._tail: TailSubscriber | None = None
         self._segment_reader: SegmentReader | None = None
         self._log_reader: LogReader | None = None
+        self._tls_reloader: TlsReloader
         self._flush_router: FlushRouter
         self._transaction_commands: CommandBatcher | None = None
         self._quotas: QuotaCache
@@ -97,13 +101,17 @@ class GatewayApp:
         config = self._config
         specs = parse_listeners(config.listeners, config.advertised_listeners)
         self._advertised = {spec.name: spec.advertised for spec in specs if spec.advertised is not None}
+        for security in config.listener_securities().values():
+            if security.tls is not None:
+                self._tls[security.name] = ListenerTls(security, self._clock)
         for spec in specs:
-            self._listeners.append(self._make_listener(spec))
+            self._listeners.append(self._make_listener(spec, self._tls.get(spec.name)))
         await self._host.open_http()
         bus = await self._host.connect()
         self._nodes = await self._own_nodes(specs)
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
+        self._tls_reloader = TlsReloader(list(self._tls.values()), gateway.metrics)
         self._connections = ConnectionManager(
             gateway=gateway,
             config=config,
@@ -125,6 +133,9 @@ class GatewayApp:
             tasks.create_task(self._flush_router.run())
             tasks.create_task(self._quotas.run())
             tasks.create_task(self._security.run())
+            if self._tls:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._tls_reloader.reload_soon)
+                tasks.create_task(self._tls_reloader.run())
             tasks.create_task(self._connections.run())
             self._host.health.set_ready(True)
 

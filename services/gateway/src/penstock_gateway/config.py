@@ -9,6 +9,7 @@ from penstock.runtime.process.config import ADVANCED, ServiceConfig
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
 from penstock_gateway.security.authorizer import parse_mode, parse_super_users
+from penstock_gateway.security.listener_security import ListenerSecurity, TlsSettings, listener_securities
 
 MIB = 1024 * 1024
 
@@ -27,6 +28,42 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
             "separated by commas"
         ),
     ] = ""
+    listener_security_protocol_map: Annotated[
+        str,
+        Meta(
+            description="protocol of each listener: NAME:PROTOCOL, separated by commas; the protocols are PLAINTEXT, "
+            "SSL, SASL_PLAINTEXT and SASL_SSL; empty: a listener's name is its protocol, other names are plain text"
+        ),
+    ] = ""
+    listener_settings: Annotated[
+        str,
+        Meta(
+            description="`ssl_` settings of single listeners: NAME.setting=value, separated by semicolons, "
+            "such as EXTERNAL.ssl_client_auth=required"
+        ),
+    ] = ""
+    ssl_keystore_certificate_chain: Annotated[
+        str, Meta(description="PEM file with the certificate of listeners with TLS, and its chain")
+    ] = ""
+    ssl_keystore_key: Annotated[str, Meta(description="PEM file with the certificate's private key")] = ""
+    ssl_truststore_certificates: Annotated[
+        str, Meta(description="PEM file with the authorities that sign client certificates")
+    ] = ""
+    ssl_client_auth: Annotated[
+        str,
+        Meta(
+            description="certificates of clients: none, requested or required; a listener with SASL takes this "
+            "from listener_settings only"
+        ),
+    ] = "none"
+    ssl_enabled_protocols: Annotated[str, Meta(description="versions of TLS, separated by commas")] = "TLSv1.2,TLSv1.3"
+    ssl_principal_mapping_rules: Annotated[
+        str,
+        Meta(
+            description="rules that make a user from the name in a client certificate: "
+            "RULE:pattern/replacement/[LU] or DEFAULT, separated by commas"
+        ),
+    ] = "DEFAULT"
     auto_create_topics: Annotated[bool, Meta(description="create a topic when a client first asks for it")] = True
     default_partitions: Annotated[int, Meta(ge=1, description="partitions of a topic created without a number")] = 1
     share_groups: Annotated[bool, Meta(description="allow share groups (KIP-932)")] = False
@@ -84,8 +121,21 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parse_listeners(self.listeners, self.advertised_listeners)
         parse_mode(self.authorizer)
         parse_super_users(self.super_users)
+        for security in self.listener_securities().values():
+            if security.protocol.has_login:  # never served without one
+                raise Invalid(
+                    f"listener {security.name} has the protocol {security.protocol.value}, "
+                    "and logins (SASL) are not supported yet"
+                )
         if 0 < self.history_bytes_per_second < RATE_MIN:
             raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")
+
+    def listener_securities(self) -> dict[str, ListenerSecurity]:
+        """The security of each listener, by name; `Invalid` if the settings of listeners are wrong."""
+        specs = parse_listeners(self.listeners, self.advertised_listeners)
+        tls = TlsSettings(**{name: getattr(self, name) for name in TlsSettings.__struct_fields__})
+        return listener_securities(
+            [spec.name for spec in specs], self.listener_security_protocol_map, tls, self.listener_settings
+        )

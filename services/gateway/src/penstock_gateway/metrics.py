@@ -56,6 +56,7 @@ class GatewayMetrics:
             registry=registry,
         )
         self._add_share_groups(registry)
+        self._add_tls(registry)
         self.flush_messages = Counter(
             "penstock_gateway_flush_messages", "Messages sent to flushers.", registry=registry
         )
@@ -74,6 +75,31 @@ class GatewayMetrics:
         self.unconfirmed_requests = Counter(
             "penstock_gateway_unconfirmed_requests",
             "Produce requests that were given up, and that a flusher was therefore not allowed to commit.",
+            registry=registry,
+        )
+
+    def _add_tls(self, registry: CollectorRegistry) -> None:
+        """Add the metrics of listeners with TLS."""
+        self.tls_handshakes = Counter(
+            "penstock_gateway_tls_handshakes",
+            "Handshakes of TLS that ended, by outcome: `completed`, `failed`, `timeout`, `closed` by the client, "
+            "`refused` because there are too many, `connection_rate` by a quota, or `stopped`.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.tls_handshakes_open = Gauge(
+            "penstock_gateway_tls_handshakes_open", "Handshakes of TLS in progress.", registry=registry
+        )
+        self.certificate_expiry_seconds = Gauge(
+            "penstock_gateway_certificate_expiry_seconds",
+            "When the certificate of a listener expires, in seconds since 1970.",
+            ["listener"],
+            registry=registry,
+        )
+        self.certificate_reloads = Counter(
+            "penstock_gateway_certificate_reloads",
+            "Changed certificate files that were read, by outcome: `completed`, or `failed`: the old ones serve on.",
+            ["outcome"],
             registry=registry,
         )
 

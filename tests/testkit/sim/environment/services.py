@@ -74,7 +74,7 @@ def app_factories(
             **_settings(process, store_url), listeners=f"PLAINTEXT://{host}:{port}", share_groups=True
         )
 
-        def make_listener(spec: Any) -> Listener:
+        def make_listener(spec: Any, _tls: Any) -> Listener:
             address = gateway_address(process)
             name, loop = process.connection_name, process.loop
             return cast(Listener, SimListener(network, name, loop, spec.name, address, Connection))

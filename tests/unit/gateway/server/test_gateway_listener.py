@@ -1,12 +1,16 @@
-"""ConnectionManager over real sockets: order, back-pressure, limits, bad input, and a drain that loses no answer."""
+"""ConnectionManager over real sockets: order, back-pressure, limits, bad input, and a drain that loses no answer.
+
+All this holds with TLS as without it, so each test runs with both.
+"""
 
 import asyncio
 import gc
 import math
 import socket
+import ssl
 import struct
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -18,11 +22,15 @@ from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
+from penstock.runtime.clock import SystemClock
+from penstock_gateway.config import GatewayConfig
 from penstock_gateway.kafka.broker_view import node_of
+from penstock_gateway.security.tls_contexts import ListenerTls
 from penstock_gateway.server.connection import Connection
 from penstock_gateway.server.connection_manager import ConnectionManager
 from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.listener import Listener, open_socket
+from tests.testkit.servers.certificates import Authority, Pair, tls_settings
 from tests.testkit.waiting import TIMEOUT_S, until
 from tests.unit.gateway.gateway_fakes import LISTENER, ZONE, World, new_world
 from tests.unit.gateway.gateway_wire import batch
@@ -33,11 +41,41 @@ LIMITS = ConnectionLimits(stall_s=math.inf)  # tests make long waits short by th
 ANSWERED = "penstock_gateway_request_seconds_count"
 
 
+class Security:
+    """The TLS of the listeners of this module, and of their clients; None without TLS."""
+
+    def __init__(self) -> None:
+        self.listener: ListenerTls | None = None
+        self.client: ssl.SSLContext | None = None
+
+
+SECURITY = Security()
+
+
+@pytest.fixture(autouse=True, scope="module", params=["plain", "tls"])
+def _security(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    if request.param == "tls":
+        authority = Authority(tmp_path_factory.mktemp("ca"))
+        SECURITY.listener = listener_tls(authority.issue("server"))
+        SECURITY.client = authority.client_context()
+    yield
+    SECURITY.listener = SECURITY.client = None
+
+
+def listener_tls(pair: Pair, **others: str) -> ListenerTls:
+    """The TLS of a listener with this certificate, and with other settings."""
+    settings = GatewayConfig(listeners=f"SSL://{HOST}:0", **tls_settings(pair, **others))  # type: ignore[arg-type]
+    return ListenerTls(settings.listener_securities()["SSL"], SystemClock())
+
+
 class Kafka:
     """A gateway's listeners with fakes behind them, and clients of them."""
 
-    def __init__(self, *names: str, limits: ConnectionLimits = LIMITS, **options: Any) -> None:
-        self._listeners = {name: Listener(name, open_socket(HOST, 0)) for name in names or (LISTENER,)}
+    def __init__(
+        self, *names: str, limits: ConnectionLimits = LIMITS, tls: ListenerTls | None = None, **options: Any
+    ) -> None:
+        tls = tls or SECURITY.listener
+        self._listeners = {name: Listener(name, open_socket(HOST, 0), tls) for name in names or (LISTENER,)}
         nodes = {name: node_of(HOST, listener.port, ZONE) for name, listener in self._listeners.items()}
         self.world: World = new_world(nodes=nodes, **options)
         self.connections = ConnectionManager(
@@ -69,10 +107,18 @@ class Kafka:
         return self._listeners[name].port
 
     async def connect(self, name: str = LISTENER) -> "RawClient":
-        reader, writer = await asyncio.open_connection(HOST, self.port(name))
+        reader, writer = await asyncio.open_connection(HOST, self.port(name), ssl=SECURITY.client)
         client = RawClient(reader, writer)
         self._clients.append(client)
         return client
+
+    async def until_refused(self, name: str = LISTENER) -> None:
+        """Connect, and return when the gateway has closed the connection without an answer."""
+        try:
+            client = await self.connect(name)
+        except ConnectionResetError:  # during the handshake
+            return
+        assert await client.until_closed() == b""
 
 
 class RawClient:
@@ -117,7 +163,7 @@ class RawClient:
         self.writer.close()
         try:
             await self.writer.wait_closed()
-        except ConnectionError:
+        except (ConnectionError, ssl.SSLError):
             return
 
 
@@ -209,10 +255,11 @@ async def test_batches_sent_with_acks_0_are_stored_though_the_client_has_closed(
     for number in range(count):
         client.produce(number, batch(), acks=0)
     await client.writer.drain()
-    await client.close()
+    closing = asyncio.create_task(client.close())  # with TLS it waits for the gateway's last bytes
     await until(lambda: sequencer.queries)
     sequencer.hold.set()
     await until(lambda: len(flusher.produces) == count)
+    await closing
     await until(lambda: kafka.world.metric("penstock_gateway_connections") == 0)
     assert kafka.connections.budget.held_bytes == 0
 
@@ -258,8 +305,7 @@ async def test_one_connection_too_many_is_closed() -> None:
         second.ask_versions(1)
         assert await second.next_correlation_id() == 1
         with capture_logs() as logs:
-            third = await kafka.connect()
-            assert await third.until_closed() == b""
+            await kafka.until_refused()
         assert [line["reason"] for line in logs] == ["more than 2 connections"]
         await first.close()
         await until(lambda: kafka.world.metric("penstock_gateway_connections") == 1)
@@ -275,7 +321,7 @@ async def test_a_flood_of_rejected_connections_writes_a_few_lines_and_a_count() 
         limits = LIMITS.rejection_log
         with capture_logs() as logs:
             for _ in range(limits.lines_max + 5):
-                assert await (await kafka.connect()).until_closed() == b""
+                await kafka.until_refused()
             kafka.world.clock.now_s += limits.interval_s
             kafka.connections.sweep()
         assert [line["event"] for line in logs] == ["connection_refused"] * limits.lines_max + ["connections_refused"]
@@ -300,7 +346,7 @@ async def test_listeners_share_one_limit_of_connections_and_one_byte_budget() ->
             client.ask_versions(number)
             assert await client.next_correlation_id() == number
         with capture_logs() as logs:
-            assert await (await kafka.connect("EXTERNAL")).until_closed() == b""
+            await kafka.until_refused("EXTERNAL")
         assert [line["reason"] for line in logs] == ["more than 2 connections"]
         inside.writer.write(struct.pack(">i", 50 * MIB) + b"x" * MIB)
         await until(lambda: kafka.connections.budget.is_spent)

@@ -12,8 +12,6 @@ PORT_MAX = 65_535
 LISTENERS = "listeners"
 ADVERTISED_LISTENERS = "advertised listeners"
 EVERY_IPV4_INTERFACE = "0.0.0.0"  # the meaning of an address without a host, as in Kafka
-# In Kafka these names mean TLS or SASL. They are errors here, so that no operator gets plain text by mistake.
-SECURED_NAMES = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _NAME = re.compile(r"[A-Z][A-Z0-9_-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{0,255}")
 _ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^]]*)\]|(?P<host>[^:]*)):(?P<port>[0-9]{1,9})")
@@ -82,8 +80,6 @@ def _parse_one(setting: str, item: str) -> ListenerAddress:
     name = name.upper()
     if not _NAME.fullmatch(name):
         raise Invalid(f"{setting}: a name is a letter, then at most 63 letters, digits, '_' and '-': {item!r}")
-    if name in SECURED_NAMES:
-        raise Invalid(f"{setting}: {name} is not supported yet, listeners have no TLS and no SASL: {item!r}")
     if int(parts["port"]) > PORT_MAX:
         raise Invalid(f"{setting}: a port is at most {PORT_MAX}: {item!r}")
     host = parts["host"] if parts["ipv6"] is None else parts["ipv6"]

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from penstock.contracts.configs.quotas import ANONYMOUS
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer
 from penstock_gateway.kafka.client import Client
@@ -61,9 +62,12 @@ class Owner(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket."""
 
-    def __init__(self, owner: Owner, listener: str) -> None:
+    def __init__(self, owner: Owner, listener: str, *, user: str = ANONYMOUS, is_admitted: bool = False) -> None:
+        """`user` is the one of a client certificate. An admitted client has passed the quota of new connections."""
         self._owner = owner
         self._listener = listener  # the name of the listener that accepted it
+        self._user = user
+        self._is_admitted = is_admitted
         self._pipeline = owner.new_pipeline()
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrived_sequence = 0  # the newest journal entry known when bytes last came
@@ -115,6 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._owner.limits.write_buffer_bytes_max)
         peer = transport.get_extra_info("peername")
         self._client = self._owner.new_client(peer[0] if peer else "", self._listener)
+        self._client.user = self._user
         self._client.on_flusher_change = self._advance
         if not self._owner.opened(self):
             self.end("too_many_connections")
@@ -122,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._owner.wake():
             self.give_up()
             return
-        delay_s = self._owner.delay_s(self._client.host)
+        delay_s = 0.0 if self._is_admitted else self._owner.delay_s(self._client.host)
         if delay_s:
             self._reject_late(delay_s)
 

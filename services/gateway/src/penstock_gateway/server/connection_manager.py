@@ -16,6 +16,7 @@ from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import connection_delay_s, count_produce
 from penstock_gateway.server.connection import Connection
 from penstock_gateway.server.dispatch import Dispatcher
+from penstock_gateway.server.handshakes import Handshakes
 from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.listener import Listener
 from penstock_gateway.server.memory_release import MemoryRelease
@@ -52,6 +53,7 @@ class ConnectionManager:
         self._rejections = RejectionLog(gateway.clock.monotonic_s, self.limits.rejection_log)
         self._memory_release = MemoryRelease(self.limits.memory_release)
         self.response_memory = gateway.response_memory
+        self.handshakes = Handshakes(gateway.metrics, gateway.clock.monotonic_s, self.limits.handshakes)
         self._connections: dict[Connection, None] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._is_closing = False
@@ -93,6 +95,7 @@ class ConnectionManager:
         if stalled_s > self.limits.stall_s:
             log.warning("process_stalled", seconds=round(stalled_s, 3), connections=len(self._connections))
             self._settled_s = now_s + self.limits.settle_s
+            self.handshakes.give_up_all()  # a request may wait behind the last message of a handshake
             for connection in list(self._connections):
                 connection.give_up()
         return now_s < self._settled_s
@@ -106,6 +109,7 @@ class ConnectionManager:
         self._is_closing = True
         for listener in self._listeners:
             listener.stop()
+        self.handshakes.give_up_all()
         for connection in list(self._connections):
             connection.drain()
         self._gateway.tail.wake_all()  # fetches that wait for records answer without them now
@@ -122,6 +126,7 @@ class ConnectionManager:
         self._is_closing = True
         for listener in self._listeners:
             listener.stop()
+        self.handshakes.give_up_all()
         for connection in list(self._connections):
             connection.abort()
 
@@ -185,6 +190,11 @@ class ConnectionManager:
             self.log_rejection(connection.client, f"more than {self._config.connections_max} connections")
         return has_room and not self._is_closing
 
+    def refusal(self) -> str:
+        """Why no other client may connect; empty if one may."""
+        is_full = len(self._connections) >= self._config.connections_max
+        return f"more than {self._config.connections_max} connections" if is_full else ""
+
     def delay_s(self, host: str) -> float:
         return connection_delay_s(self._gateway, host)
 
@@ -199,6 +209,10 @@ class ConnectionManager:
 
     def log_rejection(self, client: Client, reason: str) -> None:
         self._rejections.record(reason, peer=client.host, client_id=client.client_id)
+
+    def log_handshake(self, host: str, reason: str) -> None:
+        """Log a client that got no connection, or lost it, because of TLS."""
+        self._rejections.record(reason, peer=host, client_id="")
 
     def monotonic_s(self) -> float:
         return self._gateway.clock.monotonic_s()

@@ -36,6 +36,14 @@ class MemoryReleaseLimits(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float = 10.0
 
 
+class HandshakeLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much clients may take that have not completed their TLS handshake."""
+
+    handshakes_max: int = 1_000  # at once; each takes some 60 KiB
+    handshake_s_max: float = 10.0
+    turn_s_max: float = 0.004  # of all handshakes in one iteration of the event loop; one takes up to 2 ms
+
+
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many bytes one connection may leave unread, and when the gateway ends connections."""
 
@@ -59,4 +67,5 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     settle_s: float = 0.5
     rejection_log: RejectionLogLimits = RejectionLogLimits()
     decoding: DecodingLimits = DecodingLimits()
+    handshakes: HandshakeLimits = HandshakeLimits()
     memory_release: MemoryReleaseLimits = MemoryReleaseLimits()

@@ -5,7 +5,9 @@ import socket
 
 from penstock.contracts.errors import Invalid
 from penstock_gateway.kafka.listener_config import host_and_port
-from penstock_gateway.server.connection import Connection, Owner
+from penstock_gateway.security.tls_contexts import ListenerTls
+from penstock_gateway.server.connection import Connection
+from penstock_gateway.server.tls_connection import RECEIVE_BYTES, TlsConnection, TlsOwner
 
 BACKLOG = 1_024  # connections that the kernel completes before we accept them
 
@@ -29,17 +31,25 @@ def open_socket(host: str, port: int) -> socket.socket:
 class Listener:
     """Accepts the connections of one socket for their owner."""
 
-    def __init__(self, name: str, listening: socket.socket) -> None:
+    def __init__(self, name: str, listening: socket.socket, tls: ListenerTls | None = None) -> None:
+        """`tls`: None on a listener without TLS."""
         self.name = name
+        self._tls = tls
+        self._receive_buffer = memoryview(bytearray(RECEIVE_BYTES if tls is not None else 0))
         self.port = int(listening.getsockname()[1])  # as bound; the setting may be 0
         self._socket = listening
         self._server: asyncio.Server | None = None
 
-    async def accept(self, owner: Owner) -> None:
+    async def accept(self, owner: TlsOwner) -> None:
         """Accept connections from now on."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(owner, self.name), sock=self._socket, backlog=BACKLOG
+            lambda: self._new_connection(owner), sock=self._socket, backlog=BACKLOG
         )
+
+    def _new_connection(self, owner: TlsOwner) -> asyncio.BufferedProtocol:
+        if self._tls is None:
+            return Connection(owner, self.name)
+        return TlsConnection(owner, self.name, self._tls, self._receive_buffer)
 
     def stop(self) -> None:
         """Accept nothing more; accepted connections stay open."""
