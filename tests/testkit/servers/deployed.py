@@ -16,6 +16,7 @@ from typing import Any
 from penstock.cli.credentials import Wanted, make_credentials
 from penstock.runtime.clock import SystemEntropy
 from penstock.runtime.nats.server import find_nats_server
+from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.env_file import parse_env
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.servers import seaweed
@@ -38,6 +39,10 @@ class Credentials:
     def rotate(self, *users: str) -> None:
         """Replace the secrets of these users."""
         make_credentials(self.folder, Wanted(**self._wanted, rotate=users), SystemEntropy())
+
+    def tls(self, role: str) -> NatsTls:
+        """The files of the service for TLS to NATS."""
+        return NatsTls(*(str(self.folder / role / name) for name in ("ca.pem", "nats.pem", "nats-key.pem")))
 
     def env_file(self, role: str) -> Path:
         """The env file of the service."""
@@ -69,6 +74,9 @@ class DeployedNats:
         settings_folder = folder / "etc" / "penstock"  # the settings name the credentials relative to it
         shutil.copytree(SETTINGS, settings_folder)
         self._copy_credentials(credentials)
+        secure = settings_folder / "tls.conf"
+        secure.write_text(secure.read_text().replace("/run/credentials", str(folder / "run" / "credentials")))
+        self._scheme = "tls" if settings == secure.name else "nats"
         self._config = settings_folder / "here.conf"
         self._config.write_text(
             f'include "{settings}"\n'
@@ -88,7 +96,7 @@ class DeployedNats:
     @property
     def url(self) -> str:
         """The address for `connect_nats`."""
-        return f"nats://{LOOPBACK}:{self.port}"
+        return f"{self._scheme}://{LOOPBACK}:{self.port}"
 
     @property
     def monitor_url(self) -> str:
@@ -149,9 +157,9 @@ class DeployedNats:
 
 
 @contextlib.contextmanager
-def deployed_nats(folder: Path, credentials: Credentials) -> Iterator[DeployedNats]:
-    """One server with deploy/nats/nats.conf, killed at the end."""
-    server = DeployedNats(folder, credentials)
+def deployed_nats(folder: Path, credentials: Credentials, settings: str = "nats.conf") -> Iterator[DeployedNats]:
+    """One server with a settings file of deploy/nats, killed at the end."""
+    server = DeployedNats(folder, credentials, settings)
     try:
         server.start()
         server.until_healthy()

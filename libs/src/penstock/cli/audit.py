@@ -61,7 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
 async def _audit(cluster: ClusterAddress, master: str) -> Report:
     clock = SystemClock()
     connection = await connect_nats(
-        cluster.nats_url, name="penstock-audit", user=cluster.nats_user, password=cluster.nats_password
+        cluster.nats_url,
+        name="penstock-audit",
+        user=cluster.nats_user,
+        password=cluster.nats_password,
+        tls=cluster.nats_tls,
     )
     try:
         store = await open_store(cluster.store_url)

@@ -60,13 +60,22 @@ def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
         _setting("", "NATS_USER", file),
         _setting("", "NATS_PASSWORD", file),
         with_store_keys(absolute_address(store_url) if store_url else recorded_store(data), file, os.environ),
+        _setting("", "NATS_TLS_CA", file),
+        _setting("", "NATS_TLS_CERTIFICATE", file),
+        _setting("", "NATS_TLS_KEY", file),
     )
 
 
 @contextlib.asynccontextmanager
 async def connected_bus(cluster: ClusterAddress, name: str) -> AsyncIterator[Bus]:
     """A bus to the cluster's services for the length of a block; the NATS servers show `name` for the connection."""
-    connection = await connect_nats(cluster.nats_url, name=name, user=cluster.nats_user, password=cluster.nats_password)
+    connection = await connect_nats(
+        cluster.nats_url,
+        name=name,
+        user=cluster.nats_user,
+        password=cluster.nats_password,
+        tls=cluster.nats_tls,
+    )
     try:
         yield connection.bus
     finally:

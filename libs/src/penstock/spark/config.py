@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
+from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
 
 CLUSTER_DEFAULT = "default"
@@ -15,6 +16,9 @@ _VARIABLES = {
     "cluster": "CLUSTER",
     "nats_user": "NATS_USER",
     "nats_password": "NATS_PASSWORD",
+    "nats_tls_ca": "NATS_TLS_CA",
+    "nats_tls_certificate": "NATS_TLS_CERTIFICATE",
+    "nats_tls_key": "NATS_TLS_KEY",
 }
 
 
@@ -26,6 +30,14 @@ class ClusterAddress(msgspec.Struct, frozen=True):
     nats_user: str
     nats_password: str
     store_url: str
+    nats_tls_ca: str = ""
+    nats_tls_certificate: str = ""
+    nats_tls_key: str = ""
+
+    @property
+    def nats_tls(self) -> NatsTls:
+        """The files for `tls://` addresses."""
+        return NatsTls(self.nats_tls_ca, self.nats_tls_certificate, self.nats_tls_key)
 
     def __repr__(self) -> str:
         """Only the name: the other fields may contain secrets."""

@@ -44,6 +44,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="let services of release 0.1 send commands too, during an upgrade without a stop",
     )
     parser.add_argument(
+        "--tls", action="store_true", help="also make a certificate for the servers and for each user of NATS"
+    )
+    parser.add_argument(
+        "--nats-hosts",
+        metavar="HOST,...",
+        default="",
+        help="more names and addresses of the NATS servers, for their certificate",
+    )
+    parser.add_argument(
         "--rotate",
         metavar="USER",
         action="append",
@@ -69,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         wanted = Wanted(
             cluster=arguments.cluster,
             with_old_services=arguments.with_old_services,
+            with_tls=arguments.tls,
+            nats_hosts=tuple(filter(None, arguments.nats_hosts.split(","))),
             rotate=tuple(arguments.rotate),
             bucket=arguments.bucket,
             nats_nodes=tuple(arguments.nats_nodes.split(",")),

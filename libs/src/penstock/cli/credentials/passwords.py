@@ -5,6 +5,7 @@ them. Each file is written completely under another name, synced and renamed, th
 completes an interrupted one, and replaces no secret that may already be in use.
 """
 
+import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -13,11 +14,13 @@ import msgspec
 
 from penstock.cli.credentials.nats_accounts import accounts
 from penstock.cli.credentials.private_files import alone, is_so, read, write
+from penstock.cli.credentials.tls_files import tls_files
 from penstock.cli.credentials.wanted import BUCKET_MAKER, BUCKET_MAKER_ACTIONS, ROUTE, ROUTE_PORT, SYSTEM_USER, Wanted
 from penstock.contracts.errors import Invalid
-from penstock.runtime.clock import Entropy
+from penstock.runtime.clock import Clock, Entropy, SystemClock
 from penstock.runtime.process.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, parse_env
 
+SYSTEM_CLOCK = SystemClock()
 FILE = "credentials.env"
 USERS_FILE = f"nats/{FILE}"
 ROUTE_FILE = "nats/route.env"  # a separate file, because a nats-server rejects a password that it does not use
@@ -50,16 +53,16 @@ class _Identities(msgspec.Struct):
     identities: list[_Identity]
 
 
-def make_credentials(folder: Path, wanted: Wanted, entropy: Entropy) -> list[str]:
+def make_credentials(folder: Path, wanted: Wanted, entropy: Entropy, clock: Clock = SYSTEM_CLOCK) -> list[str]:
     """Complete the set in `folder` and return the names of the written files; `Invalid` if that is not possible."""
     try:
         with alone(folder / "nats"):
-            return list(_complete(folder, wanted, entropy))
+            return list(_complete(folder, wanted, entropy, clock))
     except OSError as error:
         raise Invalid(f"cannot store credentials in {error.filename or folder}: {error.strerror}") from error
 
 
-def _complete(folder: Path, wanted: Wanted, entropy: Entropy) -> Iterator[str]:
+def _complete(folder: Path, wanted: Wanted, entropy: Entropy, clock: Clock) -> Iterator[str]:
     actions = {**wanted.roles, BUCKET_MAKER: BUCKET_MAKER_ACTIONS}
     found = [
         {user: secret for user, secret in each.items() if user not in wanted.rotate}
@@ -82,6 +85,9 @@ def _complete(folder: Path, wanted: Wanted, entropy: Entropy) -> Iterator[str]:
         user = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[role]}
         files[f"{role}/{FILE}"] = (_env(user | _store_keys(role, keys)), wanted.owner)
     files[f"{BUCKET_MAKER}/{FILE}"] = (_env(_store_keys(BUCKET_MAKER, keys)), wanted.owner)
+    if wanted.with_tls:
+        now = datetime.datetime.fromtimestamp(clock.now_ms() / 1000, datetime.UTC)
+        files |= {name: (text, owner) for name, text, owner in tls_files(folder, wanted, now)}
     for name, (text, owner) in files.items():
         if not is_so(folder / name, text, owner):
             write(folder / name, text, owner)

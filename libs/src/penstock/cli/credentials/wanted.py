@@ -29,6 +29,8 @@ SYSTEM_USER = "system"
 USERS = (*ROLES, SYSTEM_USER)
 ROUTE = "route"  # the user with which the nats-servers of a cluster connect to each other
 ROUTE_PORT = 6222
+SERVER = "nats"  # the certificate of the nats-servers
+AUTHORITY = "ca"  # the certificate authority
 
 _NODE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -43,13 +45,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     nats_nodes: tuple[str, ...] = ("nats", "nats-2", "nats-3")
     owner: int | None = None
     s3_owner: int | None = None
+    with_tls: bool = False  # also make a certificate authority, and certificates for the servers and users of NATS
+    nats_hosts: tuple[str, ...] = ()  # more names and addresses in the servers' certificate
     rotate: tuple[str, ...] = ()  # users whose secrets are replaced
     # Let services of release 0.1 send commands on their one subject, while some of them still run (ADR 0036).
     with_old_services: bool = False
 
     def __post_init__(self) -> None:
         check_token("cluster", self.cluster)
-        known = (*USERS, BUCKET_MAKER, ROUTE)
+        known = (*USERS, BUCKET_MAKER, ROUTE, SERVER, AUTHORITY)
         for user in self.rotate:
             if user not in known:
                 raise Invalid(f"there are no credentials of {user!r}, only of {', '.join(known)}")

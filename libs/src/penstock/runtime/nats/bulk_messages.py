@@ -5,6 +5,7 @@ times on the way in and twice on the way out. These parts copy it once each way.
 """
 
 import asyncio
+import ssl
 from collections import deque
 from typing import Any
 
@@ -69,8 +70,16 @@ class ChunkReader(asyncio.StreamReader):
         return data
 
 
+class _TlsProtocol(asyncio.StreamReaderProtocol):
+    """Ends with the connection: TLS has no connection that is closed in one direction."""
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
+
+
 class BulkTransport(TcpTransport):
-    """A TCP connection that is read in large chunks."""
+    """A TCP connection, perhaps with TLS, that is read in large chunks."""
 
     _is_new = True
 
@@ -88,6 +97,18 @@ class BulkTransport(TcpTransport):
         # As in the base class: the bare reader and writer keep the socket alive when TLS replaces the other two.
         self._bare_io_reader = self._io_reader = reader
         self._bare_io_writer = self._io_writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def connect_tls(self, uri: Any, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: int) -> None:
+        assert self._io_writer is not None, "`connect` comes first"
+        loop = asyncio.get_running_loop()
+        reader = ChunkReader(READ_BYTES)
+        protocol = _TlsProtocol(reader, loop=loop)
+        name = uri if isinstance(uri, str) else uri.hostname
+        async with asyncio.timeout(connect_timeout):
+            transport = await loop.start_tls(self._io_writer.transport, protocol, ssl_context, server_hostname=name)
+        assert transport is not None, "the connection ended in the handshake"
+        reader.set_transport(transport)
+        self._io_reader, self._io_writer = reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
     async def read(self, buffer_size: int) -> Any:
         return await super().read(READ_BYTES)

@@ -1,6 +1,8 @@
 """The connection to NATS: `connect_nats` returns one connection with a bus and a journal over it."""
 
 import re
+import ssl
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,6 +18,7 @@ from penstock.runtime.nats.bus import BusLimits, NatsBus
 from penstock.runtime.nats.cancellation import finish_within
 from penstock.runtime.nats.journal import JournalLimits, open_journal
 from penstock.runtime.nats.patched_client import PatchedClient
+from penstock.runtime.nats.tls import NatsTls, client_context
 
 
 class NatsLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +40,7 @@ class NatsLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS = NatsLimits()
+NO_TLS = NatsTls()
 
 
 class NatsConnection:
@@ -70,6 +74,7 @@ async def connect_nats(
     name: str,
     user: str = "",
     password: str = "",
+    tls: NatsTls = NO_TLS,
     registry: prometheus_client.CollectorRegistry | None = None,
     entropy: Entropy | None = None,
     limits: NatsLimits = DEFAULT_LIMITS,
@@ -81,7 +86,7 @@ async def connect_nats(
 
     Commas separate several servers, which are tried in the order given, again and again. So traffic stays in the
     zone if `url` names the server of the own zone first. When a connection breaks, the next server in the list is
-    used, as long as it lives.
+    used, as long as it lives. With addresses `tls://host:port`, a connection begins with TLS, and `tls` has the files.
 
     Answers come to `_INBOX.<user>.<random>`. So the servers can limit each user to its own inboxes. Without a user
     they come to `_INBOX.<random>`. `Invalid` if the user is no subject token, or may not subscribe to that inbox.
@@ -89,6 +94,7 @@ async def connect_nats(
     random_bytes = (entropy or SystemEntropy()).take(12)
     wait_s = (limits.reconnect_wait_ms_min + limits.reconnect_wait_ms_spread * random_bytes[0] / 255) / 1000
     servers = [checked_server(server) for server in url.split(",")]
+    context = _context(servers, tls)
     client = client or PatchedClient()
     owner = f"{check_token('nats user', user)}." if user else ""
     bus = NatsBus(client, f"_INBOX.{owner}{random_bytes[1:].hex()}", registry, limits=limits.bus)
@@ -104,6 +110,9 @@ async def connect_nats(
             ping_interval=limits.ping_interval_s,
             max_outstanding_pings=limits.pings_unanswered_max,
             dont_randomize=True,
+            # The handshake comes first, so that no network can make this client send its password without TLS.
+            tls=context,
+            tls_handshake_first=context is not None,
             pending_size=limits.send_buffer_bytes_max,
             # No limit, because each waiting sender takes a slot. With a limit, the pings that detect a hanging server
             # would wait behind the senders.
@@ -128,6 +137,17 @@ async def connect_nats(
         await bus.close()
         raise
     return NatsConnection(bus, limits)
+
+
+def _context(servers: Sequence[str], tls: NatsTls) -> ssl.SSLContext | None:
+    """The context for `tls://` addresses, None for others; `Invalid` if only some connections would have TLS."""
+    secure = [server.startswith("tls://") for server in servers]
+    if not any(secure) and not tls.is_given:
+        return None
+    if not all(secure):
+        named = ",".join(map(without_password, servers))
+        raise Invalid(f"with TLS, the address of each nats server must begin with tls://: {named}")
+    return client_context(tls)
 
 
 def checked_server(text: str) -> str:

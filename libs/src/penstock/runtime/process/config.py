@@ -35,6 +35,11 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = "nats://127.0.0.1:4222"
     nats_user: Annotated[str, Meta(description="user name at the NATS servers")] = ""
     nats_password: Annotated[str, Meta(description="password at the NATS servers")] = ""
+    nats_tls_ca: Annotated[
+        str, Meta(description="file of certificates that sign those of the NATS servers, for tls:// addresses")
+    ] = ""
+    nats_tls_certificate: Annotated[str, Meta(description="file of this process's certificate for NATS")] = ""
+    nats_tls_key: Annotated[str, Meta(description="file of the key of nats_tls_certificate")] = ""
     store_url: Annotated[str, Meta(description="object store: file:///dir or s3://bucket/prefix?endpoint=...")] = (
         "file://./penstock-data/objects"
     )

@@ -11,6 +11,7 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.presence import Announcer, Directory, PresenceLimits
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.nats.client import NatsConnection, NatsLimits, connect_nats
+from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.health import Health, HttpServer, new_registry
 
@@ -94,6 +95,7 @@ class ServiceHost:
             name=config.instance,
             user=config.nats_user,
             password=config.nats_password,
+            tls=NatsTls(config.nats_tls_ca, config.nats_tls_certificate, config.nats_tls_key),
             registry=self.registry,
             entropy=self._entropy,
             limits=self._limits.nats,

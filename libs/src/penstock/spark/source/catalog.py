@@ -165,7 +165,11 @@ async def opened_catalog(address: ClusterAddress) -> AsyncIterator[Catalog]:
 async def opened_sequencers(address: ClusterAddress) -> AsyncIterator[SequencerClient]:
     """A client of a cluster's sequencers with its own connection."""
     connection = await connect_nats(
-        address.nats_url, name=CLIENT_NAME, user=address.nats_user, password=address.nats_password
+        address.nats_url,
+        name=CLIENT_NAME,
+        user=address.nats_user,
+        password=address.nats_password,
+        tls=address.nats_tls,
     )
     try:
         yield SequencerClient(connection.bus, address.cluster, SystemClock())

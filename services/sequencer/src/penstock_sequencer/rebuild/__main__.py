@@ -8,6 +8,7 @@ from penstock.contracts.errors import PenstockError
 from penstock.objectstore import open_store
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
+from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.config import read_config
 from penstock.runtime.process.logs import configure_logs
 from penstock_sequencer.rebuild.config import RebuildConfig
@@ -37,7 +38,11 @@ async def _run(config: RebuildConfig) -> None:
     store = await open_store(config.store_url, clock=clock)
     try:
         connection = await connect_nats(
-            config.nats_url, name=config.instance, user=config.nats_user, password=config.nats_password
+            config.nats_url,
+            name=config.instance,
+            user=config.nats_user,
+            password=config.nats_password,
+            tls=NatsTls(config.nats_tls_ca, config.nats_tls_certificate, config.nats_tls_key),
         )
         try:
             streams = NatsStreams(connection, config.cluster, config.journal_replicas)
