@@ -11,14 +11,10 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
-    AclBinding,
     AclOperation,
-    AclPermissionType,
     AdminClient,
     ConfigResource,
     NewTopic,
-    ResourcePatternType,
-    ResourceType,
 )
 from kafka.admin import KafkaAdminClient
 
@@ -152,21 +148,6 @@ def test_no_partition_moves_to_another_log_directory(admin: AdminClient, python_
     (broker,) = python_admin.describe_log_dirs(["unmoved"])
     (answer,) = python_admin.alter_replica_log_dirs({("unmoved", 0, broker["broker"]): "/elsewhere"}).values()
     assert answer.errno == 57  # LOG_DIR_NOT_FOUND
-
-
-def test_there_are_no_acls_and_no_passwords(admin: AdminClient) -> None:
-    wanted = AclBinding(
-        ResourceType.TOPIC,
-        "t",
-        ResourcePatternType.LITERAL,
-        "User:alice",
-        "*",
-        AclOperation.READ,
-        AclPermissionType.ALLOW,
-    )
-    with pytest.raises(KafkaException, match="No Authorizer is configured"):
-        admin.create_acls([wanted])[wanted].result(30)
-    assert admin.describe_user_scram_credentials().result(30) == {}
 
 
 def test_every_client_may_do_everything_and_the_answers_list_it(admin: AdminClient) -> None:

@@ -14,12 +14,8 @@ from penstock.kafkawire.api.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from penstock.kafkawire.api.create_acls import AclCreation, CreateAclsRequest
-from penstock.kafkawire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from penstock.kafkawire.api.describe_acls import DescribeAclsRequest
 from penstock.kafkawire.api.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from penstock.kafkawire.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from penstock.kafkawire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from penstock.kafkawire.api.list_config_resources import ListConfigResourcesRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world
@@ -91,26 +87,6 @@ async def test_no_partition_moves_to_an_unknown_directory(world: World, version:
     errors = [[each.error_code for each in topic.partitions] for topic in response.results]
     no_dir, unknown = ErrorCode.LOG_DIR_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert errors == [[no_dir, no_dir], [no_dir], [0, unknown], [unknown]]
-
-
-@versions(DESCRIBE_ACLS)
-async def test_requests_for_acls_get_the_error_for_a_missing_authorizer(world: World, version: int) -> None:
-    described = await ask(world, DESCRIBE_ACLS, version, DescribeAclsRequest(2, None, 3, None, None, 1, 1))
-    created = await ask(world, CREATE_ACLS, version, CreateAclsRequest([AclCreation(2, "t")] * 2))
-    deleted = await ask(world, DELETE_ACLS, version, DeleteAclsRequest([DeleteAclsFilter(2)]))
-    answers = [described, *created.results, *deleted.filter_results]
-    assert len(answers) == 4
-    assert {each.error_code for each in answers} == {ErrorCode.SECURITY_DISABLED}
-    assert all(each.error_message.startswith("No Authorizer is configured") for each in answers)
-
-
-async def test_no_user_has_scram_credentials(world: World) -> None:
-    everybody = await ask(world, DESCRIBE_SCRAM, 0, DescribeUserScramCredentialsRequest(None))
-    assert (everybody.error_code, everybody.results) == (0, [])
-    request = DescribeUserScramCredentialsRequest([UserName("a"), UserName("b"), UserName("b")])
-    named = await ask(world, DESCRIBE_SCRAM, 0, request)
-    errors = {each.user: each.error_code for each in named.results}
-    assert errors == {"a": ErrorCode.RESOURCE_NOT_FOUND, "b": ErrorCode.DUPLICATE_RESOURCE}
 
 
 async def test_topics_and_brokers_are_resources_with_configurations(world: World) -> None:

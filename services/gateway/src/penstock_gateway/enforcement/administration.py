@@ -13,6 +13,7 @@ from penstock.kafkawire.api import (
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    alter_user_scram_credentials,
     create_acls,
     create_partitions,
     create_topics,
@@ -249,6 +250,18 @@ def _refused_filters(version: int, request: delete_acls.DeleteAclsRequest, error
     return delete_acls.DeleteAclsResponse(filter_results=[refused] * len(request.filters))
 
 
+def _refused_credentials(
+    version: int, request: alter_user_scram_credentials.AlterUserScramCredentialsRequest, error: ErrorCode
+) -> Message:
+    names = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
+    return alter_user_scram_credentials.AlterUserScramCredentialsResponse(
+        results=[
+            alter_user_scram_credentials.AlterUserScramCredentialsResult(name, error, MESSAGES[error])
+            for name in dict.fromkeys(names)
+        ]
+    )
+
+
 def _refused_resources(version: int, request: Message, error: ErrorCode) -> Message:
     return list_config_resources.ListConfigResourcesResponse(error_code=error)
 
@@ -276,6 +289,7 @@ CHECKS: Checks = {
             DESCRIBE, with_error_and_message(describe_user_scram_credentials.DescribeUserScramCredentialsResponse)
         ),
     ),
+    alter_user_scram_credentials.API.key: (on_cluster(ALTER, _refused_credentials),),
     describe_acls.API.key: (on_cluster(DESCRIBE, with_error_and_message(describe_acls.DescribeAclsResponse)),),
     create_acls.API.key: (on_cluster(ALTER, _refused_bindings),),
     delete_acls.API.key: (on_cluster(ALTER, _refused_filters),),

@@ -1,1 +1,1 @@
-"""Topics, configurations and client quotas: create, alter, describe and delete."""
+"""Topics, configurations, client quotas, users and access control lists: create, alter, describe and delete."""

@@ -1,0 +1,98 @@
+"""Reads and changes users and access control lists over NATS, for commands of an administrator.
+
+It needs no gateway and no login. So it also works when no login does, or no user may change anything.
+"""
+
+import argparse
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from penstock.cli.running import connected_bus
+from penstock.contracts.acls import AclBinding
+from penstock.contracts.commands import Command, Outcome, Rejected
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.queries.security import SecurityQuery, SecurityView, User
+from penstock.contracts.rejections import Rejection
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import SystemClock
+from penstock.spark.config import ClusterAddress
+
+DEADLINE_S = 10.0
+PAGES_MAX = 1_000
+ATTEMPTS_MAX = 3  # another administrator may change something between the read and the change
+
+# Makes the command from the present time in ms and the newest entry that was seen.
+MakeCommand = Callable[[int, int], Command]
+
+
+class SecurityClient:
+    """Users and access control lists of one cluster."""
+
+    def __init__(self, sequencer: SequencerClient) -> None:
+        self._sequencer = sequencer
+        self._clock = SystemClock()
+
+    async def read(self) -> tuple[list[User], list[AclBinding]]:
+        """All users by name, and all bindings in the order in which they were made."""
+        users: list[User] = []
+        bindings: list[AclBinding] = []
+        sequence = 0
+        for _ in range(PAGES_MAX):
+            query = SecurityQuery(0, len(users) + len(bindings), sequence, fresh=True)
+            view = await self._sequencer.query("security", query, SecurityView, deadline_s=DEADLINE_S)
+            if view.altered_sequence != sequence:
+                users, bindings, sequence = [], [], view.altered_sequence
+            users += view.users
+            bindings += view.bindings
+            if view.is_last:
+                return users, bindings
+        raise Unavailable("users or access control lists change faster than they can be read")
+
+    async def change(self, make: MakeCommand) -> Outcome:
+        """The outcome of the command; `Invalid` with the reason if it is rejected as a whole."""
+        outcome = await self._attempt(make)
+        for _ in range(ATTEMPTS_MAX - 1):
+            if not (isinstance(outcome, Rejected) and outcome.rejection == Rejection.STALE):
+                break
+            outcome = await self._attempt(make)
+        if isinstance(outcome, Rejected):
+            raise Invalid(outcome.message or outcome.rejection.name)
+        return outcome
+
+    async def _attempt(self, make: MakeCommand) -> Outcome:
+        command = make(self._clock.now_ms(), self._sequencer.seen_sequence)
+        (outcome,) = await self._sequencer.command([command], deadline_s=DEADLINE_S)
+        return outcome
+
+
+@asynccontextmanager
+async def connected_security(cluster: ClusterAddress, name: str) -> AsyncIterator[SecurityClient]:
+    """The users and access control lists of a cluster for the length of a block."""
+    async with connected_bus(cluster, name) as bus:
+        yield SecurityClient(SequencerClient(bus, cluster.cluster, SystemClock()))
+
+
+def add_output_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for the form of a list."""
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="form of the list (%(default)s)")
+
+
+def as_text(rows: Sequence[dict[str, Any]], output: str, nothing: str) -> str:
+    """The rows as a table with a heading, or as JSON. An empty table is the text `nothing`."""
+    if output == "json":
+        return json.dumps(list(rows))
+    if not rows:
+        return nothing
+    lines = [[name.replace("_", " ").upper() for name in rows[0]]]
+    lines += [[_cell(value) for value in row.values()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _cell(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "".join(letter if letter.isprintable() else "?" for letter in text)  # a name cannot change the terminal
