@@ -106,8 +106,8 @@ class Kafka:
     def port(self, name: str = LISTENER) -> int:
         return self._listeners[name].port
 
-    async def connect(self, name: str = LISTENER) -> "RawClient":
-        reader, writer = await asyncio.open_connection(HOST, self.port(name), ssl=SECURITY.client)
+    async def connect(self, name: str = LISTENER, tls: ssl.SSLContext | None = None) -> "RawClient":
+        reader, writer = await asyncio.open_connection(HOST, self.port(name), ssl=tls or SECURITY.client)
         client = RawClient(reader, writer)
         self._clients.append(client)
         return client

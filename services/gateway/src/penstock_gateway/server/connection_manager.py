@@ -67,6 +67,10 @@ class ConnectionManager:
         """How many clients are connected."""
         return len(self._connections)
 
+    def clients(self) -> list[Client]:
+        """The clients of all connections."""
+        return [connection.client for connection in self._connections]
+
     async def run(self) -> None:
         """Accept and serve until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
