@@ -20,6 +20,7 @@ from benches import (
     record_check,
     retention,
     snapshots,
+    tls,
     transactions,
     whole,
 )
@@ -50,6 +51,7 @@ def main() -> int:
         "throughput": lambda: whole.throughput(arguments.mib),
         "timer-alone": whole.timer_alone,
         "latency": lambda: whole.latency(arguments.records),
+        "tls": lambda: tls.costs(arguments.mib // 8),
         "flush-times": lambda: flush_times.waits(10 * arguments.records),
         "failover": failover.pauses,
         "groups": groups.rebalances,

@@ -1,0 +1,155 @@
+"""Stock clients over TLS: produce and consume, client certificates, and a certificate replaced under load."""
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.secure_gateway import SecureGateway, secure_gateway
+from tests.testkit.servers.certificates import CLIENT, Authority, tls_settings
+
+pytestmark = pytest.mark.e2e
+
+TIMEOUT_S = 120
+HANDSHAKES = "penstock_gateway_tls_handshakes_total"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running(tmp_path_factory.mktemp("tls") / "data", "--flush-ms", "20") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    cluster: Cluster, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecureGateway]:
+    settings = tls_settings(
+        authority.issue("server"),
+        ssl_client_auth="required",
+        ssl_truststore_certificates=authority.certificate,
+        ssl_principal_mapping_rules="RULE:^CN=([^,]*).*$/$1/",
+    )
+    with secure_gateway(cluster, tmp_path_factory.mktemp("gateway"), settings) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def settings(gateway: SecureGateway, authority: Authority) -> dict[str, object]:
+    alice = authority.issue("alice", "CN=alice,OU=Payments", usage=CLIENT)
+    return {
+        "bootstrap.servers": gateway.secure,
+        "security.protocol": "ssl",
+        "ssl.ca.location": str(authority.certificate),
+        "ssl.certificate.location": str(alice.certificate),
+        "ssl.key.location": str(alice.key),
+    }
+
+
+def create_topic(settings: dict[str, object], topic: str, partitions: int = 1) -> None:
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result(TIMEOUT_S)
+
+
+def read(settings: dict[str, object], topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({**settings, "group.id": topic, "enable.auto.commit": False})
+    found: list[bytes | None] = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+
+        def has_all() -> bool:
+            for message in consumer.consume(1_000, 1.0):
+                assert message.error() is None
+                found.append(message.value())
+            return len(found) >= count
+
+        wait_until(has_all, TIMEOUT_S, f"{count} records")
+    finally:
+        consumer.close()
+    return found
+
+
+def test_a_client_gets_back_what_it_produced(settings: dict[str, object]) -> None:
+    """Large batches and answers, so that each takes many records of TLS."""
+    create_topic(settings, "large")
+    values = [b"%d" % number * 30_000 for number in range(300)]
+    failures: list[KafkaError] = []
+
+    def note(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer = Producer({**settings, "batch.size": 1_000_000, "linger.ms": 20, "message.max.bytes": 900_000})
+    for value in values:
+        producer.produce("large", value, partition=0, on_delivery=note)
+        producer.poll(0)
+    assert producer.flush(TIMEOUT_S) == 0
+    assert not failures
+    assert read(settings, "large", len(values)) == values
+
+
+def test_a_client_without_a_certificate_is_rejected(gateway: SecureGateway, settings: dict[str, object]) -> None:
+    errors: list[KafkaError] = []
+    without = {name: value for name, value in settings.items() if "certificate" not in name and "key" not in name}
+    producer = Producer({**without, "error_cb": errors.append})
+    wait_until(lambda: producer.poll(0.1) or errors, TIMEOUT_S, "an error of the client")
+    assert "alert certificate required" in errors[0].str()
+    assert "peer did not return a certificate" in gateway.log()
+
+
+def test_a_certificate_is_replaced_under_load_and_no_record_is_lost_or_refused(
+    gateway: SecureGateway, authority: Authority, settings: dict[str, object]
+) -> None:
+    create_topic(settings, "rotated")
+    ended = threading.Event()
+    acknowledged: list[int] = []
+    failures: list[object] = []
+
+    def note(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+        else:
+            acknowledged.append(message.offset())
+
+    def produce(number: int) -> None:
+        """A new producer for some records, again and again, so that connections begin all the time."""
+        while not ended.is_set():
+            producer = Producer({**settings, "retries": 0, "error_cb": failures.append, "linger.ms": 0})
+            for _ in range(20):
+                producer.produce("rotated", b"x", partition=0, on_delivery=note)
+                producer.poll(0.01)
+            if producer.flush(TIMEOUT_S):
+                failures.append("records were not delivered")
+
+    threads = [threading.Thread(target=produce, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(3):
+            replaced = number + 1
+            authority.issue("server", f"CN=replaced{number}")
+            gateway.process.send_signal(signal.SIGHUP)
+            wait_until(lambda name=f"CN=replaced{number}": name in gateway.log(), TIMEOUT_S, f"reload {replaced}")
+            goal = len(acknowledged) + 50
+            wait_until(lambda goal=goal: len(acknowledged) >= goal or failures, TIMEOUT_S, "more records")
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert len(read(settings, "rotated", len(acknowledged))) == len(acknowledged)
+
+
+def test_a_gateway_with_tls_stops_cleanly(gateway: SecureGateway) -> None:
+    assert gateway.metric(HANDSHAKES, outcome="completed") > 5
+    assert gateway.stop() == 0
+    assert "Traceback" not in gateway.log()
