@@ -1,7 +1,9 @@
 """`penstock up` from a user's view: its output, its errors, and its leftovers."""
 
+import asyncio
 import os
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from penstock.contracts.errors import Unavailable
+from penstock.runtime.nats.client import connect_nats
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.servers.ports import free_port
 
@@ -56,6 +60,32 @@ def read_one(bootstrap: str, offset: int) -> bytes:
         return bytes(message.value())
     finally:
         consumer.close()
+
+
+def test_all_its_files_are_for_its_user_only_and_its_nats_server_wants_a_password(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as cluster:
+        produce_one(cluster.kafka, b"private")
+        modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (cluster.data, *cluster.data.rglob("*"))}
+        assert len(modes) > 10
+        assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
+        address = cluster.nats_url.rpartition("@")[2]
+        secret = cluster.nats_url.partition("//up:")[2].partition("@")[0]
+        with pytest.raises(Unavailable, match=r"(?i)authorization"):
+            asyncio.run(connect_nats(f"nats://{address}", name="stranger"))
+        asyncio.run(connect_and_close(cluster.nats_url))
+        found = [path for path in (cluster.data / "logs").rglob("*") if secret in path.read_text(errors="replace")]
+        assert (len(secret), found, secret in "".join(cluster.output)) == (65, [], False)
+
+
+async def connect_and_close(url: str) -> None:
+    await (await connect_nats(url, name="known")).close()
+
+
+@pytest.mark.parametrize("flag", ["--kafka", "--http"])
+def test_an_address_that_others_reach_is_refused_before_anything_is_made(tmp_path: Path, flag: str) -> None:
+    result = up("--data", str(tmp_path / "data"), flag, f"0.0.0.0:{free_port()}")
+    assert "--insecure" in sentence_of(result)
+    assert not (tmp_path / "data").exists()
 
 
 def test_it_reports_when_it_is_ready_stops_all_processes_and_keeps_the_data(tmp_path: Path) -> None:

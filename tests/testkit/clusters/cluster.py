@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from penstock.cli.data_folder import client_file
+from penstock.runtime.process.env_file import read_env_file
 from tests.testkit.loads.pausing import pause_process
 from tests.testkit.metrics import samples, total
 from tests.testkit.servers.ports import free_port
@@ -55,11 +56,10 @@ class Cluster:
 
     @property
     def nats_url(self) -> str:
-        """Where its nats-server listens."""
-        settings = (self.data / "nats" / "nats-server.conf").read_text()
-        found = re.search(r'^listen: "(.*)"$', settings, re.MULTILINE)
-        assert found is not None, settings
-        return f"nats://{found[1]}"
+        """Where its nats-server listens, with the login."""
+        found = read_env_file(str(client_file(self.data))).settings
+        user, password = found["PENSTOCK_NATS_USER"], found["PENSTOCK_NATS_PASSWORD"]
+        return found["PENSTOCK_NATS_URL"].replace("//", f"//{user}:{password}@")
 
     def command(self) -> list[str]:
         """The command line that `start` runs."""

@@ -23,14 +23,21 @@ REASON = "its <server> acknowledges too soon"
 class Rig:
     """One instance of each service and helper, as far as the console sees it."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, token_file: str = "") -> None:
         self.free_bytes_min = 0
         self.gone: set[str] = set()
         self.health = {role: Health() for role in (*ROLES, *HELPERS)}
-        self._servers = {role: HttpServer(health, new_registry(), LOOPBACK, 0) for role, health in self.health.items()}
+        self._servers = {
+            role: HttpServer(health, new_registry(), LOOPBACK, 0, token_file=token_file)
+            for role, health in self.health.items()
+        }
         [port] = free_ports(1)
         self._console = Console(
-            Address(LOOPBACK, port), cast(Directory, self), list, lambda: shortage(data, self.free_bytes_min)
+            Address(LOOPBACK, port),
+            cast(Directory, self),
+            list,
+            lambda: shortage(data, self.free_bytes_min),
+            token_file=token_file,
         )
         self._url = f"http://{LOOPBACK}:{port}"
 
@@ -49,8 +56,9 @@ class Rig:
         for server in self._servers.values():
             await server.close()
 
-    async def page(self, path: str) -> tuple[int, str]:
-        async with aiohttp.ClientSession() as client, client.get(self._url + path) as answer:
+    async def page(self, path: str, token: str = "") -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with aiohttp.ClientSession() as client, client.get(self._url + path, headers=headers) as answer:
             return answer.status, await answer.text()
 
 
@@ -119,3 +127,23 @@ async def test_a_disk_with_little_free_space_is_reported_before_it_is_full(rig: 
     assert (status, wrong["service"], wrong["name"]) == (200, "up", "disk")
     assert wrong["reason"].endswith(f"MiB are free under {tmp_path}; on a full disk nothing is acknowledged")
     assert f"up is degraded: {wrong['reason']}" in (await rig.page("/"))[1]
+
+
+async def test_with_a_token_only_the_health_is_open_and_the_metrics_of_all_services_come_with_it(
+    tmp_path: Path,
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    rig = Rig(tmp_path, str(token))
+    await rig.open()
+    try:
+        for path in ("/", "/metrics", "/processes"):
+            assert (await rig.page(path))[0] == 401
+            assert (await rig.page(path, "0123456789abcdeX"))[0] == 401
+            assert (await rig.page(path, token.read_text()))[0] == 200
+        for path in ("/health", "/ready"):
+            assert (await rig.page(path))[0] == 200
+        metrics = (await rig.page("/metrics", token.read_text()))[1]
+        assert all(f'service="{role}"' in metrics for role in (*ROLES, *HELPERS))
+    finally:
+        await rig.close()

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.data_folder import record_store, take_folder
+from penstock.cli.data_folder import record_store, take_folder, write_client_file
 from penstock.cli.running import add_cluster_flags, read_cluster
 from penstock.contracts.errors import Invalid
-from penstock.runtime.nats.server import write_config
 from penstock.spark.config import ClusterAddress
 
 
@@ -27,15 +26,17 @@ def read(*argv: str) -> ClusterAddress:
 
 def test_the_addresses_come_from_the_folder_of_penstock_up(tmp_path: Path) -> None:
     (tmp_path / "nats").mkdir()
-    write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
+    write_client_file(tmp_path / "nats", "nats://127.0.0.1:14300", "up", "secret")
     with take_folder(tmp_path):
         found = read("--data", str(tmp_path))
-    assert found == ClusterAddress("default", "nats://127.0.0.1:14300", "", "", f"file://{tmp_path / 'objects'}")
+    assert found == ClusterAddress(
+        "default", "nats://127.0.0.1:14300", "up", "secret", f"file://{tmp_path / 'objects'}"
+    )
 
 
 def test_the_store_is_the_one_that_penstock_up_uses(tmp_path: Path) -> None:
     (tmp_path / "nats").mkdir()
-    write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
+    write_client_file(tmp_path / "nats", "nats://127.0.0.1:14300", "up", "secret")
     record_store(tmp_path, "s3://bucket/prefix")
     with take_folder(tmp_path):
         assert read("--data", str(tmp_path)).store_url == "s3://bucket/prefix"
@@ -44,7 +45,7 @@ def test_the_store_is_the_one_that_penstock_up_uses(tmp_path: Path) -> None:
 
 def test_a_stopped_penstock_up_is_reported_as_stopped(tmp_path: Path) -> None:
     (tmp_path / "nats").mkdir()
-    write_config(tmp_path / "nats" / "nats-server.conf", store_dir=tmp_path, host="127.0.0.1", port=14_300)
+    write_client_file(tmp_path / "nats", "nats://127.0.0.1:14300", "up", "secret")
     with pytest.raises(Invalid, match=f"the `penstock up` of {tmp_path} does not run"):
         read("--data", str(tmp_path))
     take_folder(tmp_path).close()

@@ -9,6 +9,7 @@ from penstock.contracts.errors import Invalid
 from penstock.objectstore import folder_address
 
 LOCK_NAME = "lock"  # held by the `penstock up` or `rebuild` that uses the folder
+CLIENT_NAME = "client.env"  # in the folder `nats`
 STORE_NAME = "store"  # the address of a store that is not in the folder
 _SECRET_OPTIONS = ("access_key", "secret_key")
 
@@ -16,9 +17,9 @@ _SECRET_OPTIONS = ("access_key", "secret_key")
 def take_folder(data: Path) -> IO[str]:
     """Create the data folder and lock it until the returned file is closed; `Invalid` if that is not possible."""
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("logs", "nats"):
-            (data / name).mkdir(exist_ok=True)
+            (data / name).mkdir(mode=0o700, exist_ok=True)
         lock = (data / LOCK_NAME).open("a+")
     except OSError as error:
         raise Invalid(f"cannot write to the data folder {data}: {error.strerror}") from error
@@ -40,6 +41,27 @@ def is_taken(data: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def write_client_file(nats: Path, url: str, user: str, password: str) -> None:
+    """Write the address and the login of the folder's nats-server, for clients that name it in PENSTOCK_ENV_FILE.
+
+    `Invalid` if that is not possible.
+    """
+    path = nats / CLIENT_NAME
+    try:
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        path.write_text(
+            f"PENSTOCK_NATS_URL={url}\nPENSTOCK_NATS_USER={user}\nPENSTOCK_NATS_PASSWORD={password}\n", encoding="utf-8"
+        )
+    except OSError as error:
+        raise Invalid(f"cannot write the login of the nats-server to {path}: {error.strerror}") from error
+
+
+def client_file(data: Path) -> Path:
+    """The file with the address and the login of the folder's nats-server, as the last start wrote it."""
+    return data / "nats" / CLIENT_NAME
 
 
 def own_store(data: Path) -> str:

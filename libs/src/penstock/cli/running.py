@@ -3,11 +3,10 @@
 import argparse
 import contextlib
 import os
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from penstock.cli.data_folder import is_taken, recorded_store
+from penstock.cli.data_folder import client_file, is_taken, recorded_store
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 from penstock.objectstore import absolute_address
@@ -16,8 +15,8 @@ from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
 from penstock.spark.config import CLUSTER_DEFAULT, ClusterAddress
 
+TLS_SETTINGS = ("NATS_TLS_CA", "NATS_TLS_CERTIFICATE", "NATS_TLS_KEY")
 DATA_DEFAULT = "./penstock-data"
-_LISTEN = re.compile(r'^listen: "(?P<address>[^"]+)"$', re.MULTILINE)
 
 
 def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = True) -> None:
@@ -54,15 +53,15 @@ def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
     data = Path(arguments.data).expanduser().absolute()
     if nats_url and not store_url and hasattr(arguments, "store"):
         raise Invalid("no object store is named: give --store or PENSTOCK_STORE_URL")
+    if nats_url:
+        nats = (nats_url, _setting("", "NATS_USER", file), _setting("", "NATS_PASSWORD", file))
+    else:
+        nats = _nats_of(data)
     return ClusterAddress(
         check_token("cluster", _setting(arguments.cluster, "CLUSTER", file) or CLUSTER_DEFAULT),
-        nats_url or _nats_url_of(data),
-        _setting("", "NATS_USER", file),
-        _setting("", "NATS_PASSWORD", file),
+        *nats,
         with_store_keys(absolute_address(store_url) if store_url else recorded_store(data), file, os.environ),
-        _setting("", "NATS_TLS_CA", file),
-        _setting("", "NATS_TLS_CERTIFICATE", file),
-        _setting("", "NATS_TLS_KEY", file),
+        *(_setting("", name, file) if nats_url else "" for name in TLS_SETTINGS),
     )
 
 
@@ -87,16 +86,14 @@ def _setting(flag: str, name: str, file: EnvFile) -> str:
     return flag or os.environ.get(variable, "") or file.settings.get(variable, "")
 
 
-def _nats_url_of(data: Path) -> str:
-    """The address of the nats-server of the `penstock up` that uses the folder."""
-    try:
-        found = _LISTEN.search((data / "nats" / "nats-server.conf").read_text(encoding="utf-8"))
-    except OSError:
-        found = None
-    if found is None:
+def _nats_of(data: Path) -> tuple[str, str, str]:
+    """The address, the user and the password of the nats-server of the `penstock up` that uses the folder."""
+    path = client_file(data)
+    if not path.exists():
         raise Invalid(
             f"no `penstock up` has run in {data}; name its folder with --data, or the servers with --nats-url"
         )
     if not is_taken(data):
         raise Invalid(f"the `penstock up` of {data} does not run; start it, or name another folder with --data")
-    return f"nats://{found['address']}"
+    found = read_env_file(str(path)).settings
+    return found["PENSTOCK_NATS_URL"], found["PENSTOCK_NATS_USER"], found["PENSTOCK_NATS_PASSWORD"]

@@ -86,7 +86,7 @@ def host_maker(connection: SimConnection, limits: HostLimits) -> Callable[..., S
     async def connect(_url: str, **_: Any) -> NatsConnection:
         return cast(NatsConnection, connection)
 
-    def make_http(*_: Any) -> HttpServer:
+    def make_http(*_: Any, **__: Any) -> HttpServer:
         return cast(HttpServer, _NoHttp())
 
     return functools.partial(

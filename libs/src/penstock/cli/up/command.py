@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 
@@ -33,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run until stopped; 0 after a clean stop, 1 with one sentence if it is not possible."""
     try:
         options = read_options(arguments)
+        os.umask(0o077)  # its files, and those of all its processes, are for this user only
         configure_logs("up", "up", "error", "auto")  # the supervisor itself reports events of its children
         return asyncio.run(_run(options))
     except PenstockError as error:

@@ -16,8 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.cli.children import Child
 from penstock.cli.ports import Address
 from penstock.cli.up.watch import is_hung
+from penstock.contracts.errors import Invalid
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
+from penstock.runtime.process.http_token import read_token, require_token
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
 HELPERS = ("compactor", "janitor")  # clients are served without them
@@ -71,19 +73,25 @@ class Console:
         directory: Directory,
         children: Callable[[], Sequence[Child]],
         find_shortage: Callable[[], str],
+        *,
+        token_file: str = "",
     ) -> None:
-        """`children` returns the processes; `find_shortage` returns a sentence if the disk is nearly full, else ""."""
+        """`children` returns the processes; `find_shortage` returns a sentence if the disk is nearly full, else "".
+
+        With `token_file`, all pages but `/health` and `/ready` need the token in that file, as those of services do.
+        """
         self._address = address
         self._directory = directory
         self._children = children
         self._find_shortage = find_shortage
+        self._token_file = token_file
         self._runner: web.AppRunner | None = None
         self._client: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
         """Listen."""
         self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SCRAPE_TIMEOUT_S))
-        app = web.Application()
+        app = web.Application(middlewares=[require_token(self._token_file)] if self._token_file else [])
         app.add_routes(
             [
                 web.get("/", self._page),
@@ -151,9 +159,10 @@ class Console:
         """The text at an instance's own HTTP port, None if it does not answer with one of the statuses."""
         assert self._client is not None, "the console is not open"
         try:
-            async with self._client.get(f"http://{instance.http}{path}") as answer:
+            token = {"Authorization": f"Bearer {read_token(self._token_file)}"} if self._token_file else {}
+            async with self._client.get(f"http://{instance.http}{path}", headers=token) as answer:
                 return await answer.text() if answer.status in statuses else None
-        except (aiohttp.ClientError, TimeoutError):
+        except (aiohttp.ClientError, TimeoutError, Invalid):
             return None
 
     async def _page(self, _request: web.Request) -> web.Response:

@@ -10,15 +10,18 @@ import msgspec
 from penstock.cli.data_folder import recorded_store
 from penstock.cli.ports import Address, parse_address
 from penstock.cli.up.advertised import FindSource, advertised_address, warning
+from penstock.cli.up.exposure import check_addresses
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 from penstock.objectstore import absolute_address
+from penstock.runtime.process.http_token import read_token
 from penstock.runtime.process.own_address import source_towards
 from penstock.spark.config import CLUSTER_DEFAULT
 
 INSTANCES_MAX = 64  # of one service on one machine; a typing error must not start thousands
 FLUSH_MS_MIN = 5
 FLUSH_MS_MAX = 60_000
+TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN_FILE"  # noqa: S105  the name of a variable
 CLUSTER_VARIABLE = "PENSTOCK_CLUSTER"
 
 
@@ -38,7 +41,8 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     janitors: int = 1
     cluster: str = CLUSTER_DEFAULT
     advertised: Address | None = None  # none: clients use `kafka`
-    warning: str = ""  # about the advertised address, for the terminal
+    warnings: tuple[str, ...] = ()  # about the addresses, for the terminal
+    http_token_file: str = ""  # with the token of the console and of `/metrics`; "": they are open
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +62,17 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         default="127.0.0.1:8080",
         help="address of console, health and metrics (%(default)s)",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="let other machines use --kafka and --http, without logins and without TLS",
+    )
+    parser.add_argument(
+        "--http-token-file",
+        metavar="FILE",
+        default="",
+        help=f"file with the token that the console and metrics need [{TOKEN_VARIABLE}]",
     )
     parser.add_argument(
         "--store",
@@ -93,10 +108,16 @@ def read_options(
     advertised = advertised_address(kafka, arguments.advertise, find_source)
     if not FLUSH_MS_MIN <= arguments.flush_ms <= FLUSH_MS_MAX:
         raise Invalid(f"--flush-ms must be from {FLUSH_MS_MIN} to {FLUSH_MS_MAX}: {arguments.flush_ms}")
+    http = parse_address("--http", arguments.http)
+    token_file = arguments.http_token_file or environ.get(TOKEN_VARIABLE, "")
+    if token_file:
+        read_token(token_file)
+    open_to_others = check_addresses(kafka, http, has_token=bool(token_file), is_insecure=arguments.insecure)
+    about_advertised = warning(kafka, arguments.advertise, advertised)
     return UpOptions(
         data=data,
         kafka=kafka,
-        http=parse_address("--http", arguments.http),
+        http=http,
         store=_store(arguments.store) if arguments.store else recorded_store(data),
         flush_ms=arguments.flush_ms,
         gateways=_count("--gateways", arguments.gateways),
@@ -107,7 +128,8 @@ def read_options(
         janitors=_count("--janitors", arguments.janitors, least=0),
         cluster=check_token("cluster", arguments.cluster or environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT),
         advertised=advertised,
-        warning=warning(kafka, arguments.advertise, advertised),
+        warnings=tuple(filter(None, (open_to_others, about_advertised))),
+        http_token_file=str(Path(token_file).expanduser().absolute()) if token_file else "",
     )
 
 

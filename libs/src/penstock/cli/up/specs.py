@@ -5,12 +5,17 @@ import sys
 from collections.abc import Sequence
 
 from penstock.cli.children import ChildSpec
+from penstock.cli.data_folder import write_client_file
 from penstock.cli.ports import Address
+from penstock.cli.running import TLS_SETTINGS
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions
+from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.nats.server import find_nats_server, write_config
 
 ZONE = "local"
+NATS_USER = "up"
+PASSWORD_BYTES = 32
 LOW_PRIORITY = ("nice", "-n", "5")  # for helpers, so that clients and services get the processor first
 
 
@@ -18,15 +23,22 @@ class Specs:
     """The processes for a set of options."""
 
     def __init__(
-        self, options: UpOptions, nats_port: int, monitor_port: int, *, limits: UpLimits = DEFAULT_LIMITS
+        self,
+        options: UpOptions,
+        nats_port: int,
+        monitor_port: int,
+        *,
+        limits: UpLimits = DEFAULT_LIMITS,
+        entropy: Entropy | None = None,
     ) -> None:
         self._options = options
         self._limits = limits
         self._monitor_port = monitor_port
+        self.nats_password = f"k{(entropy or SystemEntropy()).take(PASSWORD_BYTES).hex()}"  # another at each start
         self.nats_address = Address("127.0.0.1", nats_port)
 
     def nats(self) -> ChildSpec:
-        """The nats-server; this also writes its settings file."""
+        """The nats-server; this also writes its settings file, and the one for its clients."""
         folder = self._options.data / "nats"
         config = folder / "nats-server.conf"
         log_path = self._options.data / "logs" / "nats-server.log"
@@ -36,9 +48,12 @@ class Specs:
             host=self.nats_address.host,
             port=self.nats_address.port,
             monitor_port=self._monitor_port,
+            user=NATS_USER,
+            password=self.nats_password,
             log_path=log_path.absolute(),
             log_bytes_max=self._limits.children.log_bytes_max,
         )
+        write_client_file(folder, f"nats://{self.nats_address}", NATS_USER, self.nats_password)
         return ChildSpec(
             name="nats-server",
             argv=[str(find_nats_server()), "--config", str(config)],
@@ -68,6 +83,10 @@ class Specs:
             "CLUSTER": self._options.cluster,
             "ZONE": ZONE,
             "NATS_URL": f"nats://{self.nats_address}",
+            "NATS_USER": NATS_USER,
+            "NATS_PASSWORD": self.nats_password,
+            **dict.fromkeys(TLS_SETTINGS, ""),  # the server listens on loopback, without TLS
+            "HTTP_TOKEN_FILE": self._options.http_token_file,
             "STORE_URL": self._options.store,
             "DRAIN_DEADLINE_MS": str(self._limits.drain_deadline_ms),
             "PARENT_PID": str(os.getpid()),

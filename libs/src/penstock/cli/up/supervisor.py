@@ -15,7 +15,7 @@ from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions
 from penstock.cli.up.processes import SERVICES, Processes
 from penstock.cli.up.progress import Progress
-from penstock.cli.up.specs import Specs
+from penstock.cli.up.specs import NATS_USER, Specs
 from penstock.cli.up.watch import Watch
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.runtime.bus.presence import Directory
@@ -93,7 +93,8 @@ class Supervisor:
         options = self._options
         connection = await self._connect()
         directory = Directory(connection.bus, options.cluster, SystemClock())
-        console = Console(options.http, directory, self._children, self._find_shortage)
+        token_file = options.http_token_file
+        console = Console(options.http, directory, self._children, self._find_shortage, token_file=token_file)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(connection.close)
             await directory.open()
@@ -110,8 +111,8 @@ class Supervisor:
                 await self._until_ready(directory, console)
                 advertised = f", advertised as {options.advertised}" if options.advertised is not None else ""
                 self._report(f"penstock is ready: kafka on {options.kafka}{advertised}")
-                if options.warning:
-                    self._report(f"warning: {options.warning}")
+                for warning in options.warnings:
+                    self._report(f"warning: {warning}")
                 self._is_ready.set()
                 self._report(f"console on http://{options.http}, data in {options.data}; Ctrl-C stops it")
 
@@ -119,7 +120,12 @@ class Supervisor:
         deadline_s = asyncio.get_running_loop().time() + self._limits.ready_deadline_s
         while True:
             try:
-                return await connect_nats(f"nats://{self._specs.nats_address}", name="penstock-up")
+                return await connect_nats(
+                    f"nats://{self._specs.nats_address}",
+                    name="penstock-up",
+                    user=NATS_USER,
+                    password=self._specs.nats_password,
+                )
             except Unavailable:
                 self._progress.look("waiting for nats-server")
                 self._raise_if_broken(deadline_s)

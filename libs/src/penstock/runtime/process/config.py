@@ -45,6 +45,9 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
     )
     http_host: Annotated[str, Meta(description="address on which health and metrics are served")] = "127.0.0.1"
     http_port: Annotated[Port, Meta(description="port on which health and metrics are served; 0: any free port")] = 0
+    http_token_file: Annotated[
+        str, Meta(description="file with the token that /metrics needs; empty: /metrics is open")
+    ] = ""
     log_level: Annotated[str, Meta(description="debug, info, warning or error")] = "info"
     log_format: Annotated[
         str, Meta(description="pretty, json, or auto: pretty on a terminal, else json", extra=ADVANCED)

@@ -9,6 +9,7 @@ from aiohttp import web
 from prometheus_client.core import GaugeMetricFamily
 
 from penstock.contracts.errors import Invalid
+from penstock.runtime.process.http_token import read_token, require_token
 
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # a third of all lines, and no use for them
 
@@ -89,17 +90,31 @@ class _DegradedMetric(prometheus_client.registry.Collector):
 class HttpServer:
     """Serves `/health` (answers while the process lives), `/ready` (200 or 503) and `/metrics` (Prometheus text)."""
 
-    def __init__(self, health: Health, registry: prometheus_client.CollectorRegistry, host: str, port: int) -> None:
+    def __init__(
+        self,
+        health: Health,
+        registry: prometheus_client.CollectorRegistry,
+        host: str,
+        port: int,
+        *,
+        token_file: str = "",
+    ) -> None:
+        """With `token_file`, `/metrics` needs the token in that file."""
         registry.register(_DegradedMetric(health))
         self._health = health
         self._registry = registry
         self._host = host
         self._port = port
+        self._token_file = token_file
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
-        """Listen; `Invalid` if the address cannot be used."""
-        app = web.Application()
+        """Listen; `Invalid` if the address or the token cannot be used."""
+        middlewares = []
+        if self._token_file:
+            read_token(self._token_file)
+            middlewares.append(require_token(self._token_file))
+        app = web.Application(middlewares=middlewares)
         app.add_routes(
             [
                 web.get("/health", self._answer_health),

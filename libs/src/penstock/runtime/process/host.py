@@ -68,7 +68,9 @@ class ServiceHost:
         self._limits = limits
         self._connect = connect
         self._version = find_version(distribution)
-        self._http = make_http(self.health, self.registry, config.http_host, config.http_port)
+        self._http = make_http(
+            self.health, self.registry, config.http_host, config.http_port, token_file=config.http_token_file
+        )
         self._connection: NatsConnection | None = None
         self._is_listening = False
 
