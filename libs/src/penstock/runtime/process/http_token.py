@@ -33,7 +33,8 @@ def read_token(path: str) -> str:
 def require_token(path: str) -> Middleware:
     """A middleware that answers 401 without the token.
 
-    The file is read at each request, so a token can be replaced. The token comes as `Authorization: Bearer TOKEN`, or as the password of any user of `Basic`.
+    The file is read at each request, so a token can be replaced. The token comes as `Authorization: Bearer TOKEN`, or
+    as the password of any user of `Basic`.
     """
 
     @web.middleware
