@@ -6,12 +6,14 @@ import os
 import socket
 import ssl
 import struct
+import tempfile
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 from structlog.testing import capture_logs
 
 from penstock.kafkawire.api import encode_request
@@ -192,6 +194,33 @@ def ask_versions(port: int, context: ssl.SSLContext, session: ssl.SSLSession | N
         client.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         assert client.recv(4)
         yield client
+
+
+async def test_a_client_that_does_not_trust_the_certificate_ends_the_handshake(
+    tmp_path: Path, authority: Authority
+) -> None:
+    async with Kafka(tls=listener_tls(authority.issue("server"))) as kafka:
+        with capture_logs() as logs:
+            assert not await is_served(kafka, Authority(tmp_path / "other").client_context())
+            await until(lambda: outcomes(kafka, "failed") + outcomes(kafka, "closed"))
+        assert not kafka.connections.open_connections
+        assert all("alert" in line["reason"] for line in logs)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.binary(min_size=1, max_size=400), min_size=1, max_size=5))
+def test_random_bytes_in_place_of_a_handshake_stop_no_other_client(streams: list[bytes]) -> None:
+    async def attempt(authority: Authority) -> None:
+        async with Kafka(tls=listener_tls(authority.issue("server"))) as kafka:
+            for stream in streams:
+                _, writer = await asyncio.open_connection(HOST, kafka.port())
+                writer.write(b"\x16\x03\x01" + stream if len(stream) % 2 else stream)
+                writer.close()
+            assert await is_served(kafka, authority.client_context())
+            await until(lambda: not kafka.world.metric(OPEN))
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(attempt(Authority(Path(folder))))
 
 
 async def test_a_client_without_tls_is_rejected_with_one_line(authority: Authority) -> None:

@@ -60,6 +60,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._socket: asyncio.Transport
         self._host = ""
         self._is_in_handshake = False
+        self._is_delayed = False  # it is closed after a delay, without a handshake
         self._connection: Connection | None = None
         self._get_plain_buffer: Callable[[int], memoryview]
         self._is_closing = False  # no more plain bytes are read or taken; encrypted ones may still have to leave
@@ -105,7 +106,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         delay_s = self._owner.delay_s(self._host)
         if delay_s:
             self._owner.log_handshake(self._host, "a quota of new connections is used up")
-            self._socket.pause_reading()
+            self._is_delayed = True
             asyncio.get_running_loop().call_later(delay_s, self.give_up, CONNECTION_RATE)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -114,8 +115,12 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_closing:
             return
+        if self._is_delayed:  # not paused before: uvloop begins to read after `connection_made`
+            self._socket.pause_reading()
+            return
         self._session.receive(self._receive_buffer[:nbytes])
         if self._is_in_handshake:
+            self._socket.pause_reading()  # until its turn, so that a client cannot fill the memory
             self._owner.handshakes.ask_turn(self)
         else:
             self._deliver()
@@ -149,7 +154,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
 
     def advance(self) -> None:
         """Go on with the handshake."""
-        if not self._is_in_handshake:
+        if not self._is_in_handshake or self._is_delayed:
             return
         try:
             is_complete = self._session.handshake()
@@ -158,11 +163,12 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._fail(FAILED, _reason(error))
             return
         self._send_output()
-        if is_complete:
-            self._complete(user)
-        elif self._has_socket_ended:
-            self._end_handshake(CLOSED)
-            self.abort()
+        if not is_complete and self._has_socket_ended:
+            self.give_up(CLOSED)
+        elif not self._socket.is_closing():
+            self._socket.resume_reading()
+            if is_complete:
+                self._complete(user)
 
     def give_up(self, outcome: str) -> None:
         if outcome == TIMEOUT:
@@ -198,7 +204,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             return
         self._is_delivering = True
         try:
-            while not self._is_reading_paused and not self._is_closing and self._read():
+            while not self._is_reading_paused and not self.is_closing() and self._read():
                 pass
         except ssl.SSLError as error:
             self._owner.log_handshake(self._host, _reason(error))
@@ -207,7 +213,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             return
         finally:
             self._is_delivering = False
-        if self._session.has_output and not self._is_closing:  # an answer of TLS itself, as to a key update
+        if self._session.has_output and not self.is_closing():  # an answer of TLS itself, as to a key update
             self._send_output()
 
     def _read(self) -> bool:
@@ -231,15 +237,15 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     # ---- the connection's transport: reading
 
     def is_reading(self) -> bool:
-        return not self._is_reading_paused and not self._is_closing
+        return not self._is_reading_paused and not self.is_closing()
 
     def pause_reading(self) -> None:
-        if not self._is_reading_paused and not self._is_closing:
+        if not self._is_reading_paused and not self.is_closing():
             self._is_reading_paused = True
             self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        if not self._is_reading_paused or self._is_closing:
+        if not self._is_reading_paused or self.is_closing():
             return
         self._is_reading_paused = False
         self._socket.resume_reading()
@@ -251,7 +257,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self.writelines((data,))
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
-        if self._is_closing or self._is_output_ended:
+        if self.is_closing() or self._is_output_ended:
             return
         for data in list_of_data:
             size_bytes = len(data)
@@ -277,7 +283,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         """Encrypt and send as much as the socket takes, for one step; then report to the connection."""
         self._is_flush_scheduled = False
         left_bytes = STEP_BYTES
-        while self._unsent and not self._is_socket_full:
+        while self._unsent and not self._is_socket_full and not self._socket.is_closing():
             if left_bytes <= 0:
                 self._flush_soon()
                 break
@@ -325,11 +331,11 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
     # ---- the connection's transport: the end
 
     def is_closing(self) -> bool:
-        return self._is_closing
+        return self._is_closing or self._socket.is_closing()
 
     def close(self) -> None:
         """Close after all answers were sent."""
-        if self._is_closing:
+        if self.is_closing():
             return
         self._is_closing = True
         self._socket.pause_reading()
