@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from benches import (
+    access,
     commits,
     compaction,
     composed,
@@ -37,6 +38,7 @@ def main() -> int:
     arguments = parser.parse_args()
     benches: dict[str, Callable[[], Iterator[Result]]] = {
         "codec": micro.codec,
+        "access": access.costs,
         "records": record_check.record_check,
         "segment": micro.segment,
         "machine": micro.machine,

@@ -14,6 +14,7 @@ from penstock_gateway.handlers import all_handlers
 from penstock_gateway.security.acl_index import ALL_OPERATIONS
 from penstock_gateway.security.api_needs import NEEDS
 from penstock_gateway.security.authorizer import AuthorizerMode
+from tests.conformance.access.questions import asked_apis
 from tests.unit.gateway.gateway_fakes import new_client
 from tests.unit.gateway.security.security_fakes import FakeBindings, new_authorizer
 from tests.unit.kafkawire.kafkawire_samples import Case, sample
@@ -161,6 +162,11 @@ def test_every_api_has_its_checks() -> None:
     assert not missing, f"add checks of these APIs to penstock_gateway.enforcement: {missing}"
     unchecked = {API_TABLE[key].name for key, checks in ALL_CHECKS.items() if not checks and key in API_TABLE}
     assert unchecked - {"Produce"} == {api.name for key, api in API_TABLE.items() if not NEEDS[key]}
+
+
+def test_the_comparison_with_kafka_asks_every_api() -> None:
+    open_to_all = {api.name for key, api in API_TABLE.items() if not NEEDS[key]}
+    assert asked_apis() == {api.name for api in API_TABLE.values()} - open_to_all
 
 
 def test_an_api_without_checks_is_an_error_and_not_open() -> None:

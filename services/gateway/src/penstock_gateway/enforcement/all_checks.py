@@ -8,8 +8,12 @@ from penstock_gateway.enforcement.guard import Checks
 # asks the authorizer itself, in the place that keeps the order.
 _PRODUCE: Checks = {produce.API.key: ()}
 
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+_LOGINS: Checks = {SASL_HANDSHAKE: (), SASL_AUTHENTICATE: ()}  # a client without rights may log in
+
 ALL_CHECKS: Checks = {
     **_PRODUCE,
+    **_LOGINS,
     **records.CHECKS,
     **discovery.CHECKS,
     **groups.CHECKS,

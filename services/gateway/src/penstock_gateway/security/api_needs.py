@@ -30,7 +30,7 @@ _DESCRIBE_TOPIC = Need(DESCRIBE, TOPIC)
 _DESCRIBE_GROUP = Need(DESCRIBE, GROUP)
 _WRITE_TRANSACTION = Need(WRITE, TRANSACTIONAL_ID)
 _SEEN_TOPICS = Need(DESCRIBE, TOPIC, "for each topic in the answer")
-_OWN_OPERATIONS = Need(DESCRIBE, CLUSTER, "to see the authorized operations on the cluster")
+_OWN_OPERATIONS = Need(DESCRIBE, CLUSTER, "for its operations")
 _ALTERED_CONFIGS = (
     Need(ALTER_CONFIGS, TOPIC, "for the configurations of topics"),
     Need(ALTER_CONFIGS, GROUP, "for the configurations of groups"),
@@ -42,9 +42,9 @@ NEEDS: dict[int, tuple[Need, ...]] = {
     1: (_READ_TOPIC,),  # Fetch
     2: (_DESCRIBE_TOPIC,),  # ListOffsets
     3: (  # Metadata
-        Need(DESCRIBE, TOPIC, "topics without it are left out of lists"),
-        Need(CREATE, CLUSTER, "to create unknown topics, or:"),
-        Need(CREATE, TOPIC, "to create unknown topics"),
+        Need(DESCRIBE, TOPIC, "else hidden in lists"),
+        Need(CREATE, CLUSTER, "to create, or:"),
+        Need(CREATE, TOPIC, "to create"),
         _OWN_OPERATIONS,
     ),
     8: (_READ_GROUP, _READ_TOPIC),  # OffsetCommit
@@ -60,7 +60,7 @@ NEEDS: dict[int, tuple[Need, ...]] = {
     15: (_DESCRIBE_GROUP,),  # DescribeGroups
     16: (  # ListGroups
         Need(DESCRIBE, CLUSTER, "to list all groups, or:"),
-        Need(DESCRIBE, GROUP, "groups without it are left out"),
+        Need(DESCRIBE, GROUP, "else hidden"),
     ),
     17: (),  # SaslHandshake
     18: (),  # ApiVersions
@@ -116,11 +116,11 @@ NEEDS: dict[int, tuple[Need, ...]] = {
     60: (_OWN_OPERATIONS,),  # DescribeCluster
     61: (_READ_TOPIC,),  # DescribeProducers
     65: (Need(DESCRIBE, TRANSACTIONAL_ID), _SEEN_TOPICS),  # DescribeTransactions
-    66: (Need(DESCRIBE, TRANSACTIONAL_ID, "transactions without it are left out"),),  # ListTransactions
+    66: (Need(DESCRIBE, TRANSACTIONAL_ID, "else hidden"),),  # ListTransactions
     68: (_READ_GROUP, Need(DESCRIBE, TOPIC, "for each topic in the subscription")),  # ConsumerGroupHeartbeat
     69: (_DESCRIBE_GROUP, _SEEN_TOPICS),  # ConsumerGroupDescribe
     74: (Need(DESCRIBE_CONFIGS, CLUSTER),),  # ListConfigResources
-    75: (Need(DESCRIBE, TOPIC, "topics without it are left out of lists"),),  # DescribeTopicPartitions
+    75: (Need(DESCRIBE, TOPIC, "else hidden in lists"),),  # DescribeTopicPartitions
     76: (_READ_GROUP, Need(DESCRIBE, TOPIC, "for each topic in the subscription")),  # ShareGroupHeartbeat
     77: (_DESCRIBE_GROUP, _SEEN_TOPICS),  # ShareGroupDescribe
     78: (_READ_GROUP, _READ_TOPIC),  # ShareFetch
