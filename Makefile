@@ -14,6 +14,9 @@ STAMP := $(VENV)/.made
 SPARK_VENV := .venv-spark
 SPARK_STAMP := $(SPARK_VENV)/.made
 SPARK_TEST_STAMP := $(SPARK_VENV)/.made-test
+# The tools for the bill of materials, and an environment with what a process runs with and nothing else.
+SUPPLY_VENV := .venv-supply
+SBOM_VENV := .venv-sbom
 SPARK_CLASSES := $(SPARK_VENV)/classes.jsa
 COMPILE := uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
     --no-emit-find-links --python-version 3.11 $(foreach name,$(LOCAL),--no-emit-package $(name))
@@ -26,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark spark-classes \
-    quick e2e-compose conformance sim sim-all mutants chaos fuzz check house format bench bench-spark docs lock clean
+    sbom audit quick e2e-compose conformance sim sim-all mutants chaos fuzz check house format bench bench-spark docs lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,14 +107,27 @@ bench-spark: env spark-test-env  ## measure what runs on Spark
 docs: env  ## generate the pages that come from code: APIs, settings, metrics, plots
 	$(BIN)/python -m tests.testkit.docs
 
+# From the environment, because locks have no licences.
+sbom: $(SUPPLY_VENV)/.made $(SBOM_VENV)/.made  ## write the bill of materials (CycloneDX) of what runs to sbom.json, and list its licences
+	@$(SUPPLY_VENV)/bin/cyclonedx-py environment --output-reproducible --of JSON --pyproject libs/pyproject.toml \
+	    -o sbom.json $(SBOM_VENV)/bin/python 2>/dev/null
+	@$(BIN)/python -m tests.testkit.supply.licences sbom.json
+
+audit: env $(SUPPLY_VENV)/.made  ## look for known vulnerabilities of what runs; ends with 3 where no index knows them
+	@$(SUPPLY_VENV)/bin/pip-audit --require-hashes --disable-pip --progress-spinner off --format json \
+	    -r requirements-run.lock 2>/dev/null | $(BIN)/python -m tests.testkit.supply.audit
+
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
 	$(BIN)/$(COMPILE) $(UPGRADE) --group dev pyproject.toml -o requirements.lock >/dev/null
 	$(BIN)/$(COMPILE) $(UPGRADE) --group tools --constraints requirements.lock pyproject.toml -o requirements-run.lock >/dev/null
 	$(BIN)/$(COMPILE) $(UPGRADE) --group tools --group spark --constraints requirements.lock pyproject.toml \
 	    -o requirements-spark.lock >/dev/null
+	$(BIN)/uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	    --no-emit-find-links --python-version 3.11 $(UPGRADE) --group supply \
+	    -o requirements-supply.lock >/dev/null
 
 clean:  ## remove the environment and the caches
-	rm -rf $(VENV) $(SPARK_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(SPARK_VENV) $(SUPPLY_VENV) $(SBOM_VENV) sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 env: $(STAMP)  ## make the environment for development, in .venv (PYTHON=python3.12 names its Python)
 
@@ -140,6 +156,19 @@ $(STAMP): $(MADE_FROM) requirements.lock
 # An environment for development stays one.
 $(RUN_STAMP): $(MADE_FROM) requirements-run.lock
 	$(call make_env,$(if $(wildcard $(STAMP)),requirements.lock,requirements-run.lock),$(RUN_STAMP) $(wildcard $(STAMP)))
+
+$(SUPPLY_VENV)/.made: $(STAMP) requirements-supply.lock
+	$(call make_from_lock,$(SUPPLY_VENV),requirements-supply.lock)
+
+$(SBOM_VENV)/.made: $(STAMP) requirements-run.lock
+	$(call make_from_lock,$(SBOM_VENV),requirements-run.lock)
+
+# An environment with a lock and nothing else. The arguments are its folder and the lock.
+define make_from_lock
+	@$(BIN)/uv venv -q --allow-existing --python $(BIN)/python $(1)
+	@$(BIN)/uv pip sync -q --python $(1)/bin/python --require-hashes $(2)
+	@touch $@
+endef
 
 spark-env: $(SPARK_STAMP)  ## make the environment with PySpark (450 MB), in .venv-spark, for compaction, export and audit
 
