@@ -54,6 +54,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     create = verbs.add_parser(
         "create",
+        allow_abbrev=False,  # else --password is --password-file, and its error shows the password
         help="create a user",
         description="Create a user. The password is read from the terminal, twice, or from --password-file or "
         f"{PASSWORD_VARIABLE}.",
