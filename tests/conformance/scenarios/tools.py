@@ -13,6 +13,7 @@ from tests.testkit.loads.ledger import QUIET
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
+ACLS = "org.apache.kafka.tools.AclCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
@@ -59,6 +60,43 @@ def quotas(stage: Stage) -> None:
     has(stage.tool(CONFIGS, *user, "--describe"), "producer_byte_rate=100000.0", "consumer_byte_rate=200000.0")
     stage.tool(CONFIGS, *user, "--alter", "--delete-config", "producer_byte_rate,consumer_byte_rate")
     assert "byte_rate" not in stage.tool(CONFIGS, *user, "--describe")
+
+
+def passwords(stage: Stage) -> None:
+    """kafka-configs: SCRAM passwords of users are set, described and deleted."""
+    user = ["--entity-type", "users", "--entity-name", stage.name("user")]
+    wanted = "SCRAM-SHA-256=[iterations=8192,password=secret-1],SCRAM-SHA-512=[password=secret-2]"
+    has(stage.tool(CONFIGS, *user, "--alter", "--add-config", wanted), "Completed updating config")
+    has(stage.tool(CONFIGS, *user, "--describe"), "SCRAM-SHA-256=iterations=8192", "SCRAM-SHA-512=iterations=4096")
+    stage.tool(CONFIGS, *user, "--alter", "--delete-config", "SCRAM-SHA-256")
+    shown = stage.tool(CONFIGS, *user, "--describe")
+    has(shown, "SCRAM-SHA-512=iterations=4096")
+    assert "SCRAM-SHA-256" not in shown, shown
+    stage.tool(CONFIGS, *user, "--alter", "--delete-config", "SCRAM-SHA-512")
+    assert "SCRAM-SHA" not in stage.tool(CONFIGS, *user, "--describe")
+
+
+def access_control_lists(stage: Stage) -> None:
+    """kafka-acls: --add, --list, --remove, also of prefixes and for producers and consumers."""
+    topic, group, user = stage.name("topic"), stage.name("group"), stage.name("user")
+    alice = ["--allow-principal", f"User:{user}"]
+    has(stage.tool(ACLS, "--add", *alice, "--producer", "--topic", topic), f"name={topic}")
+    stage.tool(ACLS, "--add", *alice, "--consumer", "--topic", topic, "--group", group)
+    prefixed = ["--topic", topic[:-1], "--resource-pattern-type", "prefixed"]
+    stage.tool(ACLS, "--add", "--deny-principal", "User:bob", "--operation", "Write", *prefixed)
+    allowed = rf"\(principal=User:{user}, host=\*, operation=%s, permissionType=ALLOW\)"
+    operations = [allowed % each for each in ("WRITE", "DESCRIBE", "CREATE", "READ")]
+    has(stage.tool(ACLS, "--list", "--topic", topic), *operations)
+    matched = stage.tool(ACLS, "--list", "--topic", topic, "--resource-pattern-type", "match")
+    has(matched, *operations, "operation=WRITE, permissionType=DENY")
+    has(stage.tool(ACLS, "--list", "--group", group), allowed % "READ")
+    stage.tool(ACLS, "--remove", *alice, "--operation", "Write", "--topic", topic, "--force")
+    left = stage.tool(ACLS, "--list", "--topic", topic)
+    assert "operation=WRITE" not in left, left
+    for resource in (["--topic", topic], ["--group", group], prefixed):
+        stage.tool(ACLS, "--remove", *resource, "--force")
+    listed = stage.tool(ACLS, "--list")
+    assert topic[:-1] not in listed, listed
 
 
 def console(stage: Stage) -> None:
@@ -326,6 +364,8 @@ def all_scenarios() -> list[Scenario]:
         ("tool-topics", topics),
         ("tool-configs", configs),
         ("tool-quotas", quotas),
+        ("tool-passwords", passwords),
+        ("tool-acls", access_control_lists),
         ("tool-console", console),
         ("tool-consumer-groups", consumer_groups),
         ("tool-share-groups", share_groups),
