@@ -12,6 +12,7 @@ from tests.testkit.sim.checkers.final_checks import (
     check_replicas,
     is_group_done,
 )
+from tests.testkit.sim.clients.security_operator import SecurityOperator
 from tests.testkit.sim.length import Length, length_of, name_of, seed_and_length
 from tests.testkit.sim.long_pause import LOOK_S, delete_all_topics, old_orphans, pause_with_flushers_last
 from tests.testkit.sim.nemesis import FAULTS_COUNTED, Nemesis
@@ -25,6 +26,8 @@ LONG_PAUSE_SHARE = 0.2  # of runs with janitors
 CALM_S = 1.0  # before a long pause
 DELETE_ALL_SHARE = 0.3  # of runs with janitors
 SETTLE_TIMEOUT_S = 90.0
+OPERATORS_SHARE = 0.3  # of runs
+OPERATORS = 2  # in each of these runs
 BUS_FAULTS_COUNTED = ("messages lost", "messages repeated", "messages late", "answers repeated")
 STORE_FAULTS_COUNTED = ("keys listed late", "puts that land after their error", "unsynced objects lost")
 STOP_TIMEOUT_S = 30.0
@@ -120,6 +123,7 @@ def _run(world: World, faults: bool) -> None:
     length = world.length
     factor = LONG_FACTOR if world.dice.random() < LONG_SHARE and not length.is_short else 1
     world.begin_work(length.request_interval_s * factor)
+    _begin_operators(world)
     nemesis = Nemesis(world)
     if faults:
         nemesis.begin()
@@ -137,6 +141,13 @@ def _run(world: World, faults: bool) -> None:
     _finish_soon(world)
     if not world.failures and _settle(world):
         _stop(world)
+
+
+def _begin_operators(world: World) -> None:
+    """Start administrators of users and access control lists, in some runs."""
+    if world.stream("operators").random() < OPERATORS_SHARE:
+        for number in range(OPERATORS):
+            world.spawn(SecurityOperator(world.client(f"operator-{number}")).run())
 
 
 def _finish_soon(world: World) -> None:

@@ -18,7 +18,7 @@ MUTANTS = [
     ),
     Mutant(
         "make_items_of_a_rejected_user",
-        "The machine makes the other upsertions of a user that it rejects: the client takes a password in force for rejected.",
+        "The machine makes upsertions of a user that it rejects: the client takes a password in force for rejected.",
         [
             Change(
                 "penstock_sequencer.core.security.users",

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.testkit.sim.checkers.oracle import Fail
+from tests.testkit.sim.checkers.security_answers import SecurityAnswers
 from tests.testkit.sim.clients.kafka import (
     CREATE_TOPICS,
     DELETE_RECORDS,
@@ -56,7 +57,7 @@ class AnswerJudge(Witness):
             END_TXN: self._transaction_ended,
             JOIN_GROUP: self._joined,
             SYNC_GROUP: self._synced,
-        }
+        } | SecurityAnswers(model.security, self._wrong).by_api
 
     @property
     def apis(self) -> list[int]:

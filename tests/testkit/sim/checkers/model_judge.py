@@ -49,6 +49,9 @@ def differences(model: Model, state: State) -> Iterator[str]:
     )
     yield from _table_differences("cluster configurations", model.cluster_configs, state.cluster_configs)
     yield from _table_differences("group configurations", model.group_configs, state.group_configs)
+    yield from _table_differences("passwords", model.security.credentials.now, _credentials(state))
+    bindings = dict.fromkeys(model.security.bindings.now)
+    yield from _table_differences("access control lists", bindings, state.bindings)
     yield from _table_differences("logs", offsets_of(model), _offsets(state))
     yield from _table_differences("committed offsets", committed_of(model), _committed(state))
     yield from _table_differences("transactions", _model_transactions(model), _transactions(state))
@@ -61,6 +64,10 @@ def _table_differences(what: str, expected: dict[Any, Any], found: dict[Any, Any
         for key in dict.fromkeys((*expected, *found)):
             if expected.get(key) != found.get(key):
                 yield f"the {what} differ in {key!r}: the model has {expected.get(key)}, the machine {found.get(key)}"
+
+
+def _credentials(state: State) -> dict[Any, Any]:
+    return {(name, each.mechanism): each for name, verifiers in state.users.items() for each in verifiers}
 
 
 def _offsets(state: State) -> dict[Any, Offsets]:

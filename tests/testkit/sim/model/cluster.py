@@ -15,6 +15,7 @@ from penstock.contracts.rejections import Rejection
 from tests.testkit.sim.model.groups import NO_OFFSET, ModelGroup
 from tests.testkit.sim.model.logs import ModelLog, Offsets
 from tests.testkit.sim.model.past import Past
+from tests.testkit.sim.model.security import SecurityCommands
 from tests.testkit.sim.model.topics import ModelTopic, altered
 from tests.testkit.sim.model.transaction_commands import TransactionCommands
 from tests.testkit.sim.model.transactions import ModelTransaction
@@ -42,6 +43,7 @@ class Model:
         self.transactions: dict[str, ModelTransaction] = {}
         self.producer_ids: dict[int, None] = {}
         self.transaction_commands = TransactionCommands(self)
+        self.security = SecurityCommands(self)
         self._fail = fail
         self._segments: dict[SegmentId, c.SegmentCommitted] = {}
         self._stale: dict[SegmentId, int] = {}  # commits whose lease had ended
@@ -64,7 +66,8 @@ class Model:
             c.LeaveGroup: self._leave_group,
             c.ConsumerHeartbeat: self._consumer_heartbeat,
             c.RaiseLevel: self._raise_level,
-        } | self.transaction_commands.by_class
+        }
+        self._take |= self.transaction_commands.by_class | self.security.by_class
 
     def apply(self, sequence: int, commands: Sequence[c.Command], outcomes: Sequence[c.Outcome]) -> None:
         """Take an entry."""
