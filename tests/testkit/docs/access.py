@@ -15,9 +15,7 @@ RESULTS = Path(__file__).parents[3] / "docs" / "access.json"  # tests.conformanc
 # The reasons of all kept differences; none of them allows a client more.
 REASONS = {
     "DescribeShareGroupOffsets": "the group is no share group: Penstock gives one error, Kafka describes each topic",
-    "DeleteShareGroupOffsets": "Penstock answers a group without state as a whole",
-    "AlterShareGroupOffsets": "Kafka makes the group, Penstock answers an unknown group as a whole",
-    "DeleteAcls": "only Kafka answers with the deleted binding",
+    "DeleteShareGroupOffsets": "the group has no state: Penstock gives one error, Kafka answers for each topic",
 }
 
 

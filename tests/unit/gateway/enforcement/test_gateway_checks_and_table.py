@@ -1,9 +1,11 @@
 """The checks of each API ask for exactly the operations in the table, in every version."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from penstock.contracts.acls import CLUSTER_NAME, AclOperation, ResourceType
 from penstock.contracts.queries.topics import TopicView
@@ -17,7 +19,7 @@ from penstock_gateway.security.authorizer import AuthorizerMode
 from tests.conformance.access.questions import asked_apis
 from tests.unit.gateway.gateway_fakes import new_client
 from tests.unit.gateway.security.security_fakes import FakeBindings, new_authorizer
-from tests.unit.kafkawire.kafkawire_samples import Case, sample
+from tests.unit.kafkawire.kafkawire_samples import Case, messages, sample
 
 PRODUCE = 0  # checked by its service
 GUARDED = sorted(key for key in API_TABLE if ALL_CHECKS.get(key))
@@ -135,6 +137,18 @@ async def test_the_checks_ask_for_the_operations_of_the_table(key: int) -> None:
                 asked |= (await asked_by(key, version, request, wanted - {one}))[0]
                 asked |= (await asked_by(key, version, request, {one}))[0]
     assert asked == wanted
+
+
+@settings(max_examples=25)
+@given(st.data())
+@pytest.mark.parametrize("key", GUARDED, ids=lambda key: API_TABLE[key].name)
+def test_any_valid_request_gets_an_answer(key: int, data: st.DataObject) -> None:
+    api = API_TABLE[key]
+    version = data.draw(st.integers(api.min_version, api.max_version))
+    request = data.draw(messages(Case(api, version, is_request=True)))
+    wanted = [(need.operation, need.resource_type) for need in NEEDS[key]]
+    allowed = set(data.draw(st.lists(st.sampled_from(wanted))))
+    asyncio.run(asked_by(key, version, request, allowed))
 
 
 # APIs whose answers are made by the handler, and then reduced to the parts that the client may see.
