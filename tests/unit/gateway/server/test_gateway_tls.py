@@ -22,6 +22,7 @@ from penstock_gateway.security.tls_contexts import ListenerTls, ReloadLimits, Tl
 from penstock_gateway.server.limits import ConnectionLimits, HandshakeLimits
 from tests.testkit.servers.certificates import CLIENT, Authority, Pair
 from tests.testkit.waiting import TIMEOUT_S, until
+from tests.unit.gateway.gateway_wire import batch
 from tests.unit.gateway.server.test_gateway_listener import HOST, LIMITS, MIB, Kafka, RawClient, listener_tls
 
 HANDSHAKES = "penstock_gateway_tls_handshakes_total"
@@ -154,6 +155,27 @@ async def test_rules_make_the_user_and_a_client_without_a_rule_is_rejected(
         assert await is_served(kafka, authority.client_context(alice)) == (user is not None)
         await until(lambda: outcomes(kafka, "failed" if user is None else "completed"))
         assert users(kafka) == ([] if user is None else [user])
+
+
+async def test_the_quota_of_a_user_holds_for_its_certificate_and_for_no_other(authority: Authority) -> None:
+    tls = listener_tls(
+        authority.issue("server"),
+        ssl_client_auth="required",
+        ssl_truststore_certificates=str(authority.certificate),
+        ssl_principal_mapping_rules="RULE:^CN=([^,]*).*$/$1/",
+    )
+    throttled = {"quota": "producer_byte_rate"}
+    async with Kafka(tls=tls) as kafka:
+        await kafka.world.add_flusher("f1")
+        kafka.world.sequencer.set_quota("producer_byte_rate", "1", user="alice")
+        await kafka.world.gateway.quotas.refresh()
+        for name, count in (("bob", 0), ("alice", 1)):
+            pair = authority.issue(name, f"CN={name},OU=Payments", usage=CLIENT)
+            client = await kafka.connect(tls=authority.client_context(pair))
+            client.produce(1, batch())
+            assert await client.next_correlation_id() == 1
+            assert kafka.world.metric("penstock_gateway_throttled_total", **throttled) == count
+            client.writer.transport.abort()  # a throttled client would wait for the end of TLS
 
 
 async def test_a_resumed_session_keeps_its_user(authority: Authority) -> None:

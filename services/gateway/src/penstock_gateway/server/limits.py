@@ -39,7 +39,7 @@ class MemoryReleaseLimits(msgspec.Struct, frozen=True, kw_only=True):
 class HandshakeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much clients may take that have not completed their TLS handshake."""
 
-    handshakes_max: int = 1_000  # at once; each takes some 60 KiB
+    handshakes_max: int = 1_000  # at once; each takes some 20 KiB
     handshake_s_max: float = 10.0
     turn_s_max: float = 0.004  # of all handshakes in one iteration of the event loop; one takes up to 2 ms
 
