@@ -33,8 +33,8 @@ MUTANTS = [
         [
             Change(
                 "penstock.contracts.acls",
-                "return wanted.name.startswith(binding.name)",
-                "return binding.name.startswith(wanted.name)",
+                "return name.startswith(binding.name)",
+                "return binding.name.startswith(name)",
             )
         ],
     ),

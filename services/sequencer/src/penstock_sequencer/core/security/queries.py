@@ -15,7 +15,8 @@ def security(state: State, query: SecurityQuery) -> SecurityView:
     after = max(query.after, 0) if query.altered_sequence == altered else 0
     users: list[User] = []
     bindings: list[AclBinding] = []
-    left, left_bytes = limits.names_listed_max, limits.listed_bytes_max
+    left = min(limits.names_listed_max, state.limits.security.items_listed_max)
+    left_bytes = limits.listed_bytes_max
     if after < len(state.users):
         for name in sorted(state.users)[after:]:
             if left <= 0 or left_bytes <= 0:
