@@ -105,7 +105,7 @@ SECURITY_QUERY = "security"  # has SCRAM verifiers
 QUERIES: Mapping[Sender, tuple[str, ...]] = {
     Sender.CLIENT: (*QUERY_NAMES,),
     Sender.FLUSHER: (),
-    Sender.COMPACTOR: ("logs", "plan", "segment_extents", "segments"),
+    Sender.COMPACTOR: ("logs", "metadata", "plan", "segment_extents", "segments"),
     Sender.JANITOR: ("condemned", "journal", "known_segments", "retention", "usage"),
     Sender.ADMIN: (*QUERY_NAMES,),
 }
