@@ -38,6 +38,8 @@ from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.security.authorizer import Authorizer, AuthorizerMode, BindingSource
 from penstock_gateway.security.denial_log import DenialLog
+from penstock_gateway.security.login.credentials import Credentials
+from penstock_gateway.security.login.login_setup import make_logins
 from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.segment_reader import Data
 from penstock_gateway.server.dispatch import Dispatcher
@@ -295,11 +297,14 @@ def new_world(
     limits: GatewayLimits | None = None,
     first_number: int = 1,
     bindings: BindingSource | None = None,
+    logins: Mapping[str, bool] | None = None,
+    users: Credentials | None = None,
     **settings: Any,
 ) -> World:
     """A gateway without other processes; its flush router does not run. `nodes`: its own node, by listener.
 
     With `bindings` its access control is on; the client of `new_client` is User:ANONYMOUS.
+    `logins`: the listeners that demand a login by `users`, and whether each has TLS.
     """
     limits = limits or GatewayLimits()
     hub = hub or MemoryHub(message_bytes_max)
@@ -325,6 +330,16 @@ def new_world(
     denials = DenialLog(metrics, clock.monotonic_s)
     security = SecurityCache(sequencer)
     authorizer = Authorizer(mode, frozenset(), bindings or security, denials)
+    made_logins, _ = make_logins(
+        config.logins(),
+        logins or {},
+        cluster=CLUSTER,
+        credentials=users or security,
+        clock=clock,
+        entropy=CountingEntropy(),
+        metrics=metrics,
+        limits=limits.logins,
+    )
     gateway = GatewayParts.build(
         SharedParts(
             settings=settings_of(config, advertised=advertised or {}),
@@ -344,6 +359,7 @@ def new_world(
             quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
             security=security,
             authorizer=authorizer,
+            logins=made_logins,
             **parts,
         ),
         flush_router=flush_router,

@@ -106,6 +106,10 @@ class FrameReader:
         self._start = 0  # of the next frame, with its length
         self._end = 0  # of the received bytes
 
+    def set_limit(self, frame_bytes_max: int) -> None:
+        """Change the size of the largest frame; also for a frame that is incomplete."""
+        self._frame_bytes_max = frame_bytes_max
+
     def feed(self, data: Buffer) -> None:
         """Copy bytes that the caller received elsewhere."""
         if len(self._buffer) - self._end < len(data):

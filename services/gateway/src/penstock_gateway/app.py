@@ -40,6 +40,9 @@ from penstock_gateway.security.authorizer import (
     parse_super_users,
 )
 from penstock_gateway.security.denial_log import DenialLog
+from penstock_gateway.security.login.json_web_keys import KeySet
+from penstock_gateway.security.login.login_setup import make_logins
+from penstock_gateway.security.login.logins import Logins
 from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.security.tls_contexts import ListenerTls, TlsReloader
 from penstock_gateway.segments.segment_reader import SegmentReader
@@ -93,6 +96,7 @@ class GatewayApp:
         self._transaction_commands: CommandBatcher | None = None
         self._quotas: QuotaCache
         self._security: SecurityCache
+        self._token_keys: KeySet | None = None
         self._advertised: dict[str, ListenerAddress] = {}  # by listener
         self._connections: ConnectionManager | None = None
 
@@ -136,6 +140,8 @@ class GatewayApp:
             if self._tls:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._tls_reloader.reload_soon)
                 tasks.create_task(self._tls_reloader.run())
+            if self._token_keys is not None:
+                tasks.create_task(self._token_keys.run())
             tasks.create_task(self._connections.run())
             self._host.health.set_ready(True)
 
@@ -222,6 +228,7 @@ class GatewayApp:
                 quotas=self._quotas,
                 security=self._security,
                 authorizer=self._authorizer(metrics),
+                logins=self._make_logins(metrics),
             ),
             flush_router=self._flush_router,
             limits=limits,
@@ -252,6 +259,19 @@ class GatewayApp:
         """The handlers, behind checks if access is controlled."""
         handlers = all_handlers()
         return handlers if authorizer.mode is AuthorizerMode.OFF else guarded(handlers, ALL_CHECKS, authorizer)
+
+    def _make_logins(self, metrics: GatewayMetrics) -> Logins:
+        logins, self._token_keys = make_logins(
+            self._config.logins(),
+            self._config.login_listeners(),
+            cluster=self._config.cluster,
+            credentials=self._security,
+            clock=self._clock,
+            entropy=self._entropy,
+            metrics=metrics,
+            limits=self._limits.logins,
+        )
+        return logins
 
     def _settings(self) -> BrokerSettings:
         config = self._config

@@ -10,6 +10,7 @@ from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
 from penstock_gateway.security.authorizer import parse_mode, parse_super_users
 from penstock_gateway.security.listener_security import ListenerSecurity, TlsSettings, listener_securities
+from penstock_gateway.security.login.login_setup import LoginSettings, OAuthSettings, check_login_settings
 
 MIB = 1024 * 1024
 
@@ -118,17 +119,55 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         str,
         Meta(description="principals that no list restricts: User:NAME, separated by semicolons"),
     ] = ""
+    sasl_enabled_mechanisms: Annotated[
+        str,
+        Meta(
+            description="mechanisms of logins, separated by commas: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER; "
+            "PLAIN only on listeners with TLS"
+        ),
+    ] = LoginSettings().enabled_mechanisms
+    sasl_plain_without_tls: Annotated[
+        bool,
+        Meta(
+            description="offer PLAIN also on listeners without TLS: passwords cross the network in plain text",
+            extra=ADVANCED,
+        ),
+    ] = False
+    sasl_login_secret: Annotated[
+        str,
+        Meta(
+            description="the same secret at all gateways, from which the salts of unknown users are made; "
+            "empty: each gateway makes its own"
+        ),
+    ] = ""
+    sasl_oauthbearer_jwks_endpoint_url: Annotated[
+        str, Meta(description="keys of the issuer of tokens (OAUTHBEARER): https://... or file:///path")
+    ] = ""
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: Annotated[
+        int, Meta(ge=1_000, description="interval at which the keys of the issuer are loaded again", extra=ADVANCED)
+    ] = OAuthSettings().jwks_endpoint_refresh_ms
+    sasl_oauthbearer_expected_issuer: Annotated[str, Meta(description="issuer that tokens must have (`iss`)")] = ""
+    sasl_oauthbearer_expected_audience: Annotated[
+        str, Meta(description="audiences, separated by commas, of which tokens must have one (`aud`)")
+    ] = ""
+    sasl_oauthbearer_clock_skew_seconds: Annotated[
+        int, Meta(ge=0, le=600, description="allowed difference to the clock of the issuer", extra=ADVANCED)
+    ] = OAuthSettings().clock_skew_seconds
+    sasl_oauthbearer_sub_claim_name: Annotated[
+        str, Meta(description="field of a token that has the user's name", extra=ADVANCED)
+    ] = OAuthSettings().sub_claim_name
+    sasl_oauthbearer_algorithms: Annotated[
+        str, Meta(description="accepted algorithms of the signatures of tokens, separated by commas", extra=ADVANCED)
+    ] = OAuthSettings().algorithms
+    connections_max_reauth_ms: Annotated[
+        int, Meta(ge=0, description="time after which clients must log in again (KIP-368); 0: never")
+    ] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         parse_mode(self.authorizer)
         parse_super_users(self.super_users)
-        for security in self.listener_securities().values():
-            if security.protocol.has_login:  # never served without one
-                raise Invalid(
-                    f"listener {security.name} has the protocol {security.protocol.value}, "
-                    "and logins (SASL) are not supported yet"
-                )
+        check_login_settings(self.logins(), self.login_listeners())
         if 0 < self.history_bytes_per_second < RATE_MIN:
             raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")
 
@@ -138,4 +177,27 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         tls = TlsSettings(**{name: getattr(self, name) for name in TlsSettings.__struct_fields__})
         return listener_securities(
             [spec.name for spec in specs], self.listener_security_protocol_map, tls, self.listener_settings
+        )
+
+    def login_listeners(self) -> dict[str, bool]:
+        """The listeners that demand a login, and whether each has TLS."""
+        protocols = {name: security.protocol for name, security in self.listener_securities().items()}
+        return {name: protocol.has_tls for name, protocol in protocols.items() if protocol.has_login}
+
+    def logins(self) -> LoginSettings:
+        """The settings of logins."""
+        return LoginSettings(
+            enabled_mechanisms=self.sasl_enabled_mechanisms,
+            plain_without_tls=self.sasl_plain_without_tls,
+            login_secret=self.sasl_login_secret,
+            connections_max_reauth_ms=self.connections_max_reauth_ms,
+            oauth=OAuthSettings(
+                jwks_endpoint_url=self.sasl_oauthbearer_jwks_endpoint_url,
+                jwks_endpoint_refresh_ms=self.sasl_oauthbearer_jwks_endpoint_refresh_ms,
+                expected_issuer=self.sasl_oauthbearer_expected_issuer,
+                expected_audience=self.sasl_oauthbearer_expected_audience,
+                clock_skew_seconds=self.sasl_oauthbearer_clock_skew_seconds,
+                sub_claim_name=self.sasl_oauthbearer_sub_claim_name,
+                algorithms=self.sasl_oauthbearer_algorithms,
+            ),
         )

@@ -57,6 +57,7 @@ class GatewayMetrics:
         )
         self._add_share_groups(registry)
         self._add_tls(registry)
+        self._add_logins(registry)
         self.flush_messages = Counter(
             "penstock_gateway_flush_messages", "Messages sent to flushers.", registry=registry
         )
@@ -75,6 +76,15 @@ class GatewayMetrics:
         self.unconfirmed_requests = Counter(
             "penstock_gateway_unconfirmed_requests",
             "Produce requests that were given up, and that a flusher was therefore not allowed to commit.",
+            registry=registry,
+        )
+
+    def _add_logins(self, registry: CollectorRegistry) -> None:
+        """Add the metrics of logins."""
+        self.logins = Counter(
+            "penstock_gateway_logins",
+            "Logins by SASL mechanism and outcome: `succeeded`, `failed`, or `undecided`: users or keys are unknown.",
+            ["mechanism", "outcome"],
             registry=registry,
         )
 

@@ -25,6 +25,7 @@ from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.produce_service import ProduceService
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.security.authorizer import Authorizer
+from penstock_gateway.security.login.logins import LoginLimits, Logins
 from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.limits import SegmentLimits
 from penstock_gateway.server.limits import ConnectionLimits
@@ -47,6 +48,7 @@ class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
     segments: SegmentLimits = SegmentLimits()
     share: ShareLimits = ShareLimits()
     tail: TailLimits = TailLimits()
+    logins: LoginLimits = LoginLimits()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ class SharedParts:
     quotas: QuotaCache
     security: SecurityCache
     authorizer: Authorizer
+    logins: Logins
     heartbeat_leases: HeartbeatLeases = field(default_factory=HeartbeatLeases)
     known_outage: KnownOutage = field(default_factory=KnownOutage)
 

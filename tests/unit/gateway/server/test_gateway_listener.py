@@ -25,6 +25,7 @@ from penstock.kafkawire.records import Record, build_batch
 from penstock.runtime.clock import SystemClock
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.kafka.broker_view import node_of
+from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.security.tls_contexts import ListenerTls
 from penstock_gateway.server.connection import Connection
 from penstock_gateway.server.connection_manager import ConnectionManager
@@ -72,12 +73,17 @@ class Kafka:
     """A gateway's listeners with fakes behind them, and clients of them."""
 
     def __init__(
-        self, *names: str, limits: ConnectionLimits = LIMITS, tls: ListenerTls | None = None, **options: Any
+        self,
+        *names: str,
+        limits: ConnectionLimits = LIMITS,
+        tls: ListenerTls | None = None,
+        world_limits: GatewayLimits | None = None,
+        **options: Any,
     ) -> None:
         tls = tls or SECURITY.listener
         self._listeners = {name: Listener(name, open_socket(HOST, 0), tls) for name in names or (LISTENER,)}
         nodes = {name: node_of(HOST, listener.port, ZONE) for name, listener in self._listeners.items()}
-        self.world: World = new_world(nodes=nodes, **options)
+        self.world: World = new_world(nodes=nodes, limits=world_limits, **options)
         self.connections = ConnectionManager(
             gateway=self.world.gateway,
             config=self.world.config,

@@ -1,6 +1,7 @@
 """The client at the other end of one connection, as request handlers see it."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -30,7 +31,11 @@ class Client:
     zone: str  # where the client runs: the gateway's zone, unless its client id names another one
     listener: str = "PLAINTEXT"  # the name of the listener that accepted the connection
     client_id: str = ""
-    user: str = ANONYMOUS
+    user: str = ANONYMOUS  # after a login or with an accepted client certificate: its user
+    # Until then, monotonic, it must have logged in; infinite: it has, or its listener demands no login.
+    login_deadline_s: float = math.inf
+    session_end_s: float = math.inf  # from then on, monotonic, it must log in again
+    closing_cause: str = ""  # the connection closes after the answer to the current request, for this cause
     # The newest journal entry that the client can know when it sends its current request; Produce does not use it.
     seen_sequence: int = -1  # -1: not given
     _own_sequence: int = 0  # the newest entry with an accepted command of this connection
@@ -49,6 +54,11 @@ class Client:
     is_flusher_full: Callable[[], bool] = lambda: False  # whether to stop reading from the client
     on_close: list[Callable[[], None]] = field(default_factory=list)  # called when the connection has ended
     _parts: dict[type, Any] = field(default_factory=dict)
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether it must log in before it may send other requests."""
+        return self.login_deadline_s != math.inf
 
     def begin_request(self, arrived_sequence: int) -> None:
         """Begin a request that came when the gateway knew this entry.

@@ -38,6 +38,8 @@ class Owner(Protocol):
 
     def new_pipeline(self) -> Pipeline: ...
 
+    def limit(self, pipeline: Pipeline, client: Client) -> None: ...
+
     def new_client(self, host: str, listener: str) -> Client: ...
 
     def start(self, connection: "Connection", slot: Slot, frame: memoryview) -> "asyncio.Task[None]": ...
@@ -81,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._cause = ""
         self.active_s = owner.monotonic_s()  # when bytes last came
         self._progress = Progress()
+        self._needs_login = False
         self._transport: asyncio.Transport
         self._client: Client
         self.get_buffer: Callable[[int], memoryview] = self._pipeline.get_buffer  # type: ignore[assignment]  # bound once
@@ -121,6 +124,8 @@ class Connection(asyncio.BufferedProtocol):
         self._client = self._owner.new_client(peer[0] if peer else "", self._listener)
         self._client.user = self._user
         self._client.on_flusher_change = self._advance
+        self._needs_login = self._client.needs_login
+        self._owner.limit(self._pipeline, self._client)
         if not self._owner.opened(self):
             self.end("too_many_connections")
             return
@@ -199,10 +204,17 @@ class Connection(asyncio.BufferedProtocol):
     async def serve(self, slot: Slot, frame: memoryview) -> None:
         """Answer one request."""
         try:
-            self._pipeline.answer(slot, await self._owner.answer(self._client, frame, slot.arrived_sequence))
+            answer = await self._owner.answer(self._client, frame, slot.arrived_sequence)
+            if self._client.closing_cause and slot.is_serial:
+                self._pipeline.answer_last(slot, answer)
+            else:
+                self._pipeline.answer(slot, answer)
         except CloseConnection as cause:
             self._log_rejection(str(cause))
             self._pipeline.reject(slot)
+        if self._needs_login and not self._client.needs_login:
+            self._needs_login = False
+            self._owner.limit(self._pipeline, self._client)
         self._send()
         self._advance()
         if self._is_at_eof:
@@ -285,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(output)
         self._record_answers()
         if self._pipeline.is_finished:
-            self.end("refused")
+            self.end(self._client.closing_cause or "refused")
         elif self._is_draining and not self._pipeline.unanswered:
             self.end("draining")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import structlog
@@ -14,6 +14,7 @@ from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasResponseMemory, HasSequencer, HasSettings
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import connection_delay_s, count_produce
+from penstock_gateway.security.login.logins import HasLogins
 from penstock_gateway.server.connection import Connection
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.server.handshakes import Handshakes
@@ -28,7 +29,9 @@ from penstock_gateway.tail.tail_subscriber import HasTail
 log = structlog.get_logger()
 
 
-class Needs(HasClock, HasMetrics, HasQuotas, HasResponseMemory, HasSequencer, HasSettings, HasTail, Protocol):
+class Needs(
+    HasClock, HasLogins, HasMetrics, HasQuotas, HasResponseMemory, HasSequencer, HasSettings, HasTail, Protocol
+):
     """The parts of the gateway that this module uses."""
 
 
@@ -61,6 +64,11 @@ class ConnectionManager:
         self._settled_s = -math.inf  # connections accepted before this time may hold requests from before a stall
         self._empty = asyncio.Event()
         self._empty.set()
+
+    @property
+    def all(self) -> Iterable[Connection]:
+        """All open connections."""
+        return self._connections
 
     @property
     def open_connections(self) -> int:
@@ -138,10 +146,14 @@ class ConnectionManager:
         """End the connections that were idle too long, and those that block the others."""
         now_s = self.monotonic_s()
         self._rejections.flush()
+        self._gateway.logins.log.flush()
         idle_s_max = self._config.idle_timeout_ms / 1000
         for connection in list(self._connections):
             if not connection.unanswered and now_s - connection.active_s > idle_s_max:
                 connection.end("idle")
+            elif now_s > connection.client.login_deadline_s:
+                self.log_rejection(connection.client, "the client has not logged in")
+                connection.end("login_timeout")
             elif connection.is_too_slow(now_s):
                 self.log_rejection(connection.client, "the client does not send its frame")
                 connection.end("partial_frame")
@@ -170,12 +182,25 @@ class ConnectionManager:
             requests_in_flight_max=config.requests_in_flight_max,
         )
 
+    def limit(self, pipeline: Pipeline, client: Client) -> None:
+        """Limit the frames and the requests of a connection, as long as it needs a login."""
+        config, before_login = self._config, self._gateway.logins.limits
+        if client.needs_login:
+            pipeline.set_limits(frame_bytes_max=before_login.frame_bytes_max, requests_in_flight_max=1)
+        else:
+            pipeline.set_limits(
+                frame_bytes_max=config.frame_bytes_max, requests_in_flight_max=config.requests_in_flight_max
+            )
+
     def new_client(self, host: str, listener: str) -> Client:
-        return Client(host=host, zone=self._config.zone, listener=listener)
+        client = Client(host=host, zone=self._config.zone, listener=listener)
+        self._gateway.logins.begin(client)
+        return client
 
     def start(self, connection: Connection, slot: Slot, frame: memoryview) -> asyncio.Task[None]:
         assert self._tasks is not None, "connections are accepted by run()"
-        count_produce(self._gateway, connection.client, frame)
+        if not connection.client.needs_login:
+            count_produce(self._gateway, connection.client, frame)
         return self._tasks.create_task(connection.serve(slot, frame))
 
     async def answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:

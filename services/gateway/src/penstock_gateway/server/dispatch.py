@@ -1,6 +1,7 @@
 """Answers one frame: decodes it, runs its handler in the connection's order, and contains all errors of a request."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Protocol
@@ -12,8 +13,10 @@ from penstock.contracts.errors import Invalid, Unavailable
 from penstock.kafkawire.api import API_TABLE, encode_response, serves
 from penstock.kafkawire.api.api_versions import API as API_VERSIONS
 from penstock.kafkawire.api.produce import API as PRODUCE
+from penstock.kafkawire.api.sasl_authenticate import API as SASL_AUTHENTICATE
+from penstock.kafkawire.api.sasl_handshake import API as SASL_HANDSHAKE
 from penstock.kafkawire.errors import DecodeError
-from penstock.kafkawire.frame import RequestHeader, read_request_header, response_frame
+from penstock.kafkawire.frame import LENGTH_BYTES, RequestHeader, read_request_header, response_frame
 from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.schema import has_more_elements
 from penstock_gateway.handlers import Handler
@@ -24,17 +27,20 @@ from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasSettings
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import handle_within_quotas
+from penstock_gateway.security.login.logins import HasLogins
 from penstock_gateway.server.limits import DecodingLimits, RejectionLogLimits
 from penstock_gateway.server.rejection_log import shortened
 from penstock_gateway.server.request_decoder import RequestDecoder
 
 API_KEY_BYTES = 2
 PRODUCE_KEY = PRODUCE.key.to_bytes(API_KEY_BYTES, "big")
+# Before a login the user is unknown, so that no quota can be meant.
+WITHOUT_QUOTAS = (SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key)
 
 log = structlog.get_logger()
 
 
-class Needs(HasClock, HasMetrics, HasQuotas, HasSettings, Protocol):
+class Needs(HasClock, HasLogins, HasMetrics, HasQuotas, HasSettings, Protocol):
     """The parts of the gateway that the dispatcher itself uses; handlers use more of them."""
 
 
@@ -83,6 +89,8 @@ class Dispatcher:
     async def _answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:
         gateway = self._gateway
         began_s = gateway.clock.monotonic_s()
+        if client.needs_login and gateway.logins.sends_raw_tokens(client):
+            return _raw_frame(await gateway.logins.take_raw_token(client, bytes(frame)))
         header, position = read_request_header(frame)
         self._record_client(client, header)
         if not serves(header.api_key, header.api_version):
@@ -92,18 +100,20 @@ class Dispatcher:
                 # A large request may wait for memory, and a later one must not overtake it. The handler waits for its
                 # place in `produce_order` before anything else, so the requests stay in order.
                 async with client.decode_order:
+                    self._check_login(client, header)
                     request, _ = await self._decoder.decode(held, header, frame, position)
                 return await self._respond(client, header, request, began_s)
             # Decoded only in its turn, because decoded requests take much more memory than their frames.
             await held.enter_async_context(client.serial_order)
             await client.takes_answers.wait()
+            self._check_login(client, header)
             client.begin_request(arrived_sequence)
             request, client.has_large_request = await self._decoder.decode(held, header, frame, position)
             return await self._respond(client, header, request, began_s)
 
     async def _respond(self, client: Client, header: RequestHeader, request: Any, began_s: float) -> list[Buffer]:
         gateway = self._gateway
-        if gateway.quotas.is_empty:
+        if gateway.quotas.is_empty or header.api_key in WITHOUT_QUOTAS:
             response = await self._handle(client, header, request)
         else:
             response = await handle_within_quotas(gateway, client, header, request, self._handle)
@@ -123,11 +133,20 @@ class Dispatcher:
     async def _handle(self, client: Client, header: RequestHeader, request: Any) -> msgspec.Struct | None:
         return await self._handlers[header.api_key](self._gateway, client, header.api_version, request)
 
+    def _check_login(self, client: Client, header: RequestHeader) -> None:
+        """Raise `CloseConnection` for a request that the client may not send before its login or behind its session."""
+        if client.needs_login or client.session_end_s != math.inf:
+            self._gateway.logins.check(client, header.api_key, API_TABLE[header.api_key].name)
+
     def _record_client(self, client: Client, header: RequestHeader) -> None:
         client_id = header.client_id or ""
         if client_id != client.client_id:
             client.client_id = client_id
             client.zone = zone_of(client_id, self._gateway.settings.zone)
+
+
+def _raw_frame(token: bytes) -> list[Buffer]:
+    return [len(token).to_bytes(LENGTH_BYTES), token]
 
 
 def _reject_version(header: RequestHeader) -> list[Buffer]:

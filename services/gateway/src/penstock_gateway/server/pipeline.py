@@ -51,6 +51,11 @@ class Pipeline:
         self.is_finished = False  # the last answer has been taken
         self.get_buffer = self._frames.get_buffer
 
+    def set_limits(self, *, frame_bytes_max: int, requests_in_flight_max: int) -> None:
+        """Accept frames of this size, and so many requests, from now on."""
+        self._frames.set_limit(frame_bytes_max)
+        self._requests_in_flight_max = requests_in_flight_max
+
     @property
     def unanswered(self) -> int:
         """How many requests have no answer that has left."""
@@ -100,6 +105,11 @@ class Pipeline:
         slot.answer = buffers
         slot.answer_bytes = sum(map(len, buffers)) if slot.is_serial else 0
         self.unsent_bytes += slot.answer_bytes
+
+    def answer_last(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
+        """Set the request's answer, after which the connection ends."""
+        self.answer(slot, buffers)
+        self.is_rejected = slot.is_last = True
 
     def reject(self, slot: Slot) -> None:
         """End the connection at the place of this request's answer; earlier requests are still answered."""
