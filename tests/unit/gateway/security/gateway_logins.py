@@ -64,3 +64,9 @@ class ScramClient:
     def is_server(self, server_final: bytes) -> bool:
         """Whether the server has proved that it has the user's verifier."""
         return server_final == b"v=" + base64.b64encode(self._signature)
+
+
+def bearer(token: str, authorization_id: str = "") -> bytes:
+    """A client's message of OAUTHBEARER."""
+    named = f"a={authorization_id}" if authorization_id else ""
+    return f"n,{named},\x01auth=Bearer {token}\x01\x01".encode()

@@ -15,7 +15,8 @@ from penstock_gateway.security.login.json_web_keys import ALGORITHMS, KeySet, Ke
 from penstock_gateway.security.login.oauth_bearer import ERROR_ANSWER, OAuthBearerLogin, parse_message
 from penstock_gateway.security.login.tokens import TokenRules
 from tests.testkit.fakes.clock import ManualClock
-from tests.unit.gateway.security.gateway_tokens import AUDIENCE, ISSUER, Issuer, bearer
+from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, LIFETIME_S, Issuer
+from tests.unit.gateway.security.gateway_logins import bearer
 
 NOW_S = 1_800_000_000
 RULES = TokenRules(issuer=ISSUER, audiences=(AUDIENCE, "other"), algorithms=ALGORITHMS)
@@ -56,7 +57,7 @@ async def failure(token: str, **options: Any) -> LoginFailed:
 @pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256", "ES256"])
 async def test_the_issuers_token_is_accepted_with_every_algorithm_of_its_keys(algorithm: str) -> None:
     step = await log_in(bearer(ONE.token("alice", algorithm, now_s=NOW_S)))
-    assert step.identity == Identity("alice", (NOW_S + 60) * 1000)
+    assert step.identity == Identity("alice", (NOW_S + LIFETIME_S) * 1000)
     assert step.answer == b""
 
 

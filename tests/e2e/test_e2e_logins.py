@@ -1,0 +1,253 @@
+"""Stock clients log in with each mechanism, fail with a clear error, and log in again before their sessions end."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiokafka
+import kafka
+import pytest
+from aiokafka.abc import AbstractTokenProvider as AsyncTokenProvider
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.secured_gateway import SecuredGateway, add_user, remove_user, secured_gateway
+from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, LIFETIME_S, Issuer, serving
+
+pytestmark = pytest.mark.e2e
+
+USER, PASSWORD = "älice, with = and comma", "pässwörd, =2C"
+PLAIN_USER = "zoë"  # kafka-python 3.0 does not escape commas and equals signs
+USER_OF_TOKEN = "service-7"
+SCRAMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+PASSWORDS = [*SCRAMS, "PLAIN"]
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = [*PASSWORDS, OAUTHBEARER]
+VALUES = [b"%d" % number for number in range(20)]
+TIMEOUT_S = 60.0
+SESSION_MS = 4_000
+LOGINS = "penstock_gateway_logins_total"
+
+every_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+class Secured(NamedTuple):
+    """A cluster, its gateway with logins, and the issuer of tokens that it trusts."""
+
+    cluster: Cluster
+    gateway: SecuredGateway
+    issuer: Issuer
+
+    @property
+    def address(self) -> str:
+        return self.gateway.addresses["SASL_PLAINTEXT"]
+
+
+@contextlib.contextmanager
+def secured(data: Path, **settings: str) -> Iterator[Secured]:
+    issuer = Issuer()
+    with (
+        running(data, "--flush-ms", "20") as cluster,
+        serving(issuer) as keys,
+        secured_gateway(
+            cluster,
+            "secured",
+            "SASL_PLAINTEXT",
+            sasl_enabled_mechanisms=",".join(MECHANISMS),
+            sasl_plain_without_tls="true",
+            sasl_oauthbearer_jwks_endpoint_url=keys,
+            sasl_oauthbearer_expected_issuer=ISSUER,
+            sasl_oauthbearer_expected_audience=AUDIENCE,
+            **settings,
+        ) as gateway,
+    ):
+        add_user(cluster, USER, PASSWORD)
+        add_user(cluster, PLAIN_USER, PASSWORD)
+        yield Secured(cluster, gateway, issuer)
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with secured(tmp_path_factory.mktemp("logins") / "data") as started:
+        yield started
+
+
+class Tokens(AbstractTokenProvider):
+    """Gives kafka-python the tokens of an issuer."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        super().__init__()
+        self._make = make
+
+    def token(self) -> str:
+        return self._make()
+
+
+class AsyncTokens(AsyncTokenProvider):
+    """Gives aiokafka the tokens of an issuer."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make = make
+
+    async def token(self) -> str:
+        return self._make()
+
+
+def confluent_settings(one: Secured, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
+    common = {
+        "bootstrap.servers": one.address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "error_cb": lambda error: None,
+    }
+    if mechanism == OAUTHBEARER:
+        return common | {"oauth_cb": lambda config: (one.issuer.token(USER_OF_TOKEN), time.time() + LIFETIME_S)}
+    return common | {"sasl.username": USER, "sasl.password": password}
+
+
+def python_settings(
+    one: Secured, mechanism: str, tokens: Any, password: str = PASSWORD, user: str = USER
+) -> dict[str, Any]:
+    """The settings of kafka-python and of aiokafka."""
+    common = {
+        "bootstrap_servers": one.address,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+    }
+    if mechanism == OAUTHBEARER:
+        return common | {"sasl_oauth_token_provider": tokens(lambda: one.issuer.token(USER_OF_TOKEN))}
+    return common | {"sasl_plain_username": user, "sasl_plain_password": password}
+
+
+@every_mechanism
+def test_confluent_kafka_produces_and_consumes(one: Secured, mechanism: str) -> None:
+    topic, settings = f"confluent-{mechanism}", confluent_settings(one, mechanism)
+    before = one.gateway.metric(LOGINS, mechanism=mechanism, outcome="succeeded")
+    failures: list[KafkaError] = []
+    producer = Producer(settings)
+    for value in VALUES:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert failures == [None] * len(VALUES)
+    consumer = Consumer(settings | {"group.id": topic, "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe([topic])
+        read: list[Any] = []
+        wait_until(lambda: _grown(read, consumer.poll(1.0)) >= len(VALUES), TIMEOUT_S, "the records")
+    finally:
+        consumer.close()
+    assert [message.value() for message in read] == VALUES
+    assert one.gateway.metric(LOGINS, mechanism=mechanism, outcome="succeeded") > before
+
+
+def _grown(read: list[Any], message: Any) -> int:
+    if message is not None:
+        assert message.error() is None, message.error()
+        read.append(message)
+    return len(read)
+
+
+@every_mechanism
+async def test_aiokafka_produces_and_consumes(one: Secured, mechanism: str) -> None:
+    topic, settings = f"aiokafka-{mechanism}", python_settings(one, mechanism, AsyncTokens)
+    async with aiokafka.AIOKafkaProducer(**settings) as producer:
+        for value in VALUES:
+            await producer.send_and_wait(topic, value)
+    async with aiokafka.AIOKafkaConsumer(topic, auto_offset_reset="earliest", group_id=topic, **settings) as consumer:
+        read = [await asyncio.wait_for(consumer.getone(), TIMEOUT_S) for _ in VALUES]
+    assert [record.value for record in read] == VALUES
+
+
+@every_mechanism
+def test_kafka_python_produces_and_consumes(one: Secured, mechanism: str) -> None:
+    topic, settings = f"kafka-python-{mechanism}", python_settings(one, mechanism, Tokens, user=PLAIN_USER)
+    producer = kafka.KafkaProducer(**settings)
+    try:
+        sent = [producer.send(topic, value) for value in VALUES]
+        assert [answer.get(TIMEOUT_S).offset for answer in sent] == list(range(len(VALUES)))
+    finally:
+        producer.close()
+    consumer = kafka.KafkaConsumer(
+        topic, auto_offset_reset="earliest", group_id=topic, consumer_timeout_ms=TIMEOUT_S * 1000, **settings
+    )
+    try:
+        assert [next(consumer).value for _ in VALUES] == VALUES
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("mechanism", PASSWORDS)
+def test_confluent_kafka_reports_a_wrong_password(one: Secured, mechanism: str) -> None:
+    errors: list[KafkaError] = []
+    settings = confluent_settings(one, mechanism, "wrong") | {"error_cb": errors.append}
+    admin = AdminClient(settings)
+    wait_until(lambda: admin.poll(0.5) or _authentication(errors), TIMEOUT_S, "the error")
+    assert "invalid credentials" in str(errors[0])
+
+
+def _authentication(errors: list[KafkaError]) -> bool:
+    return any(error.code() == KafkaError._AUTHENTICATION for error in errors)
+
+
+@pytest.mark.parametrize("mechanism", PASSWORDS)
+async def test_aiokafka_reports_a_wrong_password(one: Secured, mechanism: str) -> None:
+    producer = aiokafka.AIOKafkaProducer(**python_settings(one, mechanism, AsyncTokens, "wrong"))
+    try:
+        with pytest.raises(aiokafka.errors.KafkaConnectionError):
+            await producer.start()
+    finally:
+        await producer.stop()
+
+
+def test_a_token_of_another_issuer_is_reported(one: Secured) -> None:
+    errors: list[KafkaError] = []
+    forged = Issuer()  # its key ids are those of the right issuer
+    settings = confluent_settings(one, OAUTHBEARER) | {
+        "oauth_cb": lambda config: (forged.token("root"), time.time() + LIFETIME_S),
+        "error_cb": errors.append,
+    }
+    admin = AdminClient(settings)
+    wait_until(lambda: admin.poll(0.5) or _authentication(errors), TIMEOUT_S, "the error")
+    assert "invalid_token" in str(errors[0])
+
+
+def test_no_password_and_no_token_reaches_the_log(one: Secured) -> None:
+    text = one.gateway.log.read_text()
+    assert "login_failed" in text
+    for secret in (PASSWORD, 'wrong"', "Bearer", "eyJ"):
+        assert secret not in text.replace("wrong password", "")
+
+
+def test_clients_log_in_again_and_a_removed_user_is_disconnected(tmp_path: Path) -> None:
+    with secured(tmp_path / "data", connections_max_reauth_ms=str(SESSION_MS)) as one:
+        add_user(one.cluster, "bob", "secret")
+        settings = confluent_settings(one, SCRAMS[0]) | {"sasl.username": "bob", "sasl.password": "secret"}
+        errors: list[KafkaError] = []
+        failures: list[Any] = []
+        settings |= {"error_cb": errors.append, "message.timeout.ms": 5_000}
+        producer = Producer(settings)
+
+        def send() -> None:
+            producer.produce("t", b"value", partition=0, on_delivery=lambda error, _: failures.append(error))
+            producer.flush(TIMEOUT_S)
+
+        send()
+        first = one.gateway.metric(LOGINS, outcome="succeeded")
+        opened = one.gateway.metric("penstock_gateway_connections")
+        wait_until(
+            lambda: send() or one.gateway.metric(LOGINS, outcome="succeeded") >= first + 3 * opened,
+            TIMEOUT_S,
+            "the client to log in again",
+        )
+        assert not any(failures), failures
+        assert one.gateway.metric("penstock_gateway_connections_closed_total") == 0
+        remove_user(one.cluster, "bob")
+        removed_s = time.monotonic()
+        wait_until(lambda: send() or _authentication(errors), TIMEOUT_S, "the login to fail")
+        wait_until(lambda: one.gateway.metric("penstock_gateway_connections") == 0, TIMEOUT_S, "no connection")
+        print(f"ended {time.monotonic() - removed_s:.1f} s after the removal, sessions of {SESSION_MS / 1000:g} s")
