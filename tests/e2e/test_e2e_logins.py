@@ -17,6 +17,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.clusters.secured_gateway import SecuredGateway, add_user, remove_user, secured_gateway
+from tests.testkit.servers.certificates import Authority, tls_settings
 from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, LIFETIME_S, Issuer, serving
 
 pytestmark = pytest.mark.e2e
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.e2e
 USER, PASSWORD = "älice, with = and comma", "pässwörd, =2C"
 PLAIN_USER = "zoë"  # kafka-python 3.0 does not escape commas and equals signs
 USER_OF_TOKEN = "service-7"
+PROTOCOLS = ["SASL_PLAINTEXT", "SASL_SSL"]
 SCRAMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 PASSWORDS = [*SCRAMS, "PLAIN"]
 OAUTHBEARER = "OAUTHBEARER"
@@ -42,39 +44,50 @@ class Secured(NamedTuple):
     cluster: Cluster
     gateway: SecuredGateway
     issuer: Issuer
+    authority: Authority
+    protocol: str = "SASL_PLAINTEXT"
 
     @property
     def address(self) -> str:
-        return self.gateway.addresses["SASL_PLAINTEXT"]
+        """The address of the listener with this protocol."""
+        return self.gateway.addresses[self.protocol]
 
 
 @contextlib.contextmanager
 def secured(data: Path, **settings: str) -> Iterator[Secured]:
-    issuer = Issuer()
+    issuer, authority = Issuer(), Authority(data.parent / "certificates")
+    files = {name: str(value) for name, value in tls_settings(authority.issue("server")).items()}
     with (
         running(data, "--flush-ms", "20") as cluster,
         serving(issuer) as keys,
         secured_gateway(
             cluster,
             "secured",
-            "SASL_PLAINTEXT",
+            *PROTOCOLS,
             sasl_enabled_mechanisms=",".join(MECHANISMS),
             sasl_plain_without_tls="true",
             sasl_oauthbearer_jwks_endpoint_url=keys,
             sasl_oauthbearer_expected_issuer=ISSUER,
             sasl_oauthbearer_expected_audience=AUDIENCE,
+            **files,
             **settings,
         ) as gateway,
     ):
         add_user(cluster, USER, PASSWORD)
         add_user(cluster, PLAIN_USER, PASSWORD)
-        yield Secured(cluster, gateway, issuer)
+        yield Secured(cluster, gateway, issuer, authority)
 
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     with secured(tmp_path_factory.mktemp("logins") / "data") as started:
         yield started
+
+
+@pytest.fixture(params=PROTOCOLS)
+def either(one: Secured, request: pytest.FixtureRequest) -> Secured:
+    """The same gateway, by its listener without TLS and by its listener with TLS."""
+    return one._replace(protocol=request.param)
 
 
 class Tokens(AbstractTokenProvider):
@@ -101,7 +114,8 @@ class AsyncTokens(AsyncTokenProvider):
 def confluent_settings(one: Secured, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
     common = {
         "bootstrap.servers": one.address,
-        "security.protocol": "SASL_PLAINTEXT",
+        "security.protocol": one.protocol,
+        "ssl.ca.location": str(one.authority.certificate),
         "sasl.mechanism": mechanism,
         "error_cb": lambda error: None,
     }
@@ -116,7 +130,8 @@ def python_settings(
     """The settings of kafka-python and of aiokafka."""
     common = {
         "bootstrap_servers": one.address,
-        "security_protocol": "SASL_PLAINTEXT",
+        "security_protocol": one.protocol,
+        "ssl_context": one.authority.client_context(),
         "sasl_mechanism": mechanism,
     }
     if mechanism == OAUTHBEARER:
@@ -125,9 +140,9 @@ def python_settings(
 
 
 @every_mechanism
-def test_confluent_kafka_produces_and_consumes(one: Secured, mechanism: str) -> None:
-    topic, settings = f"confluent-{mechanism}", confluent_settings(one, mechanism)
-    before = one.gateway.metric(LOGINS, mechanism=mechanism, outcome="succeeded")
+def test_confluent_kafka_produces_and_consumes(either: Secured, mechanism: str) -> None:
+    topic, settings = f"confluent-{either.protocol}-{mechanism}", confluent_settings(either, mechanism)
+    before = either.gateway.metric(LOGINS, mechanism=mechanism, outcome="succeeded")
     failures: list[KafkaError] = []
     producer = Producer(settings)
     for value in VALUES:
@@ -142,7 +157,7 @@ def test_confluent_kafka_produces_and_consumes(one: Secured, mechanism: str) -> 
     finally:
         consumer.close()
     assert [message.value() for message in read] == VALUES
-    assert one.gateway.metric(LOGINS, mechanism=mechanism, outcome="succeeded") > before
+    assert either.gateway.metric(LOGINS, mechanism=mechanism, outcome="succeeded") > before
 
 
 def _grown(read: list[Any], message: Any) -> int:
@@ -153,8 +168,8 @@ def _grown(read: list[Any], message: Any) -> int:
 
 
 @every_mechanism
-async def test_aiokafka_produces_and_consumes(one: Secured, mechanism: str) -> None:
-    topic, settings = f"aiokafka-{mechanism}", python_settings(one, mechanism, AsyncTokens)
+async def test_aiokafka_produces_and_consumes(either: Secured, mechanism: str) -> None:
+    topic, settings = f"aiokafka-{either.protocol}-{mechanism}", python_settings(either, mechanism, AsyncTokens)
     async with aiokafka.AIOKafkaProducer(**settings) as producer:
         for value in VALUES:
             await producer.send_and_wait(topic, value)
@@ -164,8 +179,11 @@ async def test_aiokafka_produces_and_consumes(one: Secured, mechanism: str) -> N
 
 
 @every_mechanism
-def test_kafka_python_produces_and_consumes(one: Secured, mechanism: str) -> None:
-    topic, settings = f"kafka-python-{mechanism}", python_settings(one, mechanism, Tokens, user=PLAIN_USER)
+def test_kafka_python_produces_and_consumes(either: Secured, mechanism: str) -> None:
+    topic, settings = (
+        f"kafka-python-{either.protocol}-{mechanism}",
+        python_settings(either, mechanism, Tokens, user=PLAIN_USER),
+    )
     producer = kafka.KafkaProducer(**settings)
     try:
         sent = [producer.send(topic, value) for value in VALUES]
@@ -192,6 +210,13 @@ def test_confluent_kafka_reports_a_wrong_password(one: Secured, mechanism: str) 
 
 def _authentication(errors: list[KafkaError]) -> bool:
     return any(error.code() == KafkaError._AUTHENTICATION for error in errors)
+
+
+def test_kafka_python_reports_a_wrong_password(one: Secured, caplog: pytest.LogCaptureFixture) -> None:
+    settings = python_settings(one, SCRAMS[0], Tokens, "wrong", PLAIN_USER)
+    with pytest.raises(kafka.errors.KafkaError):
+        kafka.KafkaProducer(**settings, max_block_ms=10_000)
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in caplog.text
 
 
 @pytest.mark.parametrize("mechanism", PASSWORDS)
