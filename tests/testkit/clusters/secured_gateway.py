@@ -11,9 +11,9 @@ from pathlib import Path
 from penstock.contracts.commands import Command, PerItem
 from penstock.contracts.commands.security import AlterScramCredentials, ScramDeletion, ScramMechanism, ScramUpsertion
 from penstock.contracts.levels import SECURITY_LEVEL
+from penstock.contracts.scram_keys import verifier_of_password
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock_gateway.security.login.scram import verifier_of
 from tests.testkit.clusters.cluster import Cluster, wait_for_level, wait_until
 from tests.testkit.metrics import samples, total
 from tests.testkit.servers.connections import connect_nats
@@ -84,7 +84,9 @@ def secured_gateway(cluster: Cluster, name: str, *listeners: str, **settings: st
 
 def add_user(cluster: Cluster, name: str, password: str) -> None:
     """Give a user verifiers of both mechanisms."""
-    verifiers = [verifier_of(password.encode(), each, name.encode() * 3, ITERATIONS) for each in ScramMechanism]
+    verifiers = [
+        verifier_of_password(each, password.encode(), name.encode() * 3, ITERATIONS) for each in ScramMechanism
+    ]
     upsertions = [ScramUpsertion(name, verifier) for verifier in verifiers]
     _send(cluster, AlterScramCredentials(SystemClock().now_ms(), upsertions, []))
 

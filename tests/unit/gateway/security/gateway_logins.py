@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from penstock.contracts.commands.security import ScramMechanism, ScramVerifier
 from penstock.contracts.queries.security import User
-from penstock_gateway.security.login.scram import HASHES, SCRAM_NAMES, verifier_of
+from penstock.contracts.scram_keys import HASHES, verifier_of_password
+from penstock_gateway.security.login.scram import SCRAM_NAMES
 
 SALT = b"1qaz2wsx3edc4rfv5tgb6yhn7u"
 
@@ -22,7 +23,7 @@ class FakeUsers:
 
     def add(self, name: str, password: str, *mechanisms: ScramMechanism, iterations: int = 4096) -> None:
         for mechanism in mechanisms or tuple(ScramMechanism):
-            verifier = verifier_of(password.encode(), mechanism, SALT, iterations)
+            verifier = verifier_of_password(mechanism, password.encode(), SALT, iterations)
             self._users.setdefault(name, {})[mechanism] = verifier
         self.sequence += 1
 

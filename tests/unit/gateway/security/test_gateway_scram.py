@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from penstock.contracts.commands.security import ScramMechanism, ScramVerifier
+from penstock.contracts.scram_keys import HASHES, verifier_of_password, verifier_of_salted
 from penstock_gateway.security.login.exchange import LoginFailed
 from penstock_gateway.security.login.scram import (
-    HASHES,
     ScramServer,
     decoded_name,
     is_password,
     is_proof,
     parse_client_first,
-    verifier_of,
-    verifier_of_salted,
 )
 
 # RFC 7677, section 3: SCRAM-SHA-256, user "user", password "pencil".
@@ -32,7 +30,7 @@ EVERY_MECHANISM = pytest.mark.parametrize("mechanism", list(ScramMechanism))
 
 
 def rfc_server() -> ScramServer:
-    verifier = verifier_of(b"pencil", ScramMechanism.SHA_256, SALT, 4096)
+    verifier = verifier_of_password(ScramMechanism.SHA_256, b"pencil", SALT, 4096)
     return ScramServer(parse_client_first(FIRST), verifier, SERVER_NONCE)
 
 
@@ -74,7 +72,7 @@ def test_the_proof_of_the_vector_of_rfc_5802_fits_its_formula() -> None:
 def test_a_client_with_the_password_is_accepted_and_gets_the_servers_signature(
     mechanism: ScramMechanism, binding: str
 ) -> None:
-    verifier = verifier_of("pässwörd".encode(), mechanism, b"salt", 4096)
+    verifier = verifier_of_password(mechanism, "pässwörd".encode(), b"salt", 4096)
     first = binding.encode() + b"n=us=2Cer,r=abc,tokenauth=true"
     server = ScramServer(parse_client_first(first), verifier, "def")
     answer = server.finish(client_final(first, server.server_first, "pässwörd".encode(), verifier, binding))
@@ -87,7 +85,7 @@ def test_the_extension_tokenauth_of_java_clients_is_ignored() -> None:
 
 @EVERY_MECHANISM
 def test_another_password_is_rejected(mechanism: ScramMechanism) -> None:
-    verifier = verifier_of(b"pencil", mechanism, b"salt", 4096)
+    verifier = verifier_of_password(mechanism, b"pencil", b"salt", 4096)
     server = ScramServer(parse_client_first(FIRST), verifier, "def")
     with pytest.raises(LoginFailed, match="wrong password"):
         server.finish(client_final(FIRST, server.server_first, b"pencil2", verifier, "n,,"))
@@ -95,7 +93,7 @@ def test_another_password_is_rejected(mechanism: ScramMechanism) -> None:
 
 def test_a_stolen_verifier_is_no_password() -> None:
     """The stored key alone makes no proof: the server would have to hash it once more."""
-    verifier = verifier_of(b"pencil", ScramMechanism.SHA_256, SALT, 4096)
+    verifier = verifier_of_password(ScramMechanism.SHA_256, b"pencil", SALT, 4096)
     signed = b"anything"
     signature = hmac.digest(verifier.stored_key, signed, "sha256")
     forged = bytes(a ^ b for a, b in zip(verifier.stored_key, signature, strict=True))
@@ -103,7 +101,7 @@ def test_a_stolen_verifier_is_no_password() -> None:
 
 
 def test_a_final_message_of_another_login_is_rejected() -> None:
-    verifier = verifier_of(b"pencil", ScramMechanism.SHA_256, SALT, 4096)
+    verifier = verifier_of_password(ScramMechanism.SHA_256, b"pencil", SALT, 4096)
     replayed = ScramServer(parse_client_first(FIRST), verifier, "another")
     with pytest.raises(LoginFailed, match="nonce"):
         replayed.finish(FINAL)
@@ -174,8 +172,8 @@ def test_a_final_message_with_one_other_byte_fails_or_has_the_same_proof(at: int
 
 @EVERY_MECHANISM
 def test_a_password_is_checked_against_the_verifier(mechanism: ScramMechanism) -> None:
-    verifier = verifier_of(b"secret", mechanism, b"salt", 4096)
+    verifier = verifier_of_password(mechanism, b"secret", b"salt", 4096)
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], b"secret", b"salt", 4096)
-    assert verifier == verifier_of_salted(salted, mechanism, b"salt", 4096)
+    assert verifier == verifier_of_salted(mechanism, salted, b"salt", 4096)
     assert is_password(verifier, b"secret")
     assert not is_password(verifier, b"Secret")

@@ -1,1 +1,1 @@
-"""Handlers of logins (SASL). They may import `security`; start reading at `security/logins.py`."""
+"""Handlers of logins (SASL). They may import `security`; start reading at `security/login/logins.py`."""

@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.contracts.commands.security import ScramMechanism, ScramVerifier
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.security import User
-from penstock_gateway.security.login.scram import HASHES
+from penstock.contracts.scram_keys import HASHES
 
 ITERATIONS = 4_096  # the default of Kafka's tools, for made-up verifiers while there are no users
 # The Java client makes a salt of 130 random bits, written with digits and small letters.
@@ -52,11 +52,12 @@ class Verifiers:
         """The first verifier of the user that has one of the mechanisms; `Unavailable` while users are not known."""
         if not self._credentials.is_known:
             raise Unavailable("the users are not known yet")
+        made_up = self._made_up(user, mechanisms)  # for known users, too: the time must not tell them apart
         for mechanism in mechanisms:
             verifier = self._credentials.verifier(user, mechanism)
             if verifier is not None:
                 return verifier
-        return self._made_up(user, mechanisms)
+        return made_up
 
     def _made_up(self, user: str, mechanisms: Sequence[ScramMechanism]) -> ScramVerifier:
         shapes = [shape for shape in self._known_shapes() if shape[0] in mechanisms]

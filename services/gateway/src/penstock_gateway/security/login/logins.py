@@ -55,9 +55,7 @@ class _Login:
     mechanism: str = ""  # of this login, or of the last one
     exchange: Exchange | None = None  # while a login is in progress
     is_raw: bool = False  # tokens come without a header
-    failure: LoginFailed | None = (
-        None  # the login fails with this at the next token, which the client sends all the same
-    )
+    failure: LoginFailed | None = None  # of the next token, which the client sends all the same
     began_s: float = -math.inf  # the last login on a session
 
 

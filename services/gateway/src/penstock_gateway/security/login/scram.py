@@ -14,10 +14,10 @@ import re
 from typing import NamedTuple
 
 from penstock.contracts.commands.security import ScramMechanism, ScramVerifier
+from penstock.contracts.scram_keys import HASHES, verifier_of_password
 from penstock_gateway.security.login.exchange import LoginFailed
 
 SCRAM_NAMES = {"SCRAM-SHA-256": ScramMechanism.SHA_256, "SCRAM-SHA-512": ScramMechanism.SHA_512}
-HASHES = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
 NONCE_CHARACTERS_MAX = 1_024  # of the client; real ones have some 30
 
 _GS2 = r"(?P<gs2>(?P<binding>n|y|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>[^,\0]*))?,)"
@@ -106,23 +106,9 @@ def is_proof(verifier: ScramVerifier, signed: bytes, proof: bytes) -> bool:
     return hmac.compare_digest(hashlib.new(name, client_key).digest(), verifier.stored_key)
 
 
-def verifier_of(password: bytes, mechanism: ScramMechanism, salt: bytes, iterations: int) -> ScramVerifier:
-    """The verifier of a password. It takes milliseconds of CPU time."""
-    return verifier_of_salted(
-        hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations), mechanism, salt, iterations
-    )
-
-
-def verifier_of_salted(salted: bytes, mechanism: ScramMechanism, salt: bytes, iterations: int) -> ScramVerifier:
-    """The verifier of a salted password (`SaltedPassword` of RFC 5802)."""
-    name = HASHES[mechanism]
-    stored_key = hashlib.new(name, hmac.digest(salted, b"Client Key", name)).digest()
-    return ScramVerifier(mechanism, iterations, salt, stored_key, hmac.digest(salted, b"Server Key", name))
-
-
 def is_password(verifier: ScramVerifier, password: bytes) -> bool:
     """Whether this is the password of the verifier. It takes milliseconds of CPU time, without the interpreter lock."""
-    made = verifier_of(password, verifier.mechanism, verifier.salt, verifier.iterations)
+    made = verifier_of_password(verifier.mechanism, password, verifier.salt, verifier.iterations)
     return hmac.compare_digest(made.stored_key, verifier.stored_key)
 
 
