@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,21 +214,29 @@ def _authentication(errors: list[KafkaError]) -> bool:
     return any(error.code() == KafkaError._AUTHENTICATION for error in errors)
 
 
-def test_kafka_python_reports_a_wrong_password(one: Secured, caplog: pytest.LogCaptureFixture) -> None:
+def test_kafka_python_reports_a_wrong_password(one: Secured) -> None:
+    """It logs the reason, and tries again until its time-out. It leaves a socket open, so it has a process."""
     settings = python_settings(one, SCRAMS[0], Tokens, "wrong", PLAIN_USER)
-    with pytest.raises(kafka.errors.KafkaError):
-        kafka.KafkaProducer(**settings, max_block_ms=10_000)
-    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in caplog.text
+    del settings["ssl_context"]
+    settings["bootstrap_timeout_ms"] = 12_000  # longer than the delay of a failure
+    code = f"import kafka, logging; logging.basicConfig(); kafka.KafkaProducer(**{settings})"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert ended.returncode != 0
+    assert f"invalid credentials with SASL mechanism {SCRAMS[0]}" in ended.stderr
 
 
 @pytest.mark.parametrize("mechanism", PASSWORDS)
-async def test_aiokafka_reports_a_wrong_password(one: Secured, mechanism: str) -> None:
+async def test_aiokafka_reports_a_wrong_password(
+    one: Secured, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It raises at the first failure, and logs the reason."""
     producer = aiokafka.AIOKafkaProducer(**python_settings(one, mechanism, AsyncTokens, "wrong"))
     try:
         with pytest.raises(aiokafka.errors.KafkaConnectionError):
             await producer.start()
     finally:
         await producer.stop()
+    assert f"invalid credentials with SASL mechanism {mechanism}" in caplog.text
 
 
 def test_a_token_of_another_issuer_is_reported(one: Secured) -> None:

@@ -232,6 +232,7 @@ class World:
                 quotas=none,
                 security=none,
                 authorizer=none,
+                logins=none,
             ),
             flush_router=none,
             limits=limits or GatewayLimits(),

@@ -52,7 +52,7 @@ class Verifiers:
         """The first verifier of the user that has one of the mechanisms; `Unavailable` while users are not known."""
         if not self._credentials.is_known:
             raise Unavailable("the users are not known yet")
-        made_up = self._made_up(user, mechanisms)  # for known users, too: the time must not tell them apart
+        made_up = self._made_up(user, mechanisms)  # for known users, too, so that all take the same time
         for mechanism in mechanisms:
             verifier = self._credentials.verifier(user, mechanism)
             if verifier is not None:
