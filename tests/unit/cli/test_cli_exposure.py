@@ -61,3 +61,18 @@ def test_with_a_token_the_console_may_be_reached_and_kafka_may_not(tmp_path: Pat
 def test_what_clients_are_sent_to_is_not_what_is_listened_on() -> None:
     """An advertised address opens no port."""
     assert options("--advertise", "kafka.example").warnings == ()
+
+
+def test_with_logins_kafka_may_be_reached_and_the_console_only_with_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("0123456789abcdef")
+    assert options("--secure", "--kafka", "0.0.0.0:9092", "--advertise", "kafka.example").warnings == ()
+    with pytest.raises(Invalid, match=r"^--http 0"):
+        options("--secure", "--http", "0.0.0.0:8080")
+    found = options("--secure", "--http", "0.0.0.0:8080", "--http-token-file", str(path))
+    assert (found.is_secure, found.warnings) == (True, ())
+
+
+def test_it_cannot_be_secure_and_insecure_at_once() -> None:
+    with pytest.raises(SystemExit):
+        options("--secure", "--insecure")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.cli.credentials.certificates import Identity, is_good, new_authority, new_certificate
+from penstock.cli.certificates import Identity, is_good, new_authority, new_certificate
 from penstock.cli.credentials.private_files import read
 from penstock.cli.credentials.wanted import AUTHORITY, SERVER, Wanted
 

@@ -13,9 +13,11 @@ from penstock.cli.ports import check_port_is_free, reserved_port
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions, add_flags, read_options
 from penstock.cli.up.progress import Progress, until_available
+from penstock.cli.up.secure import make_secure_files
 from penstock.cli.up.supervisor import Supervisor, print_line
 from penstock.contracts.errors import PenstockError
 from penstock.objectstore import ObjectStore, open_store
+from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.process.logs import configure_logs
 
 
@@ -49,8 +51,12 @@ async def _run(options: UpOptions) -> int:
         check_port_is_free("--http", options.http)
         await check_store(options.store)
         record_store(options.data, options.store)
+        secure = None
+        if options.is_secure:
+            clock, entropy = SystemClock(), SystemEntropy()
+            secure = make_secure_files(options.data, options.kafka, options.advertised, clock, entropy)
         with reserved_port() as nats_port, reserved_port() as monitor_port:
-            supervisor = Supervisor(options, nats_port, monitor_port)
+            supervisor = Supervisor(options, nats_port, monitor_port, secure=secure)
             try:
                 return await supervisor.run()
             finally:

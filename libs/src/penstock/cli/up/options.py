@@ -42,6 +42,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = CLUSTER_DEFAULT
     advertised: Address | None = None  # none: clients use `kafka`
     warnings: tuple[str, ...] = ()  # about the addresses, for the terminal
+    is_secure: bool = False  # clients log in, over TLS
     http_token_file: str = ""  # with the token of the console and of `/metrics`; "": they are open
 
 
@@ -63,7 +64,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="127.0.0.1:8080",
         help="address of console, health and metrics (%(default)s)",
     )
-    parser.add_argument(
+    protection = parser.add_mutually_exclusive_group()
+    protection.add_argument(
+        "--secure",
+        action="store_true",
+        help="clients log in over TLS (SASL_SSL); makes certificates and an administrator in --data",
+    )
+    protection.add_argument(
         "--insecure",
         action="store_true",
         help="let other machines use --kafka and --http, without logins and without TLS",
@@ -112,7 +119,9 @@ def read_options(
     token_file = arguments.http_token_file or environ.get(TOKEN_VARIABLE, "")
     if token_file:
         read_token(token_file)
-    open_to_others = check_addresses(kafka, http, has_token=bool(token_file), is_insecure=arguments.insecure)
+    open_to_others = check_addresses(
+        kafka, http, has_token=bool(token_file), is_secure=arguments.secure, is_insecure=arguments.insecure
+    )
     about_advertised = warning(kafka, arguments.advertise, advertised)
     return UpOptions(
         data=data,
@@ -129,6 +138,7 @@ def read_options(
         cluster=check_token("cluster", arguments.cluster or environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT),
         advertised=advertised,
         warnings=tuple(filter(None, (open_to_others, about_advertised))),
+        is_secure=arguments.secure,
         http_token_file=str(Path(token_file).expanduser().absolute()) if token_file else "",
     )
 

@@ -10,6 +10,7 @@ from penstock.cli.ports import Address
 from penstock.cli.running import TLS_SETTINGS
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions
+from penstock.cli.up.secure import SecureFiles
 from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.nats.server import find_nats_server, write_config
 
@@ -29,10 +30,12 @@ class Specs:
         monitor_port: int,
         *,
         limits: UpLimits = DEFAULT_LIMITS,
+        secure: SecureFiles | None = None,
         entropy: Entropy | None = None,
     ) -> None:
         self._options = options
         self._limits = limits
+        self._secure = secure
         self._monitor_port = monitor_port
         self.nats_password = f"k{(entropy or SystemEntropy()).take(PASSWORD_BYTES).hex()}"  # another at each start
         self.nats_address = Address("127.0.0.1", nats_port)
@@ -103,6 +106,8 @@ class Specs:
     def _settings_of(self, role: str) -> dict[str, str]:
         if role == "gateway":
             advertised = self._options.advertised
+            if self._secure is not None:
+                return self._secure.gateway_settings(self._options.kafka, advertised)
             return {
                 "LISTENERS": f"PLAINTEXT://{self._options.kafka}",
                 "ADVERTISED_LISTENERS": f"PLAINTEXT://{advertised}" if advertised is not None else "",

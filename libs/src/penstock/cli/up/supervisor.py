@@ -15,11 +15,13 @@ from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions
 from penstock.cli.up.processes import SERVICES, Processes
 from penstock.cli.up.progress import Progress
+from penstock.cli.up.secure import SecureFiles, how_to_connect, make_administrator
 from penstock.cli.up.specs import NATS_USER, Specs
 from penstock.cli.up.watch import Watch
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.runtime.bus.presence import Directory
-from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock, SystemClock, SystemEntropy
 from penstock.runtime.nats.client import NatsConnection, connect_nats
 from penstock.runtime.process.config import BAD_SETTINGS_EXIT_CODE
 from penstock.runtime.process.life import INVALID_EXIT_CODE
@@ -46,12 +48,14 @@ class Supervisor:
         report: Callable[[str], None] = print_line,
         *,
         limits: UpLimits = DEFAULT_LIMITS,
+        secure: SecureFiles | None = None,
         make_specs: Callable[..., Specs] = Specs,
     ) -> None:
         self._options = options
         self._report = report
         self._limits = limits
-        self._specs = make_specs(options, nats_port, monitor_port, limits=limits)
+        self._secure = secure
+        self._specs = make_specs(options, nats_port, monitor_port, limits=limits, secure=secure)
         self._processes = Processes(self._specs, report, limits=limits)
         self._helpers = Helpers(self._specs, report, limits=limits)
         self._find_shortage = partial(shortage, options.data, limits.free_bytes_min)
@@ -109,8 +113,14 @@ class Supervisor:
                 poll_s = self._limits.disk_poll_s
                 group.create_task(report_shortages(options.data, self._find_shortage, self._report, poll_s=poll_s))
                 await self._until_ready(directory, console)
+                if self._secure is not None:
+                    sequencers = SequencerClient(connection.bus, options.cluster, SYSTEM_CLOCK)
+                    await make_administrator(sequencers, self._secure, SYSTEM_CLOCK, SystemEntropy())
                 advertised = f", advertised as {options.advertised}" if options.advertised is not None else ""
                 self._report(f"penstock is ready: kafka on {options.kafka}{advertised}")
+                if self._secure is not None:
+                    for line in how_to_connect(self._secure, options.advertised or options.kafka):
+                        self._report(line)
                 for warning in options.warnings:
                     self._report(f"warning: {warning}")
                 self._is_ready.set()

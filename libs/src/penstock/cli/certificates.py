@@ -1,7 +1,4 @@
-"""A certificate authority, and a certificate for each user of NATS and for its servers, as PEM files.
-
-The authority signs certificates of this cluster's NATS only. Keys are of the curve P-256.
-"""
+"""Certificate authorities and the certificates that they sign, as PEM texts. Keys are of the curve P-256."""
 
 import datetime
 import ipaddress
