@@ -5,7 +5,6 @@ The files are made at the first start, and later starts keep them. `client.prope
 
 import datetime
 import hashlib
-import hmac
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import msgspec
 from penstock.cli.certificates import Identity, is_good, new_authority, new_certificate
 from penstock.cli.ports import Address
 from penstock.contracts.commands import Rejected
-from penstock.contracts.commands.security import AlterScramCredentials, ScramMechanism, ScramUpsertion, ScramVerifier
+from penstock.contracts.commands.security import AlterScramCredentials, ScramMechanism, ScramUpsertion
 from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.scram_keys import verifier_of_password
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 
@@ -94,7 +94,8 @@ def make_secure_files(
 
 async def make_administrator(client: SequencerClient, files: SecureFiles, clock: Clock, entropy: Entropy) -> None:
     """Give the administrator the password in the folder; `Unavailable` if no sequencer takes it in time."""
-    verifier = _verifier(files.password, entropy.take(SECRET_BYTES))
+    password, salt = files.password.encode(), entropy.take(SECRET_BYTES)
+    verifier = verifier_of_password(ScramMechanism.SHA_512, password, salt, ITERATIONS)
     command = AlterScramCredentials(clock.now_ms(), [ScramUpsertion(ADMINISTRATOR, verifier)], [])
     (outcome,) = await client.command([command], deadline_s=COMMAND_DEADLINE_S)
     if isinstance(outcome, Rejected):
@@ -106,14 +107,6 @@ def how_to_connect(files: SecureFiles, address: Address) -> Iterable[str]:
     yield f"logins are on: the administrator is {ADMINISTRATOR}, the password is in {files.folder / 'password'}"
     yield f"Kafka's tools: --bootstrap-server {address} --command-config {files.properties}"
     yield f"librdkafka: kcat -F {files.librdkafka} -L"
-
-
-def _verifier(password: str, salt: bytes) -> ScramVerifier:
-    """The verifier of a password of ASCII characters (RFC 5802)."""
-    salted = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
-    stored = hashlib.sha512(hmac.digest(salted, b"Client Key", "sha512")).digest()
-    server = hmac.digest(salted, b"Server Key", "sha512")
-    return ScramVerifier(ScramMechanism.SHA_512, ITERATIONS, salt, stored, server)
 
 
 def _java_properties(ca: Path, password: str) -> str:
