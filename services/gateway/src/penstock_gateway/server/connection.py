@@ -28,6 +28,8 @@ from penstock_gateway.server.pipeline import Pipeline, Slot
 from penstock_gateway.server.progress import Progress
 from penstock_gateway.server.receive_budget import SMALL_FRAME_BYTES, ReceiveBudget
 
+LAST_ANSWER_S = 0.2  # from the answer to a failed login to the end of its connection
+
 
 class Owner(Protocol):
     """The part of the connection manager that a connection needs."""
@@ -297,9 +299,18 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.writelines(output)
         self._record_answers()
         if self._pipeline.is_finished:
-            self.end(self._client.closing_cause or "refused")
+            self._end_behind_last_answer()
         elif self._is_draining and not self._pipeline.unanswered:
             self.end("draining")
+
+    def _end_behind_last_answer(self) -> None:
+        """Close. Behind an answer to the last request wait for a moment: some clients read no bytes before an end."""
+        cause = self._client.closing_cause
+        if not cause:
+            self.end("refused")
+        elif self._cause != cause:
+            self._cause = cause
+            asyncio.get_running_loop().call_later(LAST_ANSWER_S, self.end, cause)
 
     def _record_answers(self) -> None:
         buffered = self._transport.get_write_buffer_size() if self._is_writing_paused else 0
