@@ -126,17 +126,26 @@ def test_a_commit_that_waited_in_a_paused_gateway_does_not_move_the_offset_back(
     topic, group = "read", "late"
     create_topic(cluster.kafka, topic, 1)
     host, _, port = cluster.kafka.partition(":")
-    with socket.create_connection((host, int(port)), timeout=WAIT_S) as connection:
 
-        def commit_once() -> None:
-            connection.sendall(commit_frame(group, topic, 50))
-            assert connection.recv(4), "the gateway closed the connection"
+    def try_to_commit() -> socket.socket | None:
+        """A connection with an answered commit. A gateway closes new connections right after a stall."""
+        connection = socket.create_connection((host, int(port)), timeout=WAIT_S)
+        connection.sendall(commit_frame(group, topic, 50))
+        if connection.recv(4):
+            return connection
+        connection.close()
+        return None
 
-        victim = busy_with(cluster, "gateway", REQUESTS, commit_once, 'api="OffsetCommit"')
-        with paused(cluster, victim):
-            connection.sendall(commit_frame(group, topic, 100))
-            connection.close()
-            commit(cluster, group, TopicPartition(topic, 0, 200))
+    connections: list[socket.socket] = []
+
+    def commit_once() -> None:
+        connections.append(wait_until(try_to_commit, WAIT_S, "an answered commit"))
+
+    victim = busy_with(cluster, "gateway", REQUESTS, commit_once, 'api="OffsetCommit"')
+    with connections.pop() as connection, paused(cluster, victim):
+        connection.sendall(commit_frame(group, topic, 100))
+        connection.close()
+        commit(cluster, group, TopicPartition(topic, 0, 200))
     assert committed(cluster, group, topic) == 200
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -215,14 +216,24 @@ def _authentication(errors: list[KafkaError]) -> bool:
 
 
 def test_kafka_python_reports_a_wrong_password(one: Secured) -> None:
-    """It logs the reason, and tries again until its time-out. It leaves a socket open, so it has a process."""
+    """It logs the reason, and tries again until its time-out. It leaves a socket open, so it has a process.
+
+    A connection of it may end before it has read the reason, so one of several has to do.
+    """
     settings = python_settings(one, SCRAMS[0], Tokens, "wrong", PLAIN_USER)
     del settings["ssl_context"]
-    settings["bootstrap_timeout_ms"] = 12_000  # longer than the delay of a failure
+    settings["bootstrap_timeout_ms"] = int(TIMEOUT_S * 1000)
     code = f"import kafka, logging; logging.basicConfig(); kafka.KafkaProducer(**{settings})"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert ended.returncode != 0
-    assert f"invalid credentials with SASL mechanism {SCRAMS[0]}" in ended.stderr
+    reason = f"invalid credentials with SASL mechanism {SCRAMS[0]}"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as client:
+        assert client.stderr is not None
+        watch = threading.Timer(TIMEOUT_S, client.kill)
+        watch.start()
+        try:
+            assert any(reason in line for line in client.stderr), "no connection got the reason"
+        finally:
+            watch.cancel()
+            client.kill()
 
 
 @pytest.mark.parametrize("mechanism", PASSWORDS)

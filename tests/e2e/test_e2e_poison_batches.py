@@ -1,7 +1,9 @@
 """Batches whose records no consumer can read: they are rejected, and consumers read all that stands around them."""
 
 import asyncio
+import contextlib
 import gzip
+import itertools
 from collections.abc import Callable, Iterator
 
 import aiokafka
@@ -86,10 +88,10 @@ def topic(request: pytest.FixtureRequest, cluster: Cluster) -> str:
 
 def test_consumers_read_what_stands_around_a_poison_batch(cluster: Cluster, topic: str) -> None:
     options = {"bootstrap_servers": cluster.kafka, "auto_offset_reset": "earliest"}
-    with_kafka_python = kafka.KafkaConsumer(topic, consumer_timeout_ms=int(TIMEOUT_S * 1000), **options)
-    read = [next(with_kafka_python).value for _ in GOOD]
-    with_kafka_python.close()
-    assert read == GOOD
+    with contextlib.closing(
+        kafka.KafkaConsumer(topic, consumer_timeout_ms=int(TIMEOUT_S * 1000), **options)
+    ) as with_kafka_python:
+        assert [each.value for each in itertools.islice(with_kafka_python, len(GOOD))] == GOOD
 
     async def with_aiokafka() -> list[bytes | None]:
         consumer = aiokafka.AIOKafkaConsumer(topic, **options)
