@@ -39,7 +39,9 @@ KINDS = [
     "file",
     "file, retrying and measured",
     "s3 of moto",
+    "s3 of moto, its keys",
     pytest.param("s3 of seaweedfs", marks=pytest.mark.slow),
+    pytest.param("s3 of seaweedfs, our key", marks=pytest.mark.slow),
 ]
 NAMES = itertools.count()
 RACERS, RACERS_AT_SEAWEEDFS = 8, 4  # SeaweedFS locks the key for each put, which takes up to a second
@@ -58,8 +60,8 @@ def seaweed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Serve
         yield server
 
 
-async def open_s3(server: S3Server) -> ObjectStore:
-    options = {"endpoint": server.endpoint, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+async def open_s3(server: S3Server, **encryption: str) -> ObjectStore:
+    options = {"endpoint": server.endpoint, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY, **encryption}
     return await open_s3_store(BUCKET, "some/prefix", options, limits=S3Limits(read_timeout_s=READ_TIMEOUT_S))
 
 
@@ -78,6 +80,13 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
             opened = await open_store(f"file://{folder}", registry=prometheus_client.CollectorRegistry())
         case "s3 of moto":
             opened = await open_s3(request.getfixturevalue("moto_server"))
+        case "s3 of moto, its keys":
+            opened = await open_s3(request.getfixturevalue("moto_server"), sse="s3")
+        case "s3 of seaweedfs, our key":
+            key_file = folder / "key"
+            key_file.write_bytes(bytes(range(32)))
+            server = request.getfixturevalue("seaweed_server")
+            opened = await open_s3(server, sse="customer", sse_key_file=str(key_file))
         case _:
             opened = await open_s3(request.getfixturevalue("seaweed_server"))
     yield opened

@@ -69,6 +69,13 @@ async def test_a_registry_gets_the_requests() -> None:
         ("s3://bucket?access_key=someone", "go together"),
         ("s3://bucket/pre//fix", "not an object key"),
         ("s3:///prefix", "needs a bucket"),
+        ("s3://bucket?sse=rot13", "s3, kms, customer: 'rot13'"),
+        ("s3://bucket?sse=s3&sse_kms_key=hidden", "goes with sse=kms"),
+        ("s3://bucket?sse_key_file=/dev/null", "goes with sse=customer"),
+        ("s3://bucket?sse=customer", "needs sse_key_file"),
+        ("s3://bucket?sse=customer&sse_key_file=/nowhere/key", "cannot read the key file /nowhere/key: No such file"),
+        ("s3://bucket?sse=customer&sse_key_file=/dev/null", "has 0 bytes, not 32"),
+        ("s3://bucket?endpoint=http://example:1&sse=customer&sse_key_file=/dev/null", "must be https"),
         ("s3://bucket?endpoint=nonsense&access_key=someone&secret_key=hidden", "nonsense"),
     ],
 )

@@ -29,7 +29,8 @@ async def open_store(
 
     - file:///absolute/folder or file://./relative/folder
     - s3://bucket/prefix?endpoint=http://host:port&region=...&access_key=...&secret_key=...&addressing=path|virtual;
-      all options are optional
+      all options are optional; for encryption by the server sse=s3, sse=kms&sse_kms_key=..., or
+      sse=customer&sse_key_file=/path
     - memory://name; its objects have the times of `clock`
     """
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()

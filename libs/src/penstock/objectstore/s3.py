@@ -14,6 +14,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound
 from penstock.objectstore.limits import DEFAULT_LIMITS, S3Limits
+from penstock.objectstore.s3_encryption import OPTIONS as ENCRYPTION_OPTIONS, Encryption, encryption_of
 from penstock.objectstore.s3_errors import sentence, translated
 from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
@@ -29,7 +30,7 @@ from penstock.objectstore.store import (
     range_beyond,
 )
 
-OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing")
+OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing", *ENCRYPTION_OPTIONS)
 ADDRESSINGS = ("path", "virtual")
 
 _ABSENT_CODES = frozenset({"NoSuchKey", "404"})
@@ -47,7 +48,7 @@ async def open_s3_store(
     _check_address(bucket, options)
     if prefix:
         check_key(prefix)
-    store = S3Store(bucket, f"{prefix}/" if prefix else "", limits)
+    store = S3Store(bucket, f"{prefix}/" if prefix else "", limits, encryption_of(options))
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
         with _in_one_sentence("use", bucket, options):
@@ -104,10 +105,11 @@ class _PlainSession(AIOHTTPSession):  # type: ignore[misc]  # its library has no
 class S3Store:
     """One bucket; puts and deletes have separate connections, so that reads never wait for uploads."""
 
-    def __init__(self, bucket: str, prefix: str, limits: S3Limits) -> None:
+    def __init__(self, bucket: str, prefix: str, limits: S3Limits, encryption: Encryption | None = None) -> None:
         self._bucket = bucket
         self._prefix = prefix
         self._limits = limits
+        self._encryption = encryption or Encryption()
         self._clients = contextlib.AsyncExitStack()
         self._writes: Any = None
         self._reads: Any = None
@@ -139,7 +141,9 @@ class S3Store:
         data = b"".join(body)
         try:
             with translated(key):
-                answer = await self._writes.put_object(Bucket=self._bucket, Key=name, Body=data, **condition)
+                answer = await self._writes.put_object(
+                    Bucket=self._bucket, Key=name, Body=data, **condition, **self._encryption.make
+                )
         except NotFound as error:
             raise EtagMismatch(f"object absent, expected etag {if_match}: {key}") from error
         except EtagMismatch as error:
@@ -196,9 +200,9 @@ class S3Store:
         check_parts(key, part_bytes)
         name = self._name(key)
         with translated(key):
-            answer = await self._writes.create_multipart_upload(Bucket=self._bucket, Key=name)
+            answer = await self._writes.create_multipart_upload(Bucket=self._bucket, Key=name, **self._encryption.make)
         place = {"Bucket": self._bucket, "Key": name, "UploadId": answer["UploadId"]}
-        return S3Parts(self._writes, place, key, part_bytes)
+        return S3Parts(self._writes, place, key, part_bytes, self._encryption)
 
     async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
         check_listing(prefix, "", limit)
@@ -230,7 +234,7 @@ class S3Store:
     async def _get(self, key: str, **options: str) -> bytes:
         name = self._name(key)
         with translated(key):
-            answer = await self._reads.get_object(Bucket=self._bucket, Key=name, **options)
+            answer = await self._reads.get_object(Bucket=self._bucket, Key=name, **options, **self._encryption.read)
             async with answer["Body"] as stream:
                 data: bytes = await stream.read()
         return data
@@ -239,8 +243,11 @@ class S3Store:
 class S3Parts:
     """One multipart upload."""
 
-    def __init__(self, client: Any, place: Mapping[str, str], key: str, part_bytes: int) -> None:
+    def __init__(
+        self, client: Any, place: Mapping[str, str], key: str, part_bytes: int, encryption: Encryption
+    ) -> None:
         self._client = client
+        self._encryption = encryption
         self._place = place
         self._key = key
         self._sizes = PartSizes(key, part_bytes)
@@ -251,7 +258,9 @@ class S3Parts:
         size = self._sizes.check(number, body)
         self._check_alive()
         with translated(self._key):
-            answer = await self._client.upload_part(**self._place, PartNumber=number + 1, Body=b"".join(body))
+            answer = await self._client.upload_part(
+                **self._place, PartNumber=number + 1, Body=b"".join(body), **self._encryption.read
+            )
         self._etags[number] = answer["ETag"]
         self._sizes.record(number, size)
 
@@ -263,7 +272,7 @@ class S3Parts:
         try:
             with translated(self._key):
                 answer = await self._client.complete_multipart_upload(
-                    **self._place, MultipartUpload={"Parts": parts}, IfNoneMatch="*"
+                    **self._place, MultipartUpload={"Parts": parts}, IfNoneMatch="*", **self._encryption.read
                 )
         except EtagMismatch as error:
             raise AlreadyExists(f"object exists: {self._key}") from error
