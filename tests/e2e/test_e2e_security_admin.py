@@ -131,6 +131,17 @@ def test_the_command_line_and_clients_see_the_same_users_and_lists(cluster: Clus
     assert "operator" not in admin.describe_user_scram_credentials().result(TIMEOUT_S)
 
 
+def test_the_command_line_sets_lists_and_removes_quotas(cluster: Cluster) -> None:
+    made = run_command(cluster, "quota", "set", "--user", "reader", "consumer_byte_rate=1000000")
+    assert made.stdout == "user reader has consumer_byte_rate=1000000\n", made.stderr
+    shown = run_command(cluster, "quota", "list", "--output", "json")
+    assert json.loads(shown.stdout) == [{"entity": "user reader", "quotas": ["consumer_byte_rate=1000000"]}]
+    removed = run_command(cluster, "quota", "remove", "--user", "reader")
+    assert removed.stdout == "user reader has no consumer_byte_rate any more\n", removed.stderr
+    again = run_command(cluster, "quota", "remove", "--user", "reader")
+    assert (again.returncode, again.stderr) == (1, "penstock: user reader has no quotas\n")
+
+
 def test_no_file_of_the_cluster_has_a_password_or_a_salted_one(cluster: Cluster, admin: AdminClient) -> None:
     """Neither journal, snapshots and archive nor logs; the verifier's salt shows that the journal was read."""
     admin.alter_user_scram_credentials([upsert("carol")])["carol"].result(TIMEOUT_S)

@@ -1,11 +1,10 @@
 """`penstock acl`: adds, removes and lists access control lists, directly over NATS."""
 
 import argparse
-import asyncio
 import sys
 from typing import Any
 
-from penstock.cli.running import add_cluster_flags, read_cluster
+from penstock.cli.running import add_cluster_flags, read_cluster, run
 from penstock.cli.security_client import add_output_flag, as_text, connected_security
 from penstock.contracts.acls import (
     CLUSTER_NAME,
@@ -19,11 +18,9 @@ from penstock.contracts.acls import (
     matches,
 )
 from penstock.contracts.commands import AclsDeleted, CreateAcls, DeleteAcls
-from penstock.contracts.errors import Invalid, PenstockError
+from penstock.contracts.errors import Invalid
 from penstock.contracts.security_rules import binding_validation_error
-from penstock.runtime.process.logs import configure_logs
 
-INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 NOTHING = "no access control list matches"
 
 
@@ -71,19 +68,6 @@ def _add_entry_flags(parser: argparse.ArgumentParser, *, is_required: bool) -> N
     parser.add_argument("--deny", action="store_true", help="entries that deny")
     if not is_required:
         parser.add_argument("--allow", action="store_true", help="entries that allow")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the verb; 0 if that succeeded, 1 with one sentence if not."""
-    configure_logs("acl", "acl", "error", "auto")
-    try:
-        print(asyncio.run(arguments.run_verb(arguments)))
-    except PenstockError as error:
-        print(f"penstock: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED_EXIT_CODE
-    return 0
 
 
 async def _add(arguments: argparse.Namespace) -> str:

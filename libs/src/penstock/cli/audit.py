@@ -7,7 +7,7 @@ import sys
 
 from penstock.audit.audit import Audit, read_on_spark
 from penstock.audit.report import Report, as_json, as_text
-from penstock.cli.running import add_cluster_flags, read_cluster
+from penstock.cli.running import INTERRUPTED_EXIT_CODE, add_cluster_flags, read_cluster
 from penstock.cli.spark_python import has_pyspark, run_with_spark
 from penstock.contracts.errors import PenstockError
 from penstock.objectstore import open_store
@@ -19,7 +19,6 @@ from penstock.spark.config import ClusterAddress
 from penstock.spark.session import open_session
 
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
-INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.running import add_cluster_flags, read_cluster
+from penstock.cli.running import INTERRUPTED_EXIT_CODE, add_cluster_flags, read_cluster
 from penstock.cli.spark_python import is_installed, run_with_spark
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.runtime.process.logs import configure_logs
@@ -18,7 +18,6 @@ from penstock.runtime.process.logs import configure_logs
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 MASTER_DEFAULT = "local[*]"
 NEEDED = ("pyarrow", "pyiceberg", "fastavro")  # besides PySpark
-INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from penstock.cli.running import add_cluster_flags, connected_bus, read_cluster
+from penstock.cli.running import INTERRUPTED_EXIT_CODE, add_cluster_flags, connected_bus, read_cluster
 from penstock.contracts import codec, subjects
 from penstock.contracts.errors import PenstockError, Unavailable, Undelivered
 from penstock.contracts.messages import ExplainReply, ExplainRequest
@@ -15,7 +15,6 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.process.logs import configure_logs
 
 ANSWER_TIMEOUT_S = 20.0  # the janitor asks sequencers and the store first
-INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -12,12 +12,12 @@ from penstock.cli.children import die_with_parent
 from penstock.cli.data_folder import own_store, recorded_store, take_folder
 from penstock.cli.last_words import last_words
 from penstock.cli.ports import reserved_port
+from penstock.cli.running import INTERRUPTED_EXIT_CODE
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.runtime.nats.server import find_nats_server, write_config
 
 PROGRAM = "penstock_sequencer.rebuild"  # run, not imported: the library imports no service
 STOP_TIMEOUT_S = 15.0
-INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

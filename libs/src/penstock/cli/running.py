@@ -1,22 +1,39 @@
 """The addresses of a running cluster, for commands that query its services and read its store."""
 
 import argparse
+import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from penstock.cli.data_folder import client_file, is_taken, recorded_store
-from penstock.contracts.errors import Invalid
+from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import check_token
 from penstock.objectstore import absolute_address
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
+from penstock.runtime.process.logs import configure_logs
 from penstock.spark.config import CLUSTER_DEFAULT, ClusterAddress
 
 TLS_SETTINGS = ("NATS_TLS_CA", "NATS_TLS_CERTIFICATE", "NATS_TLS_KEY")
 DATA_DEFAULT = "./penstock-data"
+INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the verb `run_verb` and print its text; 0 if that succeeded, 1 with one sentence if not."""
+    configure_logs(arguments.command, arguments.command, "error", "auto")
+    try:
+        print(asyncio.run(arguments.run_verb(arguments)))
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED_EXIT_CODE
+    return 0
 
 
 def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = True) -> None:

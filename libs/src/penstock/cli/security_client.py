@@ -1,4 +1,4 @@
-"""Reads and changes users and access control lists over NATS, for commands of an administrator.
+"""Reads and changes users, access control lists and quotas over NATS, for commands of an administrator.
 
 It needs no gateway and no login. So it also works when no login does, or no user may change anything.
 """
@@ -12,7 +12,9 @@ from typing import Any
 from penstock.cli.running import connected_bus
 from penstock.contracts.acls import AclBinding
 from penstock.contracts.commands import Command, Outcome, Rejected
+from penstock.contracts.configs.quotas import Entity, entity_of
 from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView
 from penstock.contracts.queries.security import SecurityQuery, SecurityView, User
 from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -28,7 +30,7 @@ MakeCommand = Callable[[int, int], Command]
 
 
 class SecurityClient:
-    """Users and access control lists of one cluster."""
+    """Users, access control lists and quotas of one cluster."""
 
     def __init__(self, sequencer: SequencerClient) -> None:
         self._sequencer = sequencer
@@ -49,6 +51,12 @@ class SecurityClient:
             if view.is_last:
                 return users, bindings
         raise Unavailable("users or access control lists change faster than they can be read")
+
+    async def read_quotas(self) -> dict[Entity, dict[str, str]]:
+        """All client quotas by entity."""
+        query = ClientQuotasQuery(0, fresh=True)
+        view = await self._sequencer.query("client_quotas", query, ClientQuotasView, deadline_s=DEADLINE_S)
+        return {entity_of([(part.kind, part.name) for part in each.entity]): each.values for each in view.entries}
 
     async def change(self, make: MakeCommand) -> Outcome:
         """The outcome of the command; `Invalid` with the reason if it is rejected as a whole."""

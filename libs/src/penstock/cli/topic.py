@@ -1,27 +1,23 @@
 """`penstock topic`: lists recoverable topics, which were deleted but can come back, and undeletes them."""
 
 import argparse
-import asyncio
 import base64
 import binascii
 import json
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.cli.running import add_cluster_flags, connected_bus, read_cluster
+from penstock.cli.running import add_cluster_flags, connected_bus, read_cluster, run
 from penstock.contracts.commands import Rejected, UndeleteTopic
-from penstock.contracts.errors import Invalid, PenstockError
+from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import ID_BYTES, TopicId, is_legal_topic_name, topic_id_text
 from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicsView, DeletedTopicView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from penstock.runtime.process.logs import configure_logs
 from penstock.spark.config import ClusterAddress
 
 DEADLINE_S = 10.0
-INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 LAST_MS = 253_402_300_799_000  # the end of the year 9999, after which dates have no text
 HEADINGS = ("NAME", "ID", "PARTITIONS", "BYTES", "DELETED", "GONE AT")
 
@@ -56,19 +52,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     for verb, run_verb in ((deleted, _list_deleted), (undelete, _undelete)):
         add_cluster_flags(verb, with_store=False)
         verb.set_defaults(run=run, run_verb=run_verb)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the verb; 0 if that succeeded, 1 with one sentence if not."""
-    configure_logs("topic", "topic", "error", "auto")
-    try:
-        print(asyncio.run(arguments.run_verb(arguments)))
-    except PenstockError as error:
-        print(f"penstock: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED_EXIT_CODE
-    return 0
 
 
 async def _list_deleted(arguments: argparse.Namespace) -> str:

@@ -5,7 +5,6 @@ arguments of its processes. Only the verifiers leave this process.
 """
 
 import argparse
-import asyncio
 import getpass
 import os
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.running import add_cluster_flags, read_cluster
+from penstock.cli.running import add_cluster_flags, read_cluster, run
 from penstock.cli.security_client import add_output_flag, as_text, connected_security
 from penstock.contracts.commands import (
     AlterScramCredentials,
@@ -23,7 +22,7 @@ from penstock.contracts.commands import (
     ScramMechanism,
     ScramUpsertion,
 )
-from penstock.contracts.errors import Invalid, PenstockError
+from penstock.contracts.errors import Invalid
 from penstock.contracts.queries.security import User
 from penstock.contracts.scram_keys import verifier_of_password
 from penstock.contracts.security_rules import (
@@ -34,13 +33,11 @@ from penstock.contracts.security_rules import (
     user_validation_error,
 )
 from penstock.runtime.clock import SystemEntropy
-from penstock.runtime.process.logs import configure_logs
 
 PASSWORD_VARIABLE = "PENSTOCK_USER_PASSWORD"  # noqa: S105  the name of a variable
 PASSWORD_LENGTH_MIN = 8
 SALT_BYTES = 32
 ITERATIONS_DEFAULT = 8_192
-INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 MECHANISMS = {name: mechanism for mechanism, name in MECHANISM_NAMES.items()}
 
 
@@ -80,19 +77,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     for verb, run_verb in ((create, _create), (delete, _delete), (describe, _describe), (listed, _list)):
         add_cluster_flags(verb, with_store=False)
         verb.set_defaults(run=run, run_verb=run_verb)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the verb; 0 if that succeeded, 1 with one sentence if not."""
-    configure_logs("user", "user", "error", "auto")
-    try:
-        print(asyncio.run(arguments.run_verb(arguments)))
-    except PenstockError as error:
-        print(f"penstock: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED_EXIT_CODE
-    return 0
 
 
 async def _create(arguments: argparse.Namespace) -> str:
