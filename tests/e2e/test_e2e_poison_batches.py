@@ -20,6 +20,7 @@ pytestmark = pytest.mark.e2e
 
 GZIP = 1
 TIMEOUT_S = 120.0
+KAFKA_PYTHON_MS = 60_000
 GOOD = [b"%d" % number for number in range(12)]
 
 
@@ -88,10 +89,14 @@ def topic(request: pytest.FixtureRequest, cluster: Cluster) -> str:
 
 def test_consumers_read_what_stands_around_a_poison_batch(cluster: Cluster, topic: str) -> None:
     options = {"bootstrap_servers": cluster.kafka, "auto_offset_reset": "earliest"}
-    with contextlib.closing(
-        kafka.KafkaConsumer(topic, consumer_timeout_ms=int(TIMEOUT_S * 1000), **options)
-    ) as with_kafka_python:
-        assert [each.value for each in itertools.islice(with_kafka_python, len(GOOD))] == GOOD
+
+    def with_kafka_python() -> list[bytes | None]:
+        consumer = kafka.KafkaConsumer(topic, consumer_timeout_ms=KAFKA_PYTHON_MS, **options)
+        with contextlib.closing(consumer):
+            return [each.value for each in itertools.islice(consumer, len(GOOD))]
+
+    # Once, on a busy machine, a consumer of kafka-python got no record at all for two minutes.
+    assert (with_kafka_python() or with_kafka_python()) == GOOD
 
     async def with_aiokafka() -> list[bytes | None]:
         consumer = aiokafka.AIOKafkaConsumer(topic, **options)

@@ -23,7 +23,7 @@ def test_a_transaction_that_must_be_aborted_is_not_committed_again() -> None:
 def test_a_call_that_times_out_is_repeated_and_its_retries_end() -> None:
     calls: list[KafkaError] = []
     with pytest.raises(RetriesExhausted):
-        until_done(lambda: failing(KafkaError(KafkaError._TIMED_OUT), calls))
+        until_done(lambda: failing(KafkaError(KafkaError._TIMED_OUT), calls), timeout_s=0.3)
     assert len(calls) > 1
 
 
