@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from penstock.runtime.nats.client import connect_nats
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.every_sender import EverySender
 from tests.testkit.loads.ledger import QUIET
+from tests.testkit.loads.retries import CALL_TIMEOUT_S, until_done
 from tests.testkit.loads.steady_load import Account, steady_account
 
 TOPIC = "steady"
@@ -80,13 +82,14 @@ class Client:
     def ends(self) -> list[int]:
         """The present end offset of every partition."""
         places = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        return [self._consumer.get_watermark_offsets(place, timeout=CLIENT_TIMEOUT_S)[1] for place in places]
+        return [until_done(partial(self._consumer.get_watermark_offsets, place, CALL_TIMEOUT_S))[1] for place in places]
 
     def commit(self, offset: int) -> None:
-        self._consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+        places = [TopicPartition(TOPIC, 0, offset)]
+        until_done(lambda: self._consumer.commit(offsets=places, asynchronous=False))
 
     def committed(self) -> int:
-        [found] = self._consumer.committed([TopicPartition(TOPIC, 0)], timeout=CLIENT_TIMEOUT_S)
+        [found] = until_done(lambda: self._consumer.committed([TopicPartition(TOPIC, 0)], timeout=CALL_TIMEOUT_S))
         return int(found.offset)
 
     def close(self) -> None:

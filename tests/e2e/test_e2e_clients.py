@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import aiokafka
@@ -23,6 +24,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.loads.ledger import read_everything
+from tests.testkit.loads.retries import until_done
 from tests.testkit.servers import debian
 
 pytestmark = pytest.mark.e2e
@@ -218,7 +220,7 @@ def test_a_group_hands_over_commits_and_can_be_described_and_deleted(cluster: Cl
         for number in range(5):
             message = wait_until(lambda: consumer.poll(1), 60, "a record")
             assert message.value() == b"%d" % number
-            consumer.commit(message, asynchronous=False)
+            until_done(partial(consumer.commit, message, asynchronous=False))
         described = admin.describe_consumer_groups(["handing"])["handing"].result(30)
         assert described.state.name == "STABLE"
         assert [member.assignment.topic_partitions for member in described.members] == [[TopicPartition("handed", 0)]]

@@ -31,6 +31,7 @@ from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest,
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.retries import until_done
 
 pytestmark = pytest.mark.e2e
 
@@ -92,7 +93,7 @@ def test_there_is_nothing_to_reassign(admin: AdminClient, python_admin: Any) -> 
 def test_groups_are_listed_by_their_type(cluster: Cluster, admin: AdminClient) -> None:
     create(admin, "grouped")
     consumer = Consumer({"bootstrap.servers": cluster.kafka, "group.id": "typed"})
-    consumer.commit(offsets=[TopicPartition("grouped", 0, 0)], asynchronous=False)
+    until_done(lambda: consumer.commit(offsets=[TopicPartition("grouped", 0, 0)], asynchronous=False))
     classic = admin.list_consumer_groups(types={GroupType.CLASSIC}).result(30)
     assert "typed" in {group.group_id for group in classic.valid}
     newer = admin.list_consumer_groups(types={GroupType.CONSUMER}).result(30)

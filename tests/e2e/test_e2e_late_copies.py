@@ -17,6 +17,7 @@ from penstock.kafkawire.api.offset_commit import (
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.loads.ledger import QUIET, read_everything
 from tests.testkit.loads.plain_load import plain_account
+from tests.testkit.loads.retries import CALL_TIMEOUT_S, until_done
 from tests.testkit.loads.steady_load import create_topic
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -183,6 +184,6 @@ def commit(cluster: Cluster, group: str, place: TopicPartition) -> None:
 
 def committed(cluster: Cluster, group: str, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": cluster.kafka, "group.id": group, **QUIET})
-    (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=WAIT_S)
+    (found,) = until_done(lambda: consumer.committed([TopicPartition(topic, 0)], timeout=CALL_TIMEOUT_S))
     consumer.close()
     return int(found.offset)

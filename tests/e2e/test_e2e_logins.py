@@ -60,10 +60,10 @@ class Secured(NamedTuple):
 def secured(data: Path, **settings: str) -> Iterator[Secured]:
     issuer, authority = Issuer(), Authority(data.parent / "certificates")
     files = {name: str(value) for name, value in tls_settings(authority.issue("server")).items()}
-    with (
-        running(data, "--flush-ms", "20") as cluster,
-        serving(issuer) as keys,
-        secured_gateway(
+    with running(data, "--flush-ms", "20") as cluster, serving(issuer) as keys:
+        for user in (USER, PLAIN_USER):  # a gateway that runs already would know them a moment later
+            add_user(cluster, user, PASSWORD)
+        with secured_gateway(
             cluster,
             "secured",
             *PROTOCOLS,
@@ -74,11 +74,8 @@ def secured(data: Path, **settings: str) -> Iterator[Secured]:
             sasl_oauthbearer_expected_audience=AUDIENCE,
             **files,
             **settings,
-        ) as gateway,
-    ):
-        add_user(cluster, USER, PASSWORD)
-        add_user(cluster, PLAIN_USER, PASSWORD)
-        yield Secured(cluster, gateway, issuer, authority)
+        ) as gateway:
+            yield Secured(cluster, gateway, issuer, authority)
 
 
 @pytest.fixture(scope="module")
@@ -271,8 +268,7 @@ def test_no_password_and_no_token_reaches_the_log(one: Secured) -> None:
 
 def test_clients_log_in_again_and_a_removed_user_is_disconnected(tmp_path: Path) -> None:
     with secured(tmp_path / "data", connections_max_reauth_ms=str(SESSION_MS)) as one:
-        add_user(one.cluster, "bob", "secret")
-        settings = confluent_settings(one, SCRAMS[0]) | {"sasl.username": "bob", "sasl.password": "secret"}
+        settings = confluent_settings(one, SCRAMS[0])
         errors: list[KafkaError] = []
         failures: list[Any] = []
         settings |= {"error_cb": errors.append, "message.timeout.ms": 5_000}
@@ -292,7 +288,7 @@ def test_clients_log_in_again_and_a_removed_user_is_disconnected(tmp_path: Path)
         )
         assert not any(failures), failures
         assert one.gateway.metric("penstock_gateway_connections_closed_total") == 0
-        remove_user(one.cluster, "bob")
+        remove_user(one.cluster, USER)
         removed_s = time.monotonic()
         wait_until(lambda: send() or _authentication(errors), TIMEOUT_S, "the login to fail")
         wait_until(lambda: one.gateway.metric("penstock_gateway_connections") == 0, TIMEOUT_S, "no connection")

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.testkit.clusters.cluster import Cluster, wait_until
 from tests.testkit.loads.ledger import QUIET, Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
+from tests.testkit.loads.retries import CALL_TIMEOUT_S, until_done
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -44,7 +45,7 @@ def produce(producer: Producer, ledger: Ledger, numbers: range) -> None:
 def commit(bootstrap: str, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", **QUIET})
     try:
-        consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+        until_done(lambda: consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False))
     finally:
         consumer.close()
 
@@ -52,7 +53,7 @@ def commit(bootstrap: str, offset: int) -> None:
 def committed(bootstrap: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", **QUIET})
     try:
-        (partition,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=30)
+        (partition,) = until_done(lambda: consumer.committed([TopicPartition(TOPIC, 0)], timeout=CALL_TIMEOUT_S))
         return int(partition.offset)
     finally:
         consumer.close()

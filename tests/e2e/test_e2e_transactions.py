@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import aiokafka
@@ -20,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.loads.retries import until_done
 from tests.testkit.loads.transaction_load import wait_for_transactions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -57,17 +57,6 @@ def new_producer(cluster: Cluster, name: str, timeout_ms: int = 60_000, **settin
     producer = Producer(given | settings)
     until_done(lambda: producer.init_transactions(TIMEOUT_S))
     return producer
-
-
-def until_done(act: Callable[[], Any]) -> Any:
-    """Retry retriable errors, as users of confluent-kafka must."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return act()
-        except KafkaException as error:
-            if not error.args[0].retriable() or time.monotonic() > deadline_s:
-                raise
 
 
 def send(producer: Producer, topic: str, *values: str) -> None:

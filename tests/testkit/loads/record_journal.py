@@ -19,6 +19,7 @@ from penstock.runtime.nats.client import connect_nats
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.loads.ledger import QUIET, idempotent_producer
 from tests.testkit.loads.recorded_journal import SUMMARY_FILE, write_entries
+from tests.testkit.loads.retries import until_done
 
 SERVICES = ("gateway", "flusher", "sequencer", "cacher")
 RECORDS = 40  # of each step
@@ -156,7 +157,7 @@ class Work:
     def _commit_from_outside(self, group: str) -> None:
         consumer = Consumer({"bootstrap.servers": self._cluster.kafka, "group.id": group, **QUIET})
         places = [TopicPartition("orders", partition, 7 + partition, metadata="from outside") for partition in range(3)]
-        consumer.commit(offsets=places, asynchronous=False)
+        until_done(lambda: consumer.commit(offsets=places, asynchronous=False))
         consumer.close()
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -9,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.testkit.clusters.cluster import Cluster, wait_until
 from tests.testkit.clusters.janitors import Bucket
 from tests.testkit.loads.ledger import QUIET
+from tests.testkit.loads.retries import CALL_TIMEOUT_S, until_done
 
 TIMED, SIZED, ASKED, WHOLE = TOPICS = ("timed", "sized", "asked", "whole")
 EXTRA = "extra"
@@ -61,7 +63,7 @@ class TopicsLife:
     def watermarks(self, topic: str) -> list[tuple[int, int]]:
         """The first offset and the high watermark of each partition."""
         return [
-            self._watcher.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S)
+            until_done(partial(self._watcher.get_watermark_offsets, TopicPartition(topic, partition), CALL_TIMEOUT_S))
             for partition in range(PARTITIONS)
         ]
 

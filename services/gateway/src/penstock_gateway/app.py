@@ -322,4 +322,4 @@ class GatewayApp:
         for role in ("sequencer", "flusher"):
             if not self._host.directory.live(role):
                 return f"no {role} is live"
-        return ""
+        return "" if self._security.is_known else "users and access control lists are not known yet"
