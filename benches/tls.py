@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benches.report import Result
 from benches.whole import TUNED, TUNED_MESSAGES, load
 from tests.testkit.clusters.cluster import Cluster, running
-from tests.testkit.clusters.secure_gateway import SecureGateway, secure_gateway
+from tests.testkit.clusters.secured_gateway import SecuredGateway, secured_gateway
 from tests.testkit.servers.certificates import Authority, tls_settings
 
 # Beside plain text: AES-GCM runs at some 2 GB/s, and each byte is copied twice more.
@@ -21,6 +21,7 @@ HANDSHAKES_PER_CPU_S_MIN = 500
 HANDSHAKES = 2_000
 CLIENTS = 2
 ROUNDS = 2
+LISTENERS = ("PLAINTEXT", "SSL")
 PRODUCE, CONSUME = "produce", "consume"
 
 
@@ -29,24 +30,24 @@ def costs(mib: int) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as name, running(Path(name) / "data") as cluster:
         authority = Authority(Path(name) / "ca")
         settings = tls_settings(authority.issue("server"), ssl_enabled_protocols="TLSv1.3")
-        with secure_gateway(cluster, Path(name), settings) as gateway:
+        with secured_gateway(cluster, "secured", *LISTENERS, **settings) as gateway:
             yield from _bytes(cluster, gateway, authority, mib)
             yield _handshakes(gateway, authority)
 
 
-def _bytes(cluster: Cluster, gateway: SecureGateway, authority: Authority, mib: int) -> Iterator[Result]:
+def _bytes(cluster: Cluster, gateway: SecuredGateway, authority: Authority, mib: int) -> Iterator[Result]:
     tls = ("security.protocol=ssl", f"ssl.ca.location={authority.certificate}")
     admin = AdminClient({"bootstrap.servers": cluster.kafka})
     found: dict[tuple[str, str], list[float]] = {}
     for attempt in range(ROUNDS + 1):  # the first one touches the memory
-        for how, address, settings in (("plain", gateway.plain, ()), ("TLS 1.3", gateway.secure, tls)):
+        for how, listener, settings in (("plain", "PLAINTEXT", ()), ("TLS 1.3", "SSL", tls)):
             topic = f"{how[:3]}-{attempt}"
             admin.create_topics([NewTopic(topic, 16)])[topic].result(60)
             for kind in (PRODUCE, CONSUME):
                 amount = ("--mib", str(mib)) if kind == PRODUCE else ()
                 tuned = (*TUNED, *TUNED_MESSAGES) if kind == PRODUCE else ()
                 before_s = gateway.cpu_s()
-                done = load(address, kind, topic, *amount, settings=(*tuned, *settings))
+                done = load(gateway.addresses[listener], kind, topic, *amount, settings=(*tuned, *settings))
                 cost = (gateway.cpu_s() - before_s) * 1000 / done["mib"]
                 found.setdefault((kind, how), []).append(cost)
     for kind in (PRODUCE, CONSUME):
@@ -56,10 +57,10 @@ def _bytes(cluster: Cluster, gateway: SecureGateway, authority: Authority, mib: 
         yield Result("tls", f"{kind}, CPU that TLS adds", secure - plain, "ms/MiB", ADDED_MS_PER_MIB_MAX)
 
 
-def _handshakes(gateway: SecureGateway, authority: Authority) -> Result:
+def _handshakes(gateway: SecuredGateway, authority: Authority) -> Result:
     """Whole handshakes, none resumed, with a P-256 certificate; the clients have their own processes."""
     each = HANDSHAKES // CLIENTS
-    arguments = (gateway.secure, str(authority.certificate), each)
+    arguments = (gateway.addresses["SSL"], str(authority.certificate), each)
     context = multiprocessing.get_context("spawn")
     before_s = gateway.cpu_s()
     clients = [context.Process(target=_connect_often, args=arguments) for _ in range(CLIENTS)]

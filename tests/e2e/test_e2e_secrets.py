@@ -68,8 +68,8 @@ def test_no_file_and_no_command_line_has_a_password(tmp_path: Path, monkeypatch:
         passwords = [each.encode() for each in (first, second, wrong, login_secret)]
         hidden = [form for secret in [*passwords, salted] for form in forms(secret)]
         hidden += [token.rpartition(".")[2].encode() for token in tokens]  # the signature, without which it is no token
-        assert "login_failed" in one.gateway.log.read_text(), "the logs are read"
-        assert "login_succeeded" in one.gateway.log.read_text(), "also at the level debug"
+        assert "login_failed" in one.gateway.log(), "the logs are read"
+        assert "login_succeeded" in one.gateway.log(), "also at the level debug"
         assert any(USER.encode() in line for line in lines), "the command lines are read"
         found = [(str(path), form) for path, data in files(tmp_path / "data") for form in hidden if form in data]
         assert found == []

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
-from tests.testkit.clusters.secure_gateway import SecureGateway, secure_gateway
+from tests.testkit.clusters.secured_gateway import SecuredGateway, secured_gateway
 from tests.testkit.servers.certificates import CLIENT, Authority, tls_settings
 
 pytestmark = pytest.mark.e2e
@@ -30,24 +30,22 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def gateway(
-    cluster: Cluster, authority: Authority, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SecureGateway]:
+def gateway(cluster: Cluster, authority: Authority) -> Iterator[SecuredGateway]:
     settings = tls_settings(
         authority.issue("server"),
         ssl_client_auth="required",
         ssl_truststore_certificates=authority.certificate,
         ssl_principal_mapping_rules="RULE:^CN=([^,]*).*$/$1/",
     )
-    with secure_gateway(cluster, tmp_path_factory.mktemp("gateway"), settings) as started:
+    with secured_gateway(cluster, "secured", "SSL", **settings) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def settings(gateway: SecureGateway, authority: Authority) -> dict[str, object]:
+def settings(gateway: SecuredGateway, authority: Authority) -> dict[str, object]:
     alice = authority.issue("alice", "CN=alice,OU=Payments", usage=CLIENT)
     return {
-        "bootstrap.servers": gateway.secure,
+        "bootstrap.servers": gateway.addresses["SSL"],
         "security.protocol": "ssl",
         "ssl.ca.location": str(authority.certificate),
         "ssl.certificate.location": str(alice.certificate),
@@ -97,7 +95,7 @@ def test_a_client_gets_back_what_it_produced(settings: dict[str, object]) -> Non
     assert read(settings, "large", len(values)) == values
 
 
-def test_a_client_without_a_certificate_is_rejected(gateway: SecureGateway, settings: dict[str, object]) -> None:
+def test_a_client_without_a_certificate_is_rejected(gateway: SecuredGateway, settings: dict[str, object]) -> None:
     errors: list[KafkaError] = []
     without = {name: value for name, value in settings.items() if "certificate" not in name and "key" not in name}
     producer = Producer({**without, "error_cb": errors.append})
@@ -107,7 +105,7 @@ def test_a_client_without_a_certificate_is_rejected(gateway: SecureGateway, sett
 
 
 def test_a_certificate_is_replaced_under_load_and_no_record_is_lost_or_refused(
-    gateway: SecureGateway, authority: Authority, settings: dict[str, object]
+    gateway: SecuredGateway, authority: Authority, settings: dict[str, object]
 ) -> None:
     create_topic(settings, "rotated")
     ended = threading.Event()
@@ -149,7 +147,7 @@ def test_a_certificate_is_replaced_under_load_and_no_record_is_lost_or_refused(
     assert len(read(settings, "rotated", len(acknowledged))) == len(acknowledged)
 
 
-def test_a_gateway_with_tls_stops_cleanly(gateway: SecureGateway) -> None:
+def test_a_gateway_with_tls_stops_cleanly(gateway: SecuredGateway) -> None:
     assert gateway.metric(HANDSHAKES, outcome="completed") > 5
     assert gateway.stop() == 0
     assert "Traceback" not in gateway.log()

@@ -1,12 +1,15 @@
-"""A gateway process with listeners that demand a login, beside the gateways of a running cluster."""
+"""A gateway process with listeners that have TLS or demand a login, beside the gateways of a running cluster."""
 
 import asyncio
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from penstock.contracts.commands import Command, PerItem
 from penstock.contracts.commands.security import AlterScramCredentials, ScramDeletion, ScramMechanism, ScramUpsertion
@@ -14,69 +17,86 @@ from penstock.contracts.levels import SECURITY_LEVEL
 from penstock.contracts.scram_keys import verifier_of_password
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
-from tests.testkit.clusters.cluster import Cluster, wait_for_level, wait_until
+from tests.testkit.clusters.cluster import READY_TIMEOUT_S, STOP_TIMEOUT_S, Cluster, wait_for_level, wait_until
 from tests.testkit.metrics import samples, total
 from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.ports import free_port
 
-START_S = 120.0
 ITERATIONS = 4_096
+ANSWER_TIMEOUT_S = 10.0  # of the gateway's HTTP address; the callers ask again
 
 
 class SecuredGateway:
-    """One gateway; `settings` are its flags with underscores. `{name}://127.0.0.1:port` is made for each listener."""
+    """The process; `addresses` has that of each listener, by name."""
 
-    def __init__(self, cluster: Cluster, name: str, *listeners: str, **settings: str) -> None:
-        self._cluster = cluster
-        self.log = cluster.data / "logs" / f"{name}.log"
+    def __init__(self, cluster: Cluster, name: str, *listeners: str, **settings: object) -> None:
+        """Start it. A listener has the protocol of its name; `settings` are flags with underscores."""
+        self._log = cluster.data / "logs" / f"{name}.log"
         self._http = f"127.0.0.1:{free_port()}"
         self.addresses = {listener: f"127.0.0.1:{free_port()}" for listener in listeners}
-        flags = {
+        given: dict[str, object] = {
             "instance": name,
             "zone": "local",
-            "nats-url": cluster.nats_url,
-            "store-url": f"file://{cluster.data}/objects",
-            "http-port": self._http.rpartition(":")[2],
+            "nats_url": cluster.nats_url,
+            "store_url": f"file://{cluster.data}/objects",
+            "http_port": self._http.rpartition(":")[2],
             "listeners": ",".join(f"{listener}://{address}" for listener, address in self.addresses.items()),
-            **{key.replace("_", "-"): value for key, value in settings.items()},
+            **settings,
         }
-        command = [sys.executable, "-m", "penstock_gateway"]
-        command += [part for key in flags for part in (f"--{key}", flags[key])]
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+        flags = [f"--{key.replace('_', '-')}={value}" for key, value in given.items()]
+        with self._log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "penstock_gateway", *flags], stdout=output, stderr=output
+            )
 
     def is_ready(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{self._http}/ready", timeout=10) as answer:
+        """Whether it serves clients."""
+        assert self.process.poll() is None, self.log()
+        with contextlib.suppress(OSError), self._page("ready") as answer:
             return bool(answer.status == 200)
         return False
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples whose labels include `labels`; 0 while the process does not answer."""
-        assert self.process.poll() is None, self.log.read_text()
-        with (
-            contextlib.suppress(OSError),
-            urllib.request.urlopen(f"http://{self._http}/metrics", timeout=10) as answer,
-        ):
+        assert self.process.poll() is None, self.log()
+        with contextlib.suppress(OSError), self._page("metrics") as answer:
             return total(samples(answer.read().decode()), name, **labels)
         return 0.0
+
+    def log(self) -> str:
+        """All its lines so far."""
+        return self._log.read_text()
+
+    def cpu_s(self) -> float:
+        """Its CPU time so far, user and system, in seconds."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def resident_bytes(self) -> int:
         """The memory of the process."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
+    def stop(self) -> int:
+        """Stop it as an operator does, and return the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
     def close(self) -> None:
+        """Kill it if it still runs."""
         self.process.kill()
         self.process.wait()
 
+    def _page(self, name: str) -> Any:
+        return urllib.request.urlopen(f"http://{self._http}/{name}", timeout=ANSWER_TIMEOUT_S)
+
 
 @contextlib.contextmanager
-def secured_gateway(cluster: Cluster, name: str, *listeners: str, **settings: str) -> Iterator[SecuredGateway]:
+def secured_gateway(cluster: Cluster, name: str, *listeners: str, **settings: object) -> Iterator[SecuredGateway]:
     """A gateway that is ready, killed at the end."""
     gateway = SecuredGateway(cluster, name, *listeners, **settings)
     try:
-        wait_until(gateway.is_ready, START_S, "the gateway to be ready")
+        wait_until(gateway.is_ready, READY_TIMEOUT_S, "the gateway to be ready")
         yield gateway
     finally:
         gateway.close()
