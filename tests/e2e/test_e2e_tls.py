@@ -1,7 +1,5 @@
-"""Stock clients over TLS: produce and consume, client certificates, and a certificate replaced under load."""
+"""Stock clients over TLS: produce and consume, client certificates, and the end of the gateway."""
 
-import signal
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -102,49 +100,6 @@ def test_a_client_without_a_certificate_is_rejected(gateway: SecuredGateway, set
     wait_until(lambda: producer.poll(0.1) or errors, TIMEOUT_S, "an error of the client")
     assert "alert certificate required" in errors[0].str()
     assert "peer did not return a certificate" in gateway.log()
-
-
-def test_a_certificate_is_replaced_under_load_and_no_record_is_lost_or_refused(
-    gateway: SecuredGateway, authority: Authority, settings: dict[str, object]
-) -> None:
-    create_topic(settings, "rotated")
-    ended = threading.Event()
-    acknowledged: list[int] = []
-    failures: list[object] = []
-
-    def note(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failures.append(error)
-        else:
-            acknowledged.append(message.offset())
-
-    def produce(number: int) -> None:
-        """A new producer for some records, again and again, so that connections begin all the time."""
-        while not ended.is_set():
-            producer = Producer({**settings, "retries": 0, "error_cb": failures.append, "linger.ms": 0})
-            for _ in range(20):
-                producer.produce("rotated", b"x", partition=0, on_delivery=note)
-                producer.poll(0.01)
-            if producer.flush(TIMEOUT_S):
-                failures.append("records were not delivered")
-
-    threads = [threading.Thread(target=produce, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        for number in range(3):
-            replaced = number + 1
-            authority.issue("server", f"CN=replaced{number}")
-            gateway.process.send_signal(signal.SIGHUP)
-            wait_until(lambda name=f"CN=replaced{number}": name in gateway.log(), TIMEOUT_S, f"reload {replaced}")
-            goal = len(acknowledged) + 50
-            wait_until(lambda goal=goal: len(acknowledged) >= goal or failures, TIMEOUT_S, "more records")
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-    assert not failures
-    assert len(read(settings, "rotated", len(acknowledged))) == len(acknowledged)
 
 
 def test_a_gateway_with_tls_stops_cleanly(gateway: SecuredGateway) -> None:
