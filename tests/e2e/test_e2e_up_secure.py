@@ -1,15 +1,23 @@
 """`penstock up --secure`: clients log in over TLS with the files that it makes, and no others are served."""
 
+import contextlib
 import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.testkit.clusters.cluster import Cluster, running
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
 
 pytestmark = pytest.mark.e2e
+
+TIMEOUT_S = 60.0
+TOKENS = ("0123456789abcdef", "fedcba9876543210")
 
 
 def settings(cluster: Cluster, **changed: str) -> dict[str, str]:
@@ -22,6 +30,34 @@ def settings(cluster: Cluster, **changed: str) -> dict[str, str]:
 
 def topics(config: dict[str, str]) -> set[str]:
     return set(AdminClient(config | {"log_level": "0"}).list_topics(timeout=20).topics)
+
+
+def logs_in(config: dict[str, str]) -> bool:
+    """Whether a client gets an answer; False if its login fails."""
+    errors: list[KafkaError] = []
+    admin = AdminClient(config | {"log_level": "0", "error_cb": errors.append})
+
+    def is_decided() -> bool:
+        admin.poll(0)
+        if any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+            return True
+        with contextlib.suppress(KafkaException):
+            return bool(admin.list_topics(timeout=1).brokers)
+        return False
+
+    wait_until(is_decided, TIMEOUT_S, "the end of a login")
+    return not any(error.code() == KafkaError._AUTHENTICATION for error in errors)
+
+
+def metrics(cluster: Cluster, token: str) -> bytes:
+    """The metrics of all processes; nothing with a wrong token."""
+    request = urllib.request.Request(f"http://{cluster.http}/metrics", headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        assert error.code == 401
+        return b""
 
 
 def test_the_administrator_logs_in_with_its_files_and_no_other_client_does(tmp_path: Path) -> None:
@@ -57,3 +93,36 @@ def test_the_administrator_logs_in_with_its_files_and_no_other_client_does(tmp_p
         cluster.start()
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
         assert topics(settings(cluster)) >= {"private"}
+
+
+def test_the_administrators_password_the_certificate_and_the_token_are_replaced(tmp_path: Path) -> None:
+    """The steps of the security page: for the token and for a user, no process starts again."""
+    token = tmp_path / "token"
+    token.write_text(TOKENS[0])
+    with running(tmp_path / "data", "--secure", "--http-token-file", str(token)) as cluster:
+        folder = cluster.data / "secure"
+        first = settings(cluster)
+        assert logs_in(first)
+        wait_until(lambda: b"penstock_gateway" in metrics(cluster, TOKENS[0]), TIMEOUT_S, "the gateway's metrics")
+        (tmp_path / "token.new").write_text(TOKENS[1])
+        (tmp_path / "token.new").replace(token)
+        assert metrics(cluster, TOKENS[0]) == b""
+        wait_until(lambda: b"penstock_gateway" in metrics(cluster, TOKENS[1]), TIMEOUT_S, "the gateway's metrics")
+
+        (tmp_path / "password").write_text("for-a-while-only")
+        command = ["user", "create", "admin", "--replace", "--password-file", str(tmp_path / "password")]
+        subprocess.run([sys.executable, "-m", "penstock.cli", *command, "--data", str(cluster.data)], check=True)
+        wait_until(lambda: logs_in(first | {"sasl.password": "for-a-while-only"}), TIMEOUT_S, "the new password")
+        assert not logs_in(first)
+
+        certificate = (folder / "server.pem").read_bytes()
+        for name in ("password", "server.pem"):
+            (folder / name).unlink()
+        assert cluster.stop() == 0
+        cluster.start()
+        assert (folder / "server.pem").read_bytes() != certificate
+        second = settings(cluster)
+        assert second["sasl.password"] != first["sasl.password"]
+        assert logs_in(second)
+        assert not logs_in(first)
+        assert not logs_in(first | {"sasl.password": "for-a-while-only"})

@@ -142,6 +142,7 @@ WILDCARDS = {
 }
 ANSWER_TIMEOUT_S = 60
 REJECTED_ROUTE = "authentication error"
+RELOADED = "Reloaded server configuration"
 LAST = "denied.to.all"
 DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')
 
@@ -397,3 +398,26 @@ async def test_three_servers_make_a_cluster_with_a_journal_and_let_no_stranger_i
             "the rejection of the stranger",
         )
         assert all("stranger" not in neighbours(node) for node in nodes)
+
+
+async def test_the_password_between_servers_is_replaced_while_they_serve(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    credentials = Credentials(tmp_path / "credentials", *(f"{LOOPBACK}:{port}" for port in ports), cluster=CLUSTER)
+    with contextlib.ExitStack() as stack:
+        nodes = []
+        for number, port in enumerate(ports, 1):
+            nodes.append(start_node(f"nats-{number}", port, tmp_path, credentials))
+            stack.callback(nodes[-1].kill)
+        wait_until(lambda: all(has_met(node, 2) for node in nodes), ANSWER_TIMEOUT_S, "all routes")
+        async with connected_as(nodes[0], credentials, "gateway") as (gateway, errors):
+            credentials.rotate("route")
+            for node in nodes:
+                node.reload(credentials)
+            wait_until(lambda: all(RELOADED in node.log() for node in nodes), ANSWER_TIMEOUT_S, "all to read it")
+            nodes[2].kill()
+            wait_until(lambda: all(has_met(node, 1) for node in nodes[:2]), ANSWER_TIMEOUT_S, "the end of a server")
+            nodes[2].start(NATS_SERVER_NAME="nats-3")
+            wait_until(lambda: all(has_met(node, 2) for node in nodes), ANSWER_TIMEOUT_S, "all routes again")
+            await gateway.flush(ANSWER_TIMEOUT_S)
+            assert not errors
+            await check_journal(nodes[2], credentials)

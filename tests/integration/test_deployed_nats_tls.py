@@ -142,11 +142,16 @@ async def test_after_the_rotation_of_the_authority_only_new_certificates_are_acc
             pass
 
 
+def tls_settings(credentials: Credentials, role: str) -> dict[str, str]:
+    """The settings of a process for TLS to NATS."""
+    tls = credentials.tls(role)
+    return {"NATS_TLS_CA": tls.ca, "NATS_TLS_CERTIFICATE": tls.certificate, "NATS_TLS_KEY": tls.key}
+
+
 def test_a_process_takes_the_files_from_its_settings(
     server: DeployedNats, credentials: Credentials, tmp_path: Path
 ) -> None:
-    tls = credentials.tls(SERVICE)
-    files = {"NATS_TLS_CA": tls.ca, "NATS_TLS_CERTIFICATE": tls.certificate, "NATS_TLS_KEY": tls.key}
+    files = tls_settings(credentials, SERVICE)
     settings = {"NATS_URL": server.url, "STORE_URL": f"file://{tmp_path}/objects", **files}
     service = DeployedService(SERVICE, ["-m", f"penstock_{SERVICE}"], tmp_path, credentials, **settings)
     try:
@@ -154,3 +159,31 @@ def test_a_process_takes_the_files_from_its_settings(
         assert service.stop() == 0
     finally:
         service.kill()
+
+
+@pytest.mark.parametrize("settings", ["nats.conf", "tls.conf"])
+def test_a_process_whose_secrets_are_replaced_ends_and_starts_again_with_its_new_files(
+    tmp_path: Path, settings: str
+) -> None:
+    """Its container starts it again. Processes of other users keep their connections."""
+    credentials = Credentials(tmp_path / "credentials", with_tls=settings == "tls.conf")
+    with deployed_nats(tmp_path, credentials, settings) as server, contextlib.ExitStack() as stack:
+
+        def start(role: str) -> DeployedService:
+            given = {"NATS_URL": server.url, "STORE_URL": f"file://{tmp_path}/objects"}
+            if settings == "tls.conf":
+                given |= tls_settings(credentials, role)
+            service = DeployedService(role, ["-m", f"penstock_{role}"], tmp_path, credentials, **given)
+            stack.callback(service.kill)
+            wait_until(service.is_ready, READY_TIMEOUT_S, f"the {role}")
+            return service
+
+        rotated, other = start(SERVICE), start("flusher")
+        credentials.rotate(SERVICE)
+        server.reload(credentials)
+        assert rotated.process.wait(READY_TIMEOUT_S) == 1
+        assert "authorization failed" in rotated.log()
+        assert not [secret for secret in credentials.secrets() if secret in rotated.log()]
+        start(SERVICE)
+        assert other.is_ready()
+        assert "nats_disconnected" not in other.log()

@@ -18,6 +18,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.security.login.failure_delays import DelayLimits
+from penstock_gateway.security.login.json_web_keys import KeySetLimits
 from penstock_gateway.security.login.login_setup import check_login_settings
 from penstock_gateway.security.login.logins import LoginLimits
 from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, Issuer
@@ -147,6 +148,37 @@ async def test_a_token_of_the_issuer_names_the_user(tmp_path: Path) -> None:
         assert await other.until_closed() == b""
 
 
+async def test_the_issuer_replaces_its_keys_and_no_login_fails(tmp_path: Path) -> None:
+    """It adds the new key, signs with it, and removes the old one later. No gateway restarts."""
+    old, new, keys = Issuer("old"), Issuer("new"), tmp_path / "keys.json"
+    keys.write_bytes(old.key_set())
+    async with kafka(
+        sasl_enabled_mechanisms="OAUTHBEARER",
+        sasl_oauthbearer_jwks_endpoint_url=keys.as_uri(),
+        sasl_oauthbearer_expected_issuer=ISSUER,
+        sasl_oauthbearer_expected_audience=AUDIENCE,
+    ) as gateway:
+        clock = gateway.world.clock
+
+        async def is_accepted(issuer: Issuer) -> bool:
+            await handshake(client := await gateway.connect(SASL), "OAUTHBEARER")
+            token = issuer.token("svc", now_s=clock.now_ms() / 1000)
+            answer = await authenticate(client, bearer(token))
+            return bool(answer.auth_bytes == b"")
+
+        assert await is_accepted(old)
+        keys.write_bytes(old.key_set(new))
+        clock.now_s += KeySetLimits().early_s_min
+        assert await is_accepted(new), "an unknown key is loaded at once"
+        assert await is_accepted(old)
+        keys.write_bytes(new.key_set())
+        assert await is_accepted(old), "a removed key is accepted until the next load"
+        clock.now_s += KeySetLimits().early_s_min
+        assert not await is_accepted(Issuer("made-up"))
+        assert not await is_accepted(old)
+        assert await is_accepted(new)
+
+
 async def test_wrong_passwords_and_unknown_users_get_the_same_answer_and_the_connection_closes() -> None:
     async with kafka() as gateway:
         answers = []
@@ -177,6 +209,18 @@ async def test_an_unknown_user_gets_the_same_salt_each_time() -> None:
             answer = await authenticate(client, ScramClient(MECHANISM, "mallory", "guess").first)
             salts.add(answer.auth_bytes.split(b",")[1])
         assert len(salts) == 1
+
+
+async def test_another_login_secret_changes_the_salts_of_unknown_users_only() -> None:
+    """Gateways with the same secret send the same salt, so an unknown user looks like any other."""
+    salts = []
+    for secret in ("0123456789abcdef", "0123456789abcdef", "fedcba9876543210"):
+        async with kafka(sasl_login_secret=secret) as gateway:
+            await handshake(client := await gateway.connect(SASL))
+            answer = await authenticate(client, ScramClient(MECHANISM, "mallory", "guess").first)
+            salts.append(answer.auth_bytes.split(b",")[1])
+            assert (await log_in(await gateway.connect(SASL))).error_code == ErrorCode.NONE
+    assert salts[0] == salts[1] != salts[2]
 
 
 @pytest.mark.parametrize("token", [b"", b"\0\0\0", b"n,,n=user", b"\xff" * 60_000])
