@@ -1,6 +1,7 @@
 """The contract of every object store, checked with all stores and wrappers."""
 
 import asyncio
+import base64
 import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,11 +21,13 @@ from penstock.objectstore import (
     S3Limits,
     open_store,
 )
+from penstock.objectstore.encryption import EncryptedStore, Plain, parse_keys
 from penstock.objectstore.file import open_file_store
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.s3 import open_s3_store
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
+from penstock.runtime.clock import SystemEntropy
 from tests.testkit.servers.moto import running_moto
 from tests.testkit.servers.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.testkit.servers.seaweed import running_seaweed
@@ -38,11 +41,18 @@ KINDS = [
     "simulated",
     "file",
     "file, retrying and measured",
+    "memory, encrypted",
+    "simulated, encrypted",
+    "file, encrypted, retrying and measured",
+    "file, encrypted, with plain objects",
+    "s3 of moto, encrypted",
     "s3 of moto",
     "s3 of moto, its keys",
     pytest.param("s3 of seaweedfs", marks=pytest.mark.slow),
     pytest.param("s3 of seaweedfs, our key", marks=pytest.mark.slow),
+    pytest.param("s3 of seaweedfs, encrypted", marks=pytest.mark.slow),
 ]
+SOME_KEYS = parse_keys(f"first {base64.b64encode(bytes(range(32))).decode()}", "a test")
 NAMES = itertools.count()
 RACERS, RACERS_AT_SEAWEEDFS = 8, 4  # SeaweedFS locks the key for each put, which takes up to a second
 READ_TIMEOUT_S = 60.0  # for a server on a busy machine
@@ -65,6 +75,17 @@ async def open_s3(server: S3Server, **encryption: str) -> ObjectStore:
     return await open_s3_store(BUCKET, "some/prefix", options, limits=S3Limits(read_timeout_s=READ_TIMEOUT_S))
 
 
+def encrypted(inner: ObjectStore, plain: Plain = Plain.REJECT) -> ObjectStore:
+    return EncryptedStore(inner, SOME_KEYS, SystemEntropy(), plain=plain)
+
+
+def key_file_in(folder: Path) -> Path:
+    path = folder / "keys"
+    path.write_text(f"first {base64.b64encode(bytes(range(32))).decode()}\n", encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ObjectStore]:
     folder: Path = tmp_path_factory.mktemp("objects")
@@ -78,6 +99,20 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
             opened = await open_file_store(folder / "made" / "on the way")
         case "file, retrying and measured":
             opened = await open_store(f"file://{folder}", registry=prometheus_client.CollectorRegistry())
+        case "memory, encrypted":
+            opened = encrypted(MemoryStore())
+        case "simulated, encrypted":
+            server = StoreServer(Wire(asyncio.get_running_loop(), random.Random(1), Latency(0.0005)))
+            opened = encrypted(SimStore(server))
+        case "file, encrypted, retrying and measured":
+            address = f"file://{folder}/objects?encryption_keys={key_file_in(folder)}"
+            opened = await open_store(address, registry=prometheus_client.CollectorRegistry())
+        case "file, encrypted, with plain objects":
+            opened = encrypted(await open_file_store(folder / "objects"), Plain.READ)
+        case "s3 of moto, encrypted":
+            opened = encrypted(await open_s3(request.getfixturevalue("moto_server")))
+        case "s3 of seaweedfs, encrypted":
+            opened = encrypted(await open_s3(request.getfixturevalue("seaweed_server")))
         case "s3 of moto":
             opened = await open_s3(request.getfixturevalue("moto_server"))
         case "s3 of moto, its keys":
@@ -200,6 +235,26 @@ async def test_a_range_that_the_object_does_not_have_is_invalid(
     with pytest.raises(Invalid) as raised:
         await store.get_range(base + "a", position, length)
     assert not isinstance(raised.value, NotFound)
+
+
+@pytest.mark.parametrize(("position", "length", "found"), [(0, 5000, 1000), (999, 9, 1), (10, 20, 20)])
+async def test_a_range_up_to_the_end_is_shorter(
+    store: ObjectStore, base: str, position: int, length: int, found: int
+) -> None:
+    data = bytes(index % 251 for index in range(1000))
+    await store.put(base + "a", [data])
+    assert await store.get_up_to(base + "a", position, length) == data[position : position + found]
+
+
+async def test_a_range_after_the_end_is_invalid_and_absent_objects_have_none(store: ObjectStore, base: str) -> None:
+    await store.put(base + "a", [bytes(1000)])
+    await store.put(base + "empty", [])
+    for key, position in (("a", 1000), ("a", 500_000), ("empty", 0)):
+        with pytest.raises(Invalid) as raised:
+            await store.get_up_to(base + key, position, 1)
+        assert not isinstance(raised.value, NotFound)
+    with pytest.raises(NotFound):
+        await store.get_up_to(base + "absent", 0, 1)
 
 
 async def test_a_listing_contains_size_and_etag(store: ObjectStore, base: str) -> None:

@@ -1,7 +1,7 @@
 """Object stores with five verbs over immutable objects: in memory, in a folder, or in S3; with retries and metrics.
 
 May import `penstock.contracts` and `penstock.runtime.clock`. Start with `store` (the protocol), then `opening`.
-`memory`, `file` and `s3` are the stores; `retrying` and `measured` wrap any of them.
+`memory`, `file` and `s3` are the stores; `retrying`, `measured` and `encryption` wrap any of them.
 """
 
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound, Throttled

@@ -66,6 +66,12 @@ class MeasuredStore:
         self.count_bytes("get_range", len(data))
         return data
 
+    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
+        with self.measured("get_range"):
+            data = await self._inner.get_up_to(key, position, length)
+        self.count_bytes("get_range", len(data))
+        return data
+
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         with self.measured("list"):
             return await self._inner.list(prefix, after, limit)

@@ -71,11 +71,17 @@ class MemoryStore:
         return stored.data
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
-        check_range(key, position, length)
-        data = await self.get(key)
-        if position + length > len(data):
+        data = await self.get_up_to(key, position, length)
+        if len(data) < length:
             raise range_beyond(key, position, length)
-        return data[position : position + length]
+        return data
+
+    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
+        check_range(key, position, length)
+        data = (await self.get(key))[position : position + length]
+        if not data:
+            raise range_beyond(key, position, length)
+        return data
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         check_listing(prefix, after, limit)

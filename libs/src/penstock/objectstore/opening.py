@@ -1,11 +1,14 @@
 """Opens the store at an address (file://, s3:// or memory://), and creates its bucket."""
 
+import contextlib
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+import msgspec
 import prometheus_client
 
 from penstock.contracts.errors import Invalid
+from penstock.objectstore.encryption import OPTIONS as ENCRYPTION_OPTIONS, check_marker, read_encryption
 from penstock.objectstore.file import open_file_store
 from penstock.objectstore.limits import DEFAULT_LIMITS, S3Limits, StoreLimits
 from penstock.objectstore.measured import MeasuredStore
@@ -32,12 +35,27 @@ async def open_store(
       all options are optional; for encryption by the server sse=s3, sse=kms&sse_kms_key=..., or
       sse=customer&sse_key_file=/path
     - memory://name; its objects have the times of `clock`
+
+    With the option encryption_keys=/path or encryption_keys=command:..., each of them holds encrypted objects; see
+    `encryption`.
     """
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
-    store = await _open(url, clock, entropy, limits)
-    if registry is not None:
-        store = MeasuredStore(store, registry, clock=clock)
-    return RetryingStore(store, jitter=lambda: fraction(entropy), limits=limits.retry, monotonic_s=clock.monotonic_s)
+    address = _parsed(url)
+    encryption = await read_encryption(address.encryption, entropy)
+    raw = await _open(address, clock, entropy, limits)
+
+    def retrying(inner: ObjectStore) -> ObjectStore:
+        return RetryingStore(
+            inner, jitter=lambda: fraction(entropy), limits=limits.retry, monotonic_s=clock.monotonic_s
+        )
+
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(raw.close)
+        await check_marker(retrying(raw), encryption)
+        undo.pop_all()
+    measured = raw if registry is None else MeasuredStore(raw, registry, clock=clock)
+    # Retries are inside, so that each attempt sends the same bytes.
+    return encryption.around(retrying(measured))
 
 
 def absolute_address(url: str) -> str:
@@ -45,7 +63,8 @@ def absolute_address(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if scheme != "file" or not separator or not rest:
         return url
-    return folder_address(Path(unquote(rest)).absolute())
+    folder, mark, options = rest.partition("?")
+    return folder_address(Path(unquote(folder)).absolute()) + mark + options
 
 
 def folder_address(folder: Path) -> str:
@@ -63,14 +82,34 @@ async def make_bucket(url: str, *, limits: S3Limits = DEFAULT_LIMITS.s3) -> bool
         raise Invalid("only a store at s3://bucket has a bucket")
     from penstock.objectstore.s3 import make_s3_bucket
 
-    parts = urlsplit(url)
-    return await make_s3_bucket(parts.netloc, _options(parts.query), limits=limits)
+    address = _parsed(url)
+    return await make_s3_bucket(urlsplit(address.place).netloc, address.options, limits=limits)
 
 
-async def _open(url: str, clock: Clock, entropy: Entropy, limits: StoreLimits) -> ObjectStore:
-    scheme, separator, rest = url.partition("://")
+class _Address(msgspec.Struct, frozen=True):
+    """The parts of an address; the options may have keys, so they must not be shown."""
+
+    place: str  # without options
+    options: dict[str, str]
+    encryption: dict[str, str]
+
+
+def _parsed(url: str) -> _Address:
+    place, _, query = url.partition("?")
+    try:
+        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+    except ValueError as error:
+        raise Invalid("the options of a store address must be name=value, joined by '&'") from error
+    encryption = {name: options.pop(name) for name in ENCRYPTION_OPTIONS if name in options}
+    return _Address(place, options, encryption)
+
+
+async def _open(address: _Address, clock: Clock, entropy: Entropy, limits: StoreLimits) -> ObjectStore:
+    scheme, separator, rest = address.place.partition("://")
     if not separator or not rest:
         raise Invalid("a store address is file://folder, s3://bucket/prefix or memory://name")
+    if scheme in ("file", "memory") and address.options:
+        raise Invalid(f"no {scheme} option {min(address.options)!r}; there are {', '.join(ENCRYPTION_OPTIONS)}")
     if scheme == "file":
         return await open_file_store(Path(unquote(rest)), entropy=entropy, limits=limits.file)
     if scheme == "memory":
@@ -78,14 +117,7 @@ async def _open(url: str, clock: Clock, entropy: Entropy, limits: StoreLimits) -
     if scheme == "s3":
         from penstock.objectstore.s3 import open_s3_store  # its libraries are optional, and slow to import
 
-        parts = urlsplit(url)
+        parts = urlsplit(address.place)
         prefix = unquote(parts.path).strip("/")
-        return await open_s3_store(parts.netloc, prefix, _options(parts.query), limits=limits.s3)
+        return await open_s3_store(parts.netloc, prefix, address.options, limits=limits.s3)
     raise Invalid(f"no store of kind {scheme!r}; there are file, s3 and memory")
-
-
-def _options(query: str) -> dict[str, str]:
-    try:
-        return dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
-    except ValueError as error:
-        raise Invalid("the options of a store address must be name=value, joined by '&'") from error

@@ -64,6 +64,9 @@ class RetryingStore:
     async def get_range(self, key: str, position: int, length: int) -> bytes:
         return await self.retried(lambda: self._inner.get_range(key, position, length), f"range of {key}")
 
+    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
+        return await self.retried(lambda: self._inner.get_up_to(key, position, length), f"range of {key}")
+
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         return await self.retried(lambda: self._inner.list(prefix, after, limit), f"listing of {prefix}")
 

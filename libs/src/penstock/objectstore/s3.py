@@ -156,9 +156,15 @@ class S3Store:
         return await self._get(key)
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
+        data = await self.get_up_to(key, position, length)
+        if len(data) != length:
+            raise range_beyond(key, position, length)
+        return data
+
+    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         check_range(key, position, length)
         data = await self._get(key, Range=f"bytes={position}-{position + length - 1}")
-        if len(data) != length:
+        if not 1 <= len(data) <= length:
             raise range_beyond(key, position, length)
         return data
 

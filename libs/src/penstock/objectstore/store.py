@@ -12,6 +12,7 @@ from penstock.contracts.errors import Invalid
 LIST_LIMIT_MAX = 1000  # the limit of one listing in S3
 DELETE_KEYS_MAX = 1000  # the limit of one delete in S3
 PART_BYTES_MIN = 5 * 1024 * 1024  # the limit of S3 for parts other than the last
+PART_BYTES_UNIT = 64 * 1024  # a part has whole chunks of `encryption`
 PARTS_MAX = 10_000  # the limit of S3 for one object
 UNFINISHED_KEY_BYTES_MAX = 200  # a key and the name of an attempt must fit into one file name
 KEY_BYTES_MAX = 900  # S3 accepts 1,024, with the prefix of the store
@@ -86,6 +87,9 @@ class ObjectStore(Protocol):
         `NotFound` if there is no object, `Invalid` if it ends before the end of the range.
         """
 
+    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
+        """As `get_range`, but fewer bytes, at least one, if the object ends before the end of the range."""
+
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         """The first `limit` objects (1 to 1,000), sorted by key, whose key has this prefix and is above `after`."""
 
@@ -96,7 +100,7 @@ class ObjectStore(Protocol):
         """
 
     async def begin_parts(self, key: str, part_bytes: int) -> PartedPut:
-        """Begin an upload in parts of `part_bytes`, at least 5 MiB; see `streaming`.
+        """Begin an upload in parts of `part_bytes`, at least 5 MiB and a multiple of 64 KiB; see `streaming`.
 
         The caller must complete or abort it. An upload that a crash leaves is invisible but costs space; `unfinished`
         lists it.

@@ -146,6 +146,11 @@ class SimStore:
         data: bytes = await self.ask(what, lambda: self._server.objects.get_range(key, position, length))
         return data
 
+    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
+        what = f"get up to {key} {position}+{length}"
+        data: bytes = await self.ask(what, lambda: self._server.objects.get_up_to(key, position, length))
+        return data
+
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         listing: Listing = await self.ask(f"list {prefix}", lambda: self._list(prefix, after, limit))
         return listing

@@ -111,6 +111,12 @@ class FileStore:
         return await run_in(self._readers, lambda: self._read(key, 0, None))
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
+        data = await self.get_up_to(key, position, length)
+        if len(data) < length:
+            raise range_beyond(key, position, length)
+        return data
+
+    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         check_range(key, position, length)
         return await run_in(self._readers, lambda: self._read(key, position, length))
 
@@ -260,9 +266,9 @@ class FileStore:
             if stat.S_ISDIR(status.st_mode):
                 raise NotFound(f"no object but a folder of objects: {key}")
             size = status.st_size
-            wanted = size if length is None else length
-            if position + wanted > size:
-                raise range_beyond(key, position, wanted)
+            wanted = size if length is None else min(length, size - position)
+            if length is not None and wanted < 1:
+                raise range_beyond(key, position, length)
             data = read_all(descriptor, position, wanted)
             uncache(descriptor, position, wanted, self._platform)  # see _seal
             return data
