@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from penstock.cli import acl, audit, bucket, credentials, export, janitor, quota, rebuild, topic, up, user
+from penstock.cli import acl, audit, bucket, credentials, encryption, export, janitor, quota, rebuild, topic, up, user
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,7 +24,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="penstock", description="Kafka without disks.")
     parser.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (up, topic, user, acl, quota, export, audit, janitor, rebuild, credentials, bucket):
+    for command in (up, topic, user, acl, quota, export, audit, janitor, rebuild, credentials, bucket, encryption):
         command.add_parser(commands)
     return parser.parse_args(argv)
 

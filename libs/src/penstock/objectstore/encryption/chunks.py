@@ -108,7 +108,7 @@ def unseal(keys: Keys, name: str, first: int, stored: Buffer) -> Opened:
             chunks.append(ciphers[key_id].decrypt(nonce, chunk[HEAD_BYTES:], _place(kind, key_id, index, name)))
         except InvalidTag as error:
             raise Corrupt(
-                f"object {name} differs in chunk {index} from what was encrypted with key {keys.name_of(key_id)}"
+                f"object {name} has a damaged chunk {index}, encrypted with key {keys.name_of(key_id)}"
             ) from error
         is_end = kind == LAST
     return Opened(chunks, is_end)

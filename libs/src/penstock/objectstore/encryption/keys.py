@@ -1,4 +1,4 @@
-"""Reads the keys of encrypted objects from a file, or from the output of a command such as that of a KMS."""
+"""Reads the keys of encrypted objects from a file, or from the output of a command."""
 
 import asyncio
 import base64
@@ -118,7 +118,7 @@ def _secret(text: str) -> bytes:
 
 
 async def _output(command: str) -> str:
-    """The output of a command, which is not given to a shell; its errors go to the log of the process."""
+    """The output of a command. No shell runs it; its errors go to the log of the process."""
     try:
         words = shlex.split(command)
     except ValueError as error:

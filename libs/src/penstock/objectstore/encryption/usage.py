@@ -19,7 +19,7 @@ class KeyUse(msgspec.Struct):
 
 
 async def keys_in_use(store: EncryptedStore, prefix: str) -> dict[str, KeyUse]:
-    """The use of each key by the objects with this prefix, by the names of the keys; one small read per object."""
+    """The use of each key by the objects with this prefix, by its name; one small read per object."""
     used: dict[str, KeyUse] = {}
     after = ""
     parallel = asyncio.Semaphore(HEADS_PARALLEL_MAX)
