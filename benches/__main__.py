@@ -10,6 +10,7 @@ from benches import (
     commits,
     compaction,
     composed,
+    encryption,
     failover,
     flush_times,
     greedy,
@@ -39,6 +40,7 @@ def main() -> int:
     benches: dict[str, Callable[[], Iterator[Result]]] = {
         "codec": micro.codec,
         "access": access.costs,
+        "encryption": encryption.costs,
         "records": record_check.record_check,
         "segment": micro.segment,
         "machine": micro.machine,

@@ -1,5 +1,6 @@
 """Compaction and the audit work on encrypted objects, and compaction gives records a new key."""
 
+import asyncio
 import base64
 import os
 import subprocess
@@ -46,7 +47,12 @@ async def merged_segments(address: str) -> dict[str, KeyUse]:
         await store.close()
 
 
-async def test_compaction_rewrites_encrypted_segments_with_the_newest_key(tmp_path: Path) -> None:
+def audit(data: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock.cli", "audit", "--data", str(data), "--master", "local[2]"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=MERGED_S)
+
+
+def test_compaction_rewrites_encrypted_segments_with_the_newest_key(tmp_path: Path) -> None:
     data, key_file = tmp_path / "data", tmp_path / "keys"
     address = f"file://{data}/objects?encryption_keys={key_file}"
     write_keys(key_file, "a")
@@ -68,10 +74,9 @@ async def test_compaction_rewrites_encrypted_segments_with_the_newest_key(tmp_pa
                 lambda: compactor.metric("waiting_segments", level="0") <= 3, MERGED_S, "all to be merged", POLL_S
             )
             assert compactor.stop() == 0
-        assert set(await merged_segments(address)) == {"b"}
+        assert set(asyncio.run(merged_segments(address))) == {"b"}
         assert check_nothing_lost_twice_or_reordered(ledger, cluster.kafka, TOPIC) == SEGMENTS * PARTITIONS
-        audit = [sys.executable, "-m", "penstock.cli", "audit", "--data", str(data), "--master", "local[2]"]
-        result = subprocess.run(audit, capture_output=True, text=True, check=False, timeout=MERGED_S)
+        result = audit(data)
         assert result.returncode == 0, result.stdout + result.stderr
     stored = [path.read_bytes() for path in (data / "objects").rglob("*") if path.is_file()]
     assert not [each for each in stored if PLANTED in each]
