@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,13 @@ from pathlib import Path
 import aiokafka
 import kafka
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from penstock.contracts.errors import Invalid
 from penstock.objectstore import ObjectStore, open_store
+from tests.e2e.test_e2e_rebuild import archive, rebuild, report_of, until_archived
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
-from tests.testkit.loads.ledger import Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
+from tests.testkit.loads.ledger import QUIET, Ledger, check_nothing_lost_twice_or_reordered, idempotent_producer
 from tests.testkit.loads.steady_load import create_topic
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -25,6 +28,7 @@ RECORDS = 40
 PLANTED = b"a card number that must not be readable"
 CLIENT_MS = 120_000
 SNAPSHOT_S = 120.0
+READ_S = 120.0
 
 
 def new_key(name: str) -> str:
@@ -121,6 +125,55 @@ async def test_no_object_shows_a_record_and_keys_can_change(tmp_path: Path, monk
         await store.close()
     with pytest.raises(Invalid, match="add encryption_keys"):
         await open_store(f"file://{data}/objects")
+
+
+def test_a_lost_journal_is_rebuilt_from_encrypted_objects(tmp_path: Path) -> None:
+    data, key_file = tmp_path / "data", tmp_path / "keys"
+    write_keys(key_file, new_key("first"))
+    ledger = Ledger()
+    with running(data, "--store", f"file://{data}/objects?encryption_keys={key_file}") as cluster:
+        create_topic(cluster.kafka, TOPIC, PARTITIONS)
+        until_archived(cluster)
+        kept = len(archive(data))
+        produce(cluster, ledger, PLANTED)
+        until_archived(cluster)
+    shutil.rmtree(data / "nats")
+    for path in archive(data)[kept:]:
+        path.unlink()
+    wrong = rebuild(data, "--store", f"file://{data}/objects")
+    assert wrong.returncode == 1
+    assert "add encryption_keys to its address" in wrong.stderr
+    assert report_of(data)["recovered_records"] == RECORDS
+    with running(data) as cluster:
+        assert check_nothing_lost_twice_or_reordered(ledger, cluster.kafka, TOPIC) == RECORDS
+
+
+def test_a_damaged_object_is_an_error_for_readers_and_not_wrong_data(tmp_path: Path) -> None:
+    data, key_file = tmp_path / "data", tmp_path / "keys"
+    write_keys(key_file, new_key("first"))
+    ledger = Ledger()
+    with running(data, "--store", f"file://{data}/objects?encryption_keys={key_file}") as cluster:
+        create_topic(cluster.kafka, TOPIC, PARTITIONS)
+        produce(cluster, ledger, PLANTED)
+    segments = sorted((data / "objects" / "default" / "segments").glob("*/*"))
+    sound = {path: path.read_bytes() for path in segments}
+    for path, stored in sound.items():
+        path.write_bytes(stored[:100] + bytes([stored[100] ^ 1]) + stored[101:])
+    with running(data) as cluster:
+        consumer = Consumer({"bootstrap.servers": cluster.kafka, "group.id": "g", "enable.auto.commit": False, **QUIET})
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        wait_until(
+            lambda: consumer.poll(0.5) or logged(data, "has a damaged chunk 0"), READ_S, "the damage to be found"
+        )
+        assert logged(data, "encrypted with key first"), "the damaged chunk is not read as data"
+        for path, stored in sound.items():
+            path.write_bytes(stored)
+        assert check_nothing_lost_twice_or_reordered(ledger, cluster.kafka, TOPIC) == RECORDS
+        consumer.close()
+
+
+def logged(data: Path, text: str) -> bool:
+    return any(text in path.read_text() for path in (data / "logs").glob("*.log"))
 
 
 async def test_a_cluster_with_plain_objects_becomes_encrypted(tmp_path: Path) -> None:

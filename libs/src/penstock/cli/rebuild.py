@@ -70,7 +70,7 @@ def run(
             raise Invalid(f"there is no folder {data}; name the folder of `penstock up` with --data")
         with take_folder(data), _nats_server(data) as url:
             store = arguments.store or recorded_store(data)
-            if store != own_store(data):
+            if store.partition("?")[0] != own_store(data):  # its options may have keys for encryption
                 return _rebuild(program, arguments, url, store)
             # This process has the lock of the folder. So no other process writes to its store, and no wait is needed.
             return _rebuild(program, arguments, url, store, **{"archive-age-min-s": "0"})
