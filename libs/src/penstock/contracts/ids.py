@@ -15,6 +15,9 @@ ID_BYTES = 16
 ENTROPY_BYTES = 10
 NO_TOPIC_ID: TopicId = bytes(ID_BYTES)
 
+# Only gateways create this topic and write to it (ADR 0037).
+AUDIT_TOPIC = "__penstock_audit"
+
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CROCKFORD_VALUES = {letter: value for value, letter in enumerate(_CROCKFORD)}
 _CROCKFORD_PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
@@ -71,6 +74,11 @@ def check_token(kind: str, text: str) -> str:
     if not _TOKEN.fullmatch(text):
         raise Invalid(f"{kind} must be 1 to 64 letters, digits, '_' or '-': {text!r}")
     return text
+
+
+def is_internal_topic(name: str | None) -> bool:
+    """Whether clients can neither create the topic, nor write to it, nor delete it or its records."""
+    return name == AUDIT_TOPIC
 
 
 def is_legal_topic_name(name: str) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from penstock.contracts.acls import AclOperation, ResourceType
 from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import is_internal_topic
 from penstock.contracts.messages import FlushBatch, ListenerAddress
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
@@ -283,6 +284,8 @@ def _topic_error(ref: TopicRef, view: TopicView | None, access: Access | None) -
         return absence(ref)
     if access is not None and not access.allows(AclOperation.WRITE, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if is_internal_topic(name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
     return absence(ref) if view is None else ErrorCode.NONE
 
 

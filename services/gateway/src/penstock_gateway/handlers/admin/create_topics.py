@@ -5,7 +5,7 @@ from typing import Protocol
 from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
 from penstock.contracts.configs.topics import validation_errors
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
+from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_internal_topic, is_legal_topic_name, new_topic_id
 from penstock.contracts.levels import level_of_configs
 from penstock.kafkawire.api.create_topics import (
     API as API,
@@ -94,6 +94,8 @@ def _validation_error(gateway: Needs, topic: CreatableTopic, is_repeated: bool) 
         return ErrorCode.INVALID_REQUEST, "Duplicate topic name."
     if not is_legal_topic_name(topic.name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(topic.name)
+    if is_internal_topic(topic.name):
+        return ErrorCode.INVALID_REQUEST, f"Creation of internal topic {topic.name} is prohibited."
     error, message = _config_validation_error(gateway, topic)
     if error:
         return error, message

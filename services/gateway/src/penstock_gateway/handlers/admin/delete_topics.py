@@ -5,7 +5,7 @@ from typing import Protocol
 
 from penstock.contracts.commands import DeleteTopic, Rejected, Tick
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import NO_TOPIC_ID, is_legal_topic_name
+from penstock.contracts.ids import NO_TOPIC_ID, is_internal_topic, is_legal_topic_name
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_topics import (
@@ -24,6 +24,7 @@ from penstock_gateway.quotas.quota_cache import HasQuotas
 
 FIRST_VERSION_MUTATIONS = 5  # with an error for topics above the quota (KIP-599)
 FIRST_VERSION_IDS = 6
+INTERNAL: AdminResult = (ErrorCode.INVALID_TOPIC_EXCEPTION, "Cannot delete an internal topic.")
 
 
 class Needs(HasClock, HasQuotas, HasSequencer, HasTopics, Protocol):
@@ -44,12 +45,16 @@ async def handle(gateway: Needs, client: Client, version: int, request: DeleteTo
         found = {}
     else:
         results |= {topic: (_unknown(topic), None) for topic in good if topic not in found}
+    internal = [topic for topic, view in found.items() if is_internal_topic(view.name)]
+    results |= dict.fromkeys(internal, INTERNAL)
     is_strict = version >= FIRST_VERSION_MUTATIONS
     exceeding = [
-        topic for topic, view in found.items() if not admits(gateway, client, view.partitions, is_strict=is_strict)
+        topic
+        for topic, view in found.items()
+        if topic not in internal and not admits(gateway, client, view.partitions, is_strict=is_strict)
     ]
     results |= dict.fromkeys(exceeding, EXCEEDED)
-    found = {topic: view for topic, view in found.items() if topic not in exceeding}
+    found = {topic: view for topic, view in found.items() if topic not in exceeding and topic not in internal}
     commands = [DeleteTopic(gateway.clock.now_ms(), "", view.topic_id) for view in found.values()]
     outcomes = await run_commands(gateway, commands, request.timeout_ms)
     for topic, outcome in zip(found, outcomes, strict=True):

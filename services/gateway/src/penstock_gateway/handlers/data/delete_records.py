@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     Rejected,
 )
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import TopicId
+from penstock.contracts.ids import TopicId, is_internal_topic
 from penstock.contracts.queries.log import LATEST, OffsetOf, OffsetsQuery, OffsetsView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.delete_records import (
@@ -84,6 +84,8 @@ async def _locate(gateway: Needs, wanted: list[_Wanted], slices: Slices) -> Foun
         topic = located.partition(each.topic, each.asked.partition_index, NO_EPOCH)
         if times[each.topic, each.asked.partition_index] > 1:
             each.error = ErrorCode.INVALID_REQUEST
+        elif is_internal_topic(each.topic):
+            each.error = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif isinstance(topic, ErrorCode):
             each.error = topic
         else:

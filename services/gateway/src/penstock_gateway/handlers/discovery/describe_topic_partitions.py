@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.ids import is_internal_topic, is_legal_topic_name
 from penstock.contracts.queries.topics import TopicView
 from penstock.kafkawire.api.describe_topic_partitions import (
     API as API,
@@ -92,6 +92,7 @@ def _described(view: TopicView, partitions: range, leader_id: int) -> DescribeTo
     return DescribeTopicPartitionsResponseTopic(
         name=view.name,
         topic_id=view.topic_id,
+        is_internal=is_internal_topic(view.name),
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(

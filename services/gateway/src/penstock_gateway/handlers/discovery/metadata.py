@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.contracts.commands import Command, CreateTopic, Outcome, Rejected
-from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_legal_topic_name, new_topic_id
+from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_internal_topic, is_legal_topic_name, new_topic_id
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.metadata import (
@@ -99,7 +99,7 @@ async def _asked_topics(
     failed: dict[str, ErrorCode] = dict.fromkeys(illegal, ErrorCode.INVALID_TOPIC_EXCEPTION)
     # Without an answer of a sequencer, `Unavailable` closes the connection (ADR 0009), and clients ask again.
     by_name = await gateway.topics.find(legal)
-    missing = [name async for name in slices.of(legal) if name not in by_name]
+    missing = [name async for name in slices.of(legal) if name not in by_name and not is_internal_topic(name)]
     if missing and may_create and _may_create_all(gateway, missing):
         failed |= await _create(gateway, missing)
         by_name |= await gateway.topics.find(name for name in missing if name not in failed)
@@ -167,7 +167,9 @@ async def _topic_answer(view: TopicView, leader: Node, slices: Slices) -> Metada
     async for first in slices.of(range(0, view.partitions, SHARED_PARTITIONS), steps=SHARED_PARTITIONS):
         some = _partitions(first, leader.node_id, view.leader_epoch)
         partitions += some[: view.partitions - first]
-    return MetadataResponseTopic(name=view.name, topic_id=view.topic_id, partitions=partitions)
+    return MetadataResponseTopic(
+        name=view.name, topic_id=view.topic_id, is_internal=is_internal_topic(view.name), partitions=partitions
+    )
 
 
 @functools.lru_cache(SHARED_PARTITIONS_KEPT)

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from penstock.contracts.commands import AddPartitionsToTxn, PerItem, Rejected, TransactionPartition
+from penstock.contracts.ids import is_internal_topic
 from penstock.kafkawire.api.add_partitions_to_txn import (
     API as API,
     AddPartitionsToTxnPartitionResult,
@@ -44,12 +45,17 @@ async def handle(
 
 
 async def _find(gateway: Needs, request: AddPartitionsToTxnRequest) -> list[TransactionPartition | ErrorCode]:
+    """The partitions, or an error for each that does not exist or that no client may write to.
+
+    An open transaction in an internal topic would hide its newer records from readers.
+    """
     topics = request.v3_and_below_topics
     located = await locate(gateway.topics, (topic.name for topic in topics), unavailable=TRANSACTIONS_UNAVAILABLE)
     found: list[TransactionPartition | ErrorCode] = []
     for topic in topics:
         for number in topic.partitions:
-            view = located.partition(topic.name, number, -1)
+            is_internal = is_internal_topic(topic.name)
+            view = ErrorCode.INVALID_TOPIC_EXCEPTION if is_internal else located.partition(topic.name, number, -1)
             found.append(view if isinstance(view, ErrorCode) else TransactionPartition(view.topic_id, number))
     return found
 
