@@ -39,6 +39,7 @@ from penstock_sequencer.replication.read_index import ReadIndex
 from penstock_sequencer.replication.replica import Replica
 from penstock_sequencer.replication.seen_entries import SeenEntries
 from penstock_sequencer.replication.stall_detector import StallDetector
+from penstock_sequencer.serving.administration_log import log_administration
 from penstock_sequencer.serving.member_liveness import MemberLiveness
 from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
 
@@ -86,6 +87,7 @@ class RequestServer:
     ) -> None:
         self._bus = bus
         self._cluster = cluster
+        self._operators_subject = subjects.sequencer_command(cluster, subjects.Sender.ADMIN)
         self._journal = journal
         self._replica = replica
         self._read_index = read_index
@@ -208,7 +210,10 @@ class RequestServer:
             if refused := not_allowed(request.commands, allowed):
                 return self._refuse(request, refused, message.subject)
             await self._catch_up(request)
-            return await self._command(request, len(data), ticket)
+            reply = await self._command(request, len(data), ticket)
+            if message.subject == self._operators_subject:
+                log_administration(request.commands, reply.outcomes)
+            return reply
         handler = self._queries[name]
         query = codec.decode(data, handler.kind)
         await self._catch_up(query)
