@@ -17,6 +17,9 @@ from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.garbage import GarbagePolicy, ScheduledPolicy
 from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.own_address import LOOPBACK, own_address
+from penstock_gateway.audit_topic.audited import audited
+from penstock_gateway.audit_topic.change_log import ChangeLog
+from penstock_gateway.audit_topic.writer import AuditWriter
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.enforcement.all_checks import ALL_CHECKS
 from penstock_gateway.enforcement.guard import guarded
@@ -33,6 +36,7 @@ from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter, first_number_at
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.security.audit_trail import AuditTrail, NewAuditTopic
 from penstock_gateway.security.authorizer import (
     Authorizer,
     AuthorizerMode,
@@ -54,6 +58,7 @@ from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
 # The drain ends before the deadline of the process. A client without an answer by then is disconnected.
 DRAIN_SHARE = 0.8
+AUDIT_DRAIN_SHARE = 0.15  # of the same deadline, after the connections
 
 log = structlog.get_logger()
 
@@ -99,6 +104,8 @@ class GatewayApp:
         self._token_keys: KeySet | None = None
         self._advertised: dict[str, ListenerAddress] = {}  # by listener
         self._connections: ConnectionManager | None = None
+        self._audit_trail: AuditTrail | None = None  # None: off
+        self._audit_writer: AuditWriter | None = None
 
     async def open(self) -> None:
         self._garbage.start()
@@ -142,13 +149,18 @@ class GatewayApp:
                 tasks.create_task(self._tls_reloader.run())
             if self._token_keys is not None:
                 tasks.create_task(self._token_keys.run())
+            if self._audit_writer is not None:
+                tasks.create_task(self._audit_writer.run())
             tasks.create_task(self._connections.run())
             self._host.health.set_ready(True)
 
     async def drain(self) -> None:
         assert self._connections is not None, "opened before it is drained"
         await self._host.begin_drain()
-        await self._connections.drain(self._config.drain_deadline_ms / 1000 * DRAIN_SHARE)
+        deadline_s = self._config.drain_deadline_ms / 1000
+        await self._connections.drain(deadline_s * DRAIN_SHARE)
+        if self._audit_writer is not None:
+            await self._audit_writer.drain(deadline_s * AUDIT_DRAIN_SHARE)
 
     async def close(self) -> None:
         if self._connections is not None:
@@ -181,6 +193,8 @@ class GatewayApp:
         self._flush_router = self._new_flush_router(bus, sequencer, metrics)
         self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
         self._security = SecurityCache(sequencer)
+        if config.audit == "on":
+            self._audit_trail, self._audit_writer = self._make_audit(topics, sequencer, metrics)
         throttle = CatchUpThrottle(config.history_bytes_per_second, clock, limits.read.throttle)
         self._tail = TailSubscriber(
             bus=bus,
@@ -248,16 +262,30 @@ class GatewayApp:
             limits=self._limits.produce,
         )
 
+    def _make_audit(
+        self, topics: TopicCache, sequencer: SequencerClient, metrics: GatewayMetrics
+    ) -> tuple[AuditTrail, AuditWriter]:
+        config = self._config
+        trail = AuditTrail(gateway=config.instance, clock=self._clock, metrics=metrics, limits=self._limits.audit)
+        return trail, AuditWriter(
+            trail=trail,
+            flush_router=self._flush_router,
+            topics=topics,
+            sequencer=sequencer,
+            clock=self._clock,
+            entropy=self._entropy,
+            new_topic=NewAuditTopic(partitions=config.audit_partitions, retention_ms=config.audit_retention_ms),
+        )
+
     def _authorizer(self, metrics: GatewayMetrics) -> Authorizer:
         config = self._config
-        denials = DenialLog(metrics, self._clock.monotonic_s)
+        denials = DenialLog(metrics, self._clock.monotonic_s, audit=self._audit_trail)
         super_users = parse_super_users(config.super_users)
         return Authorizer(parse_mode(config.authorizer), super_users, self._security, denials)
 
-    @staticmethod
-    def _handlers(authorizer: Authorizer) -> dict[int, Handler]:
-        """The handlers, behind checks if access is controlled."""
-        handlers = all_handlers()
+    def _handlers(self, authorizer: Authorizer) -> dict[int, Handler]:
+        """The handlers, which record changes by administrators, behind checks if access is controlled."""
+        handlers = audited(all_handlers(), ChangeLog(self._clock.monotonic_s, audit=self._audit_trail))
         return handlers if authorizer.mode is AuthorizerMode.OFF else guarded(handlers, ALL_CHECKS, authorizer)
 
     def _make_logins(self, metrics: GatewayMetrics) -> Logins:
@@ -270,6 +298,7 @@ class GatewayApp:
             entropy=self._entropy,
             metrics=metrics,
             limits=self._limits.logins,
+            audit=self._audit_trail,
         )
         return logins
 

@@ -8,6 +8,7 @@ from penstock.contracts.errors import Invalid
 from penstock.runtime.process.config import ADVANCED, ServiceConfig
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
+from penstock_gateway.security.audit_trail import NewAuditTopic
 from penstock_gateway.security.authorizer import parse_mode, parse_super_users
 from penstock_gateway.security.listener_security import ListenerSecurity, TlsSettings, listener_securities
 from penstock_gateway.security.login.login_setup import LoginSettings, OAuthSettings, check_login_settings
@@ -119,6 +120,19 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         str,
         Meta(description="principals that no list restricts: User:NAME, separated by semicolons"),
     ] = ""
+    audit: Annotated[
+        str,
+        Meta(
+            description="on: logins, denials and changes by administrators are records of the topic __penstock_audit; "
+            "off: they are in logs only"
+        ),
+    ] = "off"
+    audit_partitions: Annotated[
+        int, Meta(ge=1, description="partitions of the audit topic, when a gateway makes it", extra=ADVANCED)
+    ] = NewAuditTopic().partitions
+    audit_retention_ms: Annotated[
+        int, Meta(ge=-1, description="retention.ms of the audit topic, when a gateway makes it; -1: no limit")
+    ] = NewAuditTopic().retention_ms
     sasl_enabled_mechanisms: Annotated[
         str,
         Meta(
@@ -167,6 +181,8 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         super().__post_init__()
         parse_mode(self.authorizer)
         parse_super_users(self.super_users)
+        if self.audit not in ("off", "on"):
+            raise Invalid(f"audit must be off or on: {self.audit!r}")
         check_login_settings(self.logins(), self.login_listeners())
         if 0 < self.history_bytes_per_second < RATE_MIN:
             raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")

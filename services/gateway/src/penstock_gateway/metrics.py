@@ -80,11 +80,19 @@ class GatewayMetrics:
         )
 
     def _add_logins(self, registry: CollectorRegistry) -> None:
-        """Add the metrics of logins."""
+        """Add the metrics of logins and of the audit trail."""
         self.logins = Counter(
             "penstock_gateway_logins",
             "Logins by SASL mechanism and outcome: `succeeded`, `failed`, or `undecided`: users or keys are unknown.",
             ["mechanism", "outcome"],
+            registry=registry,
+        )
+
+        self.audit_events = Counter(
+            "penstock_gateway_audit_events",
+            "Events of the audit trail, by kind and outcome: `written` to the topic, `suppressed` because of their "
+            "rate, or `dropped` because too many are not written yet.",
+            ["kind", "outcome"],
             registry=registry,
         )
 

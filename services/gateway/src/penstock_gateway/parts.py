@@ -24,6 +24,7 @@ from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.produce_service import ProduceService
 from penstock_gateway.quotas.quota_cache import QuotaCache
+from penstock_gateway.security.audit_trail import AuditLimits
 from penstock_gateway.security.authorizer import Authorizer
 from penstock_gateway.security.login.logins import LoginLimits, Logins
 from penstock_gateway.security.security_cache import SecurityCache
@@ -49,6 +50,7 @@ class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
     share: ShareLimits = ShareLimits()
     tail: TailLimits = TailLimits()
     logins: LoginLimits = LoginLimits()
+    audit: AuditLimits = AuditLimits()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,7 @@ class SecureFiles(msgspec.Struct, frozen=True):
             # The same at all gateways: the salts of unknown users look like those of users.
             "SASL_LOGIN_SECRET": hashlib.sha256(f"salts {self.password}".encode()).hexdigest(),
             "AUTHORIZER": "on",
+            "AUDIT": "on",
             "SUPER_USERS": f"User:{ADMINISTRATOR}",
         }
 

@@ -176,7 +176,9 @@ class Access:
 
     def _report(self, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
         client, api = self._client, API_TABLE[self._api_key].name
-        denial = Denial(self._principal, client.host, api, operation, resource_type, name, self._is_enforced)
+        denial = Denial(
+            self._principal, client.host, api, operation, resource_type, name, self._is_enforced, client.listener
+        )
         self._authorizer.record(denial)
 
 

@@ -7,6 +7,7 @@ import structlog
 
 from penstock.contracts.acls import AclOperation, ResourceType
 from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.security.audit_trail import AuditEvent, AuditKind, AuditTrail
 
 log = structlog.get_logger()
 
@@ -29,17 +30,24 @@ class Denial(msgspec.Struct, frozen=True):
     resource_type: ResourceType
     name: str
     enforced: bool  # False: the authorizer is in shadow mode, and the operation was allowed
+    listener: str = ""
 
 
 class DenialLog:
     """The events `access_denied` of one gateway. A client that tries again and again gets one line in an interval."""
 
     def __init__(
-        self, metrics: GatewayMetrics, monotonic_s: Callable[[], float], limits: DenialLogLimits | None = None
+        self,
+        metrics: GatewayMetrics,
+        monotonic_s: Callable[[], float],
+        limits: DenialLogLimits | None = None,
+        *,
+        audit: AuditTrail | None = None,
     ) -> None:
         self._metrics = metrics
         self._monotonic_s = monotonic_s
         self._limits = limits or DenialLogLimits()
+        self._audit = audit
         self._since_s = monotonic_s()
         self._logged: set[Denial] = set()
         self._unlogged = 0
@@ -51,6 +59,8 @@ class DenialLog:
         self._begin_interval()
         if denial in self._logged:
             return
+        if self._audit is not None:
+            self._audit.record(_event(denial))
         if len(self._logged) >= self._limits.lines_max:
             self._unlogged += 1
             return
@@ -77,3 +87,16 @@ class DenialLog:
     def _shortened(self, text: str) -> str:
         limit = self._limits.name_length_max
         return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def _event(denial: Denial) -> AuditEvent:
+    return AuditEvent(
+        kind=AuditKind.ACCESS_DENIED,
+        principal=denial.principal,
+        peer=denial.address,
+        listener=denial.listener,
+        api=denial.api,
+        operation=denial.operation.name,
+        resource=f"{denial.resource_type.name}:{denial.name}",
+        outcome="denied" if denial.enforced else "allowed",
+    )

@@ -5,10 +5,13 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
+from penstock.contracts.acls import user_principal
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.security.audit_trail import AuditEvent, AuditKind, AuditTrail
 
 OTHER_MECHANISM = "other"
+UNKNOWN = "unknown"
 
 log = structlog.get_logger()
 
@@ -25,11 +28,23 @@ class LoginLog:
     """The events `login_succeeded` and `login_failed` of one gateway; never with a secret."""
 
     def __init__(
-        self, metrics: GatewayMetrics, monotonic_s: Callable[[], float], limits: LoginLogLimits | None = None
+        self,
+        metrics: GatewayMetrics,
+        monotonic_s: Callable[[], float],
+        limits: LoginLogLimits | None = None,
+        *,
+        audit: AuditTrail | None = None,
+        is_user: Callable[[str, str], bool] = lambda name, mechanism: False,
     ) -> None:
+        """`is_user`: whether a name in a login by a mechanism is that of a user.
+
+        Other names may be mistyped passwords, and do not enter the audit trail.
+        """
         self._metrics = metrics
         self._monotonic_s = monotonic_s
         self._limits = limits or LoginLogLimits()
+        self._audit = audit
+        self._is_user = is_user
         self._since_s = monotonic_s()
         self._lines = 0
         self._unlogged = 0
@@ -38,10 +53,13 @@ class LoginLog:
         """Record a login."""
         self._metrics.logins.labels(mechanism, "succeeded").inc()
         log.debug("login_succeeded", **self._facts(client, user, mechanism))
+        self._record(AuditKind.LOGIN_SUCCEEDED, client, user_principal(user), mechanism)
 
     def failed(self, client: Client, user: str, mechanism: str, reason: str) -> None:
         """Record a failed login; `mechanism` is "" for one that is not accepted."""
         self._metrics.logins.labels(mechanism or OTHER_MECHANISM, "failed").inc()
+        principal = user_principal(user) if user and self._is_user(user, mechanism) else UNKNOWN
+        self._record(AuditKind.LOGIN_FAILED, client, principal, mechanism or OTHER_MECHANISM, reason)
         self.flush()
         if self._lines >= self._limits.lines_max:
             self._unlogged += 1
@@ -62,6 +80,19 @@ class LoginLog:
             log.warning("logins_failed", more=self._unlogged, seconds=round(now_s - self._since_s))
         self._since_s, self._lines, self._unlogged = now_s, 0, 0
 
+    def _record(self, kind: AuditKind, client: Client, principal: str, mechanism: str, reason: str = "") -> None:
+        if self._audit is not None:
+            self._audit.record(
+                AuditEvent(
+                    kind=kind,
+                    principal=principal,
+                    peer=client.host,
+                    listener=client.listener,
+                    mechanism=mechanism,
+                    reason=reason,
+                )
+            )
+
     def _facts(self, client: Client, user: str, mechanism: str) -> dict[str, str]:
-        principal = f"User:{user[: self._limits.text_max]}" if user else "unknown"
+        principal = f"User:{user[: self._limits.text_max]}" if user else UNKNOWN
         return {"principal": principal, "peer": client.host, "listener": client.listener, "mechanism": mechanism}

@@ -1,13 +1,15 @@
 """Builds the logins of a gateway from its settings."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from penstock.contracts.commands.security import ScramMechanism
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock, Entropy
 from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.security.audit_trail import AuditTrail
 from penstock_gateway.security.login.credentials import Credentials, Verifiers
 from penstock_gateway.security.login.exchange import Exchange
 from penstock_gateway.security.login.json_web_keys import ALGORITHMS, KeySet, source_of
@@ -71,6 +73,7 @@ def make_logins(
     entropy: Entropy,
     metrics: GatewayMetrics,
     limits: LoginLimits | None = None,
+    audit: AuditTrail | None = None,
 ) -> tuple[Logins, KeySet | None]:
     """The logins of these listeners, and the keys of tokens if they are used; the caller runs the keys.
 
@@ -102,10 +105,20 @@ def make_logins(
         },
         session_ms_max=settings.connections_max_reauth_ms,
         clock=clock,
-        log=LoginLog(metrics, clock.monotonic_s),
+        log=LoginLog(metrics, clock.monotonic_s, audit=audit, is_user=_is_user(credentials)),
         limits=limits,
     )
     return logins, keys
+
+
+def _is_user(credentials: Credentials) -> Callable[[str, str], bool]:
+    """Whether a name in a login is that of a user; in a token the issuer has signed it."""
+
+    def is_user(name: str, mechanism: str) -> bool:
+        known = (credentials.verifier(name, each) is not None for each in ScramMechanism)
+        return mechanism == OAUTHBEARER or any(known)
+
+    return is_user
 
 
 def _scram(verifiers: Verifiers, entropy: Entropy, name: str) -> MakeExchange:
