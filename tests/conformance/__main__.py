@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, time_ns
+from typing import NamedTuple
 
 from tests.conformance import results as shown
 from tests.conformance.catalogue import EVERYTHING, Catalogue, Client
@@ -20,6 +21,7 @@ from tests.conformance.driver import NotOffered
 from tests.conformance.provision import Missing
 from tests.conformance.results import About, Result
 from tests.conformance.scenario import Scenario, Stage
+from tests.conformance.secured import Secured, secured_cluster
 from tests.testkit.clusters.cluster import Cluster, running
 from tests.testkit.loads.transaction_load import wait_for_transactions
 
@@ -30,6 +32,15 @@ CLIENT_WIDTH, SCENARIO_WIDTH = 28, 30
 
 # Starts a cluster in a folder, with further arguments of `penstock up`.
 OpenCluster = Callable[[Path, Sequence[str]], AbstractContextManager[Cluster]]
+OpenSecured = Callable[[Path], AbstractContextManager[Secured]]
+
+
+class Place(NamedTuple):
+    """Where scenarios run: a cluster, a folder for files, and a cluster with logins if a scenario needs it."""
+
+    bootstrap: str
+    folder: Path
+    secured: Secured | None = None
 
 
 @contextmanager
@@ -65,24 +76,27 @@ def chosen(client: Client, arguments: argparse.Namespace, catalogue: Catalogue) 
     if arguments.client and client.name not in arguments.client:
         return []
     named = [each for each in catalogue.scenarios_of(client) if each.name.startswith(tuple(arguments.scenario or [""]))]
+    if arguments.bootstrap:  # that cluster has no users for the scenarios
+        named = [each for each in named if not each.needs_logins]
     return [each for each in named if not arguments.short or each.name in catalogue.short.get(client.name, [])]
 
 
-def stage(client: Client, name: str, bootstrap: str, folder: Path) -> Stage:
+def stage(client: Client, name: str, place: Place) -> Stage:
     """The stage for one client and scenario; `Missing` if the client is not available."""
-    owner = client.name.lower().replace(" ", "-").replace("'", "")
-    return Stage(bootstrap, f"{owner}.{name}.{RUN}", client.command(), dict(client.environment()), folder)
+    command, environment = client.command(), dict(client.environment())
+    return Stage(place.bootstrap, name, command, environment, place.folder, client.write_login, place.secured)
 
 
-def perform(client: Client, scenario: Scenario, bootstrap: str, folder: Path) -> Result:
+def perform(client: Client, scenario: Scenario, place: Place) -> Result:
     """Run one scenario with one client."""
     began = monotonic()
+    owner = client.name.lower().replace(" ", "-").replace("'", "")
 
     def result(outcome: str, detail: str = "") -> Result:
         return Result(client.name, scenario.name, outcome, detail, monotonic() - began)
 
     try:
-        scenario.run(stage(client, scenario.name, bootstrap, folder))
+        scenario.run(stage(client, f"{owner}.{scenario.name}.{RUN}", place))
     except NotOffered as error:
         return result(shown.NOT_OFFERED, str(error))
     except Exception as error:  # noqa: BLE001 - any error of a scenario is its result; the traceback is printed
@@ -91,11 +105,9 @@ def perform(client: Client, scenario: Scenario, bootstrap: str, folder: Path) ->
     return result(shown.PASSED)
 
 
-def identify(client: Client, bootstrap: str, folder: Path) -> About:
+def identify(client: Client, place: Place) -> About:
     """The client's own name and version; `Missing` if it is not available."""
-    return client.about(
-        Stage(bootstrap, f"about-{len(client.name)}", client.command(), dict(client.environment()), folder)
-    )
+    return client.about(stage(client, f"about-{len(client.name)}", place))
 
 
 def line(result: Result) -> str:
@@ -104,9 +116,7 @@ def line(result: Result) -> str:
     return f"{words} {result.took_s:6.1f} s  {shown.short(result.detail)}".rstrip()
 
 
-def perform_all(
-    arguments: argparse.Namespace, bootstrap: str, folder: Path, catalogue: Catalogue
-) -> tuple[list[Result], list[About]]:
+def perform_all(arguments: argparse.Namespace, place: Place, catalogue: Catalogue) -> tuple[list[Result], list[About]]:
     """Run all selected scenarios with all selected clients, several at a time."""
     jobs: list[tuple[Client, Scenario]] = []
     results: list[Result] = []
@@ -116,20 +126,26 @@ def perform_all(
         if not scenarios:
             continue
         try:
-            about.append(identify(client, bootstrap, folder))
+            about.append(identify(client, place))
             jobs += [(client, scenario) for scenario in scenarios]
         except Missing as error:
             about.append(About(client.name))
             print(f"NOT RUN: {client.name}: {error}", file=sys.stderr, flush=True)
             results += [Result(client.name, each.name, shown.NOT_RUN, str(error), 0) for each in scenarios]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for result in pool.map(lambda job: perform(*job, bootstrap, folder), jobs):
+        for result in pool.map(lambda job: perform(*job, place), jobs):
             results.append(result)
             print(line(result), flush=True)
     return results, about
 
 
-def main(argv: Sequence[str], *, catalogue: Catalogue = EVERYTHING, open_cluster: OpenCluster = new_cluster) -> int:
+def main(
+    argv: Sequence[str],
+    *,
+    catalogue: Catalogue = EVERYTHING,
+    open_cluster: OpenCluster = new_cluster,
+    open_secured: OpenSecured = secured_cluster,
+) -> int:
     """Run the scenarios, print and save the results; the exit code."""
     arguments = options(argv, catalogue)
     began = monotonic()
@@ -138,7 +154,10 @@ def main(argv: Sequence[str], *, catalogue: Catalogue = EVERYTHING, open_cluster
         bootstrap = arguments.bootstrap
         if bootstrap is None:
             bootstrap = stack.enter_context(open_cluster(folder / "data", arguments.up)).kafka
-        results, about = perform_all(arguments, bootstrap, folder, catalogue)
+        secured = None
+        if any(each.needs_logins for client in catalogue.clients for each in chosen(client, arguments, catalogue)):
+            secured = stack.enter_context(open_secured(folder / "secured"))
+        results, about = perform_all(arguments, Place(bootstrap, folder, secured), catalogue)
     print(f"\n{shown.table(results, catalogue.scenarios)}\n")
     if arguments.results:
         scenarios = {each.name: catalogue.scenarios_of(each) for each in catalogue.clients}

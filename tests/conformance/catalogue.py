@@ -4,9 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.conformance import provision
+from tests.conformance.logins import Login, as_json, as_librdkafka, as_properties
 from tests.conformance.results import About
 from tests.conformance.scenario import Scenario, Stage
-from tests.conformance.scenarios import administration, groups, producing, share_groups, tools, transactions
+from tests.conformance.scenarios import (
+    administration,
+    groups,
+    logins,
+    producing,
+    secured_tools,
+    share_groups,
+    tools,
+    transactions,
+)
 
 
 def from_its_hello(stage: Stage) -> About:
@@ -28,24 +38,28 @@ def as_pinned(stage: Stage) -> About:
 
 
 class Client(NamedTuple):
-    """A client, and the command and environment of its process; both functions may raise `Missing`."""
+    """A client, and the command and environment of its process; both functions may raise `Missing`.
+
+    `write_login` makes the content of the file that gives its process a login.
+    """
 
     name: str
     command: Callable[[], list[str]]
     environment: Callable[[], Mapping[str, str]] = dict
     about: Callable[[Stage], About] = from_its_hello
+    write_login: Callable[[Login], str] = as_json
 
 
 TOOLS = "Kafka's command-line tools"
 CLIENTS = [
-    Client("confluent-kafka", lambda: provision.python_driver("confluent")),
+    Client("confluent-kafka", lambda: provision.python_driver("confluent"), write_login=as_librdkafka),
     Client("aiokafka", lambda: provision.python_driver("aio")),
     Client("kafka-python", lambda: provision.python_driver("kafka_python")),
     Client("KafkaJS", provision.node_driver, lambda: {"NODE_PATH": str(provision.node_modules())}),
     Client("franz-go", provision.go_driver),
-    Client("kcat", lambda: provision.python_driver("kcat")),
-    Client("Java client", lambda: [*provision.java_command(), "JavaClient"], about=of_java),
-    Client(TOOLS, provision.java_command, about=as_pinned),
+    Client("kcat", lambda: provision.python_driver("kcat"), write_login=as_librdkafka),
+    Client("Java client", lambda: [*provision.java_command(), "JavaClient"], about=of_java, write_login=as_properties),
+    Client(TOOLS, provision.java_command, about=as_pinned, write_login=as_properties),
 ]
 FOR_LIBRARIES = [
     *producing.all_scenarios(),
@@ -53,20 +67,35 @@ FOR_LIBRARIES = [
     *share_groups.all_scenarios(),
     *transactions.all_scenarios(),
     *administration.all_scenarios(),
+    *logins.all_scenarios(),
 ]
-SCENARIOS = [*FOR_LIBRARIES, *tools.all_scenarios()]
+FOR_TOOLS = [*tools.all_scenarios(), *secured_tools.all_scenarios()]
+SCENARIOS = [*FOR_LIBRARIES, *FOR_TOOLS]
 # The short list for CI: the most specific scenarios of the clients that no other test has. It has no franz-go, because
 # its compilation takes almost a minute.
 SHORT = {
-    "KafkaJS": ["produce-gzip", "group-classic", "transaction-crash-committing", "admin-groups"],
-    "Java client": ["produce-zstd", "group-classic", "share-group", "transaction-crash-committing", "admin-configs"],
-    TOOLS: ["tool-console", "tool-share-groups", "tool-transactional-copier", "tool-delete-records"],
+    "KafkaJS": ["produce-gzip", "group-classic", "transaction-crash-committing", "admin-groups", "login-oauthbearer"],
+    "Java client": [
+        "produce-zstd",
+        "group-classic",
+        "share-group",
+        "transaction-crash-committing",
+        "admin-configs",
+        "login-certificate",
+    ],
+    TOOLS: [
+        "tool-console",
+        "tool-share-groups",
+        "tool-transactional-copier",
+        "tool-delete-records",
+        "login-scram-sha-512",
+    ],
 }
 
 
 def scenarios_of(client: Client) -> list[Scenario]:
     """The scenarios of a client."""
-    return tools.all_scenarios() if client.name == TOOLS else FOR_LIBRARIES
+    return [*FOR_TOOLS, *logins.all_scenarios(of_tools=True)] if client.name == TOOLS else FOR_LIBRARIES
 
 
 class Catalogue(NamedTuple):

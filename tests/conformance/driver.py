@@ -34,11 +34,13 @@ class ClientError(Exception):
 class Driver:
     """One running client; only one thread may use it."""
 
-    def __init__(self, command: list[str], bootstrap: str, log: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, command: list[str], bootstrap: str, log: Path, environment: dict[str, str], login_file: Path | None = None
+    ) -> None:
         self._log = log
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*command, bootstrap],
+                [*command, bootstrap, *([str(login_file)] if login_file else [])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -67,8 +69,12 @@ class Driver:
             raise ClientError(f"the client's process ended{self._errors()}")
         return answer
 
+    def log(self) -> str:
+        """The client's standard error so far."""
+        return self._log.read_text(errors="replace")
+
     def _errors(self) -> str:
-        text = self._log.read_text(errors="replace").strip()
+        text = self.log().strip()
         return f"; it wrote: {text[-ERRORS_SHOWN_CHARACTERS:]}" if text else ""
 
     def _send(self, request: dict[str, Any]) -> None:

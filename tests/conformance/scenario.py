@@ -1,7 +1,9 @@
 """The types of a scenario and its stage, and helpers for scenarios."""
 
 import contextlib
+import copy
 import itertools
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -9,21 +11,34 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.driver import ClientError, Driver
+from tests.conformance.logins import ALLOWED_URLS, Login, as_json
+from tests.conformance.secured import Secured
 
 POLL_S = 0.1
 TIMEOUT_S = 180.0
+LINES_SHOWN = 8  # of a tool that failed
 
 
 class Stage:
     """The surroundings of one scenario with one client: a cluster, drivers, and unique names."""
 
     def __init__(
-        self, bootstrap: str, name: str, command: list[str], environment: dict[str, str], folder: Path
+        self,
+        bootstrap: str,
+        name: str,
+        command: list[str],
+        environment: dict[str, str],
+        folder: Path,
+        write_login: Callable[[Login], str] = as_json,
+        secured: Secured | None = None,
     ) -> None:
         self.bootstrap = bootstrap
+        self.login_file: Path | None = None  # of drivers and tools
+        self.environment = environment
+        self.secured = secured  # for scenarios that need logins
+        self._write_login = write_login
         self._name = name
         self._command = command
-        self._environment = environment
         self._folder = folder
         self._count = itertools.count()
 
@@ -31,11 +46,26 @@ class Stage:
         """A unique name for a topic, group or transactional id of this scenario."""
         return f"{self._name}.{what}"
 
+    def at(self, address: str, login_file: Path) -> "Stage":
+        """The same stage at another listener, where drivers and tools use the login in a file."""
+        other = copy.copy(self)
+        other.bootstrap, other.login_file = address, login_file
+        return other
+
+    def logged_in(self, login: Login) -> "Stage":
+        """The same stage with a login."""
+        path = self._folder / f"{self._name}.{next(self._count)}.login"
+        path.write_text(self._write_login(login))
+        other = self.at(login.address, path)
+        if login.token_url:  # a Java client asks no other address for tokens
+            other.environment = self.environment | {"JDK_JAVA_OPTIONS": f"-D{ALLOWED_URLS}={login.token_url}"}
+        return other
+
     @contextlib.contextmanager
     def driver(self) -> Iterator[Driver]:
         """A new process of the client, which ends with the block."""
         log = self._folder / f"{self._name}.{next(self._count)}.log"
-        driver = Driver(self._command, self.bootstrap, log, self._environment)
+        driver = Driver(self._command, self.bootstrap, log, self.environment, self.login_file)
         try:
             yield driver
         finally:
@@ -46,10 +76,18 @@ class Stage:
 
         `main` is the main class, with the subcommand if that stands before the cluster's address.
         """
-        command = [*self._command, *main.split(), where, self.bootstrap, *arguments]
-        done = subprocess.run(command, input=given, cwd=self._folder, timeout=TIMEOUT_S, capture_output=True, text=True)
+        login = ["--command-config", str(self.login_file)] if self.login_file else []
+        done = subprocess.run(
+            [*self._command, *main.split(), where, self.bootstrap, *login, *arguments],
+            input=given,
+            cwd=self._folder,
+            env=os.environ | self.environment,
+            timeout=TIMEOUT_S,
+            capture_output=True,
+            text=True,
+        )
         if done.returncode:
-            last_words = " | ".join((done.stdout + done.stderr).strip().splitlines()[-4:])
+            last_words = " | ".join((done.stdout + done.stderr).strip().splitlines()[-LINES_SHOWN:])
             raise AssertionError(f"exit code {done.returncode}: {last_words} (of {' '.join(arguments)})")
         return done.stdout
 
@@ -61,13 +99,16 @@ class Stage:
 
 
 class Scenario:
-    """A promise, and a function that tests it with a client."""
+    """A promise, and a function that tests it with a client; some need a cluster with logins."""
 
-    def __init__(self, name: str, area: str, promise: str, run: Callable[[Stage], None]) -> None:
+    def __init__(
+        self, name: str, area: str, promise: str, run: Callable[[Stage], None], *, needs_logins: bool = False
+    ) -> None:
         self.name = name
         self.area = area
         self.promise = promise
         self.run = run
+        self.needs_logins = needs_logins
 
 
 def until(condition: Callable[[], Any], what: str, timeout_s: float = TIMEOUT_S) -> Any:

@@ -4,7 +4,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.Reader;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -56,6 +59,7 @@ public final class JavaClient {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final String bootstrap;
+    private final Properties login;
     private final BufferedReader input;
     private Admin opened;
     private KafkaConsumer<String, String> member;
@@ -63,8 +67,9 @@ public final class JavaClient {
     private KafkaProducer<String, String> producer;
     private String target;
 
-    private JavaClient(String bootstrap, BufferedReader input) {
+    private JavaClient(String bootstrap, Properties login, BufferedReader input) {
         this.bootstrap = bootstrap;
+        this.login = login;
         this.input = input;
     }
 
@@ -77,6 +82,7 @@ public final class JavaClient {
 
     private Properties settings(Object... pairs) {
         Properties properties = new Properties();
+        properties.putAll(login);
         properties.put("bootstrap.servers", bootstrap);
         for (int number = 0; number < pairs.length; number += 2) {
             properties.put(pairs[number], pairs[number + 1]);
@@ -380,6 +386,12 @@ public final class JavaClient {
 
     public static void main(String[] arguments) throws Exception {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        new JavaClient(arguments[0], input).serve();
+        Properties login = new Properties();
+        if (arguments.length > 1) {
+            try (Reader file = Files.newBufferedReader(Path.of(arguments[1]))) {
+                login.load(file);
+            }
+        }
+        new JavaClient(arguments[0], login, input).serve();
     }
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndMetadata, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import for_code
@@ -18,6 +19,8 @@ from tests.conformance.clients.protocol import (
     pausing,
     serve_asynchronously,
 )
+from tests.conformance.clients.python_settings import settings
+from tests.conformance.logins import Login
 
 
 def text(value: bytes | None) -> str | None:
@@ -30,9 +33,19 @@ def check(code: int, message: str | None = None) -> None:
         raise for_code(code)(message)
 
 
+class Tokens(AbstractTokenProvider):
+    """Asks for a token at each login."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+
+    async def token(self) -> str:
+        return await asyncio.to_thread(self._login.new_token)
+
+
 class Aio:
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, servers: dict[str, Any]) -> None:
+        self._servers = servers
         self._admin: AIOKafkaAdminClient | None = None
         self._member: AIOKafkaConsumer | None = None
         self._producer: AIOKafkaProducer | None = None
@@ -40,15 +53,13 @@ class Aio:
 
     async def admin(self) -> AIOKafkaAdminClient:
         if self._admin is None:
-            self._admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+            self._admin = AIOKafkaAdminClient(**self._servers)
             await self._admin.start()
         return self._admin
 
     async def produce(self, topic: str, codec: str, values: list[str], keys: list[str] | None = None) -> list[int]:
         kind = None if codec == "none" else codec
-        async with AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap, compression_type=kind, enable_idempotence=True
-        ) as producer:
+        async with AIOKafkaProducer(**self._servers, compression_type=kind, enable_idempotence=True) as producer:
             sent = [
                 await producer.send(topic, value.encode(), keys[number].encode() if keys else None, partition=0)
                 for number, value in enumerate(values)
@@ -58,7 +69,7 @@ class Aio:
     async def consume(self, topic: str, count: int, committed: bool = False) -> list[Any]:
         async with AIOKafkaConsumer(
             topic,
-            bootstrap_servers=self._bootstrap,
+            **self._servers,
             auto_offset_reset="earliest",
             isolation_level="read_committed" if committed else "read_uncommitted",
         ) as consumer:
@@ -73,7 +84,7 @@ class Aio:
         if protocol != "classic":
             raise NotImplementedError(protocol)
         self._member = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._servers,
             group_id=group,
             group_instance_id=instance,
             auto_offset_reset="earliest",
@@ -95,11 +106,11 @@ class Aio:
 
     async def transform_start(self, source: str, target: str, group: str, transactional_id: str) -> None:
         self._target, self._group = target, group
-        self._producer = AIOKafkaProducer(bootstrap_servers=self._bootstrap, transactional_id=transactional_id)
+        self._producer = AIOKafkaProducer(**self._servers, transactional_id=transactional_id)
         await self._producer.start()
         self._member = AIOKafkaConsumer(
             source,
-            bootstrap_servers=self._bootstrap,
+            **self._servers,
             group_id=group,
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -176,7 +187,7 @@ class Aio:
             check(code, message)
 
     async def list_offsets(self, topic: str) -> dict[str, list[int]]:
-        async with AIOKafkaConsumer(bootstrap_servers=self._bootstrap) as consumer:
+        async with AIOKafkaConsumer(**self._servers) as consumer:
             (described,) = await (await self.admin()).describe_topics([topic])
             partitions = [TopicPartition(topic, each["partition"]) for each in described["partitions"]]
             first, last = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
@@ -206,7 +217,7 @@ class Aio:
 if __name__ == "__main__":
     asyncio.run(
         serve_asynchronously(
-            Aio(sys.argv[1]),
+            Aio(settings(sys.argv[1:], Tokens)),
             {
                 "client": "aiokafka",
                 "version": aiokafka.__version__,

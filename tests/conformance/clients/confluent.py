@@ -34,6 +34,7 @@ from tests.conformance.clients.protocol import (
     pausing,
     serve,
 )
+from tests.conformance.logins import read_settings
 
 TIMEOUT_S = 30
 EARLIEST = {"auto.offset.reset": "earliest"}
@@ -44,8 +45,8 @@ def text(value: bytes | None) -> str | None:
 
 
 class Confluent:
-    def __init__(self, bootstrap: str) -> None:
-        self._servers = {"bootstrap.servers": bootstrap}
+    def __init__(self, bootstrap: str, login: dict[str, str]) -> None:
+        self._servers = {"bootstrap.servers": bootstrap, **login}
         self._admin = AdminClient(self._servers)
         self._member: Consumer | None = None
         self._sharer: ShareConsumer | None = None
@@ -235,7 +236,7 @@ class Confluent:
 
 if __name__ == "__main__":
     serve(
-        Confluent(sys.argv[1]),
+        Confluent(sys.argv[1], read_settings(sys.argv[2:])),
         {
             "client": "confluent-kafka",
             "version": confluent_kafka.__version__,

@@ -1,5 +1,6 @@
 """The driver of kafka-python."""
 
+import logging
 import sys
 import time
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
 
 from tests.conformance.clients.protocol import (
@@ -17,6 +19,8 @@ from tests.conformance.clients.protocol import (
     pausing,
     serve,
 )
+from tests.conformance.clients.python_settings import settings
+from tests.conformance.logins import Login
 
 TIMEOUT_S = 30
 LEADER_EPOCH_UNKNOWN = -1
@@ -26,9 +30,20 @@ def text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
+class Tokens(AbstractTokenProvider):
+    """Asks for a token at each login."""
+
+    def __init__(self, login: Login) -> None:
+        super().__init__()
+        self._login = login
+
+    def token(self) -> str:
+        return self._login.new_token()
+
+
 class KafkaPython:
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, servers: dict[str, Any]) -> None:
+        self._servers = servers
         self._opened: KafkaAdminClient | None = None
         self._member: KafkaConsumer | None = None
         self._producer: KafkaProducer | None = None
@@ -37,12 +52,12 @@ class KafkaPython:
     @property
     def _admin(self) -> KafkaAdminClient:
         if self._opened is None:
-            self._opened = KafkaAdminClient(bootstrap_servers=self._bootstrap)
+            self._opened = KafkaAdminClient(**self._servers)
         return self._opened
 
     def produce(self, topic: str, codec: str, values: list[str], keys: list[str] | None = None) -> list[int]:
         kind = None if codec == "none" else codec
-        producer = KafkaProducer(bootstrap_servers=self._bootstrap, compression_type=kind)
+        producer = KafkaProducer(**self._servers, compression_type=kind)
         sent = [
             producer.send(topic, value.encode(), keys[number].encode() if keys else None, partition=0)
             for number, value in enumerate(values)
@@ -53,7 +68,7 @@ class KafkaPython:
 
     def consume(self, topic: str, count: int, committed: bool = False) -> list[Any]:
         consumer = KafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._servers,
             auto_offset_reset="earliest",
             isolation_level="read_committed" if committed else "read_uncommitted",
         )
@@ -76,7 +91,7 @@ class KafkaPython:
     def _consumer(self, group: str, **settings: Any) -> KafkaConsumer:
         defaults = {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_interval_ms": SESSION_TIMEOUT_MS // 6}
         return KafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._servers,
             group_id=group,
             auto_offset_reset="earliest",
             **(defaults | settings),
@@ -94,7 +109,7 @@ class KafkaPython:
 
     def transform_start(self, source: str, target: str, group: str, transactional_id: str) -> None:
         self._target = target
-        self._producer = KafkaProducer(bootstrap_servers=self._bootstrap, transactional_id=transactional_id)
+        self._producer = KafkaProducer(**self._servers, transactional_id=transactional_id)
         self._producer.init_transactions()
         self._member = self._consumer(group, enable_auto_commit=False)
         self._member.subscribe([source])
@@ -201,8 +216,9 @@ class KafkaPython:
 
 
 if __name__ == "__main__":
+    logging.basicConfig()
     serve(
-        KafkaPython(sys.argv[1]),
+        KafkaPython(settings(sys.argv[1:], Tokens)),
         {
             "client": "kafka-python",
             "version": kafka.__version__,

@@ -1,6 +1,7 @@
 // KafkaJS. Speaks the protocol of clients/protocol.py; run with NODE_PATH where kafkajs is.
 'use strict'
 
+const fs = require('fs')
 const readline = require('readline')
 const { Kafka, CompressionTypes, ConfigResourceTypes, logLevel } = require('kafkajs')
 const version = require('kafkajs/package.json').version
@@ -14,7 +15,32 @@ const CONSUME_TIMEOUT_MS = 60000
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP }
 
 const logCreator = () => ({ log }) => process.stderr.write(JSON.stringify(log) + '\n')
-const kafka = new Kafka({ brokers: [process.argv[2]], logLevel: logLevel.WARN, logCreator })
+const newToken = async ({ token_url, user, password }) => {
+  const headers = { Authorization: `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}` }
+  const body = new URLSearchParams({ grant_type: 'client_credentials' })
+  return { value: (await (await fetch(token_url, { method: 'POST', headers, body })).json()).access_token }
+}
+
+// The settings for a login; its file is that of `as_json` in logins.py.
+const secured = (path) => {
+  if (!path) return {}
+  const login = JSON.parse(fs.readFileSync(path))
+  const ssl = { ca: [fs.readFileSync(login.ca)] }
+  if (login.certificate) {
+    const both = fs.readFileSync(login.certificate)
+    return { ssl: { ...ssl, key: both, cert: both } }
+  }
+  const mechanism = login.mechanism.toLowerCase()
+  if (login.token_url) return { ssl, sasl: { mechanism, oauthBearerProvider: () => newToken(login) } }
+  return { ssl, sasl: { mechanism, username: login.user, password: login.password } }
+}
+
+const kafka = new Kafka({
+  brokers: [process.argv[2]],
+  logLevel: logLevel.WARN,
+  logCreator,
+  ...secured(process.argv[3]),
+})
 const say = (message) => process.stdout.write(MARK + JSON.stringify(message) + '\n')
 const text = (value) => (value === null || value === undefined ? null : value.toString())
 const delay = (ms) => new Promise((resolve) => setTimeout(resolve, ms))

@@ -9,15 +9,21 @@ import time
 from typing import Any
 
 from tests.conformance.clients.protocol import CONSUME_TIMEOUT_S, SESSION_TIMEOUT_MS, STATIC_SESSION_TIMEOUT_MS, serve
+from tests.conformance.logins import OAUTHBEARER, read_settings
 from tests.testkit.servers import debian
 
 KEY_DELIMITER = ":"
+SCRAM_VERSION = (2, 6, 1)  # an older librdkafka repeats its part of the nonce, as Kafka 4 does not accept (RFC 5802)
+PATIENTLY = ["-m", "15"]  # seconds for metadata: the answer to a wrong password comes after a delay
 
 
 class Kcat:
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, login_files: list[str]) -> None:
         program, self._environment = debian.kcat()
-        self._command = [program, "-b", bootstrap]
+        self._command = [program]
+        self._features = self._run("-V")
+        self._mechanism = read_settings(login_files).get("sasl.mechanism", "")
+        self._command += ["-b", bootstrap, *(part for path in login_files for part in ("-F", path))]
         self._member: subprocess.Popen[str] | None = None
         self._lines: list[list[Any]] = []
         self._assignment: list[list[Any]] = []
@@ -37,18 +43,26 @@ class Kcat:
 
     def version(self) -> tuple[str, str]:
         """The versions of kcat and of its librdkafka."""
-        text = self._run("-V")
-        found = re.search(r"Version (\S+) .*librdkafka (\S+)", text)
-        assert found, text
+        found = re.search(r"Version (\S+) .*librdkafka (\S+)", self._features)
+        assert found, self._features
         return found[1], f"librdkafka {found[2]}"
 
     def produce(self, topic: str, codec: str, values: list[str], keys: list[str] | None = None) -> None:
         """Produce; kcat reports no offsets."""
+        self._check_mechanism()
         lines = [keys[number] + KEY_DELIMITER + value if keys else value for number, value in enumerate(values)]
         key_settings = ["-K", KEY_DELIMITER] if keys else []
         self._run(
             "-P", "-t", topic, "-p", "0", "-z", codec, *key_settings, given="".join(f"{each}\n" for each in lines)
         )
+
+    def _check_mechanism(self) -> None:
+        """Raise `NotImplementedError` if the librdkafka of this kcat lacks the mechanism, or has it wrong."""
+        if self._mechanism == OAUTHBEARER and "oidc" not in self._features:
+            raise NotImplementedError("with tokens")
+        version = self.version()[1].removeprefix("librdkafka ")
+        if self._mechanism.startswith("SCRAM") and tuple(map(int, version.split("."))) < SCRAM_VERSION:
+            raise NotImplementedError("with SCRAM")
 
     def consume(self, topic: str, count: int, committed: bool = False) -> list[Any]:
         isolation = "read_committed" if committed else "read_uncommitted"
@@ -101,17 +115,17 @@ class Kcat:
         self._member.wait(CONSUME_TIMEOUT_S)
 
     def list_topics(self) -> list[str]:
-        return sorted(each["topic"] for each in json.loads(self._run("-L", "-J"))["topics"])
+        return sorted(each["topic"] for each in json.loads(self._run("-L", "-J", *PATIENTLY))["topics"])
 
     def describe_topic(self, topic: str) -> dict[str, int]:
-        (described,) = json.loads(self._run("-L", "-J", "-t", topic))["topics"]
+        (described,) = json.loads(self._run("-L", "-J", *PATIENTLY, "-t", topic))["topics"]
         if "error" in described:
             raise RuntimeError(described["error"])
         return {"partitions": len(described["partitions"])}
 
 
 if __name__ == "__main__":
-    kcat = Kcat(sys.argv[1])
+    kcat = Kcat(sys.argv[1], sys.argv[2:])
     version, library = kcat.version()
     codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
     serve(kcat, {"client": "kcat", "version": version, "library": library, "codecs": codecs})

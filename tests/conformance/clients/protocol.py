@@ -1,5 +1,7 @@
 """The requests to a client's driver, and the loop that answers them; drivers in other languages do the same.
 
+The arguments of a driver are the cluster's address, and the file of a login if the address needs one.
+
     produce(topic, codec, values, keys?)     offsets of the values in their order, all in partition 0; or null
     consume(topic, count, committed?)        `count` of [partition, offset, key, value], from the beginning, without a
                                              group where there is a way

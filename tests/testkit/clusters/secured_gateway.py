@@ -11,8 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from penstock.contracts.acls import WILDCARD, AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from penstock.contracts.commands import Command, PerItem
-from penstock.contracts.commands.security import AlterScramCredentials, ScramDeletion, ScramMechanism, ScramUpsertion
+from penstock.contracts.commands.security import (
+    AlterScramCredentials,
+    CreateAcls,
+    ScramDeletion,
+    ScramMechanism,
+    ScramUpsertion,
+)
 from penstock.contracts.levels import SECURITY_LEVEL
 from penstock.contracts.scram_keys import verifier_of_password
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -115,6 +122,16 @@ def remove_user(cluster: Cluster, name: str) -> None:
     """Take all verifiers from a user."""
     deletions = [ScramDeletion(name, each) for each in ScramMechanism]
     _send(cluster, AlterScramCredentials(SystemClock().now_ms(), [], deletions))
+
+
+def allow_everything(cluster: Cluster, *principals: str) -> None:
+    """Allow these principals every operation on all topics and groups."""
+    bindings = [
+        AclBinding(kind, WILDCARD, PatternType.LITERAL, principal, WILDCARD, AclOperation.ALL, AclPermission.ALLOW)
+        for principal in principals
+        for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+    ]
+    _send(cluster, CreateAcls(SystemClock().now_ms(), bindings))
 
 
 def _send(cluster: Cluster, command: Command) -> None:

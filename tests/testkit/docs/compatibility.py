@@ -17,6 +17,9 @@ from tests.testkit.prose import MARKDOWN_LINE_MAX
 
 RESULTS = Path(__file__).parents[3] / "docs" / "conformance.json"  # `make conformance` writes it
 AREAS = ("producing", "consuming", "groups", "transactions", "administration", "tools")
+LOGINS = "logins"  # the area with a table of its own
+NOTHING_KEPT = "No run of `make conformance` has been kept yet."
+WORDS = {"passed": "yes", "not offered": "not offered", "failed": "**no**", "not run": "not run"}
 
 
 def makers(results: dict[str, Any] | None) -> dict[str, Maker]:
@@ -24,6 +27,7 @@ def makers(results: dict[str, Any] | None) -> dict[str, Maker]:
     return {
         "apis": _apis,
         "clients": lambda: _clients(results),
+        "logins": lambda: _logins(results),
         "topic_configs": _topic_configs,
         "inert_configs": _inert_configs,
         "refused_configs": _rejected_configs,
@@ -61,15 +65,35 @@ def _purpose(key: int, handler: Handler) -> str:
 
 def _clients(results: dict[str, Any] | None) -> list[str]:
     if results is None:
-        return ["No run of `make conformance` has been kept yet."]
-    scenarios = results["scenarios"]
+        return [NOTHING_KEPT]
+    scenarios = [each for each in results["scenarios"] if each["area"] != LOGINS]
     areas = [area for area in AREAS if any(each["area"] == area for each in scenarios)]
     rows = [[_client(client), *[_cell(client, scenarios, area) for area in areas]] for client in results["clients"]]
     lines = table(["client", *areas], rows)
-    exceptions = [line for client in results["clients"] for line in _exceptions(client)]
+    names = {each["name"] for each in scenarios}
+    exceptions = [line for client in results["clients"] for line in _exceptions(client, names)]
     lines += ["", "Scenarios that did not pass or are not offered:", "", *exceptions] if exceptions else []
     shown = [[each["area"], f"`{each['name']}`", each["promise"]] for each in scenarios]
     return [*lines, "", "The promise of each scenario:", "", *table(["area", "scenario", "promise"], shown)]
+
+
+def _logins(results: dict[str, Any] | None) -> list[str]:
+    if results is None:
+        return [NOTHING_KEPT]
+    scenarios = [each for each in results["scenarios"] if each["area"] == LOGINS]
+    rows = [
+        [_client(client), *[WORDS[client["results"][each["name"]]["outcome"]] for each in scenarios]]
+        for client in results["clients"]
+    ]
+    lines = table(["client", *[_mechanism(each) for each in scenarios]], rows)
+    shown = [[f"`{each['name']}`", each["promise"]] for each in scenarios]
+    return [*lines, "", "The promise of each column:", "", *table(["scenario", "promise"], shown)]
+
+
+def _mechanism(scenario: dict[str, Any]) -> str:
+    """The name of the mechanism in the name of its scenario."""
+    name: str = scenario["name"].removeprefix("login-")
+    return "certificate (mTLS)" if name == "certificate" else name.upper()
 
 
 def _client(client: dict[str, Any]) -> str:
@@ -91,10 +115,11 @@ def _cell(client: dict[str, Any], scenarios: list[dict[str, Any]], area: str) ->
     return f"{offered.count('passed')} of {len(offered)}"
 
 
-def _exceptions(client: dict[str, Any]) -> list[str]:
+def _exceptions(client: dict[str, Any], names: set[str]) -> list[str]:
     lines = []
+    results = {name: result for name, result in client["results"].items() if name in names}
     for outcome in ("failed", "not run", "not offered"):
-        named = [_named(name, result) for name, result in client["results"].items() if result["outcome"] == outcome]
+        named = [_named(name, result) for name, result in results.items() if result["outcome"] == outcome]
         if named:
             line = f"- {client['client']}, {outcome}: {', '.join(named)}"
             lines += textwrap.wrap(

@@ -4,7 +4,8 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -47,16 +48,34 @@ class Issuer:
 
 
 @contextlib.contextmanager
-def serving(issuer: Issuer) -> Iterator[str]:
-    """The URL of the issuer's keys while they are served."""
+def serving(issuer: Issuer, secrets: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The URL of the issuer's keys while they are served.
+
+    Users in `secrets` get tokens of themselves at `token_url` (RFC 6749, section 4.4).
+    """
+    users = {
+        "Basic " + b64encode(f"{user}:{secret}".encode()).decode(): user for user, secret in (secrets or {}).items()
+    }
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            keys = issuer.key_set()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(keys)))
+            self._answer(200, issuer.key_set())
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            user = users.get(self.headers["Authorization"])
+            if user is None:
+                self._answer(401, b'{"error": "invalid_client"}')
+            else:
+                token = {"access_token": issuer.token(user), "token_type": "Bearer", "expires_in": LIFETIME_S}
+                self._answer(200, json.dumps(token).encode())
+
+        def _answer(self, status: int, content: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(keys)
+            self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: the output of tests stays short."""
@@ -70,3 +89,8 @@ def serving(issuer: Issuer) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def token_url(keys: str) -> str:
+    """The address of tokens beside that of the keys."""
+    return keys.removesuffix("keys") + "token"

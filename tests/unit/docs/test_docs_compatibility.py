@@ -17,6 +17,8 @@ RESULTS: dict[str, Any] = {
         {"name": "produce-gzip", "area": "producing", "promise": "What was compressed comes back."},
         {"name": "group-join", "area": "groups", "promise": "Members share the partitions."},
         {"name": "group-static", "area": "groups", "promise": "Static members come back."},
+        {"name": "login-plain", "area": "logins", "promise": "A password is checked."},
+        {"name": "login-certificate", "area": "logins", "promise": "A certificate is checked."},
     ],
     "clients": [
         {
@@ -27,6 +29,8 @@ RESULTS: dict[str, Any] = {
                 "produce-gzip": {"outcome": "passed", "detail": ""},
                 "group-join": {"outcome": "failed", "detail": "no | answer"},
                 "group-static": {"outcome": "not offered", "detail": ""},
+                "login-plain": {"outcome": "passed", "detail": ""},
+                "login-certificate": {"outcome": "not offered", "detail": ""},
             },
         }
     ],
@@ -57,6 +61,14 @@ def test_what_clients_have_shown_is_counted_and_what_they_have_not_is_named() ->
     assert "- kcat, failed: `group-join` (no | answer)" in made
     assert "- kcat, not offered: `group-static`" in made
     assert "old" not in made
+
+
+def test_logins_have_a_table_of_clients_and_mechanisms() -> None:
+    made = fill("<!-- made: logins -->\nold\n<!-- made: end -->\n", makers(RESULTS))
+    assert "| client | PLAIN | certificate (mTLS) |" in made
+    assert "| kcat 1.7 (librdkafka 2.0) | yes | not offered |" in made
+    assert "| `login-plain` | A password is checked. |" in made
+    assert "login" not in fill("<!-- made: clients -->\nold\n<!-- made: end -->\n", makers(RESULTS))
 
 
 def test_a_table_that_nobody_makes_is_no_table_of_the_page() -> None:

@@ -81,8 +81,8 @@ func text(value []byte) *string {
 }
 
 type client struct {
-	bootstrap string
-	admin     *kadm.Client
+	servers []kgo.Opt
+	admin   *kadm.Client
 
 	member     *kgo.Client
 	mutex      sync.Mutex
@@ -111,7 +111,7 @@ func (c *client) at(step string) {
 }
 
 func (c *client) open(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(c.bootstrap), kgo.AllowAutoTopicCreation())...)
+	return kgo.NewClient(append(append(options, kgo.AllowAutoTopicCreation()), c.servers...)...)
 }
 
 func (c *client) produce(ctx context.Context, r request) (any, error) {
@@ -232,13 +232,13 @@ func (c *client) leave(ctx context.Context, _ request) (any, error) {
 
 func (c *client) transformStart(ctx context.Context, r request) (any, error) {
 	c.target = r.Target
-	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(c.bootstrap), kgo.WithHooks(c), kgo.TransactionalID(r.TransactionalID),
+	session, err := kgo.NewGroupTransactSession(append([]kgo.Opt{
+		kgo.WithHooks(c), kgo.TransactionalID(r.TransactionalID),
 		kgo.ConsumerGroup(r.Group), kgo.ConsumeTopics(r.Source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.SessionTimeout(sessionTimeout), kgo.HeartbeatInterval(heartbeatInterval),
-	)
+	}, c.servers...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +435,14 @@ func version() string {
 }
 
 func main() {
-	c := &client{bootstrap: os.Args[1]}
+	c := &client{servers: []kgo.Opt{kgo.SeedBrokers(os.Args[1])}}
+	if len(os.Args) > 2 {
+		login, err := readLogin(os.Args[2])
+		if err != nil {
+			panic(err)
+		}
+		c.servers = append(c.servers, login...)
+	}
 	some, err := c.open()
 	if err != nil {
 		panic(err)

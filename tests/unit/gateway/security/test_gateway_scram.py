@@ -34,11 +34,13 @@ def rfc_server() -> ScramServer:
     return ScramServer(parse_client_first(FIRST), verifier, SERVER_NONCE)
 
 
-def client_final(first: bytes, server_first: str, password: bytes, verifier: ScramVerifier, binding: str) -> bytes:
+def client_final(
+    first: bytes, server_first: str, password: bytes, verifier: ScramVerifier, binding: str, before_nonce: str = ""
+) -> bytes:
     """The final message of a client with this password, written from the RFC and not from the server's code."""
     name = HASHES[verifier.mechanism]
-    nonce = server_first.split(",")[0]
-    unproven = f"c={base64.b64encode(binding.encode()).decode()},{nonce}"
+    nonce = server_first.split(",")[0].removeprefix("r=")
+    unproven = f"c={base64.b64encode(binding.encode()).decode()},r={before_nonce}{nonce}"
     salted = hashlib.pbkdf2_hmac(name, password, verifier.salt, verifier.iterations)
     client_key = hmac.new(salted, b"Client Key", name).digest()
     stored_key = hashlib.new(name, client_key).digest()
@@ -52,6 +54,15 @@ def test_the_vector_of_rfc_7677() -> None:
     server = rfc_server()
     assert server.server_first == SERVER_FIRST
     assert server.finish(FINAL) == SERVER_FINAL
+
+
+def test_a_client_that_repeats_its_part_of_the_nonce_is_rejected_as_in_kafka() -> None:
+    """CVE-2024-56128: Kafka before 3.7.2 accepted it; librdkafka before 2.6.1 sends it."""
+    server = rfc_server()
+    own = parse_client_first(FIRST).nonce
+    final = client_final(FIRST, server.server_first, b"pencil", server.verifier, "n,,", before_nonce=own)
+    with pytest.raises(LoginFailed, match="nonce"):
+        server.finish(final)
 
 
 def test_the_proof_of_the_vector_of_rfc_5802_fits_its_formula() -> None:
