@@ -4,13 +4,14 @@ import base64
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from penstock.contracts.errors import Corrupt, Invalid, PenstockError
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Corrupt, Invalid, PenstockError, Unavailable
 from penstock.objectstore import NotFound, open_store, streamed_put
 from penstock.objectstore.encryption import (
     EncryptedStore,
@@ -22,7 +23,8 @@ from penstock.objectstore.encryption import (
     read_keys,
 )
 from penstock.objectstore.encryption.chunks import ADDED_BYTES, CHUNK_BYTES, HEAD_BYTES, STORED_BYTES
-from penstock.objectstore.memory import MemoryStore
+from penstock.objectstore.memory import MemoryParts, MemoryStore
+from penstock.objectstore.retrying import RetryingStore
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.runtime.clock import SystemEntropy
 
@@ -152,6 +154,47 @@ async def test_an_object_in_parts_has_an_end(size: int) -> None:
         await store.get("a")
     with pytest.raises(Invalid, match="a multiple of 65536"):
         await store.begin_parts("b", PART_BYTES_MIN + 1)
+
+
+class Forgetful(MemoryStore):
+    """Stores an object or a part, and answers the first time that the outcome is unknown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = {"put": 1, "part": 1}
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        etag = await super().put(key, body, if_match=if_match)
+        self.fail("put")
+        return etag
+
+    async def begin_parts(self, key: str, part_bytes: int) -> MemoryParts:
+        parts = await super().begin_parts(key, part_bytes)
+        store = self
+
+        class Parts:
+            async def put_part(self, number: int, body: Sequence[Buffer]) -> None:
+                await parts.put_part(number, body)
+                store.fail("part")
+
+            complete, abort = parts.complete, parts.abort
+
+        return Parts()  # type: ignore[return-value]
+
+    def fail(self, what: str) -> None:
+        self.failures[what] -= 1
+        if self.failures[what] == 0:
+            raise Unavailable("the answer is lost")
+
+
+@pytest.mark.parametrize("size", [100, PART_BYTES_MIN, PART_BYTES_MIN + 100])
+async def test_a_put_in_doubt_is_sent_again_with_the_same_bytes(size: int) -> None:
+    inner = Forgetful()
+    store = EncryptedStore(RetryingStore(inner, jitter=lambda: 0.0), keys(FIRST), SystemEntropy())
+    async with streamed_put(store, "a", part_bytes=PART_BYTES_MIN) as put:
+        await put.write(bytes(size))
+    assert min(inner.failures.values()) <= 0, "an answer was lost"
+    assert await store.get("a") == bytes(size)
 
 
 async def test_an_unknown_key_proves_no_damage_and_is_named() -> None:

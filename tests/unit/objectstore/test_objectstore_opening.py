@@ -36,6 +36,8 @@ def test_an_absolute_address_is_the_same_store_from_every_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert absolute_address("file://./x%20y") == f"file://{tmp_path}/x%20y" == folder_address(tmp_path / "x y")
+    options = "?encryption_keys=/k&encryption_plain=read"
+    assert absolute_address(f"file://./x%20y{options}") == f"file://{tmp_path}/x%20y{options}"
     for address in ("file:///x", "s3://bucket/x", "memory://x", "nonsense"):
         assert absolute_address(address) == address
 
