@@ -6,7 +6,7 @@ Each chunk has a head and a tag, so that any chunk can be read alone:
 
 The kind is FOLLOWED or LAST. Only the last chunk may be short, and it may be empty. An object has at least one chunk.
 The tag also covers the head, the number of the chunk and the name of the object. So a changed byte, a chunk in another
-place, another object's bytes and a missing end are detected.
+place, another object's bytes and a missing end are detected. docs/formats/encryption.md describes each byte.
 """
 
 from collections.abc import Sequence
