@@ -31,6 +31,11 @@ def of_java(stage: Stage) -> About:
     return from_its_hello(stage)
 
 
+def with_newer_library(stage: Stage) -> About:
+    """kcat with another librdkafka than the one of its package."""
+    return from_its_hello(stage)._replace(client=NEWER_KCAT)
+
+
 def as_pinned(stage: Stage) -> About:
     """Kafka's tools, with the version of their pinned jar."""
     provision.keep_classes(stage.bootstrap, stage.name("classes"))
@@ -50,6 +55,7 @@ class Client(NamedTuple):
     write_login: Callable[[Login], str] = as_json
 
 
+NEWER_KCAT = "kcat with newer library"
 TOOLS = "Kafka's command-line tools"
 CLIENTS = [
     Client("confluent-kafka", lambda: provision.python_driver("confluent"), write_login=as_librdkafka),
@@ -58,6 +64,13 @@ CLIENTS = [
     Client("KafkaJS", provision.node_driver, lambda: {"NODE_PATH": str(provision.node_modules())}),
     Client("franz-go", provision.go_driver),
     Client("kcat", lambda: provision.python_driver("kcat"), write_login=as_librdkafka),
+    Client(
+        NEWER_KCAT,
+        lambda: provision.python_driver("kcat"),
+        provision.librdkafka,
+        about=with_newer_library,
+        write_login=as_librdkafka,
+    ),
     Client("Java client", lambda: [*provision.java_command(), "JavaClient"], about=of_java, write_login=as_properties),
     Client(TOOLS, provision.java_command, about=as_pinned, write_login=as_properties),
 ]
@@ -95,6 +108,8 @@ SHORT = {
 
 def scenarios_of(client: Client) -> list[Scenario]:
     """The scenarios of a client."""
+    if client.name == NEWER_KCAT:  # its library differs in logins
+        return logins.all_scenarios()
     return [*FOR_TOOLS, *logins.all_scenarios(of_tools=True)] if client.name == TOOLS else FOR_LIBRARIES
 
 

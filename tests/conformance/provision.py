@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ FETCH_TIMEOUT_S = 600
 # For a JVM that runs for seconds: without the second compiler, and with little memory, because several run at once.
 JAVA_OPTIONS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
 CLASSES_TIMEOUT_S = 180
+NEWER_LIBRARY = "KCAT_LIBRDKAFKA"  # a variable for the driver of kcat: the folder of another librdkafka
 MAVEN_PROJECT = "org.penstock:conformance:1"
 
 
@@ -189,6 +191,19 @@ def java_client() -> Path:
 def python_driver(module: str) -> list[str]:
     """The command of a Python driver."""
     return [sys.executable, "-m", f"tests.conformance.clients.{module}"]
+
+
+def librdkafka() -> dict[str, str]:
+    """The variable that lets kcat use the librdkafka of confluent-kafka, which newer systems also have."""
+    files = importlib.metadata.files("confluent-kafka") or []
+    found = [str(each.locate()) for each in files if each.name.startswith("librdkafka-")]
+    if not found:
+        raise Missing("confluent-kafka has no librdkafka of its own")
+
+    def make(folder: Path) -> None:
+        (folder / "librdkafka.so.1").symlink_to(found[0])
+
+    return {NEWER_LIBRARY: str(made("librdkafka", found[0], make))}
 
 
 def node_driver() -> list[str]:

@@ -1,6 +1,7 @@
 """The driver of kcat, with the options of its command line."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 from tests.conformance.clients.protocol import CONSUME_TIMEOUT_S, SESSION_TIMEOUT_MS, STATIC_SESSION_TIMEOUT_MS, serve
 from tests.conformance.logins import OAUTHBEARER, read_settings
+from tests.conformance.provision import NEWER_LIBRARY
 from tests.testkit.servers import debian
 
 KEY_DELIMITER = ":"
@@ -20,6 +22,9 @@ PATIENTLY = ["-m", "15"]  # seconds for metadata: the answer to a wrong password
 class Kcat:
     def __init__(self, bootstrap: str, login_files: list[str]) -> None:
         program, self._environment = debian.kcat()
+        if (folder := os.environ.get(NEWER_LIBRARY)) is not None:
+            known = self._environment.get("LD_LIBRARY_PATH", "")
+            self._environment = self._environment | {"LD_LIBRARY_PATH": f"{folder}:{known}".rstrip(":")}
         self._command = [program]
         self._features = self._run("-V")
         self._mechanism = read_settings(login_files).get("sasl.mechanism", "")

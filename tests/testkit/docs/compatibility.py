@@ -68,10 +68,11 @@ def _clients(results: dict[str, Any] | None) -> list[str]:
         return [NOTHING_KEPT]
     scenarios = [each for each in results["scenarios"] if each["area"] != LOGINS]
     areas = [area for area in AREAS if any(each["area"] == area for each in scenarios)]
-    rows = [[_client(client), *[_cell(client, scenarios, area) for area in areas]] for client in results["clients"]]
-    lines = table(["client", *areas], rows)
     names = {each["name"] for each in scenarios}
-    exceptions = [line for client in results["clients"] for line in _exceptions(client, names)]
+    clients = [client for client in results["clients"] if names & client["results"].keys()]
+    rows = [[_client(client), *[_cell(client, scenarios, area) for area in areas]] for client in clients]
+    lines = table(["client", *areas], rows)
+    exceptions = [line for client in clients for line in _exceptions(client, names)]
     lines += ["", "Scenarios that did not pass or are not offered:", "", *exceptions] if exceptions else []
     shown = [[each["area"], f"`{each['name']}`", each["promise"]] for each in scenarios]
     return [*lines, "", "The promise of each scenario:", "", *table(["area", "scenario", "promise"], shown)]

@@ -32,7 +32,16 @@ RESULTS: dict[str, Any] = {
                 "login-plain": {"outcome": "passed", "detail": ""},
                 "login-certificate": {"outcome": "not offered", "detail": ""},
             },
-        }
+        },
+        {
+            "client": "other",
+            "version": "2",
+            "library": "",
+            "results": {
+                "login-plain": {"outcome": "failed", "detail": ""},
+                "login-certificate": {"outcome": "passed", "detail": ""},
+            },
+        },
     ],
 }
 
@@ -67,8 +76,11 @@ def test_logins_have_a_table_of_clients_and_mechanisms() -> None:
     made = fill("<!-- made: logins -->\nold\n<!-- made: end -->\n", makers(RESULTS))
     assert "| client | PLAIN | certificate (mTLS) |" in made
     assert "| kcat 1.7 (librdkafka 2.0) | yes | not offered |" in made
+    assert "| other 2 | **no** | yes |" in made
     assert "| `login-plain` | A password is checked. |" in made
-    assert "login" not in fill("<!-- made: clients -->\nold\n<!-- made: end -->\n", makers(RESULTS))
+    others = fill("<!-- made: clients -->\nold\n<!-- made: end -->\n", makers(RESULTS))
+    assert "login" not in others
+    assert "other" not in others
 
 
 def test_a_table_that_nobody_makes_is_no_table_of_the_page() -> None:
