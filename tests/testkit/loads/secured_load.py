@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -205,10 +205,10 @@ class SecuredLoad:
             self.failures += map(repr, errors.exceptions)
 
     async def _aiokafka_producer(self, partition: int, protocol: str, records: int) -> None:
-        settings = {"enable_idempotence": True}
         for goes_on in self._lives(partition):
-            async with aiokafka.AIOKafkaProducer(**self._clients.python(protocol), **settings) as producer:
-                for _ in range(records):
+            producer = aiokafka.AIOKafkaProducer(**self._clients.python(protocol), enable_idempotence=True)
+            async with self._started(producer) as is_started:
+                for _ in range(records if is_started else 0):
                     value = b"%d" % self.acknowledged[partition]
                     await producer.send_and_wait(self._topic, value, partition=partition)
                     self.acknowledged[partition] += 1
@@ -219,14 +219,29 @@ class SecuredLoad:
     async def _aiokafka_reader(self, protocol: str) -> None:
         partitions = [aiokafka.TopicPartition(self._topic, each) for each in PARTITIONS]
         for goes_on in self._lives(AIOKAFKA):
-            async with aiokafka.AIOKafkaConsumer(**self._clients.python(protocol)) as consumer:
+            consumer = aiokafka.AIOKafkaConsumer(**self._clients.python(protocol))
+            async with self._started(consumer) as is_started:
                 consumer.assign(partitions)
                 for each in partitions:
                     consumer.seek(each, self._read[AIOKAFKA][each.partition])
-                while goes_on():
+                while is_started and goes_on():
                     found = await consumer.getmany(timeout_ms=round(POLL_S * 1000))
                     for message in (message for messages in found.values() for message in messages):
                         self._take(AIOKAFKA, message.partition, message.offset, message.value)
+
+    @contextlib.asynccontextmanager
+    async def _started(self, client: Any) -> AsyncIterator[bool]:
+        """Start a client, and stop it in the end. It gives up at the first connection that a stall breaks."""
+        try:
+            try:
+                await client.start()
+                is_started = True
+            except aiokafka.errors.KafkaConnectionError as error:
+                self.interruptions.append(repr(error))
+                is_started = False
+            yield is_started
+        finally:
+            await client.stop()
 
 
 @contextlib.contextmanager
