@@ -4,9 +4,19 @@ from types import SimpleNamespace
 from typing import cast
 
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
+from penstock.contracts.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from penstock.contracts.commands import (
+    AlterScramCredentials,
+    CreateAcls,
+    ScramDeletion,
+    ScramMechanism,
+    ScramUpsertion,
+    ScramVerifier,
+)
 from penstock.runtime.process.health import Health
-from penstock_sequencer.core.state.limits import Limits, LogLimits, ProducerLimits
+from penstock_sequencer.core.state.limits import Limits, LogLimits, ProducerLimits, SecurityLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.replica import Replica
 from penstock_sequencer.serving.table_watch import TableWatch
@@ -43,3 +53,41 @@ def test_the_service_is_degraded_before_commits_are_rejected() -> None:
         world.produce(batch())
     watch.look()
     assert "remembered_commits: 4 of 5" in health.report()["degraded"]["tables"]
+
+
+def test_the_service_is_degraded_before_users_and_access_control_lists_are_rejected() -> None:
+    """Each table is logged once when it is almost full, and once when it has room again."""
+    world = World(Limits(security=SecurityLimits(users_max=5, bindings_max=5)))
+    health = Health()
+    replica = cast(Replica, SimpleNamespace(state=world.state))
+    watch = TableWatch(replica=replica, metrics=SequencerMetrics(CollectorRegistry()), health=health)
+    names = [f"user-{number}" for number in range(4)]
+    with capture_logs() as logs:
+        for name in names[:3]:
+            add(world, name)
+        watch.look()
+        assert health.degraded == []
+        add(world, names[3])
+        watch.look()
+        watch.look()
+    degraded = health.report()["degraded"]["tables"]
+    assert "users: 4 of 5" in degraded
+    assert "acl_bindings: 4 of 5" in degraded
+    assert sorted((line["event"], line["table"], line["rows"], line["rows_max"]) for line in logs) == [
+        ("table_almost_full", "acl_bindings", 4, 5),
+        ("table_almost_full", "users", 4, 5),
+    ]
+    world.do(AlterScramCredentials(world.now_ms, [], [ScramDeletion(names[0], ScramMechanism.SHA_256)]))
+    with capture_logs() as logs:
+        watch.look()
+    assert [(line["event"], line["table"]) for line in logs] == [("table_has_room", "users")]
+    assert "users" not in health.report()["degraded"]["tables"]
+
+
+def add(world: World, name: str) -> None:
+    """Create a user with a verifier and a binding."""
+    verifier = ScramVerifier(ScramMechanism.SHA_256, 4_096, b"salt", bytes(32), bytes(32))
+    world.do(AlterScramCredentials(world.now_ms, [ScramUpsertion(name, verifier)], []))
+    allowed = (AclOperation.READ, AclPermission.ALLOW)
+    binding = AclBinding(ResourceType.TOPIC, "orders", PatternType.LITERAL, f"User:{name}", "*", *allowed)
+    world.do(CreateAcls(world.now_ms, [binding]))

@@ -1,12 +1,14 @@
 """Watches the tables that all clients share, and makes the service degraded before one of them is full.
 
 A full table evicts what was idle for long. If there is nothing of that kind, new clients are rejected for a while.
-While the table of remembered commits is full, commits are rejected. Flushers make fewer segments before that.
+While the table of remembered commits is full, commits are rejected. Flushers make fewer segments before that. Users and
+access control list entries are never evicted: operators have to remove some.
 """
 
 import asyncio
 
 import msgspec
+import structlog
 
 from penstock.runtime.process.health import Health
 from penstock_sequencer.core.state.cluster import State
@@ -14,6 +16,8 @@ from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.replica import Replica
 
 DEGRADED = "tables"
+
+log = structlog.get_logger()
 
 
 class TableLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +37,7 @@ class TableWatch:
         self._metrics = metrics
         self._health = health
         self._limits = limits or TableLimits()
+        self._full: set[str] = set()
 
     async def run(self) -> None:
         """Look, report, wait, for ever."""
@@ -46,22 +51,31 @@ class TableWatch:
         for name, (size, size_max) in found.items():
             self._metrics.table_rows.labels(name).set(size)
             self._metrics.table_rows_max.labels(name).set(size_max)
-        full = [
-            f"{name}: {size} of {size_max}"
-            for name, (size, size_max) in found.items()
-            if size * 100 >= size_max * self._limits.full_percent
-        ]
-        reason = f"shared tables are almost full, clients may be rejected: {', '.join(full)}" if full else ""
+        percent = self._limits.full_percent
+        full = {name: rows for name, rows in found.items() if rows[0] * 100 >= rows[1] * percent}
+        texts = ", ".join(f"{name}: {size} of {size_max}" for name, (size, size_max) in full.items())
+        reason = f"shared tables are almost full, clients or new rows may be rejected: {texts}" if full else ""
         self._health.set_degraded(DEGRADED, reason)
+        self._log_changes(full)
+
+    def _log_changes(self, full: dict[str, tuple[int, int]]) -> None:
+        """Log a table once when it is almost full, and once when it has room again."""
+        for name in full.keys() - self._full:
+            log.warning("table_almost_full", table=name, rows=full[name][0], rows_max=full[name][1])
+        for name in self._full - full.keys():
+            log.info("table_has_room", table=name)
+        self._full = set(full)
 
 
 def table_sizes(state: State) -> dict[str, tuple[int, int]]:
     """The rows of each table, and how many it may have."""
-    producers, transactions = state.limits.producers, state.limits.transactions
+    producers, transactions, security = state.limits.producers, state.limits.transactions, state.limits.security
     fullest = max((len(partition.producers) for partition in state.producer_sweep), default=0)
     return {
         "producers": (state.producer_count, producers.producers_max),
         "producers_of_one_partition": (fullest, producers.producers_per_partition_max),
         "remembered_commits": (len(state.commits), state.limits.log.remembered_commits_max),
         "transactional_ids": (len(state.transactions), transactions.transactions_max),
+        "users": (len(state.users), security.users_max),
+        "acl_bindings": (len(state.bindings), security.bindings_max),
     }
