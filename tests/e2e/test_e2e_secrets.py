@@ -40,6 +40,7 @@ pytestmark = pytest.mark.e2e
 USER = "operator-of-the-secrets-test"
 ITERATIONS = 4_096
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+FAILURE = b'"kind":"login_failed"'  # of a record of the audit topic
 SALT_OF_SNAPSHOT = b"salt-that-shows-that-snapshots-are-read"
 
 
@@ -48,7 +49,7 @@ def test_no_file_and_no_command_line_has_a_password(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PENSTOCK_SNAPSHOT_ENTRIES", "5")
     first, second, wrong, login_secret = (secrets.token_urlsafe(18) for _ in range(4))
     monkeypatch.setenv("PENSTOCK_SASL_LOGIN_SECRET", login_secret)
-    with secured(tmp_path / "data") as one:
+    with secured(tmp_path / "data", audit="on") as one:
         lines = create_user(one, tmp_path / "password", first)
         for mechanism in PASSWORDS:
             for protocol in PROTOCOLS:
@@ -63,6 +64,8 @@ def test_no_file_and_no_command_line_has_a_password(tmp_path: Path, monkeypatch:
         lines |= command_lines()
         wait_until(lambda: shows(one.cluster.data / "objects", SALT_OF_SNAPSHOT), TIMEOUT_S, "a snapshot")
         delete_user(one)
+        objects = one.cluster.data / "objects"
+        wait_until(lambda: any(FAILURE in data for _, data in files(objects)), TIMEOUT_S, "the audit topic")
 
         salted = hashlib.pbkdf2_hmac("sha256", second.encode(), SALT_OF_SNAPSHOT, ITERATIONS)
         passwords = [each.encode() for each in (first, second, wrong, login_secret)]

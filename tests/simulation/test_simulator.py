@@ -1,5 +1,6 @@
 """The simulator itself: the same seed gives the same run, and all simulated events happen in some run."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.contracts.ids import AUDIT_TOPIC
+from tests.testkit.sim.length import SHORT
 from tests.testkit.sim.run import run_seed
 from tests.testkit.sim.world import BUGS
 
@@ -15,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 SEED = 7
 LONG_SEED = 10
 SEEDS_COUNTED = 60
+AUDITED_SEED = 1
 
 pytestmark = pytest.mark.simulation
 
@@ -37,6 +41,15 @@ def test_the_same_seed_gives_the_same_run() -> None:
 def test_the_same_seed_gives_the_same_run_in_another_process_with_another_hash_seed() -> None:
     here = f"{run_seed(SEED).digest} {run_seed(LONG_SEED).digest}"
     assert digest_elsewhere("1") == digest_elsewhere("2") == here
+
+
+def test_gateways_write_the_audit_topic_under_faults_in_the_same_way_in_each_run() -> None:
+    """In this run nothing deletes all topics, which would wait for the audit topic."""
+    first, second = (run_seed(AUDITED_SEED, length=dataclasses.replace(SHORT, audit="on")) for _ in range(2))
+    assert not first.failures, first.report()
+    assert first.records[AUDIT_TOPIC] > 0
+    assert (first.digest, first.records) == (second.digest, second.records)
+    assert AUDIT_TOPIC not in run_seed(AUDITED_SEED, length=SHORT).records
 
 
 def test_services_log_all_events_that_fail_a_run() -> None:

@@ -29,6 +29,7 @@ class Length:
     clients: ClientSettings = LONG_CLIENTS
     services: ServiceLimits = LONG_LIMITS
     has_short_timeouts: bool = False
+    audit: str = "off"  # the setting of gateways
 
 
 LONG = Length(

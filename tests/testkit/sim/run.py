@@ -46,6 +46,7 @@ class Outcome:
     acknowledged: int
     entries: int
     happened: dict[str, int]  # counts of events that some runs do not have
+    records: dict[str, int]  # in each topic at the end
 
     def report(self) -> str:
         """One line for people, and how to see more if it failed."""
@@ -83,6 +84,7 @@ def run_seed(seed: int, *, length: Length | None = None, keep_trace: bool = Fals
         sum(producer.acknowledged for producer in world.producers),
         world.journal.last_sequence,
         _counts(world),
+        _records(world),
     )
 
 
@@ -91,6 +93,11 @@ def _exclude_imports_from_collection() -> None:
     """Freeze all present objects, so that the collector reads only those of runs."""
     gc.collect()
     gc.freeze()
+
+
+def _records(world: World) -> dict[str, int]:
+    topics = world.oracle.state.topics.values()
+    return {topic.name: sum(partition.high_watermark for partition in topic.partitions) for topic in topics}
 
 
 def _counts(world: World) -> dict[str, int]:

@@ -71,7 +71,10 @@ def app_factories(
     def gateway(process: Process, given: dict[str, Any]) -> App:
         host, port = gateway_address(process)
         config = GatewayConfig(
-            **_settings(process, store_url), listeners=f"PLAINTEXT://{host}:{port}", share_groups=True
+            **_settings(process, store_url),
+            listeners=f"PLAINTEXT://{host}:{port}",
+            share_groups=True,
+            audit=length.audit,
         )
 
         def make_listener(spec: Any, _tls: Any) -> Listener:
