@@ -190,6 +190,24 @@ async def test_a_client_that_leaves_before_its_answer_is_recorded() -> None:
     assert (event.resource, event.outcome) == ("TOPIC:a", "unknown")
 
 
+async def test_a_client_that_leaves_while_its_many_changes_are_recorded_loses_one_of_them_at_most() -> None:
+    names = [f"t{number}" for number in range(1_000)]
+    response = CreateTopicsResponse(topics=[CreatableTopicResult(name) for name in names])
+    trail = new_trail()
+
+    async def handler(gateway: Any, client: Any, version: int, request: Any) -> Any:
+        return response
+
+    handle = audited({CREATE_TOPICS: handler}, new_log(trail))[CREATE_TOPICS]
+    request = CreateTopicsRequest([CreatableTopic(name) for name in names])
+    handling = asyncio.ensure_future(handle(None, new_client(), 7, request))
+    await asyncio.sleep(0)
+    assert not handling.done(), "other requests have their turn meanwhile"
+    handling.cancel()
+    await asyncio.wait({handling})
+    assert len(trail.take()) >= len(names) - 1
+
+
 async def test_a_topic_deleted_by_its_id_is_recorded_by_its_name() -> None:
     request = DeleteTopicsRequest([DeleteTopicState(None, b"\1" * 16)])
     response = DeleteTopicsResponse(responses=[DeletableTopicResult("orders", b"\1" * 16)])

@@ -38,8 +38,13 @@ def _audited(api_key: int, handler: Handler, changes_of: ChangesOf, log: ChangeL
             for change in itertools.islice(changes_of(request, None), UNANSWERED_MAX):
                 log.record(_event(api_key, client, change))
             raise
-        async for change in Slices().of(changes_of(request, response)):
-            log.record(_event(api_key, client, change))
+        changes = iter(changes_of(request, response))
+        try:
+            async for change in Slices().of(changes):
+                log.record(_event(api_key, client, change))
+        finally:  # the client may leave now, too
+            for change in itertools.islice(changes, UNANSWERED_MAX):
+                log.record(_event(api_key, client, change))
         return response
 
     return handle
