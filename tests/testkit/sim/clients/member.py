@@ -17,6 +17,7 @@ from penstock.kafkawire.api.offset_commit import (
 from penstock.kafkawire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.coordination.heartbeat_leases import HeartbeatLeaseLimits
 from tests.testkit.sim.checkers.oracle import Oracle
 from tests.testkit.sim.clients.consumer import Reading
 from tests.testkit.sim.clients.kafka import (
@@ -163,13 +164,22 @@ class Member:
         await self._sync(connection, shares)
 
     async def _check_former_member(self, connection: Connection) -> None:
-        """The former member with the same instance id must be fenced."""
+        """The former member with the same instance id must be fenced.
+
+        A gateway that reaches no sequencer may confirm it, but for no longer than its lease.
+        """
         request = HeartbeatRequest(self._ledger.group_id, self.generation, self._former_id, self._instance_id)
         former_id, self._former_id = self._former_id, ""
-        answer = await connection.ask(HEARTBEAT, 4, request)
-        error = ErrorCode(answer.error_code)
-        if error not in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID) and error not in RETRIABLE:
-            self._oracle.rejected(self.name, f"a heartbeat of the replaced {former_id}", error.name)
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + HeartbeatLeaseLimits().lease_s
+        while True:
+            error = ErrorCode((await connection.ask(HEARTBEAT, 4, request)).error_code)
+            if error in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID) or error in RETRIABLE:
+                return
+            if error or loop.time() >= end_s:
+                self._oracle.rejected(self.name, f"a heartbeat of the replaced {former_id}", error.name)
+                return
+            await asyncio.sleep(self._settings.member.heartbeat_s)
 
     async def _sync(self, connection: Connection, shares: dict[str, list[int]]) -> None:
         request = SyncGroupRequest(

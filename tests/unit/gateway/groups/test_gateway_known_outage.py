@@ -2,11 +2,12 @@
 
 import pytest
 
-from penstock.contracts.commands import CommitOffsets, PerItem
+from penstock.contracts.commands import CommitOffsets, Joined, PerItem
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import HeartbeatView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.heartbeat import HeartbeatRequest
+from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from penstock.kafkawire.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -18,7 +19,7 @@ from penstock_gateway.handlers.groups.heartbeat import DEADLINE_S
 from tests.unit.gateway.gateway_fakes import World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
-COMMIT, HEARTBEAT = 8, 12
+COMMIT, JOIN, HEARTBEAT = 8, 11, 12
 LIMITS = OutageLimits()
 SHORT_S, PAUSE_S = LIMITS.deadline_s, LIMITS.pause_s
 
@@ -73,6 +74,20 @@ async def test_in_a_known_outage_few_requests_ask_for_a_short_time_and_the_other
     assert await commit(world) == ErrorCode.NONE
     await heartbeat(world)
     assert world.sequencer.deadlines == [DEADLINE_S, DEADLINE_S, SHORT_S, SHORT_S, DEADLINE_S]
+
+
+async def test_the_answer_to_any_command_of_a_group_ends_a_known_outage() -> None:
+    """A member that has joined asks sequencers next. An old lease must not answer for them."""
+    world = outage_world()
+    world.sequencer.is_down = True
+    await commit(world)
+    world.sequencer.is_down = False
+    world.sequencer.on_command = lambda command: Joined(5, "consumer", "range", "m", "m", [])
+    request = JoinGroupRequest("g", 10_000, member_id="m", protocols=[JoinGroupRequestProtocol("range", b"")])
+    await ask(world, JOIN, 5, request)
+    world.sequencer.deadlines.clear()
+    await heartbeat(world)
+    assert world.sequencer.deadlines == [DEADLINE_S]
 
 
 def test_a_known_outage_ends_by_time_although_short_requests_still_fail() -> None:

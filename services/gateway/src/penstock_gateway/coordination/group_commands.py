@@ -7,6 +7,7 @@ from penstock.contracts.commands.group_sizes import oversize
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView
 from penstock.contracts.rejections import Rejection
+from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
@@ -17,7 +18,7 @@ WAIT_GRACE_S = 10.0
 WAIT_S_MAX = 1_800.0  # the longest session time-out that a group may have
 
 
-class Needs(HasClock, HasSequencer, Protocol):
+class Needs(HasClock, HasKnownOutage, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -32,6 +33,7 @@ async def group_command(
         reply = await gateway.sequencer.command_reply([command], deadline_s=deadline_s)
     except Invalid as error:
         return Rejected(Rejection.INVALID_REQUEST, str(error))
+    gateway.known_outage.record_answer()
     (outcome,) = reply.outcomes
     client.record_outcome(outcome, reply.sequence)
     return outcome

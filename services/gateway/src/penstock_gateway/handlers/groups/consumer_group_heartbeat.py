@@ -26,6 +26,7 @@ from penstock.kafkawire.api.consumer_group_heartbeat import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer
@@ -35,7 +36,7 @@ MEMBER_ENTROPY_BYTES = 16
 FIRST_VERSION_OWN_MEMBER_ID = 1  # KIP-1082
 
 
-class Needs(HasClock, HasEntropy, HasSequencer, Protocol):
+class Needs(HasClock, HasEntropy, HasKnownOutage, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 

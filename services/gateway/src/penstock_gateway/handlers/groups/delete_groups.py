@@ -12,12 +12,13 @@ from penstock.kafkawire.api.delete_groups import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
 
 
-class Needs(HasClock, HasSequencer, Protocol):
+class Needs(HasClock, HasKnownOutage, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 

@@ -9,6 +9,7 @@ from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.join_group import API as API, JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.coordination.group_commands import group_answer, group_command
+from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer
@@ -18,7 +19,7 @@ FIRST_VERSION_NULLABLE_PROTOCOL = 7  # KIP-559
 MEMBER_ENTROPY_BYTES = 16
 
 
-class Needs(HasClock, HasEntropy, HasSequencer, Protocol):
+class Needs(HasClock, HasEntropy, HasKnownOutage, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 

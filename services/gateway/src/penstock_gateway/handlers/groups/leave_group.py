@@ -13,6 +13,7 @@ from penstock.kafkawire.api.leave_group import (
     MemberResponse,
 )
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
@@ -20,7 +21,7 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer
 FIRST_VERSION_BATCHED = 3
 
 
-class Needs(HasClock, HasSequencer, Protocol):
+class Needs(HasClock, HasKnownOutage, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 

@@ -65,7 +65,6 @@ async def handle(gateway: Needs, client: Client, version: int, request: OffsetCo
 async def _commit(gateway: Needs, client: Client, version: int, command: CommitOffsets) -> list[ErrorCode]:
     deadline_s = gateway.known_outage.deadline_s(DEADLINE_S, gateway.clock.monotonic_s())
     outcome = await group_command(gateway, client, command, deadline_s)
-    gateway.known_outage.record_answer()
     return _errors(version, outcome, len(command.offsets))
 
 

@@ -8,6 +8,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api.sync_group import API as API, SyncGroupRequest, SyncGroupResponse
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.coordination.group_commands import WAIT_S_MAX, group_answer, group_command
+from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasSequencer
@@ -17,7 +18,7 @@ FIRST_VERSION_PROTOCOL = 5  # KIP-559
 TIMEOUT_MS = int(WAIT_S_MAX * 1000)
 
 
-class Needs(HasClock, HasSequencer, Protocol):
+class Needs(HasClock, HasKnownOutage, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 

@@ -12,6 +12,7 @@ from penstock.kafkawire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
@@ -19,7 +20,7 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, Ha
 from penstock_gateway.share.commands import topic_ids_by_name
 
 
-class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
+class Needs(HasClock, HasKnownOutage, HasSequencer, HasSettings, HasTopics, Protocol):
     """The parts of the gateway that this module uses."""
 
 

@@ -17,6 +17,7 @@ from penstock.kafkawire.api.share_group_heartbeat import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.coordination.group_commands import group_command
+from penstock_gateway.coordination.known_outage import HasKnownOutage
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
@@ -25,7 +26,7 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
 DEADLINE_S = 5.0  # the usual time between two heartbeats
 
 
-class Needs(HasClock, HasSequencer, HasSettings, Protocol):
+class Needs(HasClock, HasKnownOutage, HasSequencer, HasSettings, Protocol):
     """The parts of the gateway that this module uses."""
 
 
