@@ -13,7 +13,7 @@ from tests.testkit.servers.seaweed import running_seaweed
 
 pytestmark = pytest.mark.slow
 
-RECORD = b"a record that nobody else may read"
+RECORD = b"a record that only its readers may see"
 
 
 async def opened(server: S3Server, **encryption: str) -> ObjectStore:

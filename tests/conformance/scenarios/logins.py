@@ -35,7 +35,7 @@ def check_reason(mechanism: str, shown: str, client: str = "") -> None:
 
 
 def by_library(mechanism: str, stage: Stage) -> None:
-    """The client reads its records as a member of a group, and shows why a wrong login is refused."""
+    """The client reads its records as a member of a group. A wrong login is refused, and most clients show why."""
     right, wrong = logins_of(stage, mechanism)
     topic, read = stage.name("topic"), list[str]()
     with stage.logged_in(right).driver() as client:
@@ -74,7 +74,7 @@ def _scenario(mechanism: str, of_tools: bool) -> Scenario:
     named = "its own certificate" if mechanism == CERTIFICATE else mechanism
     promise = (
         f"A client with {named} over TLS produces, and reads as a member of a group."
-        f" {WRONG.get(mechanism, 'A wrong password')} is refused, and the client shows why."
+        f" {WRONG.get(mechanism, 'A wrong password')} is refused."
     )
     run = functools.partial(by_tools if of_tools else by_library, mechanism)
     return Scenario(f"login-{mechanism.lower()}", "logins", promise, run, needs_logins=True)
