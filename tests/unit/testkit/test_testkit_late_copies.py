@@ -1,10 +1,14 @@
-"""The simulator allows a late copy only from a gateway that confirmed the request, and was halted before the commit."""
+"""The simulator allows a late copy only from a gateway that confirmed the request, and was halted before the commit.
+
+Below the level of leases, the confirmation alone is enough.
+"""
 
 import pytest
 
 from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun
 from penstock.contracts.codec import encode
 from penstock.contracts.commands import CommitSegment, SegmentCommitted
+from penstock.contracts.levels import COMMIT_LEASE_LEVEL
 from penstock.contracts.messages import ConfirmReply
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS
 from tests.testkit.sim.checkers.oracle import Oracle
@@ -21,6 +25,7 @@ class Times:
         environment = SharedEnvironment(1)
         self.now_s = 0.0
         self.oracle = Oracle("c", environment.store, environment.fail, environment.record, DEFAULT_LIMITS)
+        self.oracle.state.level = COMMIT_LEASE_LEVEL
         self.late_copies = LateCopies(self.oracle, lambda: self.now_s)
 
     def happen(self, event: str, at_s: float) -> None:
@@ -61,5 +66,26 @@ def test_a_late_copy_needs_a_confirmation_and_then_a_halt(
     times = Times()
     for event, at_s in events:
         times.happen(event, at_s)
+    assert times.is_allowed(Attempt("gateway-0", 0.5), Attempt("gateway-1", 1.0)) == is_allowed
+    assert not times.is_allowed(Attempt("gateway-0", 1.0))
+
+
+@pytest.mark.parametrize(
+    ("events", "is_allowed"),
+    [
+        ((("confirmed", 1.1), ("stored", 2.5)), True),
+        ((("confirmed", 0.9), ("stored", 2.5)), False),
+        ((("given up", 1.1), ("stored", 2.5)), False),
+        ((("stored", 1.05), ("confirmed", 1.1)), False),
+    ],
+)
+def test_below_the_level_of_leases_a_confirmed_copy_may_be_late(
+    events: tuple[tuple[str, float], ...], is_allowed: bool
+) -> None:
+    times = Times()
+    times.oracle.state.level = COMMIT_LEASE_LEVEL - 1
+    for event, at_s in events:
+        times.happen(event, at_s)
+    times.oracle.state.level = COMMIT_LEASE_LEVEL  # the level when the copy was stored counts
     assert times.is_allowed(Attempt("gateway-0", 0.5), Attempt("gateway-1", 1.0)) == is_allowed
     assert not times.is_allowed(Attempt("gateway-0", 1.0))

@@ -1,7 +1,8 @@
 """The late copies that ADR 0024 allows: a gateway confirmed the request, and was killed or paused before the commit.
 
 Only a request that went to this gateway before the confirmation may be stored behind newer records. A stopped or
-isolated gateway excuses nothing.
+isolated gateway excuses nothing. Below `COMMIT_LEASE_LEVEL` a confirmation has no end: every confirmed request may be
+stored late.
 """
 
 from collections import defaultdict
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from penstock.contracts.codec import decode
 from penstock.contracts.commands import Command, CommitSegment, Outcome, SegmentCommitted
 from penstock.contracts.ids import TopicId
+from penstock.contracts.levels import COMMIT_LEASE_LEVEL
 from penstock.contracts.messages import ConfirmReply
 from tests.testkit.sim.checkers.oracle import Oracle
 
@@ -25,6 +27,13 @@ class Attempt(NamedTuple):
     sent_s: float
 
 
+class Stored(NamedTuple):
+    """The first storage of a batch."""
+
+    at_s: float
+    has_leases: bool  # whether the state machine judged leases
+
+
 class LateCopies:
     """Records confirmations, kills and pauses of gateways, and commits, with their times."""
 
@@ -33,7 +42,7 @@ class LateCopies:
         self._oracle = oracle
         self._confirmed: dict[str, list[float]] = defaultdict(list)  # by life of a gateway
         self._halted: dict[str, list[tuple[float, str]]] = defaultdict(list)  # by gateway: time and life
-        self._stored: dict[tuple[TopicId, int, int], float] = {}  # topic, partition, base offset -> time
+        self._stored: dict[tuple[TopicId, int, int], Stored] = {}  # by topic, partition and base offset
         oracle.on_applied.append(self._applied)
 
     def answered(self, sender: str, data: bytes) -> None:
@@ -47,18 +56,20 @@ class LateCopies:
             self._halted[process].append((self.now_s(), life))
 
     def _applied(self, commands: list[Command], outcomes: list[Outcome]) -> None:
+        stored = Stored(self.now_s(), self._oracle.state.level >= COMMIT_LEASE_LEVEL)
         for command, outcome in zip(commands, outcomes, strict=True):
             if isinstance(command, CommitSegment) and isinstance(outcome, SegmentCommitted):
                 for run, results in zip(command.runs, outcome.runs, strict=True):
                     for result in results:
-                        self._stored.setdefault((run.topic_id, run.partition, result.base_offset), self.now_s())
+                        self._stored.setdefault((run.topic_id, run.partition, result.base_offset), stored)
 
     def allows(self, topic_id: TopicId, base_offset: int, attempts: list[Attempt]) -> bool:
         """Whether one of the attempts was on its way, confirmed, when its gateway was killed or paused."""
-        stored_s = self._stored[topic_id, 0, base_offset]
-        is_allowed = any(self._is_late_copy(attempt, stored_s) for attempt in attempts)
+        stored = self._stored[topic_id, 0, base_offset]
+        is_late_copy = self._is_late_copy if stored.has_leases else self._is_copy_without_lease
+        is_allowed = any(is_late_copy(attempt, stored.at_s) for attempt in attempts)
         if is_allowed:
-            self._oracle.observed("late copies", f"a halted gateway had confirmed the one at {base_offset}")
+            self._oracle.observed("late copies", f"a gateway had confirmed the one at {base_offset}")
         return is_allowed
 
     def _is_late_copy(self, attempt: Attempt, stored_s: float) -> bool:
@@ -67,3 +78,7 @@ class LateCopies:
             and any(attempt.sent_s <= each <= halted_s for each in self._confirmed[life])
             for halted_s, life in self._halted[attempt.gateway]
         )
+
+    def _is_copy_without_lease(self, attempt: Attempt, stored_s: float) -> bool:
+        lives = [times for life, times in self._confirmed.items() if life.startswith(f"{attempt.gateway}-")]
+        return any(attempt.sent_s <= each < stored_s for times in lives for each in times)
