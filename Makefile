@@ -29,7 +29,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark spark-classes \
-    sbom audit quick e2e-compose conformance sim sim-all mutants chaos fuzz check house format bench bench-spark docs lock clean
+    sbom audit quick e2e-compose conformance sim sim-all mutants chaos fuzz check house format \
+    bench bench-kafka bench-spark docs lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +99,10 @@ format: env  ## format the code and mend what the linter can
 
 bench: env  ## measure against the budgets; a table here, JSON in benches/results
 	$(BIN)/python -m benches $(ARGS)
+
+# Kafka and its Java client are the pinned ones of the conformance tests, in the folder of the user's caches.
+bench-kafka: env  ## measure beside Apache Kafka, needs Java; ARGS="--quick --line raw-produce-16k", ARGS=--list
+	@$(BIN)/python -m benches.kafka $(ARGS)
 
 bench-spark: env spark-test-env  ## measure what runs on Spark
 	$(SPARK_VENV)/bin/python -m benches.merging

@@ -37,12 +37,17 @@ def table(results: Sequence[Result]) -> str:
     rows = [("bench", "figure", "measured", "budget", "", "")]
     for result in results:
         sign = ">=" if result.more_is_better else "<="
-        budget = "" if result.budget is None else f"{sign} {_number(result.budget)} {result.unit}"
-        details = ", ".join(f"{name} {_number(value)}" for name, value in result.details.items())
+        budget = "" if result.budget is None else f"{sign} {number(result.budget)} {result.unit}"
+        details = ", ".join(f"{name} {number(value)}" for name, value in result.details.items())
         rows.append(
-            (result.bench, result.name, f"{_number(result.value)} {result.unit}", budget, result.outcome, details)
+            (result.bench, result.name, f"{number(result.value)} {result.unit}", budget, result.outcome, details)
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells in aligned columns; the first is the head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
@@ -51,13 +56,18 @@ def save(results: Sequence[Result], name: str) -> Path:
     """Write the results as JSON, and return the file."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
     rows = [msgspec.to_builtins(result) | {"outcome": result.outcome} for result in results]
-    path.write_text(json.dumps({"machine": machine, "results": rows}, indent=2) + "\n")
+    path.write_text(json.dumps({"machine": machine(), "results": rows}, indent=2) + "\n")
     return path
 
 
-def _number(value: float) -> str:
+def machine() -> dict[str, str | int | None]:
+    """This machine, as the results describe it."""
+    return {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
+
+
+def number(value: float) -> str:
+    """A figure with three digits, or all digits before the point."""
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}"

@@ -60,6 +60,12 @@ class Cluster:
         user, password = found["PENSTOCK_NATS_USER"], found["PENSTOCK_NATS_PASSWORD"]
         return found["PENSTOCK_NATS_URL"].replace("//", f"//{user}:{password}@")
 
+    @property
+    def pid(self) -> int:
+        """The process that is the parent of all others; it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def command(self) -> list[str]:
         """The command line that `start` runs."""
         where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http]

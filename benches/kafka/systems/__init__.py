@@ -1,0 +1,1 @@
+"""The systems that are compared; all have the Protocol of `system.py`."""

@@ -1,0 +1,111 @@
+"""A running system with its topics, and measurements of loads on it."""
+
+import contextlib
+import functools
+import itertools
+import os
+import time
+from collections.abc import Iterator
+
+import msgspec
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benches.kafka.loads.load import Counts, Load, Running, Start, running
+from benches.kafka.systems.system import System
+from benches.kafka.usage import cpu_seconds, memory_mb
+
+ADMIN_TIMEOUT_S = 60.0
+OLD_PARTITIONS = 16
+OLD_DATA_MIB = 2_048
+WRITE = Load(client="raw", kind="produce", clients=4, batch_bytes=1_000_000)
+WRITE_TIMEOUT_S = 120.0
+POLL_S = 0.1
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """A topic for a workload."""
+
+    name: str
+    partitions: int
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The duration of a measurement, after its loads have started."""
+
+    warm_up_s: float
+    window_s: float
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """The results of a window: the counts of each load, and the CPU seconds of the system by process."""
+
+    counts: list[Counts]
+    seconds: float
+    cpu_s: dict[str, float]
+
+    @property
+    def mib_per_s(self) -> float:
+        """The throughput of all loads together, in MiB/s."""
+        return sum(each.mib / each.seconds for each in self.counts)
+
+    @property
+    def cores(self) -> float:
+        """The cores that the system used on average."""
+        return sum(self.cpu_s.values()) / self.seconds
+
+
+class Target:
+    """A running system; the topics are only for this run of it."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._admin = AdminClient({"bootstrap.servers": system.bootstrap})
+        self._numbers = itertools.count()
+
+    @contextlib.contextmanager
+    def new_topic(self, partitions: int) -> Iterator[Topic]:
+        """An empty topic, deleted at the end: its pages that are not on the disk yet need no write then."""
+        topic = self._create(partitions)
+        try:
+            yield topic
+        finally:
+            self._admin.delete_topics([topic.name])[topic.name].result(ADMIN_TIMEOUT_S)
+
+    @functools.cached_property
+    def old_data(self) -> Topic:
+        """A topic with old data, written on its first use."""
+        topic = self._create(OLD_PARTITIONS)
+        deadline_s, mib = time.monotonic() + WRITE_TIMEOUT_S, 0.0
+        with self._running(WRITE, topic) as load:
+            while mib < OLD_DATA_MIB:
+                assert time.monotonic() < deadline_s, f"{OLD_DATA_MIB} MiB were not written in {WRITE_TIMEOUT_S:g} s"
+                time.sleep(POLL_S)
+                mib += load.report().mib
+        return topic
+
+    def measure(self, span: Span, *loads: tuple[Load, Topic]) -> Measured:
+        """Run loads, and measure them after the warm-up; without a load it measures the system at rest."""
+        os.sync()  # so that the disk is not busy with the data of an earlier measurement
+        with contextlib.ExitStack() as stack:
+            started = [stack.enter_context(self._running(load, topic)) for load, topic in loads]
+            time.sleep(span.warm_up_s)
+            for each in started:
+                each.report()
+            before, began_s = cpu_seconds(self._system.pid), time.perf_counter()
+            time.sleep(span.window_s)
+            counts = [each.report() for each in started]
+            after, seconds = cpu_seconds(self._system.pid), time.perf_counter() - began_s
+        return Measured(counts, seconds, {name: used - before.get(name, 0.0) for name, used in after.items()})
+
+    def memory_mb(self) -> float:
+        """The memory of the system now, in 10^6 bytes."""
+        return memory_mb(self._system.pid)
+
+    def _create(self, partitions: int) -> Topic:
+        name = f"bench-{next(self._numbers)}"
+        new = NewTopic(name, partitions, 1)
+        self._admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S)
+        return Topic(name, partitions)
+
+    def _running(self, load: Load, topic: Topic) -> contextlib.AbstractContextManager[Running]:
+        return running(Start(load, self._system.bootstrap, topic.name, topic.partitions))
