@@ -5,6 +5,7 @@ import gc
 from dataclasses import dataclass
 
 from penstock.contracts.levels import NEWEST_LEVEL
+from tests.testkit.every_sender import EverySender
 from tests.testkit.sim.checkers.final_checks import (
     are_replicas_level,
     check_group,
@@ -13,6 +14,9 @@ from tests.testkit.sim.checkers.final_checks import (
     is_group_done,
 )
 from tests.testkit.sim.clients.security_operator import SecurityOperator
+from tests.testkit.sim.clients.token_operator import TokenOperator
+from tests.testkit.sim.environment.host import SimClock
+from tests.testkit.sim.environment.services import CLUSTER
 from tests.testkit.sim.length import Length, length_of, name_of, seed_and_length
 from tests.testkit.sim.long_pause import LOOK_S, delete_all_topics, old_orphans, pause_with_flushers_last
 from tests.testkit.sim.nemesis import FAULTS_COUNTED, Nemesis
@@ -151,10 +155,17 @@ def _run(world: World, faults: bool) -> None:
 
 
 def _begin_operators(world: World) -> None:
-    """Start administrators of users and access control lists, in some runs."""
+    """Start administrators of users, access control lists and delegation tokens, in some runs."""
     if world.stream("operators").random() < OPERATORS_SHARE:
         for number in range(OPERATORS):
             world.spawn(SecurityOperator(world.client(f"operator-{number}")).run())
+            world.spawn(_token_operator(world, f"token-operator-{number}").run())
+
+
+def _token_operator(world: World, name: str) -> TokenOperator:
+    clock = SimClock(world.timeline)
+    sequencer = EverySender(world.hub.connect(name), CLUSTER, clock)
+    return TokenOperator(name, world.oracle, sequencer, clock, world.stream(f"client/{name}"))
 
 
 def _finish_soon(world: World) -> None:

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from penstock.contracts import commands
-from penstock.contracts.commands import Command, CommitSegment, DeleteTopic, ReplaceExtents, Tick
+from penstock.contracts.commands import Command, CommitSegment, DeleteTopic, ExpireToken, ReplaceExtents, Tick
 from penstock.contracts.senders import (
     COMMANDS,
     COMMANDS_OF_ANY,
@@ -15,6 +15,7 @@ from penstock.contracts.senders import (
     QUERIES,
     SECURITY_COMMANDS,
     SECURITY_QUERY,
+    TOKEN_COMMANDS,
     not_allowed,
 )
 from penstock.contracts.subjects import QUERY_NAMES, Sender
@@ -70,6 +71,15 @@ def test_only_gateways_and_operators_change_and_read_users() -> None:
     assert {sender for sender in Sender if COMMANDS[sender] & SECURITY_COMMANDS} == allowed
     assert not COMMANDS_OF_ANY & SECURITY_COMMANDS
     assert not any(SECURITY_QUERY in QUERIES[sender] for sender in set(Sender) - allowed)
+
+
+def test_only_gateways_and_operators_change_tokens_and_operators_only_end_them() -> None:
+    allowed = {sender: COMMANDS[sender] & TOKEN_COMMANDS for sender in Sender}
+    assert {sender: found for sender, found in allowed.items() if found} == {
+        Sender.CLIENT: TOKEN_COMMANDS,
+        Sender.ADMIN: {ExpireToken},
+    }
+    assert not COMMANDS_OF_ANY & TOKEN_COMMANDS
 
 
 def test_only_queries_that_exist_are_in_the_table() -> None:

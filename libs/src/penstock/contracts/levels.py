@@ -20,6 +20,7 @@ from penstock.contracts.commands import (
     CommitTxnOffsets,
     ConsumerHeartbeat,
     CreateAcls,
+    CreateToken,
     DeleteAcls,
     DeleteOffsets,
     DeleteRecords,
@@ -28,10 +29,12 @@ from penstock.contracts.commands import (
     EndTaskLease,
     EndTxn,
     ExpireLogs,
+    ExpireToken,
     InitTransactionalProducer,
     LeaseJob,
     ReleaseJob,
     RemoveSegments,
+    RenewToken,
     ReplaceExtents,
     ShareHeartbeat,
     ShareRecords,
@@ -49,7 +52,7 @@ from penstock.contracts.configs.topics import (
     need_retention,
 )
 
-NEWEST_LEVEL = 6  # the newest that this code knows; level 0 is that of release 0.1.0
+NEWEST_LEVEL = 7  # the newest that this code knows; level 0 is that of release 0.1.0
 # From this level on topics may have Kafka configurations that are without effect here.
 INERT_CONFIGS_LEVEL = 3
 # From this level on topics may switch off the check of records.
@@ -60,6 +63,8 @@ SEGMENT_BYTES_LEVEL = 5
 QUOTAS_LEVEL = 3
 # From this level on there are users with SCRAM verifiers, and access control lists (ADR 0034).
 SECURITY_LEVEL = 6
+# From this level on there are delegation tokens (ADR 0033).
+TOKENS_LEVEL = 7
 # From this level on there are share groups (KIP-932).
 SHARE_GROUPS_LEVEL = 4
 # From this level on a commit may have a latest time (ADR 0024).
@@ -106,6 +111,9 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     AlterScramCredentials: SECURITY_LEVEL,
     CreateAcls: SECURITY_LEVEL,
     DeleteAcls: SECURITY_LEVEL,
+    CreateToken: TOKENS_LEVEL,
+    RenewToken: TOKENS_LEVEL,
+    ExpireToken: TOKENS_LEVEL,
 }
 # From this level on topics may have configurations that replicas of lower levels reject.
 KEY_COMPACTION_LEVEL = 1

@@ -51,4 +51,7 @@ class Rejection(enum.IntEnum):
     DUPLICATE_RESOURCE = 90  # the request changes the same thing twice
     RESOURCE_NOT_FOUND = 91
     UNACCEPTABLE_CREDENTIAL = 92  # an empty or long user name, or a verifier out of its limits
+    TOKEN_NOT_FOUND = 93
+    TOKEN_EXPIRED = 94
+    TOKEN_OWNER_MISMATCH = 95  # the user is neither the token's owner nor one of its renewers
     INVALID_RECORD_STATE = 100  # the member has not acquired the records, or has lost them

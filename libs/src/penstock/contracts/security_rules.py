@@ -1,7 +1,9 @@
-"""The rules of users and access control lists: why a verifier, a binding or a filter is rejected. Pure.
+"""The rules of users, access control lists and tokens: why a verifier, a binding, ... is rejected. Pure.
 
 The state machine, the gateways and the command line all apply them. The texts are Kafka's where Kafka has one.
 """
+
+from collections.abc import Sequence
 
 from penstock.contracts.acls import (
     CLUSTER_NAME,
@@ -11,12 +13,16 @@ from penstock.contracts.acls import (
     PatternType,
     ResourceType,
 )
+from penstock.contracts.commands.delegation_tokens import CreateToken
 from penstock.contracts.commands.security import ScramMechanism, ScramVerifier
 
 NAME_LENGTH_MAX = 255  # of users, resources, principals and hosts, in letters
 ITERATIONS_MIN = 4_096  # Kafka's, and that of RFC 7677
 ITERATIONS_MAX = 16_384  # Kafka's: a client computes the iterations for each login
 SALT_BYTES_MAX = 255
+TOKEN_ID_LENGTH_MAX = 64  # also of the id of a secret key, in letters
+RENEWERS_MAX = 20  # of one delegation token
+RENEWERS_LENGTH_MAX = 1_000  # of all names of the renewers of one token, in letters
 KEY_BYTES = {ScramMechanism.SHA_256: 32, ScramMechanism.SHA_512: 64}
 # Kafka's names of the mechanisms in logins and tools.
 MECHANISM_NAMES = {ScramMechanism.SHA_256: "SCRAM-SHA-256", ScramMechanism.SHA_512: "SCRAM-SHA-512"}
@@ -48,6 +54,24 @@ def verifier_validation_error(verifier: ScramVerifier) -> str:
     if len(verifier.stored_key) != key_bytes or len(verifier.server_key) != key_bytes:
         return f"The keys of {MECHANISM_NAMES[verifier.mechanism]} must have {key_bytes} bytes"
     return iterations_validation_error(verifier.iterations)
+
+
+def token_validation_error(command: CreateToken) -> str:
+    """The reason why there can be no such delegation token; "" if there can."""
+    ids = (command.token_id, command.key_id)
+    if not all(0 < len(each) <= TOKEN_ID_LENGTH_MAX for each in ids):
+        return f"The ids of a token and of its key must have 1 to {TOKEN_ID_LENGTH_MAX} letters"
+    reasons = map(user_validation_error, (command.owner, command.requester, *command.renewers))
+    return next(filter(None, reasons), "") or renewers_validation_error(command.renewers)
+
+
+def renewers_validation_error(renewers: Sequence[str]) -> str:
+    """The reason why a token cannot have so many renewers; "" if it can."""
+    if len(renewers) > RENEWERS_MAX:
+        return f"A delegation token must have at most {RENEWERS_MAX} renewers"
+    if sum(map(len, renewers)) > RENEWERS_LENGTH_MAX:
+        return f"The names of all renewers must have at most {RENEWERS_LENGTH_MAX} letters"
+    return ""
 
 
 def binding_validation_error(binding: AclBinding) -> str:

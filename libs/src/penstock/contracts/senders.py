@@ -51,18 +51,21 @@ from penstock.contracts.commands import (
     Tick,
     UndeleteTopic,
 )
+from penstock.contracts.commands.delegation_tokens import CreateToken, ExpireToken, RenewToken
 from penstock.contracts.commands.security import AlterScramCredentials, CreateAcls, DeleteAcls
 from penstock.contracts.subjects import QUERY_NAMES, Sender
 
 CommandType = type[msgspec.Struct]
 
 SECURITY_COMMANDS: frozenset[CommandType] = frozenset({AlterScramCredentials, CreateAcls, DeleteAcls})
+TOKEN_COMMANDS: frozenset[CommandType] = frozenset({CreateToken, RenewToken, ExpireToken})
 # Only replicas propose these. From the bus, one of them could make a custodian purge entries that are not archived.
 INTERNAL_COMMANDS: frozenset[CommandType] = frozenset(
     {TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody, ExpireMember}
 )
 COMMANDS: Mapping[Sender, frozenset[CommandType]] = {
     Sender.CLIENT: SECURITY_COMMANDS
+    | TOKEN_COMMANDS
     | {
         Tick,  # a gateway's barrier before it reads a plan
         CreateTopic,
@@ -95,10 +98,10 @@ COMMANDS: Mapping[Sender, frozenset[CommandType]] = {
     Sender.JANITOR: frozenset(
         {ExpireLogs, DropExtents, RemoveSegments, TakeTaskLease, EndTaskLease, LeaseJob, ReleaseJob}
     ),
-    Sender.ADMIN: SECURITY_COMMANDS | {UndeleteTopic, AlterClientQuotas},
+    Sender.ADMIN: SECURITY_COMMANDS | {UndeleteTopic, AlterClientQuotas, ExpireToken},
 }
 # The one subject of release 0.1 takes the commands of that release, from each sender that NATS lets use it.
-COMMANDS_OF_ANY: frozenset[CommandType] = frozenset().union(*COMMANDS.values()) - SECURITY_COMMANDS
+COMMANDS_OF_ANY: frozenset[CommandType] = frozenset().union(*COMMANDS.values()) - SECURITY_COMMANDS - TOKEN_COMMANDS
 
 SECURITY_QUERY = "security"  # has SCRAM verifiers
 # Gateways and operators read everything. Flushers read nothing.

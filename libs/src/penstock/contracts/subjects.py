@@ -31,6 +31,7 @@ QUERY_NAMES = (
     "producers",
     "client_quotas",
     "security",
+    "delegation_tokens",
     "log_sizes",
     "share_heartbeat",
     "share_partitions",

@@ -13,6 +13,7 @@ from penstock_sequencer.core.state.cluster import Group, State
 from tests.testkit.sim.checkers.oracle import Fail, Oracle
 from tests.testkit.sim.model.cluster import Model, committed_of, offsets_of
 from tests.testkit.sim.model.logs import Offsets
+from tests.testkit.sim.model.tokens import Token
 
 COMPARED_ENTRIES = 8  # between two comparisons, as they take time
 
@@ -52,6 +53,7 @@ def differences(model: Model, state: State) -> Iterator[str]:
     yield from _table_differences("passwords", model.security.credentials.now, _credentials(state))
     bindings = dict.fromkeys(model.security.bindings.now)
     yield from _table_differences("access control lists", bindings, state.bindings)
+    yield from _table_differences("delegation tokens", model.tokens.tokens, _tokens(state))
     yield from _table_differences("logs", offsets_of(model), _offsets(state))
     yield from _table_differences("committed offsets", committed_of(model), _committed(state))
     yield from _table_differences("transactions", _model_transactions(model), _transactions(state))
@@ -68,6 +70,21 @@ def _table_differences(what: str, expected: dict[Any, Any], found: dict[Any, Any
 
 def _credentials(state: State) -> dict[Any, Any]:
     return {(name, each.mechanism): each for name, verifiers in state.users.items() for each in verifiers}
+
+
+def _tokens(state: State) -> dict[Any, Any]:
+    return {
+        token_id: Token(
+            each.owner,
+            each.requester,
+            frozenset(each.renewers),
+            each.expiry_ms,
+            each.max_ms,
+            each.is_revoked,
+            each.altered_sequence,
+        )
+        for token_id, each in state.tokens.items()
+    }
 
 
 def _offsets(state: State) -> dict[Any, Offsets]:

@@ -16,6 +16,7 @@ from tests.testkit.sim.model.groups import NO_OFFSET, ModelGroup
 from tests.testkit.sim.model.logs import ModelLog, Offsets
 from tests.testkit.sim.model.past import Past
 from tests.testkit.sim.model.security import SecurityCommands
+from tests.testkit.sim.model.tokens import TokenCommands
 from tests.testkit.sim.model.topics import ModelTopic, altered
 from tests.testkit.sim.model.transaction_commands import TransactionCommands
 from tests.testkit.sim.model.transactions import ModelTransaction
@@ -44,6 +45,7 @@ class Model:
         self.producer_ids: dict[int, None] = {}
         self.transaction_commands = TransactionCommands(self)
         self.security = SecurityCommands(self)
+        self.tokens = TokenCommands(self)
         self._fail = fail
         self._segments: dict[SegmentId, c.SegmentCommitted] = {}
         self._stale: dict[SegmentId, int] = {}  # commits whose lease had ended
@@ -67,7 +69,7 @@ class Model:
             c.ConsumerHeartbeat: self._consumer_heartbeat,
             c.RaiseLevel: self._raise_level,
         }
-        self._take |= self.transaction_commands.by_class | self.security.by_class
+        self._take |= self.transaction_commands.by_class | self.security.by_class | self.tokens.by_class
 
     def apply(self, sequence: int, commands: Sequence[c.Command], outcomes: Sequence[c.Outcome]) -> None:
         """Take an entry."""
@@ -75,6 +77,8 @@ class Model:
         for command, outcome in zip(commands, outcomes, strict=True):
             if command.now_ms <= CLOCK_MS_MAX:
                 self.clock_ms = max(self.clock_ms, command.now_ms)
+            if type(command) is c.Tick:
+                self.tokens.remove_old()
             take = self._take.get(type(command))
             if take is not None:
                 take(command, outcome)

@@ -21,3 +21,18 @@ def check_security(state: State) -> None:
     assert len(state.bindings) <= state.limits.security.bindings_max
     assert state.security_altered_sequence <= state.sequence
     assert state.security_altered_sequence or not (state.users or state.bindings)
+
+
+def check_tokens(state: State) -> None:
+    """Tokens are in the order of their changes, their times are in order, and limits hold."""
+    altered = [each.altered_sequence for each in state.tokens.values()]
+    assert altered == sorted(altered)
+    assert not altered or 0 < altered[-1] <= state.tokens_altered_sequence
+    assert state.tokens_altered_sequence <= state.sequence
+    assert len(state.tokens) <= state.limits.security.tokens_max
+    for token_id, token in state.tokens.items():
+        assert token.token_id == token_id
+        assert token.issued_ms <= token.max_ms
+        assert token.expiry_ms <= token.max_ms
+        assert state.first_expiry_ms <= token.expiry_ms
+        assert not token.is_revoked or token.expiry_ms <= state.clock_ms

@@ -30,6 +30,7 @@ from penstock.contracts.commands import (
     ConsumerHeartbeat,
     CreateAcls,
     CreatePartitions,
+    CreateToken,
     CreateTopic,
     DeleteAcls,
     DeletedOffset,
@@ -42,6 +43,7 @@ from penstock.contracts.commands import (
     EndTxn,
     ExpireLogs,
     ExpireMember,
+    ExpireToken,
     GroupProtocol,
     InitTransactionalProducer,
     JoinGroup,
@@ -61,6 +63,7 @@ from penstock.contracts.commands import (
     ReleaseCustody,
     ReleaseJob,
     RemoveSegments,
+    RenewToken,
     ReplacedRun,
     ReplaceExtents,
     ScramDeletion,
@@ -424,6 +427,22 @@ def security_commands(number: Callable[[Integers], Integers]) -> st.SearchStrate
     )
 
 
+def token_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    """Commands of few tokens and users, with lifetimes that often end between two commands."""
+    ids = st.sampled_from(["one", "two", "three", "", "t" * 65])
+    users = st.sampled_from(["alice", "bob", "carol", "", "u" * 256])
+    renewers = st.lists(users, max_size=2).map(tuple)
+    lifetimes = number(st.sampled_from([0, 1, 1_000, 600_000, 2**50]))
+    ends = number(st.sampled_from([-1, 0, 1, 1_000, 600_000]))
+    keys = st.sampled_from(["k1", "k2", ""])
+    return st.one_of(
+        st.builds(CreateToken, number(NOW_MS), ids, keys, users, users, renewers, lifetimes, lifetimes),
+        st.builds(RenewToken, number(NOW_MS), ids, users, lifetimes, number(SEEN)),
+        st.builds(ExpireToken, number(NOW_MS), ids, users | st.none(), ends, number(SEEN)),
+        st.builds(Tick, number(NOW_MS)),
+    )
+
+
 KINDS = (
     data_commands,
     compaction_commands,
@@ -434,6 +453,7 @@ KINDS = (
     transaction_commands,
     quota_commands,
     security_commands,
+    token_commands,
 )
 commands: st.SearchStrategy[Command] = st.one_of(*[kind(number) for number in (usual, wild) for kind in KINDS])
 

@@ -6,7 +6,14 @@ from structlog.testing import capture_logs
 
 from penstock.contracts import codec, subjects
 from penstock.contracts.acls import AclBinding, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
-from penstock.contracts.commands import AlterClientQuotas, Command, CommandReply, CommandRequest, UndeleteTopic
+from penstock.contracts.commands import (
+    AlterClientQuotas,
+    Command,
+    CommandReply,
+    CommandRequest,
+    ExpireToken,
+    UndeleteTopic,
+)
 from penstock.contracts.commands.quotas import QuotaChange, QuotaPart
 from penstock.contracts.commands.security import (
     AlterScramCredentials,
@@ -67,6 +74,7 @@ async def test_each_change_of_an_operator_is_logged_with_its_outcome_and_without
                     ("consumer_byte_rate=None of user=alice,client-id=<default>", "accepted"),
                 ],
             ),
+            (ExpireToken(1, "id", None, -1), [("revoke delegation token id", "token_not_found")]),
             (UndeleteTopic(1, "gone", bytes(16)), [("topic gone", "unknown_topic")]),
         ]
         for command, events in expected:

@@ -22,6 +22,14 @@ from penstock.contracts.commands.consumer_groups import (
     ConsumerMembership as ConsumerMembership,
     TopicPartitions as TopicPartitions,
 )
+from penstock.contracts.commands.delegation_tokens import (
+    CreateToken as CreateToken,
+    DelegationToken as DelegationToken,
+    ExpireToken as ExpireToken,
+    RenewToken as RenewToken,
+    TokenCreated as TokenCreated,
+    TokenExpiry as TokenExpiry,
+)
 from penstock.contracts.commands.groups import (
     CommitOffsets as CommitOffsets,
     DeleteGroup as DeleteGroup,
@@ -184,6 +192,9 @@ Command = (
     | AlterScramCredentials
     | CreateAcls
     | DeleteAcls
+    | CreateToken
+    | RenewToken
+    | ExpireToken
 )
 
 
@@ -206,6 +217,8 @@ Outcome = (
     | ShareMembership
     | RecordsShared
     | AclsDeleted
+    | TokenCreated
+    | TokenExpiry
 )
 
 

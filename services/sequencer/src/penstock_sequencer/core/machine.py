@@ -46,7 +46,7 @@ from penstock_sequencer.core.maintenance import (
     janitor_leases,
     replace_extents,
 )
-from penstock_sequencer.core.security import acls, users
+from penstock_sequencer.core.security import acls, tokens, users
 from penstock_sequencer.core.share import (
     acquire_ack,
     commands as share_commands,
@@ -103,6 +103,7 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     offset_deletion.expire_offsets(state)
     timers.remove_idle_groups(state)
     departed_members.expire_departed(state)
+    tokens.remove_expired_tokens(state)
     return Done()
 
 
@@ -152,6 +153,9 @@ APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.AlterScramCredentials: users.alter_scram_credentials,
     commands.CreateAcls: acls.create_acls,
     commands.DeleteAcls: acls.delete_acls,
+    commands.CreateToken: tokens.create_token,
+    commands.RenewToken: tokens.renew_token,
+    commands.ExpireToken: tokens.expire_token,
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.contracts import commands
 from penstock.contracts.commands import Command, Outcome, Rejected
 from penstock_sequencer.core.groups import classic_commands, classic_leave, offset_commit, offset_deletion
-from penstock_sequencer.core.security import acls, users
+from penstock_sequencer.core.security import acls, tokens, users
 from penstock_sequencer.core.share import acquire_ack, offsets as share_offsets
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.topics import client_quotas, configs, topics
@@ -45,6 +45,9 @@ PREVIEWS: dict[type[Command], Preview] = {
     commands.AlterScramCredentials: users.preview_scram_credentials,
     commands.CreateAcls: acls.preview_create,
     commands.DeleteAcls: acls.preview_delete,
+    commands.CreateToken: tokens.preview_create_token,
+    commands.RenewToken: tokens.preview_change_token,
+    commands.ExpireToken: tokens.preview_change_token,
     commands.CreateTopic: _rejection_of(topics.check_create_topic),
     commands.CreatePartitions: _rejection_of(topics.check_create_partitions),
     commands.AlterConfigs: _rejection_of(configs.check_alter_configs),

@@ -44,6 +44,7 @@ from penstock_sequencer.core.log.retention_queries import cluster_configs, delet
 from penstock_sequencer.core.log.segment_queries import logs, segment_extents, segments
 from penstock_sequencer.core.maintenance.queries import dead, known_segments, usage
 from penstock_sequencer.core.security.queries import security
+from penstock_sequencer.core.security.tokens import delegation_tokens
 from penstock_sequencer.core.share.offsets import share_offsets
 from penstock_sequencer.core.share.queries import group_configs, share_groups, share_heartbeat, share_partitions
 from penstock_sequencer.core.state.cluster import Partition, State, Topic
@@ -284,5 +285,6 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "producers": producers,
     "client_quotas": client_quotas,
     "security": security,
+    "delegation_tokens": delegation_tokens,
     "log_sizes": log_sizes,
 }

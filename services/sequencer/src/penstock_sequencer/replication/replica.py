@@ -232,6 +232,7 @@ class Replica:
                     state.level,
                     state.quotas_altered_sequence,
                     state.security_altered_sequence,
+                    state.tokens_altered_sequence,
                 )
             )
         self._record(entry, effects)

@@ -6,6 +6,7 @@ import structlog
 
 from penstock.contracts.acls import AclBinding, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 from penstock.contracts.commands import AlterClientQuotas, Command, Outcome, PerItem, Rejected, UndeleteTopic
+from penstock.contracts.commands.delegation_tokens import ExpireToken
 from penstock.contracts.commands.security import AlterScramCredentials, CreateAcls, DeleteAcls
 from penstock.contracts.rejections import Rejection
 
@@ -40,6 +41,8 @@ def _changes(command: Command) -> Iterator[str]:
     elif isinstance(command, AlterClientQuotas):
         entity = ",".join(f"{part.kind}={'<default>' if part.name is None else part.name}" for part in command.entity)
         yield from (f"{each.key}={each.value} of {entity}" for each in command.changes)
+    elif isinstance(command, ExpireToken):
+        yield f"revoke delegation token {command.token_id}"
     elif isinstance(command, UndeleteTopic):
         yield f"topic {command.name}"
 

@@ -9,6 +9,7 @@ from penstock.contracts.commands import Waiting
 from penstock.contracts.queries import (
     compaction as ask_compaction,
     consumer_groups,
+    delegation_tokens as ask_tokens,
     groups as ask_groups,
     janitor as ask_janitor,
     log as ask_log,
@@ -23,7 +24,7 @@ from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import consumer_queries
 from penstock_sequencer.core.log import retention_queries
 from penstock_sequencer.core.maintenance import queries as janitor_queries
-from penstock_sequencer.core.security import queries as security_queries
+from penstock_sequencer.core.security import queries as security_queries, tokens
 from penstock_sequencer.core.share import offsets as share_offsets, queries as share_queries
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.topics import client_quotas
@@ -149,6 +150,11 @@ QUERY_HANDLERS: dict[str, QueryHandler] = {
         ask_security.SecurityQuery,
         security_queries.security,
         lambda sequence, text: ask_security.SecurityView(sequence, 0, [], [], failure=text),
+    ),
+    "delegation_tokens": QueryHandler(
+        ask_tokens.TokensQuery,
+        tokens.delegation_tokens,
+        lambda sequence, text: ask_tokens.TokensView(sequence, 0, [], failure=text),
     ),
     "log_sizes": QueryHandler(
         ask_log.LogSizesQuery,

@@ -78,4 +78,5 @@ def table_sizes(state: State) -> dict[str, tuple[int, int]]:
         "transactional_ids": (len(state.transactions), transactions.transactions_max),
         "users": (len(state.users), security.users_max),
         "acl_bindings": (len(state.bindings), security.bindings_max),
+        "delegation_tokens": (len(state.tokens), security.tokens_max),
     }

@@ -1,5 +1,5 @@
-"""Users with their SCRAM verifiers, and access control lists: the commands that change them, and the query.
+"""Users with their SCRAM verifiers, access control lists and delegation tokens: the commands and the queries.
 
 It imports `state`. The machine keeps them and checks no access: gateways do (ADR 0034). Start with `users.py`, then
-`acls.py`.
+`acls.py` and `tokens.py`.
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.contracts.acls import AclBinding
-from penstock.contracts.commands import ScramVerifier
+from penstock.contracts.commands import DelegationToken, ScramVerifier
 from penstock.contracts.configs.quotas import Entity
 from penstock_sequencer.core.groups.assignment.subscriptions import read_matches, written_matches
 from penstock_sequencer.core.groups.consumer_group import enter_group
@@ -60,6 +60,8 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     users: list[tuple[str, tuple[ScramVerifier, ...]]] = []
     bindings: list[AclBinding] = []
     security_altered_sequence: int = 0
+    tokens: list[DelegationToken] = []
+    tokens_altered_sequence: int = 0
 
 
 NOTHING = Later()
@@ -87,6 +89,8 @@ def written_later(state: State) -> Later:
         users=list(state.users.items()),
         bindings=list(state.bindings),
         security_altered_sequence=state.security_altered_sequence,
+        tokens=list(state.tokens.values()),
+        tokens_altered_sequence=state.tokens_altered_sequence,
     )
 
 
@@ -160,3 +164,5 @@ def read_later(state: State, later: Later) -> None:
     state.users = dict(later.users)
     state.bindings = dict.fromkeys(later.bindings)
     state.security_altered_sequence = later.security_altered_sequence
+    state.tokens = {token.token_id: token for token in later.tokens}
+    state.tokens_altered_sequence = later.tokens_altered_sequence

@@ -31,7 +31,8 @@ These invariants hold before and after every entry:
 16. No batch of a producer that a partition evicted is accepted there again: its client does not repeat it any more, and
     segments born before the eviction are too old.
 17. A user has one or two verifiers, of different mechanisms. Every binding passes `binding_validation_error`.
-18. Everything that is counted here has a limit in `limits`.
+18. Tokens are in the order in which they were changed. No token expires after its `max_ms`, and a void one stays void.
+19. Everything that is counted here has a limit in `limits`.
 
 Derived fields could be computed anew, and each is beside the field that it derives from. They are `topics_by_id`,
 `alarms`, `leased`, contents of segments, transactions by producer and group, share groups by topic, and counts.
@@ -44,7 +45,7 @@ import msgspec
 
 from penstock.contracts.acls import AclBinding
 from penstock.contracts.batches import BatchResult
-from penstock.contracts.commands import TASKS, GroupProtocol, ScramVerifier
+from penstock.contracts.commands import TASKS, DelegationToken, GroupProtocol, ScramVerifier
 from penstock.contracts.configs.quotas import Entity
 from penstock.contracts.ids import SegmentId, TopicId
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup, Subscriptions
@@ -264,6 +265,9 @@ class State(msgspec.Struct, eq=False):
     users: dict[str, tuple[ScramVerifier, ...]] = {}  # each has one or more, in the order of mechanisms
     bindings: dict[AclBinding, None] = {}  # in the order in which they were made
     security_altered_sequence: int = 0  # of the entry that last changed users or bindings
+    tokens: dict[str, DelegationToken] = {}  # by id, in the order in which they were changed
+    tokens_altered_sequence: int = 0  # of the entry that last changed one
+    first_expiry_ms: int = 0  # no token expires before; a lower bound, derived
     tasks_ended_ms: "array[int]" = msgspec.field(default_factory=lambda: array("q", bytes(8 * TASKS)))
     task_leases: dict[int, Lease] = {}
     partitions_by_index: dict[int, Partition] = {}  # of recoverable topics, too; an index is valid in this process only

@@ -108,7 +108,7 @@ class TopicLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SecurityLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of users and access control lists."""
+    """Limits of users, access control lists and delegation tokens."""
 
     users_max: int = 10_000  # about 5 MB; each gateway has a copy
     bindings_max: int = 50_000  # about 20 MB; each gateway has a copy
@@ -119,7 +119,11 @@ class SecurityLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Bindings that the filters of one command are compared with: about 80 ms. A filter that can match one binding
     # only is compared with none.
     bindings_compared_max: int = 250_000
-    items_listed_max: int = 2_500  # users and bindings of one page: about 10 ms
+    items_listed_max: int = 2_500  # users and bindings of one page, or tokens: about 10 ms
+    tokens_max: int = 10_000  # delegation tokens, also expired ones: about 5 MB, or 60 MB with the longest names
+    tokens_per_requester_max: int = 2_500  # so that one user alone cannot fill the table
+    token_memory_ms: int = 10 * MINUTE_MS  # of a void token: far longer than any command is in flight
+    token_lifetime_max_ms: int = 400 * 24 * HOUR_MS  # gateways have a setting, by default of 7 days
 
 
 class GroupLimits(GroupSizes, frozen=True, kw_only=True):
