@@ -37,6 +37,7 @@ from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.security.authorizer import Authorizer, AuthorizerMode, BindingSource
+from penstock_gateway.security.delegation.delegation_tokens import DelegationTokens
 from penstock_gateway.security.denial_log import DenialLog
 from penstock_gateway.security.login.credentials import Credentials
 from penstock_gateway.security.login.login_setup import make_logins
@@ -47,6 +48,7 @@ from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.security.queries import security
+from penstock_sequencer.core.security.tokens import delegation_tokens
 from penstock_sequencer.core.state.cluster import State, new_state
 from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
@@ -105,12 +107,13 @@ class FakeSequencer:
         self.cluster_configs: dict[str, str] = {}
         self.quotas: list[QuotaEntry] = []
         self.quotas_sequence = 0
-        self.machine: State = new_state()  # of users and bindings; `apply_security` changes it
+        self.machine: State = new_state()  # of users, bindings and tokens; `apply_security` changes it
         self.views: dict[str, Callable[[Any], Any]] = {
             "cluster_configs": lambda query: ClusterConfigsView(self.seen_sequence, self.cluster_configs),
             "client_quotas": lambda query: ClientQuotasView(self.seen_sequence, self.quotas_sequence, self.quotas),
             "log_sizes": self._log_sizes,
             "security": lambda query: security(self.machine, query),
+            "delegation_tokens": lambda query: delegation_tokens(self.machine, query),
         }
         self.is_down = False
         self.hold: asyncio.Event | None = None
@@ -161,7 +164,7 @@ class FakeSequencer:
         self.quotas_sequence += 1
 
     def apply_security(self, command: Command) -> Outcome:
-        """The outcome of a command that changes users or bindings, from the real state machine."""
+        """The outcome of a command that changes users, bindings or tokens, from the real state machine."""
         outcomes, _ = apply_entry(self.machine, self.machine.sequence + 1, [[command]])
         self.record_sequence(self.machine.sequence)
         return outcomes[0][0]
@@ -329,6 +332,7 @@ def new_world(
     mode = AuthorizerMode.OFF if bindings is None else AuthorizerMode.ON
     denials = DenialLog(metrics, clock.monotonic_s)
     security = SecurityCache(sequencer)
+    tokens = DelegationTokens(config.tokens(), sequencer=sequencer, clock=clock, entropy=CountingEntropy())
     authorizer = Authorizer(mode, frozenset(), bindings or security, denials)
     made_logins, _ = make_logins(
         config.logins(),
@@ -339,6 +343,7 @@ def new_world(
         entropy=CountingEntropy(),
         metrics=metrics,
         limits=limits.logins,
+        tokens=tokens.verifiers,
     )
     gateway = GatewayParts.build(
         SharedParts(
@@ -358,6 +363,7 @@ def new_world(
             response_memory=response_memory,
             quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
             security=security,
+            delegation_tokens=tokens,
             authorizer=authorizer,
             logins=made_logins,
             **parts,

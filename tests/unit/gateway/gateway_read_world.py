@@ -231,6 +231,7 @@ class World:
                 metrics=self.metrics,
                 quotas=none,
                 security=none,
+                delegation_tokens=none,
                 authorizer=none,
                 logins=none,
             ),

@@ -43,6 +43,7 @@ from penstock_gateway.security.authorizer import (
     parse_mode,
     parse_super_users,
 )
+from penstock_gateway.security.delegation.delegation_tokens import DelegationTokens
 from penstock_gateway.security.denial_log import DenialLog
 from penstock_gateway.security.login.json_web_keys import KeySet
 from penstock_gateway.security.login.login_setup import make_logins
@@ -101,6 +102,7 @@ class GatewayApp:
         self._transaction_commands: CommandBatcher | None = None
         self._quotas: QuotaCache
         self._security: SecurityCache
+        self._delegation_tokens: DelegationTokens
         self._token_keys: KeySet | None = None
         self._advertised: dict[str, ListenerAddress] = {}  # by listener
         self._connections: ConnectionManager | None = None
@@ -144,6 +146,8 @@ class GatewayApp:
             tasks.create_task(self._flush_router.run())
             tasks.create_task(self._quotas.run())
             tasks.create_task(self._security.run())
+            if self._delegation_tokens:
+                tasks.create_task(self._delegation_tokens.cache.run())
             if self._tls:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._tls_reloader.reload_soon)
                 tasks.create_task(self._tls_reloader.run())
@@ -193,6 +197,9 @@ class GatewayApp:
         self._flush_router = self._new_flush_router(bus, sequencer, metrics)
         self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
         self._security = SecurityCache(sequencer)
+        self._delegation_tokens = DelegationTokens(
+            config.tokens(), sequencer=sequencer, clock=clock, entropy=self._entropy
+        )
         if config.audit == "on":
             self._audit_trail, self._audit_writer = self._make_audit(topics, sequencer, metrics)
         throttle = CatchUpThrottle(config.history_bytes_per_second, clock, limits.read.throttle)
@@ -206,6 +213,7 @@ class GatewayApp:
             index=TailIndex(limits.tail, monotonic_s=clock.monotonic_s),
             record_quotas=self._quotas.record,
             record_security=self._security.record,
+            record_tokens=self._delegation_tokens.cache.record,
             record_new_data=throttle.record_new_data,
         )
         self._segment_reader = SegmentReader(
@@ -241,6 +249,7 @@ class GatewayApp:
                 metrics=metrics,
                 quotas=self._quotas,
                 security=self._security,
+                delegation_tokens=self._delegation_tokens,
                 authorizer=self._authorizer(metrics),
                 logins=self._make_logins(metrics),
             ),
@@ -299,6 +308,7 @@ class GatewayApp:
             metrics=metrics,
             limits=self._limits.logins,
             audit=self._audit_trail,
+            tokens=self._delegation_tokens.verifiers,
         )
         return logins
 

@@ -10,6 +10,7 @@ from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
 from penstock_gateway.security.audit_trail import NewAuditTopic
 from penstock_gateway.security.authorizer import parse_mode, parse_super_users
+from penstock_gateway.security.delegation.delegation_tokens import TokenSettings, check_token_settings
 from penstock_gateway.security.listener_security import ListenerSecurity, TlsSettings, listener_securities
 from penstock_gateway.security.login.login_setup import LoginSettings, OAuthSettings, check_login_settings
 
@@ -173,6 +174,26 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     sasl_oauthbearer_algorithms: Annotated[
         str, Meta(description="accepted algorithms of the signatures of tokens, separated by commas", extra=ADVANCED)
     ] = OAuthSettings().algorithms
+    delegation_token_secret_key: Annotated[
+        str,
+        Meta(
+            description="the same secret at all gateways, from which the passwords of delegation tokens are made; "
+            "empty, and no file: there are no tokens"
+        ),
+    ] = ""
+    delegation_token_secret_key_file: Annotated[
+        str,
+        Meta(
+            description="file with such secrets, one in each line: the first makes new tokens, "
+            "tokens of the others stay valid"
+        ),
+    ] = ""
+    delegation_token_expiry_time_ms: Annotated[
+        int, Meta(ge=1, description="time after which a delegation token ends, unless it is renewed")
+    ] = TokenSettings().expiry_time_ms
+    delegation_token_max_lifetime_ms: Annotated[
+        int, Meta(ge=1, description="time after which a delegation token ends in any case")
+    ] = TokenSettings().max_lifetime_ms
     connections_max_reauth_ms: Annotated[
         int, Meta(ge=0, description="time after which clients must log in again (KIP-368); 0: never")
     ] = 0
@@ -184,6 +205,7 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         if self.audit not in ("off", "on"):
             raise Invalid(f"audit must be off or on: {self.audit!r}")
         check_login_settings(self.logins(), self.login_listeners())
+        check_token_settings(self.tokens())
         if 0 < self.history_bytes_per_second < RATE_MIN:
             raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")
 
@@ -199,6 +221,15 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         """The listeners that demand a login, and whether each has TLS."""
         protocols = {name: security.protocol for name, security in self.listener_securities().items()}
         return {name: protocol.has_tls for name, protocol in protocols.items() if protocol.has_login}
+
+    def tokens(self) -> TokenSettings:
+        """The settings of delegation tokens."""
+        return TokenSettings(
+            secret_key=self.delegation_token_secret_key,
+            secret_key_file=self.delegation_token_secret_key_file,
+            max_lifetime_ms=self.delegation_token_max_lifetime_ms,
+            expiry_time_ms=self.delegation_token_expiry_time_ms,
+        )
 
     def logins(self) -> LoginSettings:
         """The settings of logins."""

@@ -26,6 +26,7 @@ from penstock_gateway.produce.produce_service import ProduceService
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.security.audit_trail import AuditLimits
 from penstock_gateway.security.authorizer import Authorizer
+from penstock_gateway.security.delegation.delegation_tokens import DelegationTokens
 from penstock_gateway.security.login.logins import LoginLimits, Logins
 from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.limits import SegmentLimits
@@ -71,6 +72,7 @@ class SharedParts:
     metrics: GatewayMetrics
     quotas: QuotaCache
     security: SecurityCache
+    delegation_tokens: DelegationTokens
     authorizer: Authorizer
     logins: Logins
     heartbeat_leases: HeartbeatLeases = field(default_factory=HeartbeatLeases)

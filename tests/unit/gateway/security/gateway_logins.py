@@ -41,11 +41,11 @@ class FakeUsers:
 class ScramClient:
     """The client's side of SCRAM, written from RFC 5802."""
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(self, mechanism: str, user: str, password: str, *, extensions: str = "") -> None:
         self._hash = HASHES[SCRAM_NAMES[mechanism]]
         self._password = password.encode()
         escaped = user.replace("=", "=3D").replace(",", "=2C")
-        self._bare = f"n={escaped},r=fyko+d2lbbFgONRv9qkxdawL"
+        self._bare = f"n={escaped},r=fyko+d2lbbFgONRv9qkxdawL{extensions}"
         self.first = f"n,,{self._bare}".encode()
         self.salt, self.iterations = b"", 0
 

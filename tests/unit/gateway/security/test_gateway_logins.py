@@ -57,10 +57,17 @@ async def authenticate(client: RawClient, token: bytes, version: int = 2) -> Any
     return decode_response(AUTHENTICATE, version, body[1:] if version >= 2 else body)
 
 
-async def log_in(client: RawClient, user: str = "alice", password: str = "secret", mechanism: str = MECHANISM) -> Any:
+async def log_in(
+    client: RawClient,
+    user: str = "alice",
+    password: str = "secret",
+    mechanism: str = MECHANISM,
+    *,
+    extensions: str = "",
+) -> Any:
     """Log in with SCRAM; return the last answer."""
     assert (await handshake(client, mechanism)).error_code == ErrorCode.NONE
-    scram = ScramClient(mechanism, user, password)
+    scram = ScramClient(mechanism, user, password, extensions=extensions)
     first = await authenticate(client, scram.first)
     assert first.error_code == ErrorCode.NONE
     last = await authenticate(client, scram.final(first.auth_bytes))

@@ -19,14 +19,15 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.levels import SECURITY_LEVEL
 from penstock.contracts.queries.security import SecurityQuery
-from penstock_gateway.security.security_cache import SecurityCache, SecurityCacheLimits
+from penstock_gateway.security.security_cache import SecurityCache
+from penstock_gateway.security.state_copy import CopyLimits
 from penstock_sequencer.core.state.cluster import new_state
 from penstock_sequencer.core.state.limits import AnswerLimits, Limits
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_fakes import FakeSequencer
 
 SHA_256, SHA_512 = ScramMechanism
-SOON = SecurityCacheLimits(retry_s=0.01)
+SOON = CopyLimits(retry_s=0.01)
 
 
 def verifier(mechanism: ScramMechanism = SHA_256) -> ScramVerifier:
@@ -152,7 +153,7 @@ async def test_a_cluster_that_changes_without_end_does_not_keep_the_cache_busy(c
         return view
 
     cluster.views["security"] = answer_and_change
-    cache = SecurityCache(cluster, SecurityCacheLimits(pages_max=7))
+    cache = SecurityCache(cluster, CopyLimits(pages_max=7))
     assert not await cache.refresh()
     assert len(cluster.queries) == 7
     assert not cache.is_known

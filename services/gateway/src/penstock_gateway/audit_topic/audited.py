@@ -1,7 +1,8 @@
 """Puts the recording of changes around the handlers of administrative APIs; other handlers stay as they are."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,24 +13,33 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.audit_topic.change_log import ChangeLog
 from penstock_gateway.audit_topic.changes import CHANGES, Change, ChangesOf
+from penstock_gateway.audit_topic.token_changes import TOKEN_CHANGES
 from penstock_gateway.handlers import Handler
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.security.audit_trail import AuditEvent, AuditKind
 
 SUCCEEDED, UNKNOWN = "succeeded", "unknown"
+FindChanges = Callable[[Any], ChangesOf]  # in one gateway
 UNANSWERED_MAX = 10_000  # changes of one request without an answer that are recorded at once: some milliseconds
 
 
 def audited(handlers: Mapping[int, Handler], log: ChangeLog) -> dict[int, Handler]:
     """The handlers, with those of administrative APIs recording their changes."""
+    finders: dict[int, FindChanges] = {key: partial(_same, changes_of) for key, changes_of in CHANGES.items()}
+    finders |= {key: partial(partial, changes_of) for key, changes_of in TOKEN_CHANGES.items()}
     return {
-        key: _audited(key, handler, CHANGES[key], log) if key in CHANGES else handler
+        key: _audited(key, handler, finders[key], log) if key in finders else handler
         for key, handler in handlers.items()
     }
 
 
-def _audited(api_key: int, handler: Handler, changes_of: ChangesOf, log: ChangeLog) -> Handler:
+def _same(changes_of: ChangesOf, gateway: Any) -> ChangesOf:
+    return changes_of
+
+
+def _audited(api_key: int, handler: Handler, find_changes: FindChanges, log: ChangeLog) -> Handler:
     async def handle(gateway: Any, client: Client, version: int, request: Any) -> msgspec.Struct | None:
+        changes_of = find_changes(gateway)
         if getattr(request, "validate_only", False):
             return await handler(gateway, client, version, request)
         try:

@@ -1,7 +1,15 @@
 """The checks of all APIs, by the keys of the APIs."""
 
 from penstock.kafkawire.api import produce
-from penstock_gateway.enforcement import administration, discovery, groups, records, share_groups, transactions
+from penstock_gateway.enforcement import (
+    administration,
+    delegation_tokens,
+    discovery,
+    groups,
+    records,
+    share_groups,
+    transactions,
+)
 from penstock_gateway.enforcement.guard import Checks
 
 # Produce requests of one connection overlap, and a check that waits could change their order. So the produce service
@@ -20,4 +28,5 @@ ALL_CHECKS: Checks = {
     **share_groups.CHECKS,
     **transactions.CHECKS,
     **administration.CHECKS,
+    **delegation_tokens.CHECKS,
 }

@@ -32,6 +32,7 @@ class Client:
     listener: str = "PLAINTEXT"  # the name of the listener that accepted the connection
     client_id: str = ""
     user: str = ANONYMOUS  # after a login or with an accepted client certificate: its user
+    token_id: str = ""  # of the delegation token with which it logged in
     # Until then, monotonic, it must have logged in; infinite: it has, or its listener demands no login.
     login_deadline_s: float = math.inf
     session_end_s: float = math.inf  # from then on, monotonic, it must log in again

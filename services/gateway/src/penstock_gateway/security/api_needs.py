@@ -13,7 +13,12 @@ ALTER, DESCRIBE = AclOperation.ALTER, AclOperation.DESCRIBE
 DESCRIBE_CONFIGS, ALTER_CONFIGS = AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS
 CLUSTER_ACTION, IDEMPOTENT_WRITE = AclOperation.CLUSTER_ACTION, AclOperation.IDEMPOTENT_WRITE
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
-TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = (
+    ResourceType.TRANSACTIONAL_ID,
+    ResourceType.DELEGATION_TOKEN,
+    ResourceType.USER,
+)
+CREATE_TOKENS, DESCRIBE_TOKENS = AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -103,6 +108,13 @@ NEEDS: dict[int, tuple[Need, ...]] = {
     35: (Need(DESCRIBE, CLUSTER),),  # DescribeLogDirs
     36: (),  # SaslAuthenticate
     37: (Need(ALTER, TOPIC),),  # CreatePartitions
+    38: (Need(CREATE_TOKENS, USER, "for another owner"),),  # CreateDelegationToken
+    39: (),  # RenewDelegationToken: for owner and renewers only
+    40: (),  # ExpireDelegationToken: for owner and renewers only
+    41: (  # DescribeDelegationToken
+        Need(DESCRIBE, DELEGATION_TOKEN, "for tokens of others, or:"),
+        Need(DESCRIBE_TOKENS, USER, "else hidden"),
+    ),
     42: (Need(DELETE, GROUP),),  # DeleteGroups
     43: (Need(ALTER, CLUSTER),),  # ElectLeaders
     44: _ALTERED_CONFIGS,  # IncrementalAlterConfigs

@@ -40,7 +40,7 @@ class Sequences(Protocol):
 
 
 def _ignore(sequence: int) -> None:
-    """The reaction to changed quotas, users or bindings without a cache of them."""
+    """The reaction to changed quotas, users, bindings or tokens without a cache of them."""
 
 
 def _ignore_new_data(age_s: float, size_bytes: int) -> None:
@@ -123,6 +123,7 @@ class TailSubscriber:
         index: TailIndex | None = None,
         record_quotas: Callable[[int], None] = _ignore,
         record_security: Callable[[int], None] = _ignore,
+        record_tokens: Callable[[int], None] = _ignore,
         record_new_data: Callable[[float, int], None] = _ignore_new_data,
     ) -> None:
         self._bus = bus
@@ -132,6 +133,7 @@ class TailSubscriber:
         self._topics = topics
         self._record_quotas = record_quotas
         self._record_security = record_security
+        self._record_tokens = record_tokens
         self._record_new_data = record_new_data
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: TailWatches = {}  # woken in the order in which they began
@@ -211,6 +213,7 @@ class TailSubscriber:
         self._sequencer.record_sequence(advanced.sequence)
         self._record_quotas(advanced.quotas_sequence)
         self._record_security(advanced.security_altered_sequence)
+        self._record_tokens(advanced.tokens_altered_sequence)
         self._sequencer.record_level(advanced.level)
         self._record_age(advanced)
         self._notify(self._tail.receive(advanced, self._clock.monotonic_s()))

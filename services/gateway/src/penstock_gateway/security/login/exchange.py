@@ -23,6 +23,7 @@ class Identity(msgspec.Struct, frozen=True):
 
     user: str
     expires_ms: int | None = None  # when its credential ends, in ms since 1970
+    token_id: str = ""  # of the delegation token that was its credential
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -5,13 +5,14 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from penstock.contracts.acls import user_principal
+from penstock.contracts.acls import ResourceType, user_principal
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.security.audit_trail import AuditEvent, AuditKind, AuditTrail
 
 OTHER_MECHANISM = "other"
 UNKNOWN = "unknown"
+TOKEN = ResourceType.DELEGATION_TOKEN.name
 
 log = structlog.get_logger()
 
@@ -49,11 +50,12 @@ class LoginLog:
         self._lines = 0
         self._unlogged = 0
 
-    def succeeded(self, client: Client, user: str, mechanism: str) -> None:
-        """Record a login."""
+    def succeeded(self, client: Client, mechanism: str) -> None:
+        """Record a login; the client has the user, and the id of the delegation token if it used one."""
         self._metrics.logins.labels(mechanism, "succeeded").inc()
-        log.debug("login_succeeded", **self._facts(client, user, mechanism))
-        self._record(AuditKind.LOGIN_SUCCEEDED, client, user_principal(user), mechanism)
+        token = f"{TOKEN}:{client.token_id}" if client.token_id else ""
+        log.debug("login_succeeded", **self._facts(client, client.user, mechanism), **({"by": token} if token else {}))
+        self._record(AuditKind.LOGIN_SUCCEEDED, client, user_principal(client.user), mechanism, resource=token)
 
     def failed(self, client: Client, user: str, mechanism: str, reason: str) -> None:
         """Record a failed login; `mechanism` is "" for one that is not accepted."""
@@ -80,7 +82,15 @@ class LoginLog:
             log.warning("logins_failed", more=self._unlogged, seconds=round(now_s - self._since_s))
         self._since_s, self._lines, self._unlogged = now_s, 0, 0
 
-    def _record(self, kind: AuditKind, client: Client, principal: str, mechanism: str, reason: str = "") -> None:
+    def _record(
+        self,
+        kind: AuditKind,
+        client: Client,
+        principal: str,
+        mechanism: str,
+        reason: str = "",
+        resource: str = "",
+    ) -> None:
         if self._audit is not None:
             self._audit.record(
                 AuditEvent(
@@ -90,6 +100,7 @@ class LoginLog:
                     listener=client.listener,
                     mechanism=mechanism,
                     reason=reason,
+                    resource=resource,
                 )
             )
 

@@ -10,6 +10,7 @@ from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock, Entropy
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.security.audit_trail import AuditTrail
+from penstock_gateway.security.delegation.token_verifiers import TokenVerifiers
 from penstock_gateway.security.login.credentials import Credentials, Verifiers
 from penstock_gateway.security.login.exchange import Exchange
 from penstock_gateway.security.login.json_web_keys import ALGORITHMS, KeySet, source_of
@@ -74,9 +75,11 @@ def make_logins(
     metrics: GatewayMetrics,
     limits: LoginLimits | None = None,
     audit: AuditTrail | None = None,
+    tokens: TokenVerifiers | None = None,
 ) -> tuple[Logins, KeySet | None]:
-    """The logins of these listeners, and the keys of tokens if they are used; the caller runs the keys.
+    """The logins of these listeners, and the keys of OAUTHBEARER if it is used; the caller runs the keys.
 
+    `tokens`: the verifiers of delegation tokens, which only the SCRAM mechanisms accept.
     `listeners`: those that demand a login, and whether each has TLS.
     """
     check_login_settings(settings, listeners)
@@ -84,7 +87,7 @@ def make_logins(
     secret = settings.login_secret.encode() or entropy.take(KEY_BYTES)
     verifiers = Verifiers(credentials, hashlib.sha256(cluster.encode() + b"\0" + secret).digest())
     for name in SCRAM_NAMES:
-        made[name] = _scram(verifiers, entropy, name)
+        made[name] = _scram(verifiers, entropy, name, tokens)
     passwords = PasswordChecker(verifiers, entropy.take(KEY_BYTES))
     made[PLAIN] = lambda: PlainLogin(passwords)
     names = _names("sasl_enabled_mechanisms", settings.enabled_mechanisms, MECHANISMS)
@@ -121,8 +124,8 @@ def _is_user(credentials: Credentials) -> Callable[[str, str], bool]:
     return is_user
 
 
-def _scram(verifiers: Verifiers, entropy: Entropy, name: str) -> MakeExchange:
-    return lambda: ScramLogin(SCRAM_NAMES[name], verifiers, entropy)
+def _scram(verifiers: Verifiers, entropy: Entropy, name: str, tokens: TokenVerifiers | None) -> MakeExchange:
+    return lambda: ScramLogin(SCRAM_NAMES[name], verifiers, entropy, tokens)
 
 
 def _oauth(rules: TokenRules, keys: KeySet, clock: Clock) -> MakeExchange:

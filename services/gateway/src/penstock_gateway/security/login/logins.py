@@ -196,7 +196,7 @@ class Logins:
 
     def _complete(self, client: Client, login: _Login, identity: Identity) -> int:
         """Begin the session of a user; return its lifetime in ms, 0 if it has no end."""
-        client.user = identity.user
+        client.user, client.token_id = identity.user, identity.token_id
         client.login_deadline_s = math.inf
         login.exchange, login.is_raw = None, False
         lifetimes_ms = [self._session_ms_max] if self._session_ms_max else []
@@ -204,7 +204,7 @@ class Logins:
             lifetimes_ms.append(max(identity.expires_ms - self._clock.now_ms(), 1))
         lifetime_ms = min(lifetimes_ms, default=0)
         client.session_end_s = self._clock.monotonic_s() + lifetime_ms / 1000 if lifetime_ms else math.inf
-        self.log.succeeded(client, identity.user, login.mechanism)
+        self.log.succeeded(client, login.mechanism)
         return lifetime_ms
 
 

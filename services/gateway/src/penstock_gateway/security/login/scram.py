@@ -2,8 +2,8 @@
 
 A login has two steps. The client's first message names the user; the server answers with salt and iterations. The
 client's final message proves that the client knows the password; the server's answer proves that it has the verifier.
-As in Kafka, names and passwords are plain UTF-8: SASLprep (RFC 4013) is not applied. Extensions such as `tokenauth`
-are ignored, because there are no delegation tokens.
+As in Kafka, names and passwords are plain UTF-8: SASLprep (RFC 4013) is not applied. With the extension
+`tokenauth=true` the name is the id of a delegation token (KIP-48). Other extensions are ignored.
 """
 
 import base64
@@ -24,8 +24,9 @@ _GS2 = r"(?P<gs2>(?P<binding>n|y|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>[^,\0]*))?,)
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _EXTENSIONS = r"(?:,[A-Za-z]+=[^,\0]+)*"
 _FIRST = re.compile(
-    rf"{_GS2}(?P<bare>(?:(?P<mandatory>m=[^,\0]*),)?n=(?P<name>[^,\0]+),r=(?P<nonce>{_NONCE}){_EXTENSIONS})"
+    rf"{_GS2}(?P<bare>(?:(?P<mandatory>m=[^,\0]*),)?n=(?P<name>[^,\0]+),r=(?P<nonce>{_NONCE})(?P<extensions>{_EXTENSIONS}))"
 )
+_TOKEN = re.compile(r",tokenauth=true(?=,|$)", re.IGNORECASE | re.ASCII)
 _FINAL = re.compile(
     rf"(?P<unproven>c=(?P<binding>[A-Za-z0-9+/=]*),r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>[A-Za-z0-9+/=]+)"
 )
@@ -39,6 +40,7 @@ class ClientFirst(NamedTuple):
     nonce: str
     gs2_header: str  # the client repeats it in its final message
     bare: str  # the part that is signed
+    is_token: bool = False  # the user is the id of a delegation token
 
 
 def parse_client_first(message: bytes) -> ClientFirst:
@@ -55,7 +57,8 @@ def parse_client_first(message: bytes) -> ClientFirst:
     user = decoded_name(found["name"])
     if found["authzid"] and decoded_name(found["authzid"]) != user:
         raise LoginFailed("the authorization id is another user", user)
-    return ClientFirst(user, found["nonce"], found["gs2"], found["bare"])
+    is_token = _TOKEN.search(found["extensions"]) is not None
+    return ClientFirst(user, found["nonce"], found["gs2"], found["bare"], is_token)
 
 
 def decoded_name(saslname: str) -> str:
