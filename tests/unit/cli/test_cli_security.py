@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import acl, main, parse_arguments, user
+from penstock.cli import main, parse_arguments
+from penstock.cli.security import acl, delegation_tokens as token, user
 from penstock.cli.security_client import SecurityClient, as_text
 from penstock.contracts.acls import AclBinding, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 from penstock.contracts.commands import (
     AlterScramCredentials,
     CreateAcls,
+    CreateToken,
+    ExpireToken,
     PerItem,
     ScramMechanism,
     ScramUpsertion,
@@ -26,8 +29,9 @@ from penstock.contracts.rejections import Rejection
 from penstock.contracts.scram_keys import verifier_of_password
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.security.queries import security
+from penstock_sequencer.core.security.tokens import delegation_tokens
 from penstock_sequencer.core.state.cluster import new_state
-from penstock_sequencer.core.state.limits import AnswerLimits, Limits
+from penstock_sequencer.core.state.limits import AnswerLimits, Limits, SecurityLimits
 
 SHA_256, SHA_512 = ScramMechanism
 ALICE = ("--principal", "User:alice", "--operation", "read")
@@ -37,7 +41,9 @@ class Sequencer:
     """A sequencer with the real machine, and small pages."""
 
     def __init__(self) -> None:
-        self.state = new_state(Limits(answers=AnswerLimits(names_listed_max=2)))
+        self.state = new_state(
+            Limits(answers=AnswerLimits(names_listed_max=2), security=SecurityLimits(items_listed_max=2))
+        )
         self.seen_sequence = 0
         self.attempts = 0
 
@@ -48,8 +54,7 @@ class Sequencer:
         return outcomes[0]
 
     async def query(self, name: str, query: Any, view: Any, *, deadline_s: float) -> Any:
-        assert name == "security"
-        return security(self.state, query)
+        return {"security": security, "delegation_tokens": delegation_tokens}[name](self.state, query)
 
 
 def arguments(*argv: str) -> argparse.Namespace:
@@ -199,3 +204,27 @@ def test_an_impossible_command_ends_with_one_sentence(
 ) -> None:
     assert main(argv) == 1
     assert error_text in capsys.readouterr().err
+
+
+def test_tokens_are_read_page_by_page_and_revoked_by_their_ids() -> None:
+    sequencer = Sequencer()
+    client = SecurityClient(sequencer)  # type: ignore[arg-type]
+    for number in range(5):
+        create = CreateToken(1_000, f"t{number}", "k", "alice", "service", ("bob",), 1_000, 2_000)
+        asyncio.run(sequencer.command([create], deadline_s=1.0))
+    tokens = asyncio.run(client.read_tokens())
+    assert [each.token_id for each in tokens] == ["t0", "t1", "t2", "t3", "t4"]
+    assert token.row_of(tokens[0]) == {
+        "id": "t0",
+        "owner": "alice",
+        "requester": "service",
+        "renewers": ["bob"],
+        "expires": "1970-01-01T00:00:02+00:00",
+        "until": "1970-01-01T00:00:03+00:00",
+    }
+    asyncio.run(client.change(lambda now_ms, seen: ExpireToken(1_000, "t1", None, -1, seen)))
+    found = {each.token_id: token.row_of(each)["expires"] for each in asyncio.run(client.read_tokens())}
+    assert found["t1"] == "revoked"
+    assert len(found) == 5
+    with pytest.raises(Invalid):
+        asyncio.run(client.change(lambda now_ms, seen: ExpireToken(1_000, "unknown", None, -1, seen)))

@@ -9,7 +9,24 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from penstock.cli import acl, audit, bucket, credentials, encryption, export, janitor, quota, rebuild, topic, up, user
+from penstock.cli import audit, bucket, credentials, encryption, export, janitor, quota, rebuild, topic, up
+from penstock.cli.security import acl, delegation_tokens, user
+
+COMMANDS = (
+    up,
+    topic,
+    user,
+    acl,
+    delegation_tokens,
+    quota,
+    export,
+    audit,
+    janitor,
+    rebuild,
+    credentials,
+    bucket,
+    encryption,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,7 +41,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="penstock", description="Kafka without disks.")
     parser.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (up, topic, user, acl, quota, export, audit, janitor, rebuild, credentials, bucket, encryption):
+    for command in COMMANDS:
         command.add_parser(commands)
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""Reads and changes users, access control lists and quotas over NATS, for commands of an administrator.
+"""Reads and changes users, access control lists, tokens and quotas over NATS, for commands of an administrator.
 
 It needs no gateway and no login. So it also works when no login does, or no user may change anything.
 """
@@ -11,9 +11,10 @@ from typing import Any
 
 from penstock.cli.running import connected_bus
 from penstock.contracts.acls import AclBinding
-from penstock.contracts.commands import Command, Outcome, Rejected
+from penstock.contracts.commands import Command, DelegationToken, Outcome, Rejected
 from penstock.contracts.configs.quotas import Entity, entity_of
 from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.queries.delegation_tokens import TokensQuery, TokensView
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView
 from penstock.contracts.queries.security import SecurityQuery, SecurityView, User
 from penstock.contracts.rejections import Rejection
@@ -51,6 +52,19 @@ class SecurityClient:
             if view.is_last:
                 return users, bindings
         raise Unavailable("users or access control lists change faster than they can be read")
+
+    async def read_tokens(self) -> list[DelegationToken]:
+        """All delegation tokens, in the order in which they were changed."""
+        tokens: list[DelegationToken] = []
+        known_sequence = 0
+        for _ in range(PAGES_MAX):
+            query = TokensQuery(0, known_sequence, fresh=True)
+            view = await self._sequencer.query("delegation_tokens", query, TokensView, deadline_s=DEADLINE_S)
+            tokens = [*([] if view.is_whole else tokens), *view.tokens]
+            if view.is_last:  # a token that was changed meanwhile came twice
+                return list({each.token_id: each for each in tokens}.values())
+            known_sequence = view.tokens[-1].altered_sequence
+        raise Unavailable("delegation tokens change faster than they can be read")
 
     async def read_quotas(self) -> dict[Entity, dict[str, str]]:
         """All client quotas by entity."""
