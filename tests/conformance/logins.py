@@ -23,6 +23,7 @@ class Login(NamedTuple):
     user: str = ""
     password: str = ""
     token_url: str = ""  # gives tokens to a user with a password; empty without OAUTHBEARER
+    is_token: bool = False  # user and password are those of a delegation token
     certificate: str = ""  # the path of a PEM file with key and certificate; empty except for CERTIFICATE
 
     @property
@@ -80,6 +81,7 @@ def as_properties(login: Login) -> str:
     else:
         settings["sasl.mechanism"] = login.mechanism
         given = f'{user}="{login.user}" {password}="{login.password}"'
+        given += ' tokenauth="true"' if login.is_token else ""
         settings["sasl.jaas.config"] = f"{_MODULES}.{module} required {given};"
     if login.token_url:
         handler = f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"

@@ -17,6 +17,7 @@ from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, Issuer, serving
 
 USER, PASSWORD = "alice", "alice-secret"
 SERVICE, SERVICE_SECRET = "service-7", "service-secret"
+TOKEN_KEY = "the secret key of all delegation tokens of this run"
 NAME_IN_CERTIFICATE = "CN=laptop,O=Example"
 TIMEOUT_S = 180.0
 CALL_TIMEOUT_S = 10.0
@@ -83,6 +84,8 @@ def _add_users(cluster: Cluster, secure: Path) -> None:
 def _gateway(
     cluster: Cluster, secure: Path, keys: str, authority: Authority
 ) -> contextlib.AbstractContextManager[SecuredGateway]:
+    token_keys = cluster.data / "token-keys"
+    token_keys.write_text(f"{TOKEN_KEY}\n")
     return secured_gateway(
         cluster,
         "mechanisms",
@@ -93,7 +96,8 @@ def _gateway(
         ssl_keystore_certificate_chain=str(secure / "server.pem"),
         ssl_keystore_key=str(secure / "server-key.pem"),
         ssl_truststore_certificates=str(authority.certificate),
-        sasl_enabled_mechanisms=f"{PLAIN},{OAUTHBEARER}",
+        sasl_enabled_mechanisms=f"{SCRAM_SHA_512},{PLAIN},{OAUTHBEARER}",
+        delegation_token_secret_key_file=str(token_keys),
         sasl_oauthbearer_jwks_endpoint_url=keys,
         sasl_oauthbearer_expected_issuer=ISSUER,
         sasl_oauthbearer_expected_audience=AUDIENCE,

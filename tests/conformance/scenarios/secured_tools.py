@@ -1,10 +1,14 @@
 """Kafka's command-line tools with the files of `penstock up --secure`."""
 
+import re
 from collections.abc import Callable
 
+from tests.conformance.logins import OAUTHBEARER, PLAIN, SCRAM_SHA_512
 from tests.conformance.scenario import Scenario, Stage, until
 from tests.conformance.scenarios.tools import ACLS, CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, TOPICS, has
+from tests.conformance.secured import SERVICE, USER
 
+TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
 LINES = "".join(f"value {number}\n" for number in range(10))
 PASSWORD = "chosen-by-the-administrator"
 
@@ -42,7 +46,31 @@ def administrator(stage: Stage) -> None:
     until(lambda: "invalid credentials" in refused(lambda: user.tool(TOPICS, "--list")), "the login's end")
 
 
+def delegation_tokens(stage: Stage) -> None:
+    """kafka-delegation-tokens: --create, --describe, --renew, --expire. A console producer logs in with the token."""
+    assert stage.secured is not None
+    owner, renewer = (stage.logged_in(stage.secured.right[each]) for each in (PLAIN, OAUTHBEARER))
+    topic = stage.name("topic")
+    owner.tool(TOPICS, "--create", "--topic", topic)
+    made = owner.tool(TOKENS, "--create", "--max-life-time-period", "-1", "--renewer-principal", f"User:{SERVICE}")
+    found = re.search(rf"^(\S{{22}})\s+(\S{{88}})\s+User:{USER}\s+User:{USER}\s+\[User:{SERVICE}\]", made, re.MULTILINE)
+    assert found, made
+    token_id, password = found.groups()
+    given = stage.secured.right[PLAIN]._replace(mechanism=SCRAM_SHA_512)
+    token = stage.logged_in(given._replace(user=token_id, password=password, is_token=True))
+    token.tool(CONSOLE_PRODUCER, "--topic", topic, given=LINES)
+    has(refused(lambda: token.tool(TOKENS, "--describe")), "Delegation Token requests are not allowed")
+    has(renewer.tool(TOKENS, "--describe", "--owner-principal", f"User:{USER}"), f"^{token_id}\\s")
+    has(renewer.tool(TOKENS, "--renew", "--renew-time-period", "60000", "--hmac", password), "New expiry date")
+    ended = owner.tool(TOKENS, "--expire", "--expiry-time-period", "-1", "--hmac", password)
+    has(ended, "New expiry date")
+    assert token_id not in owner.tool(TOKENS, "--describe", "--owner-principal", f"User:{USER}")
+    until(lambda: "invalid credentials" in refused(lambda: token.tool(TOPICS, "--list")), "the token's end")
+
+
 def all_scenarios() -> list[Scenario]:
-    """The one scenario."""
-    promise = (administrator.__doc__ or "").rstrip()
-    return [Scenario("tool-secure", "tools", promise, administrator, needs_logins=True)]
+    """A scenario for users and lists, and one for delegation tokens."""
+    found = {"tool-secure": administrator, "tool-tokens": delegation_tokens}
+    return [
+        Scenario(name, "tools", (run.__doc__ or "").rstrip(), run, needs_logins=True) for name, run in found.items()
+    ]
