@@ -75,7 +75,7 @@ def preview_change_token(state: State, command: RenewToken | ExpireToken) -> Rej
 
 
 def remove_expired_tokens(state: State) -> None:
-    """Remove the tokens that expired long ago. The walk over all of them is 0.5 ms, and rarely needed."""
+    """Remove the tokens that expired long ago. The walk over 10,000 is 1 to 3 ms, and rarely needed."""
     before_ms = state.clock_ms - state.limits.security.token_memory_ms
     if before_ms < state.first_expiry_ms:
         return
