@@ -1,9 +1,7 @@
 """Builds a flushed segment from record batches without copying them."""
 
-import operator
 import struct
 from collections.abc import Sequence
-from itertools import groupby
 
 import crc32c
 import msgspec
@@ -44,27 +42,40 @@ def build_segment(
     places = [batch[:2] for batch in batches]
     order = sorted(range(len(batches)), key=places.__getitem__)
     ordered = [batches[index] for index in order]
-    assert all(len(data) == meta.length for _, _, meta, data in ordered), "a batch has another length than its metadata"
-    runs, index_position = _runs(ordered)
-    index = _index(runs, [meta for _, _, meta, _ in ordered])
+    metas = [batch[2] for batch in ordered]
+    lengths = [meta.length for meta in metas]
+    assert lengths == [len(batch[3]) for batch in ordered], "a batch has another length than its metadata"
+    runs, run_lengths = _runs(ordered, lengths)
+    index_position = HEADER_BYTES + sum(lengths)
+    index = _index(runs, run_lengths, metas)
     footer = Footer(index_position, len(index), crc32c.crc32c(index), len(runs), len(ordered), identity)
-    buffers = [encode_header(identity), *(data for _, _, _, data in ordered), index, encode_footer(footer)]
+    buffers = [encode_header(identity), *[batch[3] for batch in ordered], index, encode_footer(footer)]
     return BuiltSegment(buffers, footer.size_bytes, runs, order)
 
 
-def _runs(ordered: list[PlacedBatch]) -> tuple[list[BatchRun], int]:
-    """One run per partition, and the position after the last run."""
-    runs = []
+def _runs(ordered: list[PlacedBatch], lengths: list[int]) -> tuple[list[BatchRun], list[int]]:
+    """One run per partition, and the sizes of the runs in bytes."""
+    runs: list[BatchRun] = []
+    run_lengths: list[int] = []
     position = HEADER_BYTES
-    for (topic_id, partition), group in groupby(ordered, key=operator.itemgetter(0, 1)):
-        run = BatchRun(topic_id, partition, position, [meta for _, _, meta, _ in group])
-        runs.append(run)
-        position += run_length(run)
-    return runs, position
+    latest: tuple[TopicId, int] | None = None
+    for (topic_id, partition, meta, _), length in zip(ordered, lengths, strict=True):
+        if (topic_id, partition) == latest:
+            runs[-1].batches.append(meta)
+            run_lengths[-1] += length
+        else:
+            latest = topic_id, partition
+            runs.append(BatchRun(topic_id, partition, position, [meta]))
+            run_lengths.append(length)
+        position += length
+    return runs, run_lengths
 
 
-def _index(runs: list[BatchRun], metas: list[BatchMeta]) -> bytes:
-    rows = [RUN_ROW.pack(run.topic_id, run.partition, run.position, run_length(run), len(run.batches)) for run in runs]
+def _index(runs: list[BatchRun], run_lengths: list[int], metas: list[BatchMeta]) -> bytes:
+    rows = [
+        RUN_ROW.pack(run.topic_id, run.partition, run.position, length, len(run.batches))
+        for run, length in zip(runs, run_lengths, strict=True)
+    ]
     columns = zip(*map(msgspec.structs.astuple, metas), strict=True)
     packed = [
         struct.pack(f">{len(metas)}{kind}", *column) for kind, column in zip(BATCH_COLUMNS, columns, strict=False)
