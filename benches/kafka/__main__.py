@@ -16,7 +16,7 @@ from benches.kafka.systems.penstock import penstock
 from benches.kafka.workloads.target import Span
 from benches.report import RESULTS
 
-FULL, QUICK = Span(warm_up_s=3, window_s=8), Span(warm_up_s=2, window_s=5)
+FULL, QUICK = Span(warm_up_s=3, window_s=6), Span(warm_up_s=2, window_s=5)
 RUNS = 3
 
 
@@ -27,8 +27,10 @@ def main() -> int:
     parser.add_argument("--line", action="append", choices=list(lines), metavar="NAME", help="only these lines")
     parser.add_argument("--group", action="append", choices={each.group for each in lines.values()}, metavar="NAME")
     parser.add_argument("--list", action="store_true", help="print the names of the lines, and end")
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs on each system (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help=f"one run of {QUICK.window_s:g} s on each system")
+    parser.add_argument("--runs", type=int, help=f"runs on each system ({RUNS}, or 1 with --quick)")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"one run of {QUICK.window_s:g} s on each system, else {FULL.window_s:g} s"
+    )
     parser.add_argument("--systems", default="penstock,kafka", help="one or both (%(default)s)")
     parser.add_argument("--up", default="", metavar="ARGUMENTS", help="more arguments for `penstock up`")
     parser.add_argument("--keep", metavar="FILE", type=Path, help="also put the results into FILE")
@@ -40,7 +42,7 @@ def main() -> int:
     names += [line.name for line in lines.values() if line.group in (arguments.group or [])]
     signal.signal(signal.SIGTERM, _end)  # so that everything that was started is stopped
     rows: list[Row] = []
-    runs, span = (1, QUICK) if arguments.quick else (arguments.runs, FULL)
+    runs, span = (arguments.runs or 1, QUICK) if arguments.quick else (arguments.runs or RUNS, FULL)
     systems = _starters(arguments.systems.split(","), shlex.split(arguments.up))
     try:
         for measured in measure([lines[name] for name in lines if name in names], systems, runs=runs, span=span):

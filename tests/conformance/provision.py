@@ -22,6 +22,7 @@ FETCH_TIMEOUT_S = 600
 # For a JVM that runs for seconds: without the second compiler, and with little memory, because several run at once.
 JAVA_OPTIONS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
 CLASSES_TIMEOUT_S = 180
+JAVA_JAR = "client.jar"
 NEWER_LIBRARY = "KCAT_LIBRDKAFKA"  # a variable for the driver of kcat: the folder of another librdkafka
 MAVEN_PROJECT = "org.penstock:conformance:1"
 
@@ -136,8 +137,12 @@ def jars() -> Path:
 def java_command() -> list[str]:
     """The `java` command with all jars in its class path; append a main class and its arguments."""
     kept = [f"-XX:SharedArchiveFile={classes_file()}", "-Xlog:disable"] if classes_file().exists() else []
-    class_path = [java_client() / "client.jar", *sorted(jars().glob("*.jar"))]
-    return [program("java"), *JAVA_OPTIONS, *kept, "-cp", ":".join(map(str, class_path))]
+    return [program("java"), *JAVA_OPTIONS, *kept, "-cp", class_path(java_client() / JAVA_JAR)]
+
+
+def class_path(*jars_before: Path) -> str:
+    """The class path with all pinned jars, after the given ones."""
+    return ":".join(map(str, [*jars_before, *sorted(jars().glob("*.jar"))]))
 
 
 def classes_file() -> Path:
@@ -172,20 +177,23 @@ def keep_classes(bootstrap: str, topic: str) -> None:
 
 
 def java_client() -> Path:
-    """The folder with the compiled driver of the Java client, as a jar: Java archives no classes from folders."""
-    source = JAVA_SOURCE.read_text()
+    """The folder with the compiled driver of the Java client."""
+    return compiled("java-client-jar", JAVA_SOURCE)
+
+
+def compiled(name: str, source: Path) -> Path:
+    """The folder with the classes of a Java source in `JAVA_JAR`: Java archives no classes from folders."""
     libraries = jars()
 
     def make(folder: Path) -> None:
-        class_path = ":".join(str(jar) for jar in sorted(libraries.glob("*.jar")))
         (compiler,) = libraries.glob("ecj-*.jar")
-        options = ["-17", "-nowarn", "-cp", class_path, "-d", str(folder)]
-        run([program("java"), "-jar", str(compiler), *options, str(JAVA_SOURCE)], folder)
-        with zipfile.ZipFile(folder / "client.jar", "w") as jar:
-            for compiled in sorted(folder.glob("*.class")):
-                jar.write(compiled, compiled.name)
+        options = ["-17", "-nowarn", "-cp", class_path(), "-d", str(folder)]
+        run([program("java"), "-jar", str(compiler), *options, str(source)], folder)
+        with zipfile.ZipFile(folder / JAVA_JAR, "w") as jar:
+            for each in sorted(folder.glob("*.class")):
+                jar.write(each, each.name)
 
-    return made("java-client-jar", source + str(libraries), make)
+    return made(name, source.read_text() + str(libraries), make)
 
 
 def python_driver(module: str) -> list[str]:

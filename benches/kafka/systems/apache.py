@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benches.kafka.systems.system import System
-from tests.conformance.provision import jars, program, run
+from tests.conformance.provision import class_path, program, run
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.servers.ports import free_ports
 
@@ -60,8 +60,7 @@ class Apache:
 @contextlib.contextmanager
 def apache(*, is_synced: bool = False) -> Iterator[System]:
     """A new broker in a temporary folder; with `is_synced` it calls fsync before it acknowledges, as Penstock does."""
-    class_path = ":".join(map(str, sorted(jars().glob("*.jar"))))
-    java = [program("java"), *JAVA_OPTIONS, "-cp", class_path]
+    java = [program("java"), *JAVA_OPTIONS, "-cp", class_path()]
     client, controller = free_ports(2)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-kafka-", ignore_cleanup_errors=True) as name:
         folder = Path(name)

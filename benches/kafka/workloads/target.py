@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterator
 
 import msgspec
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from benches.kafka.loads.load import Counts, Load, Running, Start, running
 from benches.kafka.systems.system import System
 from benches.kafka.usage import cpu_seconds, memory_mb
+from tests.testkit.clusters.cluster import wait_until
 
 ADMIN_TIMEOUT_S = 60.0
 OLD_PARTITIONS = 16
@@ -59,7 +61,7 @@ class Target:
 
     def __init__(self, system: System) -> None:
         self._system = system
-        self._admin = AdminClient({"bootstrap.servers": system.bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
         self._numbers = itertools.count()
 
     @contextlib.contextmanager
@@ -105,7 +107,18 @@ class Target:
         name = f"bench-{next(self._numbers)}"
         new = NewTopic(name, partitions, 1)
         self._admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S)
+        wait_until(lambda: self._is_served(name, partitions), ADMIN_TIMEOUT_S, f"{name} to be served", POLL_S)
         return Topic(name, partitions)
+
+    def _is_served(self, topic: str, partitions: int) -> bool:
+        """Whether the leader of each partition answers for it, which raw clients do not wait for."""
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        try:
+            for answer in self._admin.list_offsets(asked).values():
+                answer.result(ADMIN_TIMEOUT_S)
+        except KafkaException:
+            return False
+        return True
 
     def _running(self, load: Load, topic: Topic) -> contextlib.AbstractContextManager[Running]:
         return running(Start(load, self._system.bootstrap, topic.name, topic.partitions))

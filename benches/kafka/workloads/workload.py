@@ -30,7 +30,11 @@ class Produce(msgspec.Struct, frozen=True):
         with target.new_topic(self.partitions) as topic:
             measured = target.measure(span, (self.load, topic))
         (counts,) = measured.counts
-        return {"MiB/s": measured.mib_per_s, "records/s": counts.records / counts.seconds, **_cpu(measured)}
+        return {
+            "MiB/s": measured.mib_per_s,
+            "records/s": counts.records / counts.seconds,
+            **_cpu(measured, measured.mib_per_s),
+        }
 
 
 class CatchUp(msgspec.Struct, frozen=True):
@@ -41,7 +45,7 @@ class CatchUp(msgspec.Struct, frozen=True):
     def measure(self, target: Target, span: Span) -> dict[str, float]:
         """Measure once."""
         measured = target.measure(span, (self.load, target.old_data))
-        return {"MiB/s": measured.mib_per_s, **_cpu(measured)}
+        return {"MiB/s": measured.mib_per_s, **_cpu(measured, measured.mib_per_s)}
 
 
 class WriteAndRead(msgspec.Struct, frozen=True):
@@ -55,7 +59,7 @@ class WriteAndRead(msgspec.Struct, frozen=True):
         with target.new_topic(OLD_PARTITIONS) as topic:
             measured = target.measure(span, (self.write, topic), (self.read, topic))
         of_each = measured.mib_per_s / 2
-        return {"MiB/s per core": of_each / measured.cores, "MiB/s of each": of_each, **_cpu(measured)}
+        return {"MiB/s per core": of_each / measured.cores, "MiB/s of each": of_each, **_cpu(measured, of_each)}
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -94,9 +98,9 @@ class Rest(msgspec.Struct, frozen=True):
         return {"% of a core": measured.cores * 100, "MB": target.memory_mb()}
 
 
-def _cpu(measured: Measured) -> dict[str, float]:
-    """Server CPU per GiB that was moved, in total and by process."""
-    gib = measured.mib_per_s * measured.seconds / 1024
+def _cpu(measured: Measured, mib_per_s: float) -> dict[str, float]:
+    """Server CPU per GiB at this throughput, in total and by process."""
+    gib = mib_per_s * measured.seconds / 1024
     if not gib:
         return {}
     by_process = {f"{name} CPU-s/GiB": used / gib for name, used in measured.cpu_s.items() if used > CPU_SHOWN_MIN_S}

@@ -29,7 +29,7 @@ from penstock.kafkawire.api import (
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
-from tests.conformance.provision import JAVA_OPTIONS, jars, made, program, run
+from tests.conformance.provision import JAVA_JAR, JAVA_OPTIONS, class_path, compiled, program, run
 from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wait_until
 from tests.testkit.servers.ports import free_port
 
@@ -104,17 +104,8 @@ class Broker:
 @contextlib.contextmanager
 def kafka(folder: Path, topic: str) -> Iterator[Broker]:
     """An Apache Kafka of the pinned version, with its StandardAuthorizer."""
-    libraries = jars()
-
-    def make(classes: Path) -> None:
-        (compiler,) = libraries.glob("ecj-*.jar")
-        class_path = ":".join(map(str, sorted(libraries.glob("*.jar"))))
-        options = ["-17", "-nowarn", "-cp", class_path, "-d", str(classes)]
-        run([program("java"), "-jar", str(compiler), *options, str(PRINCIPALS)], classes)
-
-    classes = made("listener-principals", PRINCIPALS.read_text() + str(libraries), make)
-    class_path = ":".join(map(str, [classes, *sorted(libraries.glob("*.jar"))]))
-    java = [program("java"), *JAVA_OPTIONS, "-cp", class_path]
+    principals = compiled("listener-principals-jar", PRINCIPALS) / JAVA_JAR
+    java = [program("java"), *JAVA_OPTIONS, "-cp", class_path(principals)]
     ports = {"client": free_port(), "admin": free_port(), "controller": free_port()}
     settings = folder / "server.properties"
     settings.write_text(PROPERTIES.format(**ports, data=folder / "data"))
