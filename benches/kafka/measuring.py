@@ -8,6 +8,7 @@ from itertools import groupby
 import msgspec
 
 from benches.kafka.lines import Line
+from benches.kafka.loads.load import LoadFailed
 from benches.kafka.systems.system import System
 from benches.kafka.workloads.target import Span, Target
 
@@ -17,7 +18,7 @@ SETTLE = Span(warm_up_s=0, window_s=5)  # until a started system is at rest
 
 
 class LineRuns(msgspec.Struct, frozen=True):
-    """The figures of a line from each run, by system; a run on both sides has the same position."""
+    """The figures of a line from each run that did not fail, by system."""
 
     line: Line
     figures: Mapping[str, Sequence[Figures]]
@@ -42,8 +43,12 @@ def _take_turns(line: Line, targets: Mapping[str, Target], runs: int, span: Span
     for run in range(runs):
         # each second time in the other order, so that none is always measured after the other
         for name in list(targets)[:: -1 if run % 2 else 1]:
-            figures[name].append(line.workload.measure(targets[name], span))
-            _report(line, name, run, figures[name][-1])
+            try:
+                figures[name].append(line.workload.measure(targets[name], span))
+            except LoadFailed as failure:  # the others are measured all the same
+                print(f"{line.name}, {name}, run {run + 1} failed: {failure}", file=sys.stderr, flush=True)
+            else:
+                _report(line, name, run, figures[name][-1])
     return figures
 
 

@@ -24,6 +24,10 @@ CLOSE_TIMEOUT_S = 10.0
 LOG_CHARACTERS = 3_000
 
 
+class LoadFailed(Exception):
+    """A load has ended or does not answer; the text is the end of its output."""
+
+
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of load; fields that a client does not have are ignored."""
 
@@ -105,7 +109,7 @@ class Running:
         line = output.readline().strip() if readable else ""
         if not line:
             self._errors.seek(0)
-            raise RuntimeError(
+            raise LoadFailed(
                 f"a load failed or did not answer in {timeout_s:g} s: {self._errors.read()[-LOG_CHARACTERS:]}"
             )
         return line

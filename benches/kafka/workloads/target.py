@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterator
 
 import msgspec
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from benches.kafka.loads.load import Counts, Load, Running, Start, running
 from benches.kafka.systems.system import System
 from benches.kafka.usage import cpu_seconds, memory_mb
+from penstock.kafkawire.api import list_offsets
+from tests.conformance.access.brokers import Connection
 from tests.testkit.clusters.cluster import wait_until
 
 ADMIN_TIMEOUT_S = 60.0
@@ -22,6 +23,7 @@ OLD_DATA_MIB = 2_048
 WRITE = Load(client="raw", kind="produce", clients=4, batch_bytes=1_000_000)
 WRITE_TIMEOUT_S = 120.0
 POLL_S = 0.1
+LIST_OFFSETS_VERSION, LATEST = 7, -1
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -107,18 +109,18 @@ class Target:
         name = f"bench-{next(self._numbers)}"
         new = NewTopic(name, partitions, 1)
         self._admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S)
-        wait_until(lambda: self._is_served(name, partitions), ADMIN_TIMEOUT_S, f"{name} to be served", POLL_S)
-        return Topic(name, partitions)
-
-    def _is_served(self, topic: str, partitions: int) -> bool:
-        """Whether the leader of each partition answers for it, which raw clients do not wait for."""
-        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
-        try:
-            for answer in self._admin.list_offsets(asked).values():
-                answer.result(ADMIN_TIMEOUT_S)
-        except KafkaException:
-            return False
-        return True
+        topic = Topic(name, partitions)
+        with contextlib.closing(Connection(self._system.bootstrap)) as connection:
+            wait_until(lambda: _is_served(connection, topic), ADMIN_TIMEOUT_S, f"{name} to be served", POLL_S)
+        return topic
 
     def _running(self, load: Load, topic: Topic) -> contextlib.AbstractContextManager[Running]:
         return running(Start(load, self._system.bootstrap, topic.name, topic.partitions))
+
+
+def _is_served(connection: Connection, topic: Topic) -> bool:
+    """Whether the leader of each partition answers for it; raw clients do not wait for that."""
+    partitions = [list_offsets.ListOffsetsPartition(number, -1, LATEST) for number in range(topic.partitions)]
+    request = list_offsets.ListOffsetsRequest(-1, topics=[list_offsets.ListOffsetsTopic(topic.name, partitions)])
+    answer = connection.ask(list_offsets.API.key, LIST_OFFSETS_VERSION, request)
+    return not any(partition.error_code for each in answer.topics for partition in each.partitions)
