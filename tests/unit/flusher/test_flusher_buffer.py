@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, RecentPeak, TokenBucket
+from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
 
 LIMITS = BufferLimits(bytes_max=1_000, batches_max=10, interval_s=0.25, quiet_s=0.003, quiet_under_way_max=1)
 
@@ -72,53 +72,12 @@ def test_with_too_many_segments_under_way_quiet_does_not_close_it() -> None:
 
 def test_when_all_answered_producers_are_back_it_closes_at_once() -> None:
     buffer = new_buffer()
-    buffer.add([Request(3, 1), Request(4, 1)], 0.0)
-    buffer.close(Reason.QUIET, 0.0)
     buffer.add([Request(0, 1)], 0.0)
     buffer.record_answered(2, 0.001)
     buffer.add([Request(1, 1)], 0.002)
     assert buffer.reason_to_close(0.002, 0) is None
     buffer.add([Request(2, 1)], 0.0021)
     assert buffer.reason_to_close(0.0021, 0) is Reason.QUIET
-
-
-def test_when_all_producers_have_their_usual_requests_in_flight_it_closes_at_once() -> None:
-    buffer = new_buffer()
-    buffer.add([Request(number, 1) for number in range(3)], 0.0)
-    buffer.close(Reason.QUIET, 0.003)
-    buffer.record_answered(3, 0.005)  # of three in flight
-    buffer.add([Request(3, 1)], 0.006)
-    buffer.close(Reason.QUIET, 0.009)
-    buffer.add([Request(4, 1)], 0.010)
-    assert buffer.reason_to_close(0.010, 1) is None
-    buffer.add([Request(5, 1)], 0.011)  # again three: one under way, two here
-    assert buffer.reason_to_close(0.011, 1) is Reason.QUIET
-
-
-def test_the_largest_number_of_requests_in_flight_is_forgotten_after_a_while() -> None:
-    buffer = new_buffer()
-    buffer.add([Request(0, 1)], 0.0)
-    buffer.close(Reason.QUIET, 0.003)
-    buffer.record_answered(1, 0.005)
-    late_s = 0.005 + 2 * LIMITS.peak_s
-    buffer.add([Request(1, 1)], late_s)
-    buffer.close(Reason.QUIET, late_s)
-    buffer.add([Request(2, 1)], late_s)
-    assert buffer.reason_to_close(late_s, 1) is None
-    assert buffer.due_s(1) == late_s + LIMITS.quiet_s
-
-
-@given(st.lists(st.tuples(st.floats(0, 3), st.integers(0, 9)), min_size=1, max_size=40))
-def test_a_recent_peak_is_the_largest_value_of_one_to_two_periods(steps: list[tuple[float, int]]) -> None:
-    peak = RecentPeak(1.0)
-    now_s, recorded = 0.0, list[tuple[float, int]]()
-    for wait_s, value in steps:
-        now_s += wait_s
-        peak.record(value, now_s)
-        recorded.append((now_s, value))
-        largest = peak.largest(now_s)
-        assert largest >= max(each for at_s, each in recorded if at_s > now_s - 1.0)
-        assert largest <= max(each for at_s, each in recorded if at_s > now_s - 2.0)
 
 
 def test_a_producer_that_does_not_come_back_delays_it_no_longer_than_quiet() -> None:

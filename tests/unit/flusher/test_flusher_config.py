@@ -5,11 +5,9 @@ import pytest
 from penstock_flusher.config import (
     PUTS_PER_SECOND_FREE,
     PUTS_PER_SECOND_PAID,
-    UNDER_WAY_MAX_FREE,
     FlusherConfig,
     put_hedge_share,
     quiet_puts_per_second,
-    quiet_under_way_max,
 )
 
 PAID = "s3://bucket"
@@ -19,13 +17,11 @@ PAID = "s3://bucket"
 def test_on_a_local_store_there_are_many_quiet_puts_and_no_hedges(store_url: str) -> None:
     config = FlusherConfig(store_url=store_url)
     assert quiet_puts_per_second(config) == PUTS_PER_SECOND_FREE
-    assert quiet_under_way_max(config) == UNDER_WAY_MAX_FREE
     assert put_hedge_share(config) == 0
 
 
 def test_paid_quiet_puts_are_few_unless_the_interval_causes_more() -> None:
     assert quiet_puts_per_second(FlusherConfig(store_url=PAID)) == PUTS_PER_SECOND_PAID
-    assert quiet_under_way_max(FlusherConfig(store_url=PAID)) == 0
     assert quiet_puts_per_second(FlusherConfig(store_url=PAID, flush_interval_ms=50)) == 20
 
 
@@ -33,4 +29,3 @@ def test_explicit_settings_have_priority() -> None:
     config = FlusherConfig(store_url=PAID, flush_interval_ms=50, quiet_puts_per_second=3.0, put_hedge_share=0.25)
     assert quiet_puts_per_second(config) == 3
     assert put_hedge_share(config) == 0.25
-    assert quiet_under_way_max(FlusherConfig(store_url="file:///folder", quiet_under_way_max=0)) == 0

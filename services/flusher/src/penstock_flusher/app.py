@@ -17,7 +17,7 @@ from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
-from penstock_flusher.config import FlusherConfig, put_hedge_share, quiet_puts_per_second, quiet_under_way_max
+from penstock_flusher.config import FlusherConfig, put_hedge_share, quiet_puts_per_second
 from penstock_flusher.confirmation import Confirmation
 from penstock_flusher.flush import ATTEMPT_S, FlushLimits, FlushQueue
 from penstock_flusher.fragments import Fragment
@@ -200,6 +200,6 @@ def _buffer(config: FlusherConfig) -> ActiveBuffer[Fragment]:
         batches_max=config.flush_batches_max,
         interval_s=config.flush_interval_ms / 1000,
         quiet_s=config.flush_quiet_ms / 1000,
-        quiet_under_way_max=quiet_under_way_max(config),
+        quiet_under_way_max=config.quiet_under_way_max,
     )
     return ActiveBuffer(limits=limits, quiet_tokens=TokenBucket(quiet_puts_per_second(config)))

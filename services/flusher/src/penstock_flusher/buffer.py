@@ -38,7 +38,6 @@ class BufferLimits(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float  # since the first byte
     quiet_s: float  # since the latest byte or answer; infinity: no quiet flush
     quiet_under_way_max: int  # segments not yet answered; with more of them there is no quiet flush
-    peak_s: float = 1.0  # the largest number of unanswered requests counts for so long, or up to twice as long
     crowded_s: float = 10.0  # after an answer that asks for fewer segments: so long there is no quiet flush
     crowded_interval_s: float = 1.0  # the shortest interval in that time
 
@@ -63,41 +62,13 @@ class TokenBucket:
         self._ready_s = max(self._ready_s, now_s - self._kept_s) + self._period_s
 
 
-class RecentPeak:
-    """The largest of the values that were recorded in the last `period_s` seconds, or up to twice as long."""
-
-    def __init__(self, period_s: float) -> None:
-        self._period_s = period_s
-        self._period = -math.inf
-        self._current = self._previous = 0
-
-    def record(self, value: int, now_s: float) -> None:
-        """Record a value."""
-        self._advance(now_s)
-        self._current = max(self._current, value)
-
-    def largest(self, now_s: float) -> int:
-        """The largest recent value; 0 without one."""
-        self._advance(now_s)
-        return max(self._current, self._previous)
-
-    def _advance(self, now_s: float) -> None:
-        period = now_s // self._period_s
-        if period > self._period:
-            self._previous = self._current if period == self._period + 1 else 0
-            self._current, self._period = 0, period
-
-
 class ActiveBuffer(Generic[Fragment]):
     """Complete requests in the order of their arrival.
 
     The buffer is due when it is full, or `interval_s` after its first byte, or when it is *quiet*. It is quiet when
     every producer waits for an answer, so that a longer wait gains nothing. That is the case when for `quiet_s` no byte
-    came and no answer was sent. It is also the case as soon as all producers are back. There are two signs of that:
-
-    - the buffer has as many requests as it had at the last answer, plus those answered then;
-    - as many requests are unanswered, here and under way, as there were at most in the last seconds. Every producer
-      has as many requests in flight as it ever has.
+    came and no answer was sent. It is also the case as soon as all producers are back: the buffer has as many requests
+    as it had at the last answer, plus those answered then.
 
     A quiet flush also needs a token, which limits the PUTs, and only a few segments may be unanswered. Their answers
     will soon bring more bytes, so the waiting bytes make a larger segment. Without that limit, a machine without free
@@ -109,9 +80,6 @@ class ActiveBuffer(Generic[Fragment]):
         self._quiet_tokens = quiet_tokens
         self._answered_s = -math.inf
         self._crowded_until_s = -math.inf
-        self._unanswered = 0  # requests, here and under way
-        self._peak = RecentPeak(limits.peak_s)
-        self._is_peak = False  # whether as many requests are unanswered as there were at most
         self._empty()
 
     def _empty(self) -> None:
@@ -138,8 +106,6 @@ class ActiveBuffer(Generic[Fragment]):
             self._first_s = now_s
         self._latest_s = now_s
         self._fragments += fragments
-        self._unanswered += len(fragments)
-        self._is_peak = 0 < self._peak.largest(now_s) <= self._unanswered
         self._bytes += sum(fragment.size_bytes for fragment in fragments)
         self._batches += sum(fragment.batch_count for fragment in fragments)
 
@@ -148,9 +114,6 @@ class ActiveBuffer(Generic[Fragment]):
 
         With `is_crowded` the sequencers ask for fewer and larger segments.
         """
-        self._peak.record(self._unanswered, now_s)
-        self._unanswered = max(0, self._unanswered - requests)
-        self._is_peak = False
         self._expected_requests = len(self._fragments) + requests
         self._answered_s = now_s
         if is_crowded:
@@ -189,6 +152,6 @@ class ActiveBuffer(Generic[Fragment]):
         if not self._fragments or under_way > limits.quiet_under_way_max or limits.quiet_s == math.inf:
             return math.inf
         since_s = max(self._latest_s, self._answered_s)
-        if len(self._fragments) < self._expected_requests and not self._is_peak:
+        if len(self._fragments) < self._expected_requests:
             since_s += limits.quiet_s
         return max(since_s, self._quiet_tokens.ready_s, self._crowded_until_s)

@@ -9,9 +9,7 @@ from penstock.runtime.process.config import ADVANCED, ServiceConfig
 MIB = 1024 * 1024
 PUTS_PER_SECOND_PAID = 8.0  # limits the cost: at most $105 a month for quiet flushes at $5 per million PUTs
 # A PUT to a local disk costs only its fsync. But sequencers remember 200,000 commits for 3 minutes: 1,100 a second.
-PUTS_PER_SECOND_FREE = 400.0
-UNDER_WAY_MAX_FREE = 2  # one segment is stored, one is committed, and the next one fills
-BY_PRICE = -1
+PUTS_PER_SECOND_FREE = 200.0
 
 
 class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -35,13 +33,8 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
     ] = 0.0
     quiet_under_way_max: Annotated[
         int,
-        Meta(
-            ge=BY_PRICE,
-            description="no quiet flush while more segments than this are not yet answered; -1: 2 where a PUT is free, "
-            "else 0",
-            extra=ADVANCED,
-        ),
-    ] = BY_PRICE
+        Meta(ge=0, description="no quiet flush while more segments than this are not yet answered", extra=ADVANCED),
+    ] = 0
     put_hedge_share: Annotated[
         float,
         Meta(
@@ -78,13 +71,6 @@ def quiet_puts_per_second(config: FlusherConfig) -> float:
     if _is_local(config):
         return PUTS_PER_SECOND_FREE
     return max(PUTS_PER_SECOND_PAID, 1000 / config.flush_interval_ms)
-
-
-def quiet_under_way_max(config: FlusherConfig) -> int:
-    """The configured number of segments, else a number for the price of a PUT."""
-    if config.quiet_under_way_max != BY_PRICE:
-        return config.quiet_under_way_max
-    return UNDER_WAY_MAX_FREE if _is_local(config) else 0
 
 
 def put_hedge_share(config: FlusherConfig) -> float:
