@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -52,7 +51,7 @@ from pathlib import Path
 from penstock.objectstore.file import open_file_store
 
 async def main():
-    store = await open_file_store(Path(sys.argv[1]), platform="other")
+    store = await open_file_store(Path(sys.argv[1]))
     upload = await store.begin_parts("c/in-parts", 5 * 1024 * 1024)
     await upload.put_part(0, [b"bytes"])
     os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
@@ -65,14 +64,6 @@ asyncio.run(main())
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[FileStore]:
     opened = await open_file_store(tmp_path / "objects")
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def named(tmp_path: Path) -> AsyncIterator[FileStore]:
-    """A store whose new objects have temporary names, as on a file system without unnamed files."""
-    opened = await open_file_store(tmp_path / "objects", platform="other")
     yield opened
     await opened.close()
 
@@ -222,7 +213,7 @@ async def test_the_lock_and_other_files_are_no_unfinished_objects(store: FileSto
 
 
 async def test_a_put_that_another_caller_aborts_is_unavailable_and_stores_nothing(
-    named: FileStore, monkeypatch: pytest.MonkeyPatch
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_sync = os.fsync
     stuck, go_on = threading.Event(), threading.Event()
@@ -233,14 +224,14 @@ async def test_a_put_that_another_caller_aborts_is_unavailable_and_stores_nothin
         real_sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", sync)
-    putting = asyncio.create_task(named.put("c/a", [b"bytes"]))
+    putting = asyncio.create_task(store.put("c/a", [b"bytes"]))
     await asyncio.to_thread(stuck.wait)
-    [unfinished] = await named.unfinished("c/")
-    await named.abort_unfinished(unfinished)
+    [unfinished] = await store.unfinished("c/")
+    await store.abort_unfinished(unfinished)
     go_on.set()
     with pytest.raises(Unavailable):
         await putting
-    assert await named.list("") == []
+    assert await store.list("") == []
 
 
 @pytest.mark.parametrize(("code", "is_rejected"), [(errno.EIO, False), (errno.EPERM, True)])
@@ -293,7 +284,7 @@ async def test_a_folder_that_cannot_hold_objects_is_rejected_with_path_and_reaso
 
 
 async def test_a_file_system_without_links_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_links(source: Path, target: Path, **options: Any) -> None:
+    def no_links(source: Path, target: Path) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
@@ -301,11 +292,9 @@ async def test_a_file_system_without_links_is_rejected(tmp_path: Path, monkeypat
         await open_file_store(tmp_path / "objects")
 
 
-@pytest.mark.parametrize("platform", ["linux", "other"])
 async def test_bytes_are_synced_before_they_get_a_name_and_names_before_success(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await open_file_store(tmp_path / "objects", platform=platform)
     happened: list[str] = []
     real_sync, real_link = os.fsync, os.link
 
@@ -314,8 +303,8 @@ async def test_bytes_are_synced_before_they_get_a_name_and_names_before_success(
         happened.append("bytes" if path.parent.name == STAGING else str(path.relative_to(tmp_path)))
         real_sync(descriptor)
 
-    def link(source: Path, target: Path, **options: Any) -> None:
-        real_link(source, target, **options)
+    def link(source: Path, target: Path) -> None:
+        real_link(source, target)
         happened.append("named")
 
     monkeypatch.setattr(os, "fsync", sync)
@@ -328,29 +317,6 @@ async def test_bytes_are_synced_before_they_get_a_name_and_names_before_success(
     happened.clear()
     await store.delete(["a/b/first", "a/b/second"])
     assert happened == ["objects/a/b"]
-    await store.close()
-
-
-async def test_a_new_object_has_no_name_before_its_bytes_are_synced(
-    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real_sync = os.fsync
-    names: list[list[str]] = []
-
-    def sync(descriptor: int) -> None:
-        names.append([path.name for path in (tmp_path / "objects").rglob("*") if path.is_file()])
-        real_sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", sync)
-    await store.put("a/b", [b"bytes"])
-    assert names[:2] == [[], ["b"]]
-
-
-async def test_a_put_that_was_cut_off_leaves_no_file(tmp_path: Path) -> None:
-    killed = KILLED.replace(', platform="other"', "")
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", killed, str(tmp_path / "objects"))
-    assert await child.wait() == -signal.SIGKILL
-    assert [name.partition(".for.")[2] for name in staged(tmp_path)] == ["c,in-parts"]
 
 
 @pytest.mark.parametrize("replaced", [False, True])

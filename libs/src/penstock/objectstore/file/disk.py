@@ -84,33 +84,6 @@ def read_all(descriptor: int, position: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def open_unnamed(folder: Path) -> int:
-    """A new file without a name on the folder's file system; its close deletes it, unless it gets a name."""
-    return os.open(folder, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, 0o644)
-
-
-def link_unnamed(descriptor: int, final: Path) -> None:
-    """Give a file of `open_unnamed` its name; `FileExistsError` if there is such a name already."""
-    # Only with a folder's descriptor Python calls linkat(2), which follows this link. The path is absolute, so that
-    # the descriptor has no other effect.
-    os.link(f"/proc/self/fd/{descriptor}", final, src_dir_fd=descriptor, follow_symlinks=True)
-
-
-def has_unnamed_files(probe: Path) -> bool:
-    """Whether such files can be made and named in the folder of `probe`. NFS has none, and some containers no /proc."""
-    try:
-        descriptor = open_unnamed(probe.parent)
-    except OSError:
-        return False
-    try:
-        link_unnamed(descriptor, probe)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
 def sync(folder: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

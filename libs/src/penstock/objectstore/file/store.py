@@ -1,9 +1,8 @@
 """An object store in a folder: the default on one machine, safe for several processes and after power failures.
 
-A new object is written to a file without a name, synced, and linked to its final name (ADR 0039). The link fails if the
-final name exists. Some file systems have no files without names. There, and for replacements, the file has a temporary
-name in a hidden staging folder. An etag is the file's modification time and size. The digits of the time below the
-millisecond are random, so that two versions of an object have different etags. A lock file excludes parallel
+An object is written under a temporary name in a hidden staging folder, synced, and linked to its final name. The link
+fails if the final name exists. An etag is the file's modification time and size. The digits of the time below
+the millisecond are random, so that two versions of an object have different etags. A lock file excludes parallel
 replacements and deletions; a creation needs no lock.
 
 The name of a staged file contains the key of its object, so files of crashed writers can be listed. Folders are never
@@ -16,7 +15,7 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -28,10 +27,7 @@ from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted,
 from penstock.objectstore.file.disk import (
     discard,
     etag_of,
-    has_unnamed_files,
     is_final,
-    link_unnamed,
-    open_unnamed,
     read_all,
     run_in,
     sync,
@@ -102,7 +98,6 @@ class FileStore:
         self._writers = ThreadPoolExecutor(limits.write_threads, "store-write")
         self._readers = ThreadPoolExecutor(limits.read_threads, "store-read")
         self._synced_folders: set[Path] = set()
-        self._has_unnamed_files = False
 
     async def prepare(self) -> None:
         await run_in(self._writers, self._prepare)
@@ -173,7 +168,6 @@ class FileStore:
             self._staging.mkdir(parents=True, exist_ok=True)
             probe.touch(exist_ok=False)
             os.link(probe, linked)
-            self._has_unnamed_files = self._platform == "linux" and has_unnamed_files(linked.with_suffix(".unnamed"))
             self._sync_folders(self._staging)
             for folder in self._root.parents:
                 with contextlib.suppress(PermissionError):
@@ -182,8 +176,8 @@ class FileStore:
         except OSError as error:
             raise Invalid(f"cannot keep objects in {self._root}: {error.strerror or error}") from error
         finally:
-            for path in (probe, linked, linked.with_suffix(".unnamed")):
-                discard(path)
+            discard(probe)
+            discard(linked)
 
     def _clear_staging(self, oldest_mtime: float) -> None:
         for leftover in self._staging.iterdir():
@@ -197,10 +191,8 @@ class FileStore:
         The name is also synced before a conflict is reported. The existing object may come from an earlier attempt of
         the same caller, whose sync failed. The caller treats its own bytes as success.
         """
-        final = self._root / key
-        if if_match is None and self._has_unnamed_files:
-            return self._put_unnamed(final, body)
         staged = self._staged(key)
+        final = self._root / key
         try:
             etag = self._stage(staged, body)
             if if_match is None:
@@ -211,29 +203,6 @@ class FileStore:
             return etag
         finally:
             discard(staged)
-
-    def _put_unnamed(self, final: Path, body: Sequence[Buffer]) -> str:
-        """Create the object without a temporary name: it costs two changes of a folder less."""
-        descriptor = open_unnamed(self._staging)
-        try:
-            write_all(descriptor, body)
-            etag = self._seal(descriptor)
-            try:
-                self._link(partial(link_unnamed, descriptor), final)
-            except FileExistsError as error:
-                self._sync_folders(final.parent)  # see _put
-                raise AlreadyExists(f"object exists: {self._key(final)}") from error
-        finally:
-            os.close(descriptor)
-        self._sync_folders(final.parent)
-        return etag
-
-    def _link(self, link: Callable[[Path], None], final: Path) -> None:
-        try:
-            link(final)
-        except FileNotFoundError:
-            final.parent.mkdir(parents=True, exist_ok=True)
-            link(final)
 
     def _stage(self, staged: Path, body: Sequence[Buffer]) -> str:
         """Write and sync the bytes under a temporary name; returns the etag of the object."""
@@ -258,7 +227,11 @@ class FileStore:
 
     def _create(self, staged: Path, final: Path) -> None:
         try:
-            self._link(partial(os.link, staged), final)
+            try:
+                os.link(staged, final)
+            except FileNotFoundError:
+                final.parent.mkdir(parents=True, exist_ok=True)
+                os.link(staged, final)
         except FileExistsError as error:
             self._sync_folders(final.parent)  # see _put
             if staged.samefile(final):  # an earlier attempt has made the link
