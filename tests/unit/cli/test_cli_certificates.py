@@ -9,8 +9,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from penstock.cli.certificates import CERTIFICATE_DAYS, RENEWAL_DAYS
 from penstock.cli.credentials import ROLES, Wanted, make_credentials
+from penstock.cli.identities.certificates import CERTIFICATE_DAYS, RENEWAL_DAYS
 from penstock.runtime.clock import SystemEntropy
 from tests.testkit.fakes.clock import ManualClock
 

@@ -53,6 +53,13 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="more names and addresses of the NATS servers, for their certificate",
     )
     parser.add_argument(
+        "--kafka-hosts",
+        metavar="HOST,...",
+        default="",
+        help="names and addresses of gateways for clients: also make a certificate for them, and an administrator",
+    )
+    parser.add_argument("--http-token", action="store_true", help="also make a token for the metrics of all services")
+    parser.add_argument(
         "--rotate",
         metavar="USER",
         action="append",
@@ -80,6 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
             with_old_services=arguments.with_old_services,
             with_tls=arguments.tls,
             nats_hosts=tuple(filter(None, arguments.nats_hosts.split(","))),
+            kafka_hosts=tuple(filter(None, arguments.kafka_hosts.split(","))),
+            with_http_token=arguments.http_token,
             rotate=tuple(arguments.rotate),
             bucket=arguments.bucket,
             nats_nodes=tuple(arguments.nats_nodes.split(",")),

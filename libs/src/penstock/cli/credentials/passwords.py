@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.cli.credentials.kafka_files import GATEWAY, gateway_settings, http_token_files, kafka_files, password_of
 from penstock.cli.credentials.nats_accounts import accounts
 from penstock.cli.credentials.private_files import alone, is_so, read, write
 from penstock.cli.credentials.tls_files import tls_files
@@ -75,23 +76,37 @@ def _complete(folder: Path, wanted: Wanted, entropy: Entropy, clock: Clock) -> I
     passwords = _with_new(found[0], [*wanted.roles, SYSTEM_USER], entropy)
     route = _with_new(found[1], [ROUTE], entropy)[ROUTE]
     keys = _with_new(found[2], actions, entropy)
-    files: dict[str, tuple[str, int | None]] = {
+    administrator = password_of(folder, wanted, entropy) if wanted.kafka_hosts else ""
+    files = _files_of_options(folder, wanted, administrator, entropy, clock)
+    files |= {
         USERS_FILE: (_env({_variable(user): password for user, password in passwords.items()}), None),
         ROUTE_FILE: (_env({_variable(ROUTE): route, "ROUTES": _routes(wanted.nats_nodes, route)}), None),
         ACCOUNTS_FILE: (accounts(wanted.cluster, wanted.roles, with_old_services=wanted.with_old_services), None),
         KEYS_FILE: (_identities(keys, actions, wanted.bucket), wanted.s3_owner),
     }
     for role in wanted.roles:
-        user = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[role]}
-        files[f"{role}/{FILE}"] = (_env(user | _store_keys(role, keys)), wanted.owner)
+        given = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[role]} | _store_keys(role, keys)
+        if role == GATEWAY and administrator:
+            given |= gateway_settings(administrator)
+        files[f"{role}/{FILE}"] = (_env(given), wanted.owner)
     files[f"{BUCKET_MAKER}/{FILE}"] = (_env(_store_keys(BUCKET_MAKER, keys)), wanted.owner)
-    if wanted.with_tls:
-        now = datetime.datetime.fromtimestamp(clock.now_ms() / 1000, datetime.UTC)
-        files |= {name: (text, owner) for name, text, owner in tls_files(folder, wanted, now)}
     for name, (text, owner) in files.items():
         if not is_so(folder / name, text, owner):
             write(folder / name, text, owner)
             yield name
+
+
+def _files_of_options(
+    folder: Path, wanted: Wanted, administrator: str, entropy: Entropy, clock: Clock
+) -> dict[str, tuple[str, int | None]]:
+    """The text and the owner of each file that a set need not have. They come first: env files have parts of them."""
+    now = datetime.datetime.fromtimestamp(clock.now_ms() / 1000, datetime.UTC)
+    found = [
+        *(tls_files(folder, wanted, now) if wanted.with_tls else ()),
+        *(kafka_files(folder, wanted, administrator, now) if administrator else ()),
+        *(http_token_files(folder, wanted, entropy) if wanted.with_http_token else ()),
+    ]
+    return {name: (text, owner) for name, text, owner in found}
 
 
 def _with_new(found: Mapping[str, str], names: Iterable[str], entropy: Entropy) -> dict[str, str]:

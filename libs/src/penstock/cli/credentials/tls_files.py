@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from penstock.cli.certificates import Identity, is_good, new_authority, new_certificate
 from penstock.cli.credentials.private_files import read
 from penstock.cli.credentials.wanted import AUTHORITY, SERVER, Wanted
+from penstock.cli.identities.certificates import Identity, is_good, new_authority, new_certificate
 
 CA, CERTIFICATE, KEY = "ca.pem", "nats.pem", "nats-key.pem"
 _OWN_HOSTS = ("localhost", "127.0.0.1", "::1")

@@ -30,9 +30,14 @@ USERS = (*ROLES, SYSTEM_USER)
 ROUTE = "route"  # the user with which the nats-servers of a cluster connect to each other
 ROUTE_PORT = 6222
 SERVER = "nats"  # the certificate of the nats-servers
-AUTHORITY = "ca"  # the certificate authority
+AUTHORITY = "ca"  # the certificate authority of NATS
+KAFKA = "kafka"  # the certificate of the gateways' listeners
+KAFKA_AUTHORITY = "kafka-ca"  # the certificate authority of these listeners
+CLIENT = "client"  # the password of the administrator of Kafka, and the files of its clients
+HTTP_TOKEN = "http"  # noqa: S105  the folder of the token for `/metrics`
 
 _NODE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_HOST = re.compile(r"[A-Za-z0-9*][A-Za-z0-9.-]*|[0-9A-Fa-f:.]+")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
@@ -47,18 +52,23 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     s3_owner: int | None = None
     with_tls: bool = False  # also make a certificate authority, and certificates for the servers and users of NATS
     nats_hosts: tuple[str, ...] = ()  # more names and addresses in the servers' certificate
+    kafka_hosts: tuple[str, ...] = ()  # names of the gateways' listeners; with them, there is an administrator
+    with_http_token: bool = False  # also make a token for the HTTP address of all services
     rotate: tuple[str, ...] = ()  # users whose secrets are replaced
     # Let services of release 0.1 send commands on their one subject, while some of them still run (ADR 0036).
     with_old_services: bool = False
 
     def __post_init__(self) -> None:
         check_token("cluster", self.cluster)
-        known = (*USERS, BUCKET_MAKER, ROUTE, SERVER, AUTHORITY)
+        known = (*USERS, BUCKET_MAKER, ROUTE, SERVER, AUTHORITY, KAFKA, KAFKA_AUTHORITY, CLIENT, HTTP_TOKEN)
         for user in self.rotate:
             if user not in known:
                 raise Invalid(f"there are no credentials of {user!r}, only of {', '.join(known)}")
         if not _BUCKET.fullmatch(self.bucket):
             raise Invalid(f"a bucket name is 3 to 63 lower-case letters, digits, '.' or '-': {self.bucket!r}")
+        for host in (*self.kafka_hosts, *self.nats_hosts):
+            if not _HOST.fullmatch(host):
+                raise Invalid(f"a host is a name or an address, with commas between several hosts: {host!r}")
         for node in self.nats_nodes:
             if not _NODE.fullmatch(node):
                 raise Invalid(f"a nats node is HOST or HOST:PORT, with commas between several nodes: {node!r}")

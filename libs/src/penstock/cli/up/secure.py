@@ -4,13 +4,22 @@ The files are made at the first start, and later starts keep them. `client.prope
 """
 
 import datetime
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from penstock.cli.certificates import Identity, is_good, new_authority, new_certificate
+from penstock.cli.identities.certificates import Identity, is_good, new_authority, new_certificate
+from penstock.cli.identities.client_files import (
+    ADMINISTRATOR,
+    LIBRDKAFKA_FILE,
+    PASSWORD_FILE,
+    PROPERTIES_FILE,
+    SECRET_BYTES,
+    java_properties,
+    librdkafka_settings,
+    login_secret,
+)
 from penstock.cli.ports import Address
 from penstock.contracts.commands import Rejected
 from penstock.contracts.commands.security import AlterScramCredentials, ScramMechanism, ScramUpsertion
@@ -20,10 +29,7 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 
 FOLDER = "secure"
-ADMINISTRATOR = "admin"
-MECHANISM = "SCRAM-SHA-512"
 ITERATIONS = 8_192
-SECRET_BYTES = 32
 COMMAND_DEADLINE_S = 60.0  # a new cluster reaches the level of users after some seconds
 _AUTHORITY, _SERVER = "ca", "server"
 _OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -42,12 +48,12 @@ class SecureFiles(msgspec.Struct, frozen=True):
     @property
     def properties(self) -> Path:
         """The settings of Kafka's own tools."""
-        return self.folder / "client.properties"
+        return self.folder / PROPERTIES_FILE
 
     @property
     def librdkafka(self) -> Path:
         """The settings of clients on librdkafka, such as kcat -F."""
-        return self.folder / "librdkafka.conf"
+        return self.folder / LIBRDKAFKA_FILE
 
     def gateway_settings(self, kafka: Address, advertised: Address | None) -> dict[str, str]:
         """The settings of a gateway with this one listener."""
@@ -58,8 +64,7 @@ class SecureFiles(msgspec.Struct, frozen=True):
             "SSL_KEYSTORE_CERTIFICATE_CHAIN": str(self.folder / f"{_SERVER}.pem"),
             "SSL_KEYSTORE_KEY": str(self.folder / f"{_SERVER}-key.pem"),
             "SASL_ENABLED_MECHANISMS": "SCRAM-SHA-256,SCRAM-SHA-512",
-            # The same at all gateways: the salts of unknown users look like those of users.
-            "SASL_LOGIN_SECRET": hashlib.sha256(f"salts {self.password}".encode()).hexdigest(),
+            "SASL_LOGIN_SECRET": login_secret(self.password),
             "AUTHORIZER": "on",
             "AUDIT": "on",
             "SUPER_USERS": f"User:{ADMINISTRATOR}",
@@ -82,12 +87,12 @@ def make_secure_files(
         hosts = _hosts(kafka, advertised)
         if not is_good(_found(folder, _SERVER), authority, now, hosts):
             _keep(folder, _SERVER, new_certificate(authority, "Penstock gateway", now, hosts=hosts, is_client=False))
-        password = _read(folder / "password").strip() or entropy.take(SECRET_BYTES).hex()
-        _write(folder / "password", password + "\n")
+        password = _read(folder / PASSWORD_FILE).strip() or entropy.take(SECRET_BYTES).hex()
+        _write(folder / PASSWORD_FILE, password + "\n")
         files = SecureFiles(folder, password)
         ca = folder / f"{_AUTHORITY}.pem"
-        _write(files.properties, _java_properties(ca, password))
-        _write(files.librdkafka, _librdkafka(advertised or kafka, ca, password))
+        _write(files.properties, java_properties(ca, password))
+        _write(files.librdkafka, librdkafka_settings(str(advertised or kafka), ca, password))
     except OSError as error:
         raise Invalid(f"cannot write the files of --secure in {folder}: {error.strerror}") from error
     return files
@@ -105,31 +110,9 @@ async def make_administrator(client: SequencerClient, files: SecureFiles, clock:
 
 def how_to_connect(files: SecureFiles, address: Address) -> Iterable[str]:
     """Lines for the terminal; the password is in the files only."""
-    yield f"logins are on: the administrator is {ADMINISTRATOR}, the password is in {files.folder / 'password'}"
+    yield f"logins are on: the administrator is {ADMINISTRATOR}, the password is in {files.folder / PASSWORD_FILE}"
     yield f"Kafka's tools: --bootstrap-server {address} --command-config {files.properties}"
     yield f"librdkafka: kcat -F {files.librdkafka} -L"
-
-
-def _java_properties(ca: Path, password: str) -> str:
-    login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{ADMINISTRATOR}"'
-    return (
-        "security.protocol=SASL_SSL\n"
-        f"sasl.mechanism={MECHANISM}\n"
-        f'sasl.jaas.config={login} password="{password}";\n'
-        "ssl.truststore.type=PEM\n"
-        f"ssl.truststore.location={ca}\n"
-    )
-
-
-def _librdkafka(address: Address, ca: Path, password: str) -> str:
-    return (
-        f"bootstrap.servers={address}\n"
-        "security.protocol=SASL_SSL\n"
-        f"sasl.mechanism={MECHANISM}\n"
-        f"sasl.username={ADMINISTRATOR}\n"
-        f"sasl.password={password}\n"
-        f"ssl.ca.location={ca}\n"
-    )
 
 
 def _hosts(kafka: Address, advertised: Address | None) -> list[str]:
