@@ -195,7 +195,8 @@ class Project:
             labels.append(f"com.docker.compose.service={service}")
         found = [Container(facts) for facts in _inspect(labels)]
         return sorted(
-            (each for each in found if each.service not in ("credentials", "bucket")), key=lambda each: each.name
+            (each for each in found if each.service not in ("credentials", "bucket", "administrator")),
+            key=lambda each: each.name,
         )
 
     def one(self, service: str) -> Container:
