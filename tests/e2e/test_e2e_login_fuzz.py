@@ -1,6 +1,6 @@
-"""Random frames before a login: the gateway's process lives, its memory comes back, and a user still logs in.
+"""Random frames before a login and after it: the gateway's process lives, and its memory comes back.
 
-`python -m tests.testkit.fuzz.before_login --frames 100000` sends more.
+`python -m tests.testkit.fuzz.before_login --frames 100000` and `tests.testkit.fuzz.after_login` send more.
 """
 
 import asyncio
@@ -12,12 +12,14 @@ from confluent_kafka.admin import AdminClient
 
 from tests.testkit.clusters.cluster import running
 from tests.testkit.clusters.secured_gateway import add_user, secured_gateway
+from tests.testkit.fuzz import after_login
 from tests.testkit.fuzz.before_login import LISTENER, fuzz, login_settings
 from tests.testkit.servers.token_issuer import Issuer, serving
 
 pytestmark = pytest.mark.e2e
 
 FRAMES = 8_000
+FRAMES_AFTER_LOGIN = 3_000  # too few to compare memory; the module does that with 100,000
 
 
 def test_random_frames_before_a_login_stop_no_process_and_take_no_memory(tmp_path: Path) -> None:
@@ -46,3 +48,21 @@ def test_random_frames_before_a_login_stop_no_process_and_take_no_memory(tmp_pat
             }
         )
         assert admin.list_topics(timeout=60).brokers
+
+
+def test_random_frames_after_a_login_change_nothing_that_belongs_to_others(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    with running(tmp_path / "data", "--flush-ms", "20") as cluster:
+        after_login.prepare(cluster)
+        with secured_gateway(cluster, "fuzzed", LISTENER, **after_login.SETTINGS) as gateway:
+            before = after_login.state(cluster)
+            assert [len(records) for records in before.records] == [after_login.RECORDS] * len(after_login.GUARDED)
+            report = asyncio.run(after_login.fuzz(gateway, FRAMES_AFTER_LOGIN, seed, warm_up_frames=0))
+            print(report)
+            assert report.frames >= FRAMES_AFTER_LOGIN
+            assert report.answers > FRAMES_AFTER_LOGIN / 20, "the frames reach the handlers"
+            assert gateway.metric("penstock_gateway_logins_total", outcome="succeeded") > 0
+            assert gateway.metric("penstock_gateway_access_denied_total") > FRAMES_AFTER_LOGIN / 50
+            assert after_login.state(cluster) == before
+            assert not any(process["restarts"] for process in cluster.processes().values())

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,12 +124,15 @@ def remove_user(cluster: Cluster, name: str) -> None:
     _send(cluster, AlterScramCredentials(SystemClock().now_ms(), [], deletions))
 
 
-def allow_everything(cluster: Cluster, *principals: str) -> None:
-    """Allow these principals every operation on all topics and groups."""
+def allow_everything(
+    cluster: Cluster, *principals: str, topics: Sequence[str] = (WILDCARD,), groups: Sequence[str] = (WILDCARD,)
+) -> None:
+    """Allow these principals every operation on these topics and groups."""
+    resources = [(ResourceType.TOPIC, name) for name in topics] + [(ResourceType.GROUP, name) for name in groups]
     bindings = [
-        AclBinding(kind, WILDCARD, PatternType.LITERAL, principal, WILDCARD, AclOperation.ALL, AclPermission.ALLOW)
+        AclBinding(kind, name, PatternType.LITERAL, principal, WILDCARD, AclOperation.ALL, AclPermission.ALLOW)
         for principal in principals
-        for kind in (ResourceType.TOPIC, ResourceType.GROUP)
+        for kind, name in resources
     ]
     _send(cluster, CreateAcls(SystemClock().now_ms(), bindings))
 

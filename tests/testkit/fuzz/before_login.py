@@ -12,6 +12,7 @@ import random
 import struct
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,7 @@ from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, Issuer, serving
 LISTENER = "SASL_PLAINTEXT"
 CONNECTIONS = 100
 FRAMES_PER_CONNECTION_MAX = 12
+GREETING_S = 60.0
 ANSWER_S = 0.2  # most clients do not wait for a delayed answer
 SETTLE_S = 60.0
 # Until then the heap grows by some 50 MB, because of so many connections at once. Then it stays.
@@ -118,13 +120,16 @@ class Frames:
 
 
 class Fuzzer:
-    """Clients that send so many frames to an address."""
+    """Clients that send so many frames to an address, each connection after the bytes of a greeting."""
 
-    def __init__(self, address: str, seed: int) -> None:
+    def __init__(
+        self, address: str, chance: random.Random, next_frame: Callable[[], bytes], greeting: Sequence[bytes] = ()
+    ) -> None:
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
-        self._chance = random.Random(seed)
-        self._frames = Frames(self._chance)
+        self._chance = chance
+        self._next_frame = next_frame
+        self._greeting = greeting
         self._left = 0
         self.frames = 0
         self.connections = 0
@@ -144,8 +149,13 @@ class Fuzzer:
         reader, writer = await asyncio.open_connection(self._host, self._port)
         self.connections += 1
         try:
+            for data in self._greeting:
+                writer.write(data)
+                async with asyncio.timeout(GREETING_S):
+                    (length,) = struct.unpack(">i", await reader.readexactly(4))
+                    await reader.readexactly(length)
             for _ in range(self._chance.randint(1, FRAMES_PER_CONNECTION_MAX)):
-                data = self._frames.next()
+                data = self._next_frame()
                 self._left -= 1
                 self.frames += 1
                 writer.write(data[: self._chance.randrange(len(data))] if self._chance.random() < 0.02 else data)
@@ -164,8 +174,15 @@ class Fuzzer:
 
 async def fuzz(gateway: SecuredGateway, frames: int, seed: int) -> Report:
     """Send random frames to the gateway, and measure its memory before and after; it must live."""
-    fuzzer = Fuzzer(gateway.addresses[LISTENER], seed)
-    await fuzzer.send(WARM_UP_FRAMES)
+    chance = random.Random(seed)
+    return await fuzz_with(gateway, Fuzzer(gateway.addresses[LISTENER], chance, Frames(chance).next), frames)
+
+
+async def fuzz_with(
+    gateway: SecuredGateway, fuzzer: Fuzzer, frames: int, warm_up_frames: int = WARM_UP_FRAMES
+) -> Report:
+    """The same with these clients."""
+    await fuzzer.send(warm_up_frames)
     await asyncio.to_thread(_until_empty, gateway)
     before = gateway.resident_bytes()
     await fuzzer.send(frames)
