@@ -1,5 +1,7 @@
 """The authorizer: super users, the three modes, unknown bindings, changes, and reports of denials."""
 
+import tracemalloc
+
 import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
@@ -107,12 +109,42 @@ def test_a_flood_of_denials_writes_few_lines() -> None:
     assert access is not None
     with capture_logs() as lines:
         for number in range(1000):
-            access.allows(READ, TOPIC, f"{number}" * 400)
+            access.allows(READ, TOPIC, f"{number:04}" * 200)
         clock.now_s += 11
         access.allows(READ, TOPIC, "t")
     assert len(lines) == 52
     assert lines[50]["event"] == "more_access_denied" and lines[50]["more"] == 950
     assert all(len(str(line)) < 1_000 for line in lines)
+
+
+def test_long_names_of_clients_stay_in_no_table() -> None:
+    access = new_authorizer(FakeBindings()).access(client_of(), FETCH)
+    assert access is not None
+    tracemalloc.start()
+    try:
+        with capture_logs():
+            for number in range(200):
+                assert not access.allows(READ, TOPIC, f"{number}" + "x" * 100_000)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 1_000_000
+
+
+def test_names_of_the_longest_size_are_kept_in_a_bounded_table() -> None:
+    authorizer = new_authorizer(FakeBindings())
+    tracemalloc.start()
+    try:
+        for request in range(45):
+            access = authorizer.access(client_of(), FETCH)
+            assert access is not None
+            for number in range(1_000):
+                name = f"{request:03}{number:03}" + "\N{PILE OF POO}" * 243
+                assert not access.allows(READ, TOPIC, name, reports=False)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 40_000_000
 
 
 def test_a_question_about_a_list_reports_nothing() -> None:

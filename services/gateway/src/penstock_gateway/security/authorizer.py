@@ -6,15 +6,17 @@ from typing import Protocol
 
 from penstock.contracts.acls import CLUSTER_NAME, AclBinding, AclOperation, ResourceType, user_principal
 from penstock.contracts.errors import Invalid, Unavailable
+from penstock.contracts.security_rules import NAME_LENGTH_MAX
 from penstock.kafkawire.api import API_TABLE
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.security.acl_index import ALL_OPERATIONS, AclIndex, Operations, Rights
 from penstock_gateway.security.denial_log import Denial, DenialLog
 
 # Principals and hosts with rights in memory, and cached results over all of them: some 60 MB at most. Beyond either
-# number all are removed, and computed again when they are needed.
+# number all are removed, and computed again when they are needed. A long name counts as several results.
 RIGHTS_MAX = 10_000
 RESULTS_MAX = 200_000
+CHARACTERS_PER_RESULT = 32
 
 
 class AuthorizerMode(enum.StrEnum):
@@ -110,11 +112,17 @@ class Authorizer:
         return Access(self, client, principal, api_key, results)
 
     def compute(self, results: _Results, resource: tuple[ResourceType, str]) -> Operations:
-        """Compute a result that is not cached, and cache it."""
+        """Compute a result that is not cached. Cache it, unless the name is longer than any binding's.
+
+        Clients choose the names, and may send many of 32 KiB and more.
+        """
+        found, length = results.rights.operations(*resource), len(resource[1])
+        if length > NAME_LENGTH_MAX:
+            return found
         if self._result_count >= RESULTS_MAX:
             self._forget()
-        self._result_count += 1
-        found = results.by_resource[resource] = results.rights.operations(*resource)
+        self._result_count += 1 + length // CHARACTERS_PER_RESULT
+        results.by_resource[resource] = found
         return found
 
     def record(self, denial: Denial) -> None:

@@ -57,6 +57,10 @@ class DenialLog:
         labels = (denial.api, denial.operation.name, denial.resource_type.name, str(denial.enforced).lower())
         self._metrics.access_denied.labels(*labels).inc()
         self._begin_interval()
+        # Only short texts are kept, because clients may send names of many KiB.
+        denial = msgspec.structs.replace(
+            denial, principal=self._shortened(denial.principal), name=self._shortened(denial.name)
+        )
         if denial in self._logged:
             return
         if self._audit is not None:
@@ -67,11 +71,11 @@ class DenialLog:
         self._logged.add(denial)
         log.warning(
             "access_denied",
-            principal=self._shortened(denial.principal),
+            principal=denial.principal,
             address=denial.address,
             api=denial.api,
             operation=denial.operation.name,
-            resource=f"{denial.resource_type.name}:{self._shortened(denial.name)}",
+            resource=f"{denial.resource_type.name}:{denial.name}",
             enforced=denial.enforced,
         )
 
