@@ -15,6 +15,12 @@ MUTANTS = [
         ],
     ),
     Mutant(
+        "keep_an_old_list_of_topics",
+        "The gateway sends the kept bytes of a list of all topics, although the topics have changed.",
+        [Change("penstock_gateway.server.encoded_answers", " or kept[0] != response", "")],
+        ("tests/unit/gateway/server/test_gateway_encoded_answers.py",),
+    ),
+    Mutant(
         "find_timestamps_one_offset_late",
         "The gateway answers a lookup by time with the offset after the record: a reader misses that record.",
         [

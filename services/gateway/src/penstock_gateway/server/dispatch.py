@@ -28,6 +28,7 @@ from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasSettings
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import handle_within_quotas
 from penstock_gateway.security.login.logins import HasLogins
+from penstock_gateway.server.encoded_answers import EncodedAnswers
 from penstock_gateway.server.limits import DecodingLimits, RejectionLogLimits
 from penstock_gateway.server.rejection_log import shortened
 from penstock_gateway.server.request_decoder import RequestDecoder
@@ -58,6 +59,7 @@ class Dispatcher:
         self._limits = limits or DecodingLimits()
         self._decoder = RequestDecoder(self._limits)
         self._encoding_turn = asyncio.Lock()
+        self._encoded = EncodedAnswers(self._limits.kept_answers_max, self._limits.kept_answer_bytes_max)
 
     async def answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:
         """The answer's frame as buffers to send, empty if there is no answer; raises only `CloseConnection`.
@@ -120,15 +122,15 @@ class Dispatcher:
         gateway.metrics.request_seconds[header.api_key].observe(gateway.clock.monotonic_s() - began_s)
         if response is None:
             return []
-        body = await self._encode(header, response)
+        body = await self._encode(header, request, response)
         return response_frame(header.api_key, header.api_version, header.correlation_id, body)
 
-    async def _encode(self, header: RequestHeader, response: msgspec.Struct) -> list[Buffer]:
+    async def _encode(self, header: RequestHeader, request: Any, response: msgspec.Struct) -> list[Buffer]:
         """The encoded response. A thread encodes large ones, one at a time: the event loop serves other clients."""
         if not has_more_elements(response, self._limits.encoded_at_once_max):
             return encode_response(header.api_key, header.api_version, response)
         async with self._encoding_turn:
-            return await asyncio.to_thread(encode_response, header.api_key, header.api_version, response)
+            return await asyncio.to_thread(self._encoded.encode, header, request, response)
 
     async def _handle(self, client: Client, header: RequestHeader, request: Any) -> msgspec.Struct | None:
         return await self._handlers[header.api_key](self._gateway, client, header.api_version, request)

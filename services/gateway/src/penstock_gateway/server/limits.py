@@ -23,6 +23,8 @@ class DecodingLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Of an element and the objects that a handler makes from it; of a usual size.
     element_bytes: int = 512
     encoded_at_once_max: int = 10_000  # elements of an answer, in some 3 ms; a thread encodes a larger one
+    kept_answers_max: int = 2  # lists of all topics, one for each version of Metadata that clients use
+    kept_answer_bytes_max: int = 16 * 1024 * 1024  # with its objects, such an answer takes some 50 MB
     reserved_bytes_max: int = 128 * 1024 * 1024  # of all requests together: one of the largest, or 25 of the next step
     # From the arrival of a large request to its encoded answer, the wait for its reservation included. Other requests
     # wait for its memory. After a minute every client has given up.
