@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible, serves
 from penstock.kafkawire.records import Record, build_batch
-from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.client import Arrival, Client
 from tests.unit.gateway.gateway_fakes import World, joined, new_client
 
 CORRELATION_ID = 77
@@ -23,9 +23,8 @@ def request_frame(api_key: int, version: int, body: bytes, client_id: str | None
 
 async def ask_raw(world: World, frame: bytes, client: Client | None = None) -> bytes:
     """Send a frame; return the whole answer with length and header, empty if there is none."""
-    return joined(
-        await world.dispatcher.answer(client or new_client(), memoryview(frame), world.sequencer.seen_sequence)
-    )
+    arrival = Arrival(world.clock.monotonic_s(), world.sequencer.seen_sequence)
+    return joined(await world.dispatcher.answer(client or new_client(), memoryview(frame), arrival))
 
 
 async def ask(world: World, api_key: int, version: int, request: msgspec.Struct, client: Client | None = None) -> Any:

@@ -21,6 +21,24 @@ MUTANTS = [
         ("tests/unit/gateway/server/test_gateway_encoded_answers.py",),
     ),
     Mutant(
+        "begin_the_clients_time_at_the_hand_over",
+        "The gateway confirms a request that waited in it for longer than its client: an old copy is stored late.",
+        [
+            Change(
+                "penstock_gateway.produce.produce_service",
+                "            timeout_s -= self.clock.monotonic_s() - arrived_s\n",
+                "            pass\n",
+            )
+        ],
+        ("tests/unit/gateway/produce/test_gateway_confirmation.py",),
+    ),
+    Mutant(
+        "begin_the_clients_time_with_the_request",
+        "The gateway takes the moment when a request begins for that when its bytes came: an old copy is stored late.",
+        [Change("penstock_gateway.server.dispatch", "client.produce_arrived_s = arrival.at_s", "pass")],
+        ("tests/unit/gateway/server/test_gateway_listener.py",),
+    ),
+    Mutant(
         "find_timestamps_one_offset_late",
         "The gateway answers a lookup by time with the offset after the record: a reader misses that record.",
         [

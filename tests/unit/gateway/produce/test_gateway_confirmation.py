@@ -10,12 +10,17 @@ from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import decode, encode
 from penstock.contracts.messages import ConfirmReply, ConfirmRequest, FlushBatch
 from penstock.contracts.rejections import Rejection
+from penstock.kafkawire.api import encode_request
+from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.produce.flush_router import first_number_at
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute
+from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_fakes import CLUSTER, FakeFlusher, World, new_world, turns, with_flushes
+from tests.unit.gateway.gateway_wire import ask_raw, batch, request_frame
 
+PRODUCE = 0
 LEASE_MS = 100  # short, because one test waits for its end
 
 
@@ -81,6 +86,26 @@ async def test_a_lease_ends_with_the_time_that_the_client_waits(world: World, fl
     assert 0 < (await leases_ms(world, 1))[0] <= 40
     world.clock.now_s += 1
     assert await leases_ms(world, 1) == [0]
+
+
+async def test_the_time_that_a_request_waits_in_the_gateway_is_a_part_of_the_clients(
+    world: World, flusher: FakeFlusher
+) -> None:
+    """Otherwise a draining gateway confirms a request after its client has sent it again elsewhere."""
+    world.sequencer.add_topic("t")
+    world.sequencer.hold = asyncio.Event()
+    data = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch())])
+    body = encode_request(PRODUCE, 9, ProduceRequest(None, -1, 10_000, [data]))
+    asked = asyncio.create_task(ask_raw(world, request_frame(PRODUCE, 9, body)))
+    await turns()
+    world.clock.now_s += 9.96
+    world.sequencer.hold.set()
+    await until(lambda: flusher.produces)
+    assert 0 < (await leases_ms(world, 1))[0] <= 40
+    world.clock.now_s += 1
+    assert await leases_ms(world, 1) == [0]
+    await flusher.answer_all()
+    await asked
 
 
 async def test_a_gateway_that_stood_still_confirms_nothing(world: World, flusher: FakeFlusher) -> None:

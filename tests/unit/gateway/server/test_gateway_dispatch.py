@@ -31,6 +31,7 @@ from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.handlers import all_handlers
+from penstock_gateway.kafka.client import Arrival
 from penstock_gateway.kafka.error_mapping import REJECTIONS, CloseConnection, error_of
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, ask_raw, request_frame
@@ -250,7 +251,7 @@ def survive(frame: bytes) -> None:
         world.sequencer.add_topic("t", 2)
         try:
             async with asyncio.timeout(60):
-                await world.dispatcher.answer(new_client(), memoryview(frame), 0)
+                await world.dispatcher.answer(new_client(), memoryview(frame), Arrival(0.0, 0))
         except CloseConnection as cause:
             assert "in a handler" not in str(cause), f"a handler failed: {cause}"
 

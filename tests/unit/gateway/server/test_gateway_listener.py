@@ -17,7 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from structlog.testing import capture_logs
 
+from penstock.contracts import subjects
+from penstock.contracts.codec import decode, encode
 from penstock.contracts.errors import Invalid
+from penstock.contracts.messages import ConfirmReply, ConfirmRequest
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -33,7 +36,7 @@ from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.listener import Listener, open_socket
 from tests.testkit.servers.certificates import Authority, Pair, tls_settings
 from tests.testkit.waiting import TIMEOUT_S, until
-from tests.unit.gateway.gateway_fakes import LISTENER, ZONE, World, new_world
+from tests.unit.gateway.gateway_fakes import CLUSTER, LISTENER, ZONE, World, new_world
 from tests.unit.gateway.gateway_wire import batch
 
 HOST = "127.0.0.1"
@@ -423,6 +426,23 @@ async def test_a_full_window_stops_reading_and_everything_is_answered_later(kafk
     assert [await client.next_correlation_id() for _ in range(count)] == list(range(count))
     await sending
     assert kafka.connections.budget.held_bytes == 0
+
+
+async def test_the_clients_time_begins_when_its_bytes_come_also_if_the_request_begins_later() -> None:
+    async with Kafka(requests_in_flight_max=2) as kafka:
+        await kafka.world.flush_router.open()
+        flusher = await kafka.world.add_flusher("f1")
+        flusher.answers_at_once = False
+        client = await kafka.connect()
+        for number in range(3):
+            client.produce(number, batch())
+        await until(lambda: len(flusher.numbers) == 2)
+        kafka.world.clock.now_s += 31  # the client waits for 30 s
+        await flusher.answer_all()
+        await until(lambda: len(flusher.numbers) == 3)
+        question = encode(ConfirmRequest(flusher.numbers[2:]))
+        answer = await kafka.world.bus.request(subjects.confirm(CLUSTER, "g1"), question, 60.0)
+        assert decode(answer, ConfirmReply).leases_ms == [0]
 
 
 async def until_steady(measure: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from penstock.kafkawire.api import encode_request
 from penstock.kafkawire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.client import Arrival, Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.server.limits import DecodingLimits
@@ -43,7 +43,7 @@ class Gateway:
         return ProduceResponse()
 
     def send(self, client: Client, frame: bytes) -> "asyncio.Task[Any]":
-        return asyncio.create_task(self.dispatcher.answer(client, memoryview(frame), 0))
+        return asyncio.create_task(self.dispatcher.answer(client, memoryview(frame), Arrival(0.0, 0)))
 
 
 def metadata(topics: int) -> bytes:

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.contracts.commands import Outcome, PerItem, Rejected
 from penstock.contracts.configs.quotas import ANONYMOUS
@@ -23,6 +23,13 @@ def _ignore() -> None:
     """The reaction of a client without a connection."""
 
 
+class Arrival(NamedTuple):
+    """When the bytes of a request came."""
+
+    at_s: float  # monotonic
+    sequence: int  # the newest journal entry that the gateway knew
+
+
 @dataclass(slots=True)
 class Client:
     """One connection's client; `client_id` and `zone` follow its latest request."""
@@ -39,6 +46,8 @@ class Client:
     closing_cause: str = ""  # the connection closes after the answer to the current request, for this cause
     # The newest journal entry that the client can know when it sends its current request; Produce does not use it.
     seen_sequence: int = -1  # -1: not given
+    # When the Produce request came whose handler begins now, monotonic; infinite: when the handler begins.
+    produce_arrived_s: float = math.inf
     _own_sequence: int = 0  # the newest entry with an accepted command of this connection
     muted_until_s: float = 0.0  # until then, monotonic, nothing is read from it: it has used up a quota
     has_large_request: bool = False  # the request in progress, not Produce, keeps much memory: do not wait long
@@ -61,13 +70,13 @@ class Client:
         """Whether it must log in before it may send other requests."""
         return self.login_deadline_s != math.inf
 
-    def begin_request(self, arrived_sequence: int) -> None:
-        """Begin a request that came when the gateway knew this entry.
+    def begin_request(self, arrival: Arrival) -> None:
+        """Begin a request other than Produce.
 
         The request may have been sent behind earlier ones, before their answers. It follows their outcomes all the
         same, because requests of one connection run in order. It does not follow what other clients did meanwhile.
         """
-        self.seen_sequence = max(arrived_sequence, self._own_sequence)
+        self.seen_sequence = max(arrival.sequence, self._own_sequence)
 
     def record_outcome(self, outcome: Outcome, sequence: int) -> None:
         """Record the outcome of this connection's command, and its entry. A late command is not part of its order."""

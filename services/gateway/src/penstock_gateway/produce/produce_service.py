@@ -102,6 +102,7 @@ class ProduceService:
 
     async def _produce(self, client: Client, version: int, request: ProduceRequest) -> ProduceResponse | None:
         slices = Slices()
+        arrived_s = min(client.produce_arrived_s, self.clock.monotonic_s())
         access = self._authorizer.access(client, PRODUCE.key)
         error = self._request_error(request, access)
         if error:
@@ -112,7 +113,7 @@ class ProduceService:
             request = await last_batches(version, request, slices)
             topics = await self._topics_of(client, version, request, slices)
             checked = await self._check(version, request, topics, access, slices)
-            flushed_later = self._hand_over(client, request, checked)
+            flushed_later = self._hand_over(client, request, checked, arrived_s)
         flushed = await flushed_later if flushed_later else None
         response = await produce_response(version, request, checked, flushed, slices)
         self._record_failures(checked, flushed)
@@ -226,7 +227,9 @@ class ProduceService:
         checked.batches.append(FlushBatch(view.topic_id, data.index, meta))
         checked.payload.append(records)
 
-    def _hand_over(self, client: Client, request: ProduceRequest, checked: Checked) -> "asyncio.Future[Flushed] | None":
+    def _hand_over(
+        self, client: Client, request: ProduceRequest, checked: Checked, arrived_s: float
+    ) -> "asyncio.Future[Flushed] | None":
         if not checked.batches:
             return None
         self._metrics.produced_bytes.inc(sum(map(len, checked.payload)))
@@ -235,6 +238,8 @@ class ProduceService:
         # A client that wants no answer never sends again.
         may_come_late = any(_is_unrecognised_late(batch.meta) for batch in checked.batches)
         needs_confirmation = may_come_late and request.acks != ACKS_NONE
+        if needs_confirmation:  # the client waits since it sent the request, and may give up while it waits here
+            timeout_s -= self.clock.monotonic_s() - arrived_s
         route = self._route(client)
         return route.submit(checked.batches, checked.payload, timeout_s, needs_confirmation=needs_confirmation)
 

@@ -19,7 +19,7 @@ from typing import Protocol, cast
 from penstock.contracts.configs.quotas import ANONYMOUS
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer
-from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.client import Arrival, Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.server.dispatch import API_KEY_BYTES, is_serial
@@ -46,7 +46,7 @@ class Owner(Protocol):
 
     def start(self, connection: "Connection", slot: Slot, frame: memoryview) -> "asyncio.Task[None]": ...
 
-    async def answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]: ...
+    async def answer(self, client: Client, frame: memoryview, arrival: Arrival) -> list[Buffer]: ...
 
     def seen_sequence(self) -> int: ...
 
@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_admitted = is_admitted
         self._pipeline = owner.new_pipeline()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._arrived_sequence = 0  # the newest journal entry known when bytes last came
+        self._arrival = Arrival(0.0, 0)  # of the last bytes
         self._is_reading = True
         self._is_writing_paused = False
         self._unsent_bytes = 0  # as reported to the owner
@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_s = self._owner.monotonic_s()
-        self._arrived_sequence = self._owner.seen_sequence()
+        self._arrival = Arrival(self.active_s, self._owner.seen_sequence())
         if not self._pipeline.partial_bytes:
             self._progress.begin(self.active_s, self._pipeline.partial_frame[0], 0)
         self._pipeline.received(nbytes)
@@ -206,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
     async def serve(self, slot: Slot, frame: memoryview) -> None:
         """Answer one request."""
         try:
-            answer = await self._owner.answer(self._client, frame, slot.arrived_sequence)
+            answer = await self._owner.answer(self._client, frame, slot.arrival)
             if self._client.closing_cause and slot.is_serial:
                 self._pipeline.answer_last(slot, answer)
             else:
@@ -257,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             slot, frame = begun
             slot.is_serial = is_serial(frame)
-            slot.arrived_sequence = self._arrived_sequence
+            slot.arrival = self._arrival
             task = self._owner.start(self, slot, frame)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

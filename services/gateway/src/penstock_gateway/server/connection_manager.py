@@ -10,7 +10,7 @@ import structlog
 from penstock.kafkawire.primitives import Buffer
 from penstock.runtime.process.memory import release_freed_memory
 from penstock_gateway.config import GatewayConfig
-from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.client import Arrival, Client
 from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasResponseMemory, HasSequencer, HasSettings
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import connection_delay_s, count_produce
@@ -203,8 +203,8 @@ class ConnectionManager:
             count_produce(self._gateway, connection.client, frame)
         return self._tasks.create_task(connection.serve(slot, frame))
 
-    async def answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:
-        return await self._dispatcher.answer(client, frame, arrived_sequence)
+    async def answer(self, client: Client, frame: memoryview, arrival: Arrival) -> list[Buffer]:
+        return await self._dispatcher.answer(client, frame, arrival)
 
     def seen_sequence(self) -> int:
         return self._gateway.sequencer.seen_sequence

@@ -22,7 +22,7 @@ from penstock.kafkawire.schema import has_more_elements
 from penstock_gateway.handlers import Handler
 from penstock_gateway.handlers.discovery.api_versions import unsupported_version
 from penstock_gateway.kafka.broker_view import zone_of
-from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.client import Arrival, Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasSettings
 from penstock_gateway.quotas.quota_cache import HasQuotas
@@ -61,14 +61,13 @@ class Dispatcher:
         self._encoding_turn = asyncio.Lock()
         self._encoded = EncodedAnswers(self._limits.kept_answers_max, self._limits.kept_answer_bytes_max)
 
-    async def answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:
+    async def answer(self, client: Client, frame: memoryview, arrival: Arrival) -> list[Buffer]:
         """The answer's frame as buffers to send, empty if there is no answer; raises only `CloseConnection`.
 
-        `arrived_sequence` is the newest journal entry that was known when the frame's bytes came.
         This is the boundary that contains the errors of one request.
         """
         try:
-            return await self._answer(client, frame, arrived_sequence)
+            return await self._answer(client, frame, arrival)
         except CloseConnection:
             raise
         except DecodeError as error:
@@ -88,7 +87,7 @@ class Dispatcher:
         """The memory of large requests."""
         return self._decoder
 
-    async def _answer(self, client: Client, frame: memoryview, arrived_sequence: int) -> list[Buffer]:
+    async def _answer(self, client: Client, frame: memoryview, arrival: Arrival) -> list[Buffer]:
         gateway = self._gateway
         began_s = gateway.clock.monotonic_s()
         if client.needs_login and gateway.logins.sends_raw_tokens(client):
@@ -104,12 +103,13 @@ class Dispatcher:
                 async with client.decode_order:
                     self._check_login(client, header)
                     request, _ = await self._decoder.decode(held, header, frame, position)
+                client.produce_arrived_s = arrival.at_s  # the handler takes it before it waits for anything
                 return await self._respond(client, header, request, began_s)
             # Decoded only in its turn, because decoded requests take much more memory than their frames.
             await held.enter_async_context(client.serial_order)
             await client.takes_answers.wait()
             self._check_login(client, header)
-            client.begin_request(arrived_sequence)
+            client.begin_request(arrival)
             request, client.has_large_request = await self._decoder.decode(held, header, frame, position)
             return await self._respond(client, header, request, began_s)
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from penstock.kafkawire.frame import FrameReader
 from penstock.kafkawire.primitives import Buffer
+from penstock_gateway.kafka.client import Arrival
 from penstock_gateway.server.receive_budget import ReceiveBudget
 
 LENGTH_BYTES = 4
@@ -22,13 +23,13 @@ LENGTH_BYTES = 4
 class Slot:
     """The place of one request among the answers."""
 
-    __slots__ = ("answer", "answer_bytes", "arrived_sequence", "is_last", "is_serial", "size_bytes")
+    __slots__ = ("answer", "answer_bytes", "arrival", "is_last", "is_serial", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.answer: Sequence[Buffer] | None = None
         self.answer_bytes = 0
-        self.arrived_sequence = 0  # the newest journal entry known when its bytes came
+        self.arrival = Arrival(0.0, 0)
         self.is_serial = True  # it runs after all earlier serial requests; only Produce is not serial
         self.is_last = False  # the connection ends when this slot is at the front
 
