@@ -43,7 +43,7 @@ MUTANTS = [
         "A gateway that no sequencer has answered counts as informed: it decides about access without any list.",
         [
             Change(
-                "penstock_gateway.security.security_cache",
+                "penstock_gateway.security.state_copy",
                 "        self.is_known = False",
                 "        self.is_known = True",
             )
