@@ -70,6 +70,15 @@ async def test_any_range_is_that_of_the_plain_object(data: st.DataObject, size: 
             await store.get_range("a", position, length)
 
 
+async def test_a_range_as_long_as_the_object_that_begins_later_is_not_the_whole_object() -> None:
+    plain = random.Random(1).randbytes(1_000)
+    store = encrypted(MemoryStore())
+    await store.put("a", [plain])
+    assert await store.get_up_to("a", 1, 1_000) == plain[1:]
+    with pytest.raises(Invalid):
+        await store.get_range("a", 1, 1_000)
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), size=st.sampled_from(SIZES))
 async def test_any_changed_bit_is_an_error(data: st.DataObject, size: int) -> None:

@@ -95,7 +95,7 @@ class EncryptedStore:
         start = position - first * CHUNK_BYTES
         if start >= len(data):
             raise range_beyond(key, position, length)
-        return data if len(data) == length else data[start : start + length]
+        return data[start : start + length] if start or len(data) > length else data
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         stored = await self._inner.list(prefix, after, limit)
