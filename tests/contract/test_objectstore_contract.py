@@ -38,6 +38,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KINDS = [
     "memory",
+    "memory, with local reads",
     "simulated",
     "file",
     "file, retrying and measured",
@@ -93,6 +94,8 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     match request.param:
         case "memory":
             opened = MemoryStore()
+        case "memory, with local reads":
+            opened = MemoryStore(has_local_reads=True)
         case "simulated":
             opened = SimStore(StoreServer(Wire(asyncio.get_running_loop(), random.Random(1), Latency(0.0005))))
         case "file":
@@ -235,6 +238,52 @@ async def test_a_range_that_the_object_does_not_have_is_invalid(
     with pytest.raises(Invalid) as raised:
         await store.get_range(base + "a", position, length)
     assert not isinstance(raised.value, NotFound)
+
+
+@pytest.mark.parametrize(("position", "length"), [(0, 1), (0, 200_000), (199_999, 1), (60_000, 80_000)])
+async def test_a_range_fills_a_buffer(store: ObjectStore, base: str, position: int, length: int) -> None:
+    data = random.Random(1).randbytes(200_000)
+    await store.put(base + "a", [data])
+    for _ in range(2):  # the second read may find the bytes in a cache
+        buffer = bytearray(length + 2)
+        await store.get_range_into(base + "a", position, memoryview(buffer)[1:-1])
+        assert buffer == b"\0" + data[position : position + length] + b"\0"
+
+
+@pytest.mark.parametrize(("position", "length"), [(0, 1001), (999, 2), (1000, 1), (5000, 10), (-1, 2), (0, 0)])
+async def test_a_buffer_that_the_object_cannot_fill_is_invalid(
+    store: ObjectStore, base: str, position: int, length: int
+) -> None:
+    await store.put(base + "a", [bytes(1000)])
+    await store.get_range_into(base + "a", 0, bytearray(1000))
+    with pytest.raises(Invalid) as raised:
+        await store.get_range_into(base + "a", position, bytearray(length))
+    assert not isinstance(raised.value, NotFound)
+
+
+async def test_a_buffer_is_not_filled_from_an_absent_folder_or_deleted_object(store: ObjectStore, base: str) -> None:
+    await store.put(base + "folder/a", [b"bytes"])
+    await store.get_range_into(base + "folder/a", 0, bytearray(5))
+    await store.delete([base + "folder/a"])
+    for absent in ("b", "folder", "folder/a"):
+        with pytest.raises(NotFound):
+            await store.get_range_into(base + absent, 0, bytearray(1))
+
+
+async def test_a_buffer_gets_the_bytes_of_the_newest_version(store: ObjectStore, base: str) -> None:
+    etag = await store.put(base + "a", [b"first"])
+    await store.get_range_into(base + "a", 0, bytearray(5))
+    await store.put(base + "a", [b"other"], if_match=etag)
+    buffer = bytearray(5)
+    await store.get_range_into(base + "a", 0, buffer)
+    assert buffer == b"other"
+
+
+async def test_reads_are_local_where_the_machine_has_the_objects(
+    request: pytest.FixtureRequest, store: ObjectStore
+) -> None:
+    kind = request.node.callspec.params["store"]
+    assert store.has_local_reads == (kind.startswith("file") or kind == "memory, with local reads")
 
 
 @pytest.mark.parametrize(("position", "length", "found"), [(0, 5000, 1000), (999, 9, 1), (10, 20, 20)])

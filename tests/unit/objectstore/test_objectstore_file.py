@@ -18,6 +18,7 @@ from penstock.contracts.errors import Conflict, Invalid, Unavailable
 from penstock.objectstore import FileLimits
 from penstock.objectstore.errors import AlreadyExists, NotDeleted, NotFound
 from penstock.objectstore.file import FileStore, open_file_store
+from penstock.objectstore.file.cached_reads import read_cached
 from penstock.objectstore.file.names import STAGING, keys_in_order
 from penstock.objectstore.retrying import RetryingStore
 from penstock.objectstore.store import PART_BYTES_MIN, UNFINISHED_KEY_BYTES_MAX, Unfinished
@@ -354,6 +355,75 @@ async def test_short_writes_and_reads_are_continued(store: FileStore, monkeypatc
     await store.put("a", body)
     assert await store.get("a") == b"".join(body)
     assert await store.get_range("a", 3, 100) == b"".join(body)[3:103]
+
+
+async def test_a_short_read_from_the_page_cache_is_continued_by_a_thread(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = bytes(range(200))
+    await store.put("a", [data])
+    await store.get_range_into("a", 0, bytearray(200))  # from now on the page cache is tried first
+    real_preadv, calls = os.preadv, 0
+
+    def preadv(descriptor: int, buffers: Sequence[memoryview], position: int, flags: int) -> int:
+        nonlocal calls
+        calls += 1
+        if calls > 2:
+            raise BlockingIOError(errno.EAGAIN, "the page cache does not have these bytes")
+        return real_preadv(descriptor, [buffers[0][:7]], position, 0)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    buffer = bytearray(150)
+    await store.get_range_into("a", 20, buffer)
+    assert buffer == data[20:170]
+    assert calls == 3
+
+
+async def test_bytes_in_the_page_cache_are_read_without_a_thread(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put("a", [bytes(range(200))])
+    await store.get_range_into("a", 0, bytearray(200))
+    if not read_cached(tmp_path / "objects" / "a", 0, bytearray(1)):
+        pytest.skip("the file system cannot read without a wait")
+    readers: set[int] = set()
+    real_pread = os.pread
+
+    def pread(descriptor: int, length: int, position: int) -> bytes:
+        readers.add(threading.get_ident())
+        return real_pread(descriptor, length, position)
+
+    monkeypatch.setattr(os, "pread", pread)
+    buffer = bytearray(150)
+    await store.get_range_into("a", 20, buffer)
+    assert (buffer, readers) == (bytes(range(20, 170)), set())
+
+
+async def test_a_thread_never_writes_into_the_buffer_of_a_cancelled_read(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put("a", [b"bytes"])
+    stuck, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    real_pread = os.pread
+
+    def pread(descriptor: int, length: int, position: int) -> bytes:
+        stuck.set()
+        go_on.wait()
+        try:
+            return real_pread(descriptor, length, position)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(os, "pread", pread)
+    buffer = bytearray(5)
+    reading = asyncio.create_task(store.get_range_into("a", 0, buffer))
+    await asyncio.to_thread(stuck.wait)
+    reading.cancel()
+    await asyncio.wait([reading])
+    go_on.set()
+    await asyncio.to_thread(ended.wait)
+    await store.get("a")  # one of its threads has done a whole read since
+    assert buffer == bytes(5)
 
 
 async def test_a_full_disk_is_unavailable_and_leaves_nothing(

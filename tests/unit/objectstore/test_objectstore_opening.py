@@ -42,6 +42,22 @@ def test_an_absolute_address_is_the_same_store_from_every_folder(
         assert absolute_address(address) == address
 
 
+@pytest.mark.parametrize(
+    ("address", "has_local_reads"),
+    [
+        ("file://{}", True),
+        ("file://{}?local_reads=on", True),
+        ("file://{}?local_reads=off", False),
+        ("memory://by-default", False),
+        ("memory://local?local_reads=on", True),
+    ],
+)
+async def test_local_reads_are_an_option_of_the_address(tmp_path: Path, address: str, has_local_reads: bool) -> None:
+    store = await open_store(address.format(tmp_path), registry=prometheus_client.CollectorRegistry())
+    assert store.has_local_reads == has_local_reads
+    await store.close()
+
+
 async def test_a_file_has_the_time_of_its_write(tmp_path: Path) -> None:
     store = await open_store(f"file://{tmp_path}")
     await store.put("a", [b"bytes"])
@@ -65,6 +81,9 @@ async def test_a_registry_gets_the_requests() -> None:
         ("/just/a/path", "a store address is"),
         ("file://", "a store address is"),
         ("gs://bucket", "no store of kind 'gs'"),
+        ("file:///x?colour=red", "no file option 'colour'"),
+        ("file:///x?local_reads=perhaps", "local_reads must be on or off: 'perhaps'"),
+        ("s3://bucket?local_reads=on", "no s3 option 'local_reads'"),
         ("s3://bucket?colour=red", "no s3 option 'colour'"),
         ("s3://bucket?endpoint", "name=value"),
         ("s3://bucket?addressing=sideways", "path or virtual"),

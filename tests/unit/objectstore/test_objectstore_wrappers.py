@@ -25,6 +25,8 @@ BODY = [b"first ", b"second"]
 class FaultyStore:
     """A store in memory whose calls fail by a plan: "before" or "after" their effect, "hang", or with an error."""
 
+    has_local_reads = False
+
     def __init__(self, *plan: str | PenstockError) -> None:
         self.inner = MemoryStore()
         self.plan = list(plan)
@@ -38,6 +40,9 @@ class FaultyStore:
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
         return await self.faulty("get_range", lambda: self.inner.get_range(key, position, length))
+
+    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
+        await self.faulty("get_range_into", lambda: self.inner.get_range_into(key, position, buffer))
 
     async def list(self, prefix: str, after: str = "", limit: int = 1000) -> Listing:
         return await self.faulty("list", lambda: self.inner.list(prefix, after, limit))
@@ -204,7 +209,9 @@ def test_a_single_writer_never_gets_a_conflict(plan: list[str]) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("verb", ["get", "get_range", "list", "delete", "unfinished", "abort_unfinished"])
+@pytest.mark.parametrize(
+    "verb", ["get", "get_range", "get_range_into", "list", "delete", "unfinished", "abort_unfinished"]
+)
 async def test_every_verb_is_retried(verb: str) -> None:
     inner = FaultyStore("before", "after")
     await inner.inner.put("a", [b"bytes"])
@@ -212,6 +219,7 @@ async def test_every_verb_is_retried(verb: str) -> None:
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "get": lambda: store.get("a"),
         "get_range": lambda: store.get_range("a", 1, 2),
+        "get_range_into": lambda: store.get_range_into("a", 1, bytearray(2)),
         "list": lambda: store.list("a"),
         "delete": lambda: store.delete(["a"]),
         "unfinished": lambda: store.unfinished("a"),
@@ -338,11 +346,12 @@ async def test_requests_are_counted_by_verb_and_outcome_with_their_bytes() -> No
         AlreadyExists("there"),
         Invalid("no"),
     ]
-    inner = FaultyStore(*["ok"] * 7, *faults)
+    inner = FaultyStore(*["ok"] * 8, *faults)
     store = MeasuredStore(inner, registry)
     await store.put("a", BODY)
     await store.get("a")
     await store.get_range("a", 1, 3)
+    await store.get_range_into("a", 1, bytearray(2))
     await store.list("")
     await store.delete(["b"])
     await store.unfinished("a")
@@ -355,13 +364,13 @@ async def test_requests_are_counted_by_verb_and_outcome_with_their_bytes() -> No
         return registry.get_sample_value("penstock_store_requests_total", {"verb": verb, "outcome": outcome})
 
     verbs = ("put", "get", "get_range", "list", "delete", "unfinished", "abort_unfinished")
-    assert [counted(verb, "ok") for verb in verbs] == [1.0] * 7
+    assert [counted(verb, "ok") for verb in verbs] == [1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0]
     outcomes = ("throttled", "partial", "unavailable", "not_found", "conflict", "invalid")
     assert [counted("get", outcome) for outcome in outcomes] == [1.0] * 6
     sizes = [
         registry.get_sample_value("penstock_store_bytes_total", {"verb": verb}) for verb in ("put", "get", "get_range")
     ]
-    assert sizes == [12.0, 12.0, 3.0]
+    assert sizes == [12.0, 12.0, 5.0]
     assert registry.get_sample_value("penstock_store_request_seconds_count", {"verb": "get"}) == 7.0
 
 

@@ -12,6 +12,8 @@ class FileLimits(msgspec.Struct, frozen=True, kw_only=True):
     write_threads: int = 8
     # Reads have their own threads, so that they never wait for syncs.
     read_threads: int = 8
+    # Files whose names the kernel most likely has in memory, so that they are opened without a thread.
+    opened_max: int = 4_096
     # Folders whose names are known to be durable: ten times the number of segment folders.
     folders_known_max: int = 10_000
 

@@ -48,6 +48,10 @@ class MeasuredStore:
             buckets=SECONDS_BUCKETS,
         )
 
+    @property
+    def has_local_reads(self) -> bool:
+        return self._inner.has_local_reads
+
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         with self.measured("put"):
             etag = await self._inner.put(key, body, if_match=if_match)
@@ -65,6 +69,11 @@ class MeasuredStore:
             data = await self._inner.get_range(key, position, length)
         self.count_bytes("get_range", len(data))
         return data
+
+    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
+        with self.measured("get_range"):
+            await self._inner.get_range_into(key, position, buffer)
+        self.count_bytes("get_range", len(buffer))
 
     async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         with self.measured("get_range"):

@@ -17,6 +17,7 @@ from penstock.objectstore.store import (
     check_listing,
     check_parts,
     check_range,
+    copy_into,
     range_beyond,
 )
 
@@ -45,9 +46,10 @@ _SHARED: dict[str, Objects] = {}  # by the name in memory://name, for this proce
 
 
 class MemoryStore:
-    """Objects in a dict; no call waits for anything."""
+    """Objects in a dict; no call waits for anything. It stands for a store of either kind (`has_local_reads`)."""
 
-    def __init__(self, name: str = "", *, now_ms: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, name: str = "", *, now_ms: Callable[[], int] = lambda: 0, has_local_reads: bool = False) -> None:
+        self.has_local_reads = has_local_reads
         self._objects = _SHARED.setdefault(name, Objects()) if name else Objects()
         self._now_ms = now_ms
 
@@ -75,6 +77,9 @@ class MemoryStore:
         if len(data) < length:
             raise range_beyond(key, position, length)
         return data
+
+    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
+        copy_into(buffer, await self.get_range(key, position, len(buffer)))
 
     async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         check_range(key, position, length)

@@ -17,6 +17,8 @@ from penstock.objectstore.retrying import RetryingStore
 from penstock.objectstore.store import ObjectStore
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy, fraction
 
+LOCAL_READS = "local_reads"  # an option of addresses: whether gateways read ranges without cachers
+
 
 async def open_store(
     url: str,
@@ -30,11 +32,12 @@ async def open_store(
 
     Raises `Invalid` or `Unavailable` with one clear sentence if the store cannot be used. The addresses are:
 
-    - file:///absolute/folder or file://./relative/folder
+    - file:///absolute/folder or file://./relative/folder; local_reads=off for a folder on a slow network: then gateways
+      read through cachers
     - s3://bucket/prefix?endpoint=http://host:port&region=...&access_key=...&secret_key=...&addressing=path|virtual;
       all options are optional; for encryption by the server sse=s3, sse=kms&sse_kms_key=..., or
       sse=customer&sse_key_file=/path
-    - memory://name; its objects have the times of `clock`
+    - memory://name; its objects have the times of `clock`; local_reads=on to read as from a folder
 
     With the option encryption_keys=/path or encryption_keys=command:..., each of them holds encrypted objects; see
     `encryption`.
@@ -108,12 +111,13 @@ async def _open(address: _Address, clock: Clock, entropy: Entropy, limits: Store
     scheme, separator, rest = address.place.partition("://")
     if not separator or not rest:
         raise Invalid("a store address is file://folder, s3://bucket/prefix or memory://name")
-    if scheme in ("file", "memory") and address.options:
-        raise Invalid(f"no {scheme} option {min(address.options)!r}; there are {', '.join(ENCRYPTION_OPTIONS)}")
     if scheme == "file":
-        return await open_file_store(Path(unquote(rest)), entropy=entropy, limits=limits.file)
+        has_local_reads = _has_local_reads(address, scheme, default="on")
+        folder = Path(unquote(rest))
+        return await open_file_store(folder, entropy=entropy, limits=limits.file, has_local_reads=has_local_reads)
     if scheme == "memory":
-        return MemoryStore(rest, now_ms=clock.now_ms)
+        has_local_reads = _has_local_reads(address, scheme, default="off")
+        return MemoryStore(rest, now_ms=clock.now_ms, has_local_reads=has_local_reads)
     if scheme == "s3":
         from penstock.objectstore.s3 import open_s3_store  # its libraries are optional, and slow to import
 
@@ -121,3 +125,14 @@ async def _open(address: _Address, clock: Clock, entropy: Entropy, limits: Store
         prefix = unquote(parts.path).strip("/")
         return await open_s3_store(parts.netloc, prefix, address.options, limits=limits.s3)
     raise Invalid(f"no store of kind {scheme!r}; there are file, s3 and memory")
+
+
+def _has_local_reads(address: _Address, scheme: str, *, default: str) -> bool:
+    """The only option of a store that is not in S3, besides those of encryption."""
+    wrong = sorted(set(address.options) - {LOCAL_READS})
+    if wrong:
+        raise Invalid(f"no {scheme} option {wrong[0]!r}; there are {', '.join((LOCAL_READS, *ENCRYPTION_OPTIONS))}")
+    value = address.options.get(LOCAL_READS, default)
+    if value not in ("on", "off"):
+        raise Invalid(f"{LOCAL_READS} must be on or off: {value!r}")
+    return value == "on"

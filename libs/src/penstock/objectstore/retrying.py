@@ -37,6 +37,10 @@ class RetryingStore:
         self._monotonic_s = monotonic_s or SystemClock().monotonic_s
         self._sleep = sleep
 
+    @property
+    def has_local_reads(self) -> bool:
+        return self._inner.has_local_reads
+
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         """As in every store; if an earlier attempt was in doubt, an object with the same bytes means success."""
         in_doubt = False
@@ -63,6 +67,9 @@ class RetryingStore:
 
     async def get_range(self, key: str, position: int, length: int) -> bytes:
         return await self.retried(lambda: self._inner.get_range(key, position, length), f"range of {key}")
+
+    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
+        await self.retried(lambda: self._inner.get_range_into(key, position, buffer), f"range of {key}")
 
     async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         return await self.retried(lambda: self._inner.get_up_to(key, position, length), f"range of {key}")

@@ -27,6 +27,7 @@ from penstock.objectstore.store import (
     check_listing,
     check_parts,
     check_range,
+    copy_into,
     range_beyond,
 )
 
@@ -135,6 +136,10 @@ class S3Store:
                 if error.response.get("Error", {}).get("Code") not in _BUCKET_IS_THERE_CODES:
                     raise
 
+    @property
+    def has_local_reads(self) -> bool:
+        return False
+
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         condition = {"IfNoneMatch": "*"} if if_match is None else {"IfMatch": if_match}
         name = self._name(key)
@@ -160,6 +165,9 @@ class S3Store:
         if len(data) != length:
             raise range_beyond(key, position, length)
         return data
+
+    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
+        copy_into(buffer, await self.get_range(key, position, len(buffer)))
 
     async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         check_range(key, position, length)

@@ -71,6 +71,13 @@ class ObjectStore(Protocol):
     malformed key is `Invalid`.
     """
 
+    @property
+    def has_local_reads(self) -> bool:
+        """Whether this machine has the objects, so that a read costs no request and no caches are needed.
+
+        Its page cache is then the cache that all processes share.
+        """
+
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         """Store the buffers as one object and return its etag.
 
@@ -85,6 +92,12 @@ class ObjectStore(Protocol):
         """Exactly `length` bytes, at least one, from `position`.
 
         `NotFound` if there is no object, `Invalid` if it ends before the end of the range.
+        """
+
+    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
+        """As `get_range`, into a writable buffer, which the store fills. Nothing writes to it after the call ended.
+
+        After an error or a cancellation the buffer may have any bytes.
         """
 
     async def get_up_to(self, key: str, position: int, length: int) -> bytes:
@@ -154,6 +167,11 @@ def check_range(key: str, position: int, length: int) -> None:
 def range_beyond(key: str, position: int, length: int) -> Invalid:
     """The error for a range that ends after the object."""
     return Invalid(f"range of {length} bytes at {position} goes beyond the end of {key}")
+
+
+def copy_into(buffer: Buffer, data: Buffer) -> None:
+    """Fill a writable buffer with exactly as many bytes."""
+    memoryview(buffer)[:] = data
 
 
 def check_parts(key: str, part_bytes: int) -> None:

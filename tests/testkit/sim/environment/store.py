@@ -11,7 +11,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, PenstockError, Unavailable
 from penstock.objectstore.errors import NotDeleted, Throttled
 from penstock.objectstore.memory import MemoryStore
-from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut, Unfinished
+from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut, Unfinished, copy_into
 from tests.testkit.sim.environment.wire import START_MS, Latency, Wire
 
 DELETED_KEYS_SHOWN_MAX = 3  # keys of one call, in the trace
@@ -117,7 +117,8 @@ class StoreServer:
 class SimStore:
     """`ObjectStore`: the handle of one process."""
 
-    def __init__(self, server: StoreServer, name: str = "store") -> None:
+    def __init__(self, server: StoreServer, name: str = "store", *, has_local_reads: bool = False) -> None:
+        self.has_local_reads = has_local_reads
         self._server = server
         self._name = name
 
@@ -145,6 +146,9 @@ class SimStore:
         what = f"get {key} {position}+{length}"
         data: bytes = await self.ask(what, lambda: self._server.objects.get_range(key, position, length))
         return data
+
+    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
+        copy_into(buffer, await self.get_range(key, position, len(buffer)))
 
     async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         what = f"get up to {key} {position}+{length}"

@@ -156,6 +156,8 @@ BATCHES, BATCH_BYTES, RECORDS_EACH = 4_096, 256 * 1024, 10
 class HugeRun:
     """A store with one compacted segment, whose only run is 1 GiB and generated during reads; it records the reads."""
 
+    has_local_reads = False
+
     def __init__(self) -> None:
         self.reads: list[tuple[int, int]] = []
         self._tail: list[bytes] = []

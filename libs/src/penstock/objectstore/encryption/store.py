@@ -22,6 +22,7 @@ from penstock.objectstore.store import (
     check_key,
     check_parts,
     check_range,
+    copy_into,
     range_beyond,
 )
 from penstock.runtime.clock import Entropy
@@ -57,6 +58,10 @@ class EncryptedStore:
         self._heads = asyncio.Semaphore(HEADS_PARALLEL_MAX)
         self._known: dict[tuple[str, str], bool] = {}  # whether encrypted, by key and etag
 
+    @property
+    def has_local_reads(self) -> bool:
+        return self._inner.has_local_reads
+
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         check_key(key)
         if self._plain is not Plain.WRITE:
@@ -78,6 +83,9 @@ class EncryptedStore:
         if len(data) < length:
             raise range_beyond(key, position, length)
         return data
+
+    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
+        copy_into(buffer, await self.get_range(key, position, len(buffer)))
 
     async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         """As in every store; whole chunks are read, so up to 128 KiB more."""

@@ -1,4 +1,4 @@
-"""An object store in a folder: its verbs (`store`), uploads in `parts`, file `names`, and blocking `disk` work.
+"""An object store in a folder: its verbs (`store`), uploads in `parts`, `cached_reads`, `names`, blocking `disk` work.
 
 May import `store`, `errors` and `limits` of `penstock.objectstore`, and no other store. Start with `store`.
 """

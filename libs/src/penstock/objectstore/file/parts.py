@@ -69,7 +69,7 @@ class FileParts:
             os.lseek(descriptor, position, os.SEEK_SET)
             write_all(descriptor, body)
             sync_data(descriptor, self._platform)
-            uncache(descriptor, position, size, self._platform)  # as for whole objects
+            uncache(descriptor, position, size, self._platform)  # few readers need a merged segment soon
         finally:
             os.close(descriptor)
 
