@@ -355,13 +355,22 @@ def asking(
 
 
 def partitions_of(response: FetchResponse) -> dict[int, PartitionData]:
-    return {partition.partition_index: partition for topic in response.responses for partition in topic.partitions}
+    """The answers by partition, with the records of each in one buffer, as a client gets them."""
+    return {
+        partition.partition_index: msgspec.structs.replace(partition, records=_joined(partition.records))
+        for topic in response.responses
+        for partition in topic.partitions
+    }
+
+
+def _joined(records: Buffer | list[Buffer] | None) -> Buffer | None:
+    return b"".join(records) if isinstance(records, list) else records
 
 
 def values_of(data: PartitionData) -> dict[int, bytes | None]:
     """The records of an answer, by offset."""
     found: dict[int, bytes | None] = {}
-    buffer = bytes(cast(Buffer, data.records))
+    buffer = bytes(_joined(data.records) or b"")
     for position, header in batches(buffer):
         for record in decode_records(buffer[position:]):
             found[header.base_offset + record.offset_delta] = record.value

@@ -15,7 +15,8 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.ids import ulid_text
 from penstock.contracts.messages import SegmentRead
-from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END, place_batch
+from penstock.kafkawire.records import BATCH_OVERHEAD, LENGTH_END
+from penstock_gateway.fetch.batch_placement import Placed, place_batches
 
 FIRST_READ_BYTES_MIN = 16 * 1024  # a consumer with a tiny byte budget mostly gets its one batch in one read
 
@@ -38,25 +39,14 @@ class Fragment(msgspec.Struct, frozen=True, gc=False):
     length: int
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A whole batch in a fragment's bytes, with its real offsets."""
-
-    start: int
-    end: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    record_count: int  # 0 if key compaction removed all records
-
-
 class Assembled(msgspec.Struct, frozen=True, gc=False):
-    """Batches for a consumer.
+    """Batches for a consumer, in buffers one after the other; None without any batch.
 
     `cursor` is the place of the first batch that was not taken, None at an extent's end. `unread_bytes` is 0 when the
     answer is final. Otherwise no batch was found yet, and the search needs that many bytes from the cursor on.
     """
 
-    records: bytearray | None
+    records: list[Buffer] | None
     next_offset: int
     cursor: Cursor | None
     unread_bytes: int
@@ -148,7 +138,7 @@ def assemble(
             break
         if not assembly.take(fragment, data):
             break
-    records = _copy(assembly.spans, leader_epoch) if assembly.spans else None
+    records = [buffer for data, taken in assembly.spans for buffer in place_batches(data, taken, leader_epoch)] or None
     return Assembled(records, assembly.next_offset, assembly.cursor, 0 if assembly.spans else assembly.unread_bytes)
 
 
@@ -210,17 +200,6 @@ def read_of(fragment: Fragment, ahead_bytes: int = 0) -> SegmentRead:
     extent, position = fragment.cursor.extent, fragment.cursor.position
     left_bytes = extent.position + extent.length - position - fragment.length
     return SegmentRead(extent.segment, position, fragment.length, min(ahead_bytes, left_bytes))
-
-
-def _copy(spans: Sequence[tuple[Buffer, list[Placed]]], leader_epoch: int) -> bytearray:
-    """The batches one after the other, copied once, with their offsets and leader epoch written."""
-    out = bytearray().join(memoryview(data)[taken[0].start : taken[-1].end] for data, taken in spans)
-    position = 0
-    for _, taken in spans:
-        for placed in taken:
-            place_batch(out, position, placed.base_offset, leader_epoch)
-            position += placed.end - placed.start
-    return out
 
 
 def _corrupt(fragment: Fragment, position: int, found: str) -> Corrupt:

@@ -219,7 +219,7 @@ class _Fetch:
         for each in gone:
             each.read, each.read_error = None, None
         await self._finder.look_again(gone, self._bytes_max, self._isolation_level)
-        taken = [len(each.read.records) for each in self._rotated if each.read is not None and each.read.records]
+        taken = [each.read.records_bytes for each in self._rotated if each.read is not None and each.read.records]
         await self._read(gone, max(self._bytes_max - sum(taken), 0), is_first=not taken)
 
     async def _place_all(self, readable: Sequence[RequestedPartition]) -> list[tuple[RequestedPartition, Cursor]]:

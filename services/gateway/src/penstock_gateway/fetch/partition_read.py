@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.contracts.batches import Extent
+from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import PenstockError
 from penstock.kafkawire.records import BATCH_OVERHEAD
 from penstock_gateway.fetch.batch_assembly import FIRST_READ_BYTES_MIN, Cursor
@@ -23,10 +24,15 @@ class PartitionRead:
     bytes_max: int
     whole_first: bool  # its first batch is read even if it exceeds `bytes_max`
     read_bytes: int  # to read in the next round
-    records: bytearray | None = None
+    records: list[Buffer] | None = None  # in buffers one after the other
     next_offset: int = -1  # after the last of the records
     ahead_bytes: int = 0  # how many bytes after this read cachers load in advance
     error: PenstockError | None = None
+
+    @property
+    def records_bytes(self) -> int:
+        """The size of the records."""
+        return sum(map(len, self.records or ()))
 
     @property
     def is_empty(self) -> bool:

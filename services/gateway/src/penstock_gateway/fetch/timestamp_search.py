@@ -16,12 +16,12 @@ from penstock.segment.compacted import NO_TIMESTAMP
 from penstock_gateway.fetch.batch_assembly import (
     Cursor,
     Fragment,
-    Placed,
     batch_bytes,
     cursor_after,
     read_of,
     walk,
 )
+from penstock_gateway.fetch.batch_placement import Placed
 from penstock_gateway.fetch.limits import ReadLimits
 from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.segments.segment_reader import Data

@@ -248,6 +248,7 @@ def _place(read: SegmentRead) -> tuple[SegmentId, int]:
 def _split(answer: bytes, reads: Sequence[SegmentRead]) -> list[memoryview | None]:
     """A cacher's answer as one view per range, None for missing ranges; `Corrupt` if it does not fit the reads."""
     reply, payload = decode_with_payload(answer, CacheReply)
+    payload = payload.toreadonly()  # several fetches may share the answer
     views: list[memoryview | None] = []
     position = 0
     if len(reply.lengths) != len(reads):

@@ -152,8 +152,8 @@ class ShareReader:
         if read.error is not None:
             each.error = self._read_error(each.key, read.error)
         elif read.records is not None:
-            each.records = read.records
-            each.batches = batches_of(read.records, view.aborted if read_committed else None)
+            each.records = _joined(read.records)
+            each.batches = batches_of(each.records, view.aborted if read_committed else None)
 
     def _read_error(self, key: PartitionKey, error: PenstockError) -> ErrorCode:
         """Kafka's code for a failed read; `NONE` if the segment was replaced, because the next plan has the new one."""
@@ -165,6 +165,11 @@ class ShareReader:
             log.error("records_not_readable", topic_id=key[0].hex(), partition=key[1], error=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR
         return READ_UNAVAILABLE
+
+
+def _joined(records: Sequence[Buffer]) -> Buffer:
+    """The records as one buffer, without a copy if they are in one."""
+    return records[0] if len(records) == 1 else b"".join(records)
 
 
 def _to_log_end(each: _Placed, read: PartitionRead) -> PartitionRead:
