@@ -19,7 +19,7 @@ VICTIM = "cacher-1"
 
 def recovery() -> Iterator[Result]:
     """Kill one of two cachers, then pause one, while readers repeat reads of the same records."""
-    with scratch_cluster("--cachers", "2") as cluster:
+    with scratch_cluster("--cachers", "2", uses_cachers=True) as cluster:
         create_topic(cluster, "read", PARTITIONS)
         arguments = ("--mib", str(MIB), "--record-bytes", str(RECORD_BYTES), "--partitions", str(PARTITIONS))
         load(cluster.kafka, "produce", "read", *arguments)

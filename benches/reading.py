@@ -30,6 +30,7 @@ CONSUMERS, PARTITIONS = (1, 10, 100), (1, 100, 1_000)
 FAN_OUT_MIB = 12_800  # delivered to each zone in total: with many consumers of one partition, each reads less
 NEAR_BUDGET, FAR_BUDGET = 5, 260  # GETs per GiB
 FAR_BUDGET_FOR_EACH = 1.02  # GETs per segment
+LOCAL_BUDGET, RING_BUDGET = 1.2, 3.0  # CPU of gateway, cacher, flusher and NATS for reads, ms/MiB
 IDLERS = 1_000
 # The stages of a record, from its arrival at a flusher to the answer of a waiting consumer: histograms by labels.
 STAGES = {
@@ -73,8 +74,8 @@ def _paid_cluster(store: str) -> Iterator[tuple[Cluster, str]]:
     """A cluster with few quiet flushes, and the address of its store."""
     with contextlib.ExitStack() as stack:
         if store == "file":
-            cluster = stack.enter_context(scratch_cluster("--flush-ms", FLUSH_MS, **SPARING))
-            yield cluster, f"file://{cluster.data / 'objects'}"
+            cluster = stack.enter_context(scratch_cluster("--flush-ms", FLUSH_MS, uses_cachers=True, **SPARING))
+            yield cluster, f"file://{cluster.data / 'objects'}?local_reads=off"
             return
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-s3-", ignore_cleanup_errors=True))
         url = stack.enter_context(running_seaweed(Path(folder))).url("bench")
@@ -148,10 +149,11 @@ def replays(mib: int) -> Iterator[Result]:
     """The latency of tailing reads with and without ten catch-up consumers, and the speed of catch-up consumers."""
     with slow_cluster(*LIKE_S3) as cluster:
         yield from _beside_replays(cluster, "a store like S3", mib)
-    with scratch_cluster() as cluster:
-        yield from _beside_replays(cluster, "files", mib)
-        time.sleep(ThrottleLimits().tailed_s)  # no client tails any more
-        yield from _catch_up(cluster, _records_each(mib))
+    for store, uses_cachers, budget in (("files", False, LOCAL_BUDGET), ("files through cachers", True, RING_BUDGET)):
+        with scratch_cluster(uses_cachers=uses_cachers) as cluster:
+            yield from _beside_replays(cluster, store, mib)
+            time.sleep(ThrottleLimits().tailed_s)  # no client tails any more
+            yield from _catch_up(cluster, store, _records_each(mib), budget)
 
 
 def _beside_replays(cluster: Cluster, store: str, mib: int) -> Iterator[Result]:
@@ -178,7 +180,7 @@ def _records_each(mib: int) -> int:
     return mib * 1024 // RECORDS_PER_CALL // OLD_PARTITIONS * RECORDS_PER_CALL
 
 
-def _catch_up(cluster: Cluster, records_each: int) -> Iterator[Result]:
+def _catch_up(cluster: Cluster, store: str, records_each: int, budget: float) -> Iterator[Result]:
     for consumers in (1, 4):
         before = cluster.cpu_seconds()
         with read_by(cluster.kafka, "old", OLD_PARTITIONS, consumers, records_each) as readers:
@@ -186,12 +188,12 @@ def _catch_up(cluster: Cluster, records_each: int) -> Iterator[Result]:
         used_s = sum(
             seconds - before.get(name, 0.0)
             for name, seconds in cluster.cpu_seconds().items()
-            if name.startswith(("gateway", "cacher"))
+            if name.startswith(("gateway", "cacher", "flusher", "nats-server"))
         )
         rate = results["mib"] * 2**20 / 1e6 / results["seconds"]
-        yield Result("reading", f"catch-up, {consumers} consumers", rate, "MB/s", more_is_better=True)
-        cost = used_s * 1000 / results["mib"]
-        yield Result("reading", f"catch-up, {consumers} consumers, gateway and cacher CPU", cost, "ms/MiB", 3)
+        name = f"{store}: catch-up, {consumers} consumers"
+        yield Result("reading", name, rate, "MB/s", more_is_better=True)
+        yield Result("reading", f"{name}, CPU of all servers", used_s * 1000 / results["mib"], "ms/MiB", budget)
 
 
 def idlers(seconds: int = 60) -> Iterator[Result]:

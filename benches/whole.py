@@ -14,6 +14,7 @@ import msgspec
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benches.report import Result
+from penstock.objectstore import folder_address
 from tests.testkit.clusters.cluster import Cluster, running
 
 LOAD_TIMEOUT_S = 600.0
@@ -160,13 +161,18 @@ def _produced(name: str, run: Run, budget_mb_per_s: float | None) -> Iterator[Re
 
 
 @contextlib.contextmanager
-def scratch_cluster(*arguments: str, **environment: str) -> Iterator[Cluster]:
-    """A cluster in a temporary folder; `environment` is added to the environment of its processes."""
+def scratch_cluster(*arguments: str, uses_cachers: bool = False, **environment: str) -> Iterator[Cluster]:
+    """A cluster in a temporary folder; `environment` is added to the environment of its processes.
+
+    With `uses_cachers` gateways read the store through cachers, as they read one that is not on their machine.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
         previous = {name: os.environ.get(name) for name in environment}
         os.environ.update(environment)
         try:
-            with running(Path(folder) / "data", *arguments) as cluster:
+            data = Path(folder) / "data"
+            store = ("--store", f"{folder_address(data / 'objects')}?local_reads=off") if uses_cachers else ()
+            with running(data, *arguments, *store) as cluster:
                 yield cluster
         finally:
             for name, value in previous.items():

@@ -95,9 +95,10 @@ def host_maker(connection: SimConnection, limits: HostLimits) -> Callable[..., S
 
 
 def store_opener(server: StoreServer, name: str, stream: random.Random, timeline: Timeline) -> Callable[..., Any]:
-    """Opens the simulated store for one process, with retries as in the real one."""
+    """Opens the simulated store for one process, with retries as in the real one; memory:// has local reads."""
 
-    async def open_store(_url: str, **_: Any) -> ObjectStore:
-        return RetryingStore(SimStore(server, name), jitter=stream.random, monotonic_s=lambda: timeline.now_s)
+    async def open_store(url: str, **_: Any) -> ObjectStore:
+        store = SimStore(server, name, has_local_reads=url.startswith("memory://"))
+        return RetryingStore(store, jitter=stream.random, monotonic_s=lambda: timeline.now_s)
 
     return open_store

@@ -12,6 +12,7 @@ from penstock.kafkawire.api import decode_response, encode_response
 from penstock.kafkawire.api.fetch import FetchRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import batches
+from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import segment_key
 from penstock_gateway.fetch.limits import FetchLimits, ReadLimits
 from penstock_gateway.parts import GatewayLimits
@@ -30,9 +31,9 @@ FOR_EVER_MS = 60_000
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with opened() as made:
+@pytest.fixture(params=[False, True], ids=["store by the network", "store with local reads"])
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    async with opened(store=MemoryStore(has_local_reads=request.param)) as made:
         yield made
 
 

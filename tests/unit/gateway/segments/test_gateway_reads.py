@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import pytest
 
@@ -38,6 +39,45 @@ async def test_without_cachers_the_store_is_read(zone: Zone) -> None:
     assert len(zone.store.gets) == 2
     assert zone.sample("store_gets") == 2
     assert zone.sample("read_bytes", {"source": "store"}) == 110
+
+
+async def test_a_store_with_local_reads_is_read_and_no_cacher_is_asked(zone: Zone) -> None:
+    zone.store.has_local_reads = True
+    cacher = await zone.add_cacher("c1")
+    new, old = await zone.put(segment(1)), await zone.put(segment(2, level=1))
+    await check(zone, SegmentRead(new, 5, 100), SegmentRead(old, 299_990, 10))
+    await zone.reads.load_ahead([SegmentRead(old, 0, 1, 100)])
+    await zone.bus.flush()
+    assert cacher.requests == []
+    assert zone.sample("read_bytes", {"source": "local"}) == 110
+    assert (zone.sample("read_bytes", {"source": "store"}), zone.sample("store_gets")) == (0, 0)
+
+
+async def test_each_local_read_has_a_buffer_of_its_own_and_all_other_reads_may_be_shared(zone: Zone) -> None:
+    ref = await zone.put(segment(1))
+    for has_local_reads in (False, True):
+        zone.store.has_local_reads = has_local_reads
+        first, second = await zone.reads.read([SegmentRead(ref, 0, 100)] * 2)
+        assert isinstance(first, memoryview) and isinstance(second, memoryview)
+        assert first.readonly != has_local_reads
+        if has_local_reads:
+            first[:] = bytes(100)
+            assert second == expected(SegmentRead(ref, 0, 100))
+
+
+async def test_what_a_cacher_answers_is_never_writable(zone: Zone) -> None:
+    cacher = await zone.add_cacher("c1")
+    cacher.mangle = lambda reply, data: cast(bytes, bytearray(encode_with_payload(reply, [data])))
+    (data,) = await zone.reads.read([SegmentRead(segment(1), 0, 100)])
+    assert isinstance(data, memoryview) and data.readonly
+
+
+async def test_a_local_read_that_fails_does_not_fail_the_others(zone: Zone) -> None:
+    zone.store.has_local_reads = True
+    ref = await zone.put(segment(1))
+    absent, found = await zone.reads.read([SegmentRead(segment(2), 0, 100), SegmentRead(ref, 0, 100)])
+    assert isinstance(absent, NotFound)
+    assert found == expected(SegmentRead(ref, 0, 100))
 
 
 async def test_reads_of_old_data_from_the_store_never_delay_those_of_new_data(zone: Zone) -> None:

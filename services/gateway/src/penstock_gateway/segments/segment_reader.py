@@ -1,4 +1,8 @@
-"""Reads ranges of segments: from the zone's cachers, and from the store if no cacher has them."""
+"""Reads ranges of segments: from the zone's cachers, and from the store if no cacher has them.
+
+A store with local reads is read at once, and no cacher is asked: the page cache is the cache that all gateways of the
+machine share (ADR 0041).
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -54,7 +58,8 @@ class SegmentReader:
         self._full_reads = FullObjectReads(self._get_full, kept_bytes_max=limits.full_reads_kept_bytes_max)
         self._bytes = Counter(
             "penstock_gateway_read_bytes",
-            "Bytes of segments read, by source: `cache`, the cachers of the zone; `store`, because no cacher had them.",
+            "Bytes of segments read, by source: `cache`, the cachers of the zone; `store`, because no cacher had them; "
+            "`local`, a store with local reads.",
             ["source"],
             registry=registry,
         )
@@ -79,10 +84,17 @@ class SegmentReader:
 
     async def load_ahead(self, reads: Sequence[SegmentRead]) -> None:
         """Have cachers load ranges that are likely to be read soon."""
+        if self._store.has_local_reads:
+            return
         await self._cachers.load_ahead(reads)
 
     async def read(self, reads: Sequence[SegmentRead]) -> list[Data]:
-        """The bytes of each range, or its error: `Unavailable`, `NotFound`, `Corrupt`."""
+        """The bytes of each range, or its error: `Unavailable`, `NotFound`, `Corrupt`.
+
+        A view that is not read-only has a buffer of its own, which its caller may change.
+        """
+        if self._store.has_local_reads:
+            return await asyncio.gather(*map(self._read_local, reads))
         fragments = cut(reads, self._bus.message_bytes_max - REPLY_HEAD_BYTES)
         found: Found = {}
         failed: dict[int, PenstockError] = {}
@@ -90,6 +102,19 @@ class SegmentReader:
         missing = [number for number in range(len(fragments)) if number not in found]
         await self._fill_from_store(missing, fragments, found, failed)
         return _reassemble(len(reads), fragments, {**failed, **found})
+
+    async def _read_local(self, read: SegmentRead) -> Data:
+        key = _key(self._cluster, read.segment)
+        buffer = memoryview(bytearray(read.length))
+        slots = self._cold_slots if is_cold(read.segment, self._clock.now_ms()) else self._slots
+        try:
+            async with slots:
+                await self._store.get_range_into(key, read.position, buffer)
+        except PenstockError as error:
+            _log_failure(key, read.position, read.length, error)
+            return error
+        self._bytes.labels("local").inc(read.length)
+        return buffer
 
     async def _fill_quietly(self, numbers: Sequence[int], fragments: Sequence[ReadFragment], found: Found) -> None:
         await self._fill_from_store(numbers, fragments, found, {})
@@ -105,11 +130,10 @@ class SegmentReader:
         try:
             data, start = await self._data_of(get)
         except PenstockError as error:
-            key = _key(self._cluster, get.segment)
-            log.warning("segment_not_read", key=key, position=get.position, length=get.length, error=str(error))
+            _log_failure(_key(self._cluster, get.segment), get.position, get.length, error)
             failed.update(dict.fromkeys(get.fragments, error))
             return
-        view = memoryview(data)
+        view = memoryview(data).toreadonly()  # several fetches may share a full object
         for number in get.fragments:
             position = fragments[number].read.position - start
             found[number] = view[position : position + fragments[number].read.length]
@@ -139,6 +163,10 @@ class SegmentReader:
             raise Corrupt(f"{len(data)} bytes of {key} at {position}, expected {length}")
         self._bytes.labels("store").inc(length)
         return data
+
+
+def _log_failure(key: str, position: int, length: int, error: PenstockError) -> None:
+    log.warning("segment_not_read", key=key, position=position, length=length, error=str(error))
 
 
 def _key(cluster: str, segment: SegmentRef) -> str:
