@@ -7,7 +7,7 @@ import itertools
 from collections import deque
 
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
-from penstock.runtime.bus.bus import Handler, Payload
+from penstock.runtime.bus.bus import Handler, Payload, joined, size_of
 from tests.testkit.fakes.answers import within
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
@@ -30,6 +30,7 @@ class MemoryInbound:
     def __init__(self, bus: "MemoryBus", subject: str, data: bytes, reply: str) -> None:
         self.subject = subject
         self.data = data
+        self.buffers = (data,)
         self._bus = bus
         self._reply = reply
 
@@ -126,7 +127,7 @@ class MemoryBus:
     async def publish(self, subject: str, data: Payload) -> None:
         self._check_size(subject, data)
         if self.is_connected:
-            self.hub.send(self, subject, bytes(data), "")
+            self.hub.send(self, subject, joined(data), "")
 
     async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
         self._check_size(subject, data)
@@ -135,7 +136,7 @@ class MemoryBus:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[reply] = answer
         try:
-            self.hub.send(self, subject, bytes(data), reply)
+            self.hub.send(self, subject, joined(data), reply)
             received = await within(timeout_s, answer)
         except TimeoutError as error:
             raise Unavailable(f"no answer on {subject} within {timeout_s:g} s") from error
@@ -147,6 +148,12 @@ class MemoryBus:
         if received is Nothing.CONNECTION_BROKE:
             raise Unavailable(f"the connection broke while waiting for an answer on {subject}")
         return received
+
+    async def request_buffers(self, subject: str, data: Payload, timeout_s: float) -> tuple[bytes]:
+        return (await self.request(subject, data, timeout_s),)
+
+    def is_local(self, subject: str) -> bool:
+        return False
 
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> MemorySubscription:
         if self._closed:
@@ -201,8 +208,8 @@ class MemoryBus:
                 answer.set_result(Nothing.CONNECTION_BROKE)
 
     def _check_size(self, subject: str, data: Payload) -> None:
-        if len(data) > self.message_bytes_max:
-            raise Invalid(f"message of {len(data)} bytes on {subject} is over the limit of {self.message_bytes_max}")
+        if (size_bytes := size_of(data)) > self.message_bytes_max:
+            raise Invalid(f"message of {size_bytes} bytes on {subject} is over the limit of {self.message_bytes_max}")
 
     async def _until_connected(self, wait_s: float) -> None:
         if self.is_connected:

@@ -1,9 +1,12 @@
 """The bus as a service sees it: publish, request and subscribe on subjects, with bytes as payload."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-Payload = bytes | bytearray | memoryview
+from penstock.contracts.codec import Buffer
+
+# One message, perhaps in several buffers. They must not change after the call that sends them.
+Payload = Buffer | list[Buffer]
 
 
 class Inbound(Protocol):
@@ -14,6 +17,10 @@ class Inbound(Protocol):
 
     @property
     def data(self) -> bytes: ...
+
+    @property
+    def buffers(self) -> Sequence[Buffer]:
+        """The data as it came; in the sender's own buffers, if the sender is in the same process."""
 
     async def respond(self, data: Payload) -> None:
         """Answer the request; does nothing for a published message. Never raises because the requester is gone."""
@@ -53,6 +60,12 @@ class Bus(Protocol):
         or the connection broke: the outcome is unknown. `Invalid` if the payload is over the maximum.
         """
 
+    async def request_buffers(self, subject: str, data: Payload, timeout_s: float) -> Sequence[Buffer]:
+        """As `request`, with the answer as it came."""
+
+    def is_local(self, subject: str) -> bool:
+        """Whether this process itself answers requests on the subject."""
+
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
         """Pass every message on `subject` (wildcards as in NATS) to `handler`, one after the other, in order.
 
@@ -72,3 +85,17 @@ class Bus(Protocol):
 
     async def close(self) -> None:
         """Stop taking messages in, send the buffered messages, disconnect."""
+
+
+def size_of(payload: Payload) -> int:
+    """The size of a message in bytes."""
+    return sum(map(len, payload)) if isinstance(payload, list) else len(payload)
+
+
+def joined(payload: Payload | Sequence[Buffer]) -> bytes:
+    """The message in one buffer; copies it unless it is there already."""
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, bytearray | memoryview):
+        return bytes(payload)
+    return joined(payload[0]) if len(payload) == 1 else b"".join(payload)

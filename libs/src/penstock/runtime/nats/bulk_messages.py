@@ -12,9 +12,29 @@ from typing import Any
 from nats.aio.transport import TcpTransport
 from nats.protocol.parser import AWAITING_CONTROL_LINE, AWAITING_MSG_PAYLOAD, Parser
 
+from penstock.contracts.codec import Buffer
+
 READ_BYTES = 512 * 1024
 BULK_BYTES_MIN = 64 * 1024  # below this size, a copy costs less than the handling of fragments
+BUFFER_BYTES_MIN = 8 * 1024  # smaller buffers of a payload are joined, on average: the kernel takes each on its own
 CRLF = b"\r\n"
+
+
+class BufferedPayload:
+    """A payload in several buffers, which pass the client as one."""
+
+    def __init__(self, buffers: list[Buffer], size_bytes: int) -> None:
+        self.buffers = buffers
+        self._size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def parts(self) -> list[Buffer]:
+        """The buffers to write, as they are or joined, whichever costs less."""
+        if self._size_bytes >= max(BULK_BYTES_MIN, BUFFER_BYTES_MIN * len(self.buffers)):
+            return self.buffers
+        return [b"".join(self.buffers)]
 
 
 class ChunkReader(asyncio.StreamReader):

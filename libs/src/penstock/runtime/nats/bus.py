@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import nats.errors
@@ -10,8 +10,9 @@ import prometheus_client
 import structlog
 from nats.aio.msg import Msg
 
+from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Invalid, Unavailable, Undelivered
-from penstock.runtime.bus.bus import Handler, Payload
+from penstock.runtime.bus.bus import Handler, Payload, size_of
 from penstock.runtime.nats.cancellation import finish_within, honest_cancellation
 from penstock.runtime.nats.patched_client import PatchedClient
 from penstock.runtime.nats.permissions import Rejection, RejectionLog, parse_rejection
@@ -55,6 +56,10 @@ class _Inbound:
     @property
     def data(self) -> bytes:
         return self._message.data
+
+    @property
+    def buffers(self) -> Sequence[Buffer]:
+        return (self._message.data,)
 
     async def respond(self, data: Payload) -> None:
         if self._message.reply:
@@ -127,6 +132,12 @@ class NatsBus:
 
     async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
         return (await self.exchange(subject, data, timeout_s)).data
+
+    async def request_buffers(self, subject: str, data: Payload, timeout_s: float) -> Sequence[Buffer]:
+        return (await self.request(subject, data, timeout_s),)
+
+    def is_local(self, subject: str) -> bool:
+        return False
 
     async def exchange(
         self, subject: str, data: Payload, timeout_s: float, headers: dict[str, str] | None = None
@@ -223,13 +234,13 @@ class NatsBus:
         return lambda: self._reconnect_listeners.remove(listener)
 
     async def _send(self, subject: str, data: Payload, reply: str = "", headers: dict[str, str] | None = None) -> None:
-        if len(data) > self._client.max_payload:
-            raise Invalid(f"message of {len(data)} bytes on {subject} is over the limit of {self._client.max_payload}")
+        if (size_bytes := size_of(data)) > self._client.max_payload:
+            raise Invalid(f"message of {size_bytes} bytes on {subject} is over the limit of {self._client.max_payload}")
         try:
             with honest_cancellation():
-                await self._client.publish(subject, data, reply, headers)  # type: ignore[arg-type]  # any buffer works
+                await self._client.send(subject, data, reply, headers)
         except nats.errors.MaxPayloadError as error:
-            raise Invalid(f"message of {len(data)} bytes on {subject} is over the limit") from error
+            raise Invalid(f"message of {size_bytes} bytes on {subject} is over the limit") from error
         except nats.errors.Error as error:
             raise Unavailable(f"cannot send on {subject}: {error}") from error
 

@@ -10,7 +10,14 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.protocol.command import PUB_OP
 
-from penstock.runtime.nats.bulk_messages import BULK_BYTES_MIN, CRLF, BulkTransport, OneCopyParser
+from penstock.runtime.bus.bus import Payload, size_of
+from penstock.runtime.nats.bulk_messages import (
+    BULK_BYTES_MIN,
+    CRLF,
+    BufferedPayload,
+    BulkTransport,
+    OneCopyParser,
+)
 
 
 class PatchedClient(Client):
@@ -55,6 +62,12 @@ class PatchedClient(Client):
         if self._transport is not None:
             self._transport.abort()
 
+    async def send(self, subject: str, payload: Payload, reply: str, headers: dict[str, str] | None) -> None:
+        """`publish` of a payload in any kind of buffer, or in several buffers."""
+        whole = BufferedPayload(payload, size_of(payload)) if isinstance(payload, list) else payload
+        assert headers is None or not isinstance(payload, list), "a message with headers is in one buffer"
+        await self.publish(subject, whole, reply, headers)  # type: ignore[arg-type]  # any buffer works
+
     async def stop_delivery(self, subscription: Subscription) -> None:
         """Ask the server for no more messages; messages sent before are still handled."""
         await self._send_unsubscribe(subscription._id)
@@ -75,12 +88,13 @@ class PatchedClient(Client):
         await super()._connect_to_server(server)
 
     async def _send_publish(self, subject: str, reply: str, payload: Any, payload_size: int, headers: Any) -> None:
+        parts: list[Any] = payload.parts() if isinstance(payload, BufferedPayload) else [payload]
         if headers is not None or payload_size < BULK_BYTES_MIN:
-            await super()._send_publish(subject, reply, payload, payload_size, headers)
+            await super()._send_publish(subject, reply, parts[0], payload_size, headers)
             return
         head = f"{PUB_OP} {subject} {reply} {payload_size}\r\n".encode()
-        # Appended together, because no other command may come between these three parts.
-        self._pending += [head, payload]
+        # Appended together, because no other command may come between these parts.
+        self._pending += [head, *parts]
         self._pending_data_size += len(head) + payload_size
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += payload_size
