@@ -12,6 +12,7 @@ from penstock.contracts.codec import Buffer, decode, encode_with_payload
 from penstock.contracts.commands import Command, Outcome, SegmentCommitted
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
+from penstock.runtime.bus.bus import Payload, joined
 from penstock.runtime.clock import Clock
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
@@ -121,10 +122,11 @@ class FakeInbound:
     def __init__(self, data: bytes) -> None:
         self.subject = "a.subject"
         self.data = data
+        self.buffers: Sequence[Buffer] = (data,)
         self.replied: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-    async def respond(self, data: bytes) -> None:
-        self.replied.set_result(bytes(data))
+    async def respond(self, data: Payload) -> None:
+        self.replied.set_result(joined(data))
 
     async def reply(self) -> FlushReply:
         async with asyncio.timeout(60):

@@ -19,7 +19,7 @@ from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, 
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
 from penstock.contracts.queries.quotas import ClientQuotasView, QuotaEntry
 from penstock.contracts.queries.topics import ClusterConfigsView, MetadataQuery, MetadataView, TopicView
-from penstock.runtime.bus.bus import Inbound
+from penstock.runtime.bus.bus import Bus, Inbound
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.enforcement.all_checks import ALL_CHECKS
 from penstock_gateway.enforcement.guard import guarded
@@ -51,7 +51,7 @@ from penstock_sequencer.core.security.queries import security
 from penstock_sequencer.core.security.tokens import delegation_tokens
 from penstock_sequencer.core.state.cluster import State, new_state
 from tests.testkit.fakes.clock import ManualClock
-from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
+from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.virtual_time import CountingEntropy
 
 CLUSTER = "test"
@@ -187,9 +187,16 @@ class FakeSequencer:
 class FakeFlusher:
     """A flusher on the memory bus that keeps its requests, and answers when the test asks for it."""
 
-    def __init__(self, hub: MemoryHub, instance: str, zone: str = ZONE, budget_bytes: int = 64 * 1024 * 1024) -> None:
+    def __init__(
+        self,
+        hub: MemoryHub,
+        instance: str,
+        zone: str = ZONE,
+        budget_bytes: int = 64 * 1024 * 1024,
+        bus: Bus | None = None,
+    ) -> None:
         self.presence = Presence("flusher", zone, instance, "1", budget_bytes=budget_bytes)
-        self._bus = hub.connect(instance)
+        self._bus = bus or hub.connect(instance)
         self.requests: list[tuple[FlushRequest, bytes]] = []
         self._unanswered: list[tuple[Inbound, FlushRequest]] = []
         self.answers_at_once = True
@@ -256,7 +263,7 @@ class World:
 
     gateway: GatewayParts
     config: GatewayConfig
-    bus: MemoryBus
+    bus: Bus
     hub: MemoryHub
     clock: ManualClock
     directory: FakeDirectory
@@ -295,6 +302,7 @@ def new_world(
     message_bytes_max: int = 8 * 1024 * 1024,
     *,
     hub: MemoryHub | None = None,
+    bus: Bus | None = None,
     nodes: Mapping[str, Node] | None = None,
     advertised: Mapping[str, ListenerAddress] | None = None,
     limits: GatewayLimits | None = None,
@@ -312,7 +320,7 @@ def new_world(
     limits = limits or GatewayLimits()
     hub = hub or MemoryHub(message_bytes_max)
     clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
-    bus = hub.connect("gateway")
+    bus = bus or hub.connect("gateway")
     metrics = GatewayMetrics(CollectorRegistry())
     config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance="g1", **settings)
     parts: dict[str, Any] = {"directory": directory, "sequencer": sequencer, "clock": clock, "metrics": metrics}

@@ -15,7 +15,7 @@ import structlog
 from penstock.contracts import subjects
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.chunks import is_cold
-from penstock.contracts.codec import Buffer, decode_with_payload, encode
+from penstock.contracts.codec import Buffer, encode, unpack
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
 from penstock.contracts.ids import ulid_text
 from penstock.contracts.messages import CacheReply, CacheRequest, Presence, SegmentRead
@@ -182,16 +182,16 @@ class ChunkReads:
         request = encode(CacheRequest([SegmentRead(segment, chunk.position, chunk.size_bytes)]))
         subject = subjects.cache(self._cluster, self._zone, segment.writer)
         try:
-            reply, payload = decode_with_payload(
-                await self._bus.request(subject, request, self._writer_timeout_s), CacheReply
-            )
+            answer = await self._bus.request_buffers(subject, request, self._writer_timeout_s)
+            reply, payload = unpack(answer, CacheReply)
         except (Unavailable, Corrupt) as error:
             log.warning("chunk_not_from_writer", writer=segment.writer, error=str(error))
             return None
-        if reply.lengths != [chunk.size_bytes] or len(payload) != chunk.size_bytes:
+        if reply.lengths != [chunk.size_bytes] or sum(map(len, payload)) != chunk.size_bytes:
             return None
         self._count("writer", chunk.size_bytes, started_s)
-        return payload
+        # One buffer, also if the answer has one for each batch: the cache counts the memory that a chunk uses.
+        return payload[0] if len(payload) == 1 and len(answer) == 1 else b"".join(payload)
 
     async def _from_store(self, run: list[Chunk]) -> Buffer:
         started_s = self._clock.monotonic_s()

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from penstock.contracts.batches import SegmentRef
-from penstock.contracts.codec import Buffer, decode, encode_with_payload
+from penstock.contracts.codec import Buffer, decode, pack
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.runtime.bus.bus import Inbound
@@ -165,4 +165,4 @@ class CacheServer:
             lengths.append(read.length)
             payload += slices_of(read, held.__getitem__)
             self._metrics.served_bytes.inc(read.length)
-        await inbound.respond(encode_with_payload(CacheReply(lengths), payload))
+        await inbound.respond(pack(CacheReply(lengths), payload))

@@ -182,11 +182,8 @@ class FlushQueue:
         flush.born_s = self._clock.monotonic_s()
         batches = []
         for fragment in flush.fragments:
-            position = 0
-            for batch in fragment.batches:
-                end = position + batch.meta.length
-                batches.append((batch.topic_id, batch.partition, batch.meta, fragment.payload[position:end]))
-                position = end
+            for batch, data in zip(fragment.batches, fragment.payload, strict=True):
+                batches.append((batch.topic_id, batch.partition, batch.meta, data))
         built = build_segment(flush.segment_id, writer=self._instance, created_ms=now_ms, level=LEVEL, batches=batches)
         flush.built = built
         self._recent.put(flush.segment_id, built.buffers, built.size_bytes)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.contracts.batches import BatchResult
-from penstock.contracts.codec import encode
+from penstock.contracts.codec import encode, split
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.ids import ID_BYTES
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
@@ -13,6 +13,7 @@ from penstock.runtime.bus.bus import Inbound
 from penstock_flusher.budget import BATCH_OVERHEAD_BYTES, Budget
 
 BATCH_BYTES_MIN = 61  # the header of a record batch
+KEPT_SHARE = 2  # at most this many bytes stay in memory for one byte of a batch
 PARTS_MAX = 1_024  # of one request; far more than the largest Kafka frame needs
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
@@ -49,7 +50,7 @@ class Fragment:
     part: int
     parts: int
     batches: list[FlushBatch]
-    payload: memoryview  # the batches' bytes, one after the other
+    payload: list[memoryview]  # the bytes of each batch
     message: Message
     index: int  # of the produce in its message
     needs_confirmation: bool  # by its gateway, before its commit
@@ -57,13 +58,28 @@ class Fragment:
     batch_count: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.size_bytes = len(self.payload)
+        self.size_bytes = sum(map(len, self.payload))
         self.batch_count = len(self.batches)
 
 
-def weight_bytes(request: FlushRequest, payload: memoryview) -> int:
+def weight_bytes(batches: Sequence[memoryview]) -> int:
     """The weight of a message in the byte budget."""
-    return len(payload) + BATCH_OVERHEAD_BYTES * sum(len(produce.batches) for produce in request.produces)
+    return sum(map(len, batches)) + BATCH_OVERHEAD_BYTES * len(batches)
+
+
+def compact(batches: Sequence[memoryview]) -> list[memoryview]:
+    """The batches; a batch is copied if it would keep much more memory alive than its own bytes.
+
+    The buffers of a gateway in this process also hold other requests and batches that it rejected. A segment of a few
+    small batches must not keep all of that in memory.
+    """
+    used_bytes: dict[int, int] = {}
+    for view in batches:
+        used_bytes[id(view.obj)] = used_bytes.get(id(view.obj), 0) + len(view)
+    return [
+        view if used_bytes[id(view.obj)] * KEPT_SHARE >= memoryview(view.obj).nbytes else memoryview(bytes(view))
+        for view in batches
+    ]
 
 
 def new_message(inbound: Inbound, request: FlushRequest, budget: Budget, weight: int) -> Message:
@@ -71,13 +87,12 @@ def new_message(inbound: Inbound, request: FlushRequest, budget: Budget, weight:
     return Message(inbound, budget, weight, [[] for _ in request.produces], len(request.produces))
 
 
-def fragments_of(message: Message, request: FlushRequest, payload: memoryview) -> list[Fragment]:
-    """The message's fragments, with views of their bytes."""
+def fragments_of(message: Message, request: FlushRequest, batches: Sequence[memoryview]) -> list[Fragment]:
+    """The message's fragments, with the bytes of their batches."""
     fragments = []
-    position = 0
+    first = 0
     for index, produce in enumerate(request.produces):
-        end = position + sum([batch.meta.length for batch in produce.batches])
-        view = payload[position:end]
+        end = first + len(produce.batches)
         fragments.append(
             Fragment(
                 request.gateway,
@@ -85,13 +100,13 @@ def fragments_of(message: Message, request: FlushRequest, payload: memoryview) -
                 produce.part,
                 produce.parts,
                 produce.batches,
-                view,
+                list(batches[first:end]),
                 message,
                 index,
                 produce.needs_confirmation,
             )
         )
-        position = end
+        first = end
     return fragments
 
 
@@ -100,17 +115,17 @@ def rejected(batches: Sequence[FlushBatch], rejection: Rejection) -> list[BatchR
     return [BatchResult(rejection)] * len(batches)
 
 
-def check_request(request: FlushRequest, payload: memoryview) -> None:
-    """`Corrupt` for a message that no correct gateway sends; its batches must not get into a segment."""
+def check_request(request: FlushRequest, payload: Sequence[memoryview]) -> list[memoryview]:
+    """The bytes of each batch.
+
+    `Corrupt` for a message that no correct gateway sends; its batches must not get into a segment.
+    """
     if not request.produces:
         raise Corrupt(f"flush message of gateway {request.gateway!r} without a produce request")
-    total = 0
     for produce in request.produces:
         if not _is_sound(produce):
             raise Corrupt(f"request {produce.request} of gateway {request.gateway!r} has impossible parts or batches")
-        total += sum([batch.meta.length for batch in produce.batches])
-    if total != len(payload):
-        raise Corrupt(f"gateway {request.gateway!r} announced {total} bytes of batches but sent {len(payload)}")
+    return split(payload, [batch.meta.length for produce in request.produces for batch in produce.batches])
 
 
 def _is_sound(produce: FlushProduce) -> bool:

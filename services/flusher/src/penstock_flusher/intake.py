@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from penstock.contracts.codec import decode_with_payload
+from penstock.contracts.codec import unpack
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.messages import FlushRequest
 from penstock.contracts.rejections import Rejection
@@ -20,6 +20,7 @@ from penstock_flusher.fragments import (
     Fragment,
     Message,
     check_request,
+    compact,
     fragments_of,
     new_message,
     rejected,
@@ -57,16 +58,16 @@ class Intake:
     async def handle(self, inbound: Inbound) -> None:
         """Handle one flush message; the reply follows when all its fragments are committed or rejected."""
         try:
-            request, payload = decode_with_payload(inbound.data, FlushRequest)
-            check_request(request, payload)
+            request, payload = unpack(inbound.buffers, FlushRequest)
+            batches = check_request(request, payload)
         except Corrupt as error:
             self._metrics.rejected_messages.labels("malformed").inc()
             log.warning("flush_message_malformed", size_bytes=len(inbound.data), error=str(error))
             return
-        weight = weight_bytes(request, payload)
+        weight = weight_bytes(batches)
         if self._budget.take(weight):
             message = new_message(inbound, request, self._budget, weight)
-            await self._accept(fragments_of(message, request, payload))
+            await self._accept(fragments_of(message, request, compact(batches)))
         else:
             await self._reject_overload(new_message(inbound, request, self._budget, 0), request)
         self._metrics.held_bytes.set(self._budget.held_bytes)

@@ -2,7 +2,7 @@
 
 import structlog
 
-from penstock.contracts.codec import Buffer, decode, encode_with_payload
+from penstock.contracts.codec import Buffer, decode, pack
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.messages import CacheReply, CacheRequest
 from penstock.runtime.bus.bus import Inbound
@@ -31,7 +31,7 @@ class RecentServer:
             log.warning("cache_request_malformed", size_bytes=len(inbound.data), error=str(error))
             return
         lengths, payload = self._read(request)
-        await inbound.respond(encode_with_payload(CacheReply(lengths), payload))
+        await inbound.respond(pack(CacheReply(lengths), payload))
 
     def _read(self, request: CacheRequest) -> tuple[list[int], list[Buffer]]:
         left_bytes = self._message_bytes_max - HEAD_BYTES_MAX - LENGTH_BYTES_MAX * len(request.reads)

@@ -12,16 +12,16 @@ from weakref import WeakValueDictionary
 import structlog
 
 from penstock.contracts import subjects
-from penstock.contracts.codec import Buffer, decode, encode, encode_with_payload
+from penstock.contracts.codec import Buffer, decode, encode, pack
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.messages import ConfirmReply, ConfirmRequest, FlushBatch, FlushReply, ListenerAddress, Presence
-from penstock.runtime.bus.bus import Bus, Inbound
+from penstock.runtime.bus.bus import Bus, Inbound, size_of
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.produce.flush_packing import Message, batch_bytes_max, fits, head_of, payload_of
-from penstock_gateway.produce.flusher_window import FlusherWindow
+from penstock_gateway.produce.flusher_window import FlusherWindow, subject_of
 from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.producer_route import ProducerRoute, QueuedProduce
 
@@ -100,8 +100,13 @@ class FlushRouter:
         return sum(window.unanswered_bytes for window in self._windows.values())
 
     def open_route(self, on_change: Callable[[], None], key: str = "") -> ProducerRoute:
-        """A connection's route to a flusher, to be closed with it; routes with one key choose the same flusher."""
-        return ProducerRoute(self, key or f"{self._instance}/{next(self._route_numbers)}", on_change)
+        """A connection's route to a flusher, to be closed with it.
+
+        Routes with one key choose the same flusher, also those of other gateways. Without a key, a route prefers a
+        flusher in this process.
+        """
+        own_key = key or f"{self._instance}/{next(self._route_numbers)}"
+        return ProducerRoute(self, own_key, on_change, prefers_own=not key)
 
     def is_address_shared(self, address: ListenerAddress) -> bool:
         """Whether another gateway advertises the same address, too."""
@@ -182,6 +187,16 @@ class FlushRouter:
             self._candidates = {presence.instance: presence for presence in near or live}
         return self._candidates
 
+    def own_candidates(self) -> dict[str, Presence]:
+        """The candidates in this process, which get record bytes without a copy; all candidates if it has none."""
+        candidates = self.candidates()
+        own = {
+            instance: presence
+            for instance, presence in candidates.items()
+            if self._bus.is_local(subject_of(self.cluster, presence))
+        }
+        return own or candidates
+
     def window_of(self, presence: Presence) -> FlusherWindow:
         """The window of a flusher for a connection, created on first use."""
         if presence.zone != self._zone:
@@ -206,9 +221,9 @@ class FlushRouter:
         """Send one message to a flusher of `zone`; wait for the reply until the last of its requests expires."""
         last_s = max(part.produce.deadline_s for part in message)
         timeout_s = max(self._limits.answer_timeout_s_min, last_s - self._clock.monotonic_s())
-        data = encode_with_payload(head_of(message, self._instance), payload_of(message))
+        data = pack(head_of(message, self._instance), payload_of(message))
         self._metrics.flush_messages.inc()
-        self._metrics.flush_bytes.labels(zone).inc(len(data))
+        self._metrics.flush_bytes.labels(zone).inc(size_of(data))
         reply = decode(await self._bus.request(subject, data, timeout_s), FlushReply)
         if not fits(reply, message):
             raise Corrupt(f"flush reply whose counts do not fit the {len(message)} requests it answers")

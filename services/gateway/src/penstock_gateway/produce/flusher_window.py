@@ -18,6 +18,11 @@ from penstock_gateway.produce.producer_route import ProducerRoute, QueuedProduce
 log = structlog.get_logger()
 
 
+def subject_of(cluster: str, presence: Presence) -> str:
+    """The subject on which a flusher takes produced batches."""
+    return subjects.flush(cluster, presence.zone, presence.instance)
+
+
 class Sender(Protocol):
     """The part of the flush router that windows need."""
 
@@ -47,7 +52,7 @@ class FlusherWindow:
         self._sender = sender
         self.instance = presence.instance
         self._zone = presence.zone
-        self._subject = subjects.flush(sender.cluster, presence.zone, presence.instance)
+        self._subject = subject_of(sender.cluster, presence)
         self.routes: dict[ProducerRoute, None] = {}
         self.outbox: deque[QueuedProduce] = deque()
         self.unanswered_bytes = 0

@@ -92,14 +92,18 @@ class Router(Protocol):
 
     def candidates(self) -> dict[str, Presence]: ...
 
+    def own_candidates(self) -> dict[str, Presence]: ...
+
     def window_of(self, presence: Presence) -> Window: ...
 
 
 class ProducerRoute:
     """One connection's route to its flusher; `on_change` is called when `is_full` may have changed."""
 
-    def __init__(self, router: Router, key: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, router: Router, key: str, on_change: Callable[[], None], *, prefers_own: bool = False) -> None:
+        """`prefers_own`: choose among the flushers of this process, if there are any."""
         self._router = router
+        self._prefers_own = prefers_own
         self._key = key
         self.on_change = on_change
         self._window: Window | None = None
@@ -208,6 +212,8 @@ class ProducerRoute:
         if self._unanswered or not candidates:
             return None
         self.leave()
+        if self._prefers_own:
+            candidates = self._router.own_candidates()
         chosen = max(candidates, key=lambda instance: rendezvous_weight(self._key, instance))
         self._window = self._router.window_of(candidates[chosen])
         self._window.routes[self] = None

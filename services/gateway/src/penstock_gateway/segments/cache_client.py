@@ -8,7 +8,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from penstock.contracts import subjects
-from penstock.contracts.codec import decode_with_payload, encode
+from penstock.contracts.codec import Buffer, encode, split, unpack
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable, Undelivered
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
@@ -184,11 +184,11 @@ class CacheClient:
         try:
             async with self._window.hold(sum(read.length for read in reads)):
                 started_s = self._clock.monotonic_s()
-                answer = await self._bus.request(
+                answer = await self._bus.request_buffers(
                     self._subject(owner), encode(CacheRequest(reads)), self._limits.cacher_timeout_s
                 )
                 now_s = self._clock.monotonic_s()
-                self._hedging.record_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=len(answer))
+                self._hedging.record_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=sum(map(len, answer)))
             views = _split(answer, reads)
         except (Unavailable, Corrupt) as error:
             self._record_failure(owner, error)
@@ -245,19 +245,14 @@ def _place(read: SegmentRead) -> tuple[SegmentId, int]:
     return read.segment.segment_id, read.position
 
 
-def _split(answer: bytes, reads: Sequence[SegmentRead]) -> list[memoryview | None]:
+def _split(answer: Sequence[Buffer], reads: Sequence[SegmentRead]) -> list[memoryview | None]:
     """A cacher's answer as one view per range, None for missing ranges; `Corrupt` if it does not fit the reads."""
-    reply, payload = decode_with_payload(answer, CacheReply)
-    payload = payload.toreadonly()  # several fetches may share the answer
-    views: list[memoryview | None] = []
-    position = 0
+    reply, payload = unpack(answer, CacheReply)
     if len(reply.lengths) != len(reads):
         raise Corrupt(f"{len(reply.lengths)} answers to {len(reads)} reads")
     for read, length in zip(reads, reply.lengths, strict=True):
         if length not in (-1, read.length):
             raise Corrupt(f"a range of {length} bytes, expected {read.length}")
-        views.append(None if length < 0 else payload[position : position + length])
-        position += max(length, 0)
-    if position != len(payload):
-        raise Corrupt(f"a payload of {len(payload)} bytes, expected {position}")
-    return views
+    views = iter(split(payload, [length for length in reply.lengths if length >= 0]))
+    # Several fetches may share the answer, and a cacher of this process may keep its buffers.
+    return [next(views).toreadonly() if length >= 0 else None for length in reply.lengths]
