@@ -13,7 +13,10 @@ from penstock.cli.up.console import HELPERS, ROLES, Console
 from penstock.cli.up.disk import shortage
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.health import Health, HttpServer, new_registry
+from penstock.runtime.process.shared_host import SharedHost
 from tests.testkit.servers.backend import LOOPBACK
 from tests.testkit.servers.ports import free_ports
 
@@ -26,6 +29,7 @@ class Rig:
     def __init__(self, data: Path, token_file: str = "") -> None:
         self.free_bytes_min = 0
         self.gone: set[str] = set()
+        self.agents: dict[str, Presence] = {}  # by role, instead of a process of its own
         self.health = {role: Health() for role in (*ROLES, *HELPERS)}
         self._servers = {
             role: HttpServer(health, new_registry(), LOOPBACK, 0, token_file=token_file)
@@ -42,6 +46,8 @@ class Rig:
         self._url = f"http://{LOOPBACK}:{port}"
 
     def live(self, role: str) -> list[Presence]:
+        if role in self.agents:
+            return [self.agents[role]]
         return [] if role in self.gone else [Presence(role, "z", f"{role}-1", "0", http=self._servers[role].address)]
 
     async def open(self) -> None:
@@ -89,6 +95,33 @@ async def test_a_problem_is_reported_with_its_instance_and_does_not_end_readines
         'penstock_degraded{instance="sequencer-1",reason="journal",service="sequencer",zone="z"} 1.0'
         in (await rig.page("/metrics"))[1]
     )
+
+
+async def test_a_process_with_several_roles_is_one_process_with_a_health_for_each(rig: Rig) -> None:
+    shared = SharedHost("agent-1")
+    roles = ("gateway", "flusher")
+    hosts = {role: shared.host_maker(role)(an_agent(role), role, SystemClock()) for role in roles}
+    for host in hosts.values():
+        await host.open_http()
+    try:
+        rig.agents = {role: Presence(role, "z", f"agent-1-{role}", "0", http=shared.http_address) for role in roles}
+        hosts["gateway"].health.set_ready(True)
+        hosts["flusher"].health.set_degraded("journal", REASON)
+        status, text = await rig.page("/health")
+        facts = json.loads(text)
+        assert (status, facts["waiting"]) == (503, ["agent-1-flusher is not ready: starting"])
+        wrong = {"service": "flusher", "instance": "agent-1-flusher", "name": "journal", "reason": REASON}
+        assert facts["degraded"] == [wrong]
+        metrics = (await rig.page("/metrics"))[1].splitlines()
+        [blocks] = [line for line in metrics if line.startswith("penstock_memory_blocks{") and "agent-1" in line]
+        assert blocks.startswith('penstock_memory_blocks{instance="agent-1",service="agent",zone="z"}')
+    finally:
+        for host in hosts.values():
+            await host.close_http()
+
+
+def an_agent(role: str) -> ServiceConfig:
+    return ServiceConfig(instance=f"agent-1-{role}")
 
 
 async def test_readiness_does_not_wait_for_helpers(rig: Rig) -> None:

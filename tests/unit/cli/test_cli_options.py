@@ -42,6 +42,23 @@ def test_without_flags_everything_is_in_a_folder_here() -> None:
     assert (found.cluster, found.advertised, found.warnings) == ("default", None, ())
 
 
+def test_agents_are_gateways_flushers_and_cachers() -> None:
+    found = options("--agents", "2")
+    assert (found.agents, found.gateways, found.flushers, found.cachers, found.sequencers) == (2, 2, 2, 2, 1)
+    specs = Specs(found, 4333, 4334)
+    agents = specs.services("agent")
+    assert [each.name for each in agents] == ["agent-1", "agent-2"]
+    assert agents[0].argv[1:] == ["-m", "penstock.cli", "agent", "--roles", "flusher,cacher,gateway"]
+    assert agents[0].env["PENSTOCK_LISTENERS"] == "PLAINTEXT://127.0.0.1:9092"
+    assert agents[0].env["PENSTOCK_FLUSH_INTERVAL_MS"] == "250"
+
+
+@pytest.mark.parametrize("flag", ["--gateways", "--flushers", "--cachers"])
+def test_services_that_agents_have_too_are_not_counted_beside_agents(flag: str) -> None:
+    with pytest.raises(Invalid, match=f"leave out {flag}"):
+        options("--agents", "1", flag, "1")
+
+
 @pytest.mark.parametrize(
     ("text", "address"),
     [

@@ -93,7 +93,7 @@ class Heard:
 async def test_a_process_that_hangs_is_named_and_red(tmp_path: Path) -> None:
     reports: list[str] = []
     clock, heard = ManualClock(), Heard()
-    spec = ChildSpec("gateway-2", ["sleep", "600"], {}, tmp_path / "<log>", is_service=True)
+    spec = ChildSpec("gateway-2", ["sleep", "600"], {}, tmp_path / "<log>", roles=("gateway",))
     child = Child(spec, reports.append, clock=clock)
     watch = Watch(lambda: [child], cast(Directory, heard), cast(Bus, heard), reports.append)
     console = Console(Address("127.0.0.1", 1), cast(Directory, heard), lambda: [child], str)
@@ -123,7 +123,9 @@ async def test_a_process_that_hangs_is_named_and_red(tmp_path: Path) -> None:
 async def test_a_process_that_is_never_heard_hangs_after_a_minute(tmp_path: Path) -> None:
     reports: list[str] = []
     clock, heard = ManualClock(), Heard()
-    child = Child(ChildSpec("gateway-1", ["sleep", "600"], {}, tmp_path / "log", is_service=True), print, clock=clock)
+    child = Child(
+        ChildSpec("gateway-1", ["sleep", "600"], {}, tmp_path / "log", roles=("gateway",)), print, clock=clock
+    )
     watch = Watch(lambda: [child], cast(Directory, heard), cast(Bus, heard), reports.append)
     keeping = asyncio.create_task(child.keep())
     await until(lambda: child.pid is not None)

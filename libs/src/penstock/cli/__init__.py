@@ -9,11 +9,12 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from penstock.cli import audit, bucket, credentials, encryption, export, janitor, quota, rebuild, topic, up
+from penstock.cli import agent, audit, bucket, credentials, encryption, export, janitor, quota, rebuild, topic, up
 from penstock.cli.security import acl, delegation_tokens, user
 
 COMMANDS = (
     up,
+    agent,
     topic,
     user,
     acl,

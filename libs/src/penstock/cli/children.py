@@ -14,6 +14,7 @@ import msgspec
 from penstock.cli.last_words import LogStart
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.log_file import LOG_BYTES_VARIABLE, LOG_FILE_VARIABLE, old_log
+from penstock.runtime.process.shared_host import instance_of
 
 INSTANCE_VARIABLE = "PENSTOCK_INSTANCE"
 INSTANCE_ENTROPY_BYTES = 4
@@ -40,14 +41,20 @@ DEFAULT_LIMITS = ChildLimits()
 class ChildSpec(msgspec.Struct, frozen=True):
     """A program to run; `name` is unique, and the log file has this name.
 
-    A service announces itself under a name that is new for each start, and begins with `name`.
+    A service announces itself under a name that is new for each start, and begins with `name`. A process with several
+    services announces each of them.
     """
 
     name: str
     argv: list[str]
     env: dict[str, str]
     log_path: Path
-    is_service: bool = False
+    roles: tuple[str, ...] = ()  # the services in it
+
+    @property
+    def is_service(self) -> bool:
+        """Whether the process announces itself."""
+        return bool(self.roles)
 
 
 def die_with_parent(platform: str = sys.platform) -> None:
@@ -96,6 +103,13 @@ class Child:
         self._starting = asyncio.Lock()  # held while a process may exist that `_process` does not name yet
         self._process: asyncio.subprocess.Process | None = None
         self._started_s = 0.0
+
+    @property
+    def instances(self) -> list[str]:
+        """The names under which the running process announces its services."""
+        if len(self.spec.roles) == 1:
+            return [self.instance]
+        return [instance_of(self.instance, role) for role in self.spec.roles]
 
     @property
     def is_settled(self) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import Any
 
 from penstock.runtime.process.config import read_config
 from penstock.runtime.process.life import run_app
@@ -13,8 +14,13 @@ from penstock_sequencer.custodian.fork_capture import capture_forked, capture_in
 def main() -> int:
     """Run one sequencer until a signal stops it; the exit code."""
     config = read_config(SequencerConfig, sys.argv[1:], os.environ, program="sequencer")
+    return run_app("sequencer", config, lambda: make_app(config))
+
+
+def make_app(config: SequencerConfig, **parts: Any) -> SequencerApp:
+    """A sequencer that takes its snapshots in a child process where that is possible."""
     capture = capture_forked if sys.platform == "linux" else capture_inline
-    return run_app("sequencer", config, lambda: SequencerApp(config, capture=capture))
+    return SequencerApp(config, capture=capture, **parts)
 
 
 if __name__ == "__main__":

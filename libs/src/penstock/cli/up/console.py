@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.cli.children import Child
 from penstock.cli.ports import Address
+from penstock.cli.up.specs import AGENT
 from penstock.cli.up.watch import is_hung
 from penstock.contracts.errors import Invalid
 from penstock.contracts.messages import Presence
@@ -153,7 +154,11 @@ class Console:
     async def _report_of(self, instance: Presence) -> dict[str, Any]:
         """The answer of a service at `/ready`, also if it is not ready."""
         text = await self._fetch(instance, "/ready", statuses=(200, 503))
-        return json.loads(text) if text else {"ready": False, "reason": "no answer", "degraded": {}}
+        if not text:
+            return {"ready": False, "reason": "no answer", "degraded": {}}
+        report: dict[str, Any] = json.loads(text)
+        whole: dict[str, Any] = report.get("roles", {}).get(instance.role, report)  # a process may have several roles
+        return whole
 
     async def _fetch(self, instance: Presence, path: str, statuses: Sequence[int] = (200,)) -> str | None:
         """The text at an instance's own HTTP port, None if it does not answer with one of the statuses."""
@@ -200,11 +205,23 @@ class Console:
         )
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        instances = self._instances()
+        instances = _processes(self._instances())
         texts = await asyncio.gather(*(self._fetch(instance, "/metrics") for instance in instances))
         registry = prometheus_client.CollectorRegistry()
         registry.register(_Joined([(i, text) for i, text in zip(instances, texts, strict=True) if text is not None]))
         return web.Response(body=prometheus_client.generate_latest(registry), content_type="text/plain")
+
+
+def _processes(instances: Iterable[Presence]) -> list[Presence]:
+    """One instance for each process; several roles of one process have one address."""
+    by_address: dict[str, Presence] = {}
+    for instance in instances:
+        if instance.http in by_address:
+            name = instance.instance.removesuffix(f"-{instance.role}")
+            by_address[instance.http] = msgspec.structs.replace(instance, role=AGENT, instance=name)
+        else:
+            by_address[instance.http] = instance
+    return list(by_address.values())
 
 
 class _Joined(prometheus_client.registry.Collector):

@@ -37,6 +37,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     flushers: int
     sequencers: int
     cachers: int
+    agents: int = 0  # processes that are gateway, flusher and cacher in one; 0: each of these has its own process
     compactors: int = 1
     janitors: int = 1
     cluster: str = CLUSTER_DEFAULT
@@ -100,7 +101,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=250,
         help="flush interval: longest time that a segment collects batches (%(default)s)",
     )
-    for service in ("gateways", "flushers", "sequencers", "cachers", "compactors", "janitors"):
+    for service in ("gateways", "flushers", "cachers"):
+        parser.add_argument(f"--{service}", metavar="N", type=int, help=f"number of {service} to run (1)")
+    parser.add_argument(
+        "--agents",
+        metavar="N",
+        type=int,
+        default=0,
+        help="instead of gateways, flushers and cachers: number of processes that are all three (%(default)s)",
+    )
+    for service in ("sequencers", "compactors", "janitors"):
         parser.add_argument(
             f"--{service}", metavar="N", type=int, default=1, help=f"number of {service} to run (%(default)s)"
         )
@@ -122,6 +132,7 @@ def read_options(
     open_to_others = check_addresses(
         kafka, http, has_token=bool(token_file), is_secure=arguments.secure, is_insecure=arguments.insecure
     )
+    agents = _count("--agents", arguments.agents, least=0)
     about_advertised = warning(kafka, arguments.advertise, advertised)
     return UpOptions(
         data=data,
@@ -129,10 +140,11 @@ def read_options(
         http=http,
         store=_store(arguments.store) if arguments.store else recorded_store(data),
         flush_ms=arguments.flush_ms,
-        gateways=_count("--gateways", arguments.gateways),
-        flushers=_count("--flushers", arguments.flushers),
+        agents=agents,
+        gateways=_count_beside("--gateways", arguments.gateways, agents),
+        flushers=_count_beside("--flushers", arguments.flushers, agents),
         sequencers=_count("--sequencers", arguments.sequencers),
-        cachers=_count("--cachers", arguments.cachers),
+        cachers=_count_beside("--cachers", arguments.cachers, agents),
         compactors=_count("--compactors", arguments.compactors, least=0),
         janitors=_count("--janitors", arguments.janitors, least=0),
         cluster=check_token("cluster", arguments.cluster or environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT),
@@ -153,6 +165,13 @@ def _store(url: str) -> str:
     if not url.startswith(("file://", "s3://")):
         raise Invalid(f"--store must be file:///DIR or s3://BUCKET/PREFIX: {url!r}")
     return absolute_address(url)
+
+
+def _count_beside(flag: str, value: int | None, agents: int) -> int:
+    """The number of instances of a service that agents have too."""
+    if agents and value is not None:
+        raise Invalid(f"with --agents, each agent is a gateway, a flusher and a cacher: leave out {flag}")
+    return agents or _count(flag, 1 if value is None else value)
 
 
 def _count(flag: str, value: int, least: int = 1) -> int:

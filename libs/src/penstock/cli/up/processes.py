@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from penstock.cli.children import Child
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
-from penstock.cli.up.specs import Specs
+from penstock.cli.up.specs import AGENT, Specs
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE
 
-SERVICES = ("sequencer", "flusher", "cacher", "gateway")  # in start order; they stop in reverse order
+SERVICES = ("sequencer", "flusher", "cacher", "gateway")
 
 
 class Processes:
@@ -26,24 +26,25 @@ class Processes:
         self._report = report
         self._limits = limits
         self.nats = Child(specs.nats(), report, limits=limits.children, clock=clock)
+        # By kind of process, in start order; they stop in reverse order.
         self.services = {
-            role: [
+            kind: [
                 Child(spec, report, self.after_death, limits=limits.children, clock=clock)
-                for spec in specs.services(role)
+                for spec in specs.services(kind)
             ]
-            for role in SERVICES
+            for kind in (("sequencer", AGENT) if specs.count(AGENT) else SERVICES)
         }
 
     @property
     def all(self) -> list[Child]:
         """All processes in start order."""
-        return [self.nats, *(child for role in SERVICES for child in self.services[role])]
+        return [self.nats, *(child for children in self.services.values() for child in children)]
 
     async def stop(self) -> None:
         """End the services in reverse order, then the nats-server."""
         grace_s = self._limits.stop_grace_s
-        for role in reversed(SERVICES):
-            await asyncio.gather(*(child.stop(grace_s) for child in self.services[role]))
+        for children in reversed(self.services.values()):
+            await asyncio.gather(*(child.stop(grace_s) for child in children))
         await self.nats.stop(grace_s)
 
     async def after_death(self, code: int) -> None:

@@ -17,6 +17,8 @@ from penstock.runtime.nats.server import find_nats_server, write_config
 ZONE = "local"
 NATS_USER = "up"
 PASSWORD_BYTES = 32
+AGENT = "agent"  # a process that is gateway, flusher and cacher in one
+AGENT_ROLES = ("flusher", "cacher", "gateway")
 LOW_PRIORITY = ("nice", "-n", "5")  # for helpers, so that clients and services get the processor first
 
 
@@ -97,13 +99,20 @@ class Specs:
         }
         return ChildSpec(
             name=name,
-            argv=[*program, "-m", f"penstock_{role}"],
+            argv=[*program, "-m", *self._module(role)],
             env=os.environ | {f"PENSTOCK_{key}": value for key, value in settings.items()},
             log_path=self._options.data / "logs" / f"{name}.log",
-            is_service=True,
+            roles=AGENT_ROLES if role == AGENT else (role,),
         )
 
+    def _module(self, role: str) -> list[str]:
+        if role == AGENT:
+            return ["penstock.cli", "agent", "--roles", ",".join(AGENT_ROLES)]
+        return [f"penstock_{role}"]
+
     def _settings_of(self, role: str) -> dict[str, str]:
+        if role == AGENT:
+            return {name: value for each in AGENT_ROLES for name, value in self._settings_of(each).items()}
         if role == "gateway":
             advertised = self._options.advertised
             if self._secure is not None:

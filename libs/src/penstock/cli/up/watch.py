@@ -13,7 +13,7 @@ START_S_MAX = 60.0
 
 def is_hung(child: Child, directory: Directory) -> bool:
     """Whether the process runs, but its announcements do not arrive."""
-    if not child.spec.is_service or child.pid is None or directory.get(child.instance) is not None:
+    if not child.spec.is_service or child.pid is None or _are_heard(child, directory):
         return False
     return child.was_heard or child.lived_s > START_S_MAX
 
@@ -54,4 +54,9 @@ class Watch:
             return False
         if not child.spec.is_service:  # the nats-server
             return self._bus.is_connected
-        return self._directory.get(child.instance) is not None
+        return _are_heard(child, self._directory)
+
+
+def _are_heard(child: Child, directory: Directory) -> bool:
+    """Whether the announcements of all services in a process arrive."""
+    return all(directory.get(instance) is not None for instance in child.instances)

@@ -117,26 +117,45 @@ def read_config(
     If only the env file has keys to the store, they become part of `store_url`.
     Invalid settings end the process with one sentence and exit code 2; `--help` ends it with 0.
     """
-    parser = _parser(kind, program)
+    return read_configs([kind], argv, environ, program=program, entropy=entropy)[0]
+
+
+def read_configs(
+    kinds: Sequence[type[Config]],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    program: str,
+    entropy: Entropy | None = None,
+) -> list[Config]:
+    """The settings of several services in one process, which have the same values where they have the same names."""
+    parser = _parser(kinds, program)
     given = vars(parser.parse_args(argv))
-    hints = get_type_hints(kind, include_extras=True)
     try:
         file = read_env_file(given.get("env_file", environ.get(ENV_FILE_VARIABLE, "")))
-        variables = {**file.settings, **environ}
-        values: dict[str, Any] = {}
-        for field in kind.__struct_fields__:
-            variable = environment_variable(field)
-            if field in given:
-                values[field] = _convert(flag(field), given[field], hints[field])
-            elif variable in variables:
-                values[field] = _convert(variable, variables[variable], hints[field])
-        if "store_url" in values:
-            values["store_url"] = with_store_keys(values["store_url"], file, environ)
-        if not values.get("instance"):
-            values["instance"] = f"{program}-{(entropy or SystemEntropy()).take(INSTANCE_ENTROPY_BYTES).hex()}"
-        return kind(**values)
+        instance = f"{program}-{(entropy or SystemEntropy()).take(INSTANCE_ENTROPY_BYTES).hex()}"
+        configs = []
+        for kind in kinds:
+            values = _values(kind, given, {**file.settings, **environ})
+            if "store_url" in values:
+                values["store_url"] = with_store_keys(values["store_url"], file, environ)
+            configs.append(kind(**values | {"instance": values.get("instance") or instance}))
+        return configs
     except Invalid as error:
         parser.error(str(error))
+
+
+def _values(kind: type[ServiceConfig], given: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of one service that have a flag or a variable."""
+    hints = get_type_hints(kind, include_extras=True)
+    values: dict[str, Any] = {}
+    for field in kind.__struct_fields__:
+        variable = environment_variable(field)
+        if field in given:
+            values[field] = _convert(flag(field), given[field], hints[field])
+        elif variable in variables:
+            values[field] = _convert(variable, variables[variable], hints[field])
+    return values
 
 
 def flag(field: str) -> str:
@@ -157,13 +176,14 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_SETTINGS_EXIT_CODE)
 
 
-def _parser(kind: type[ServiceConfig], program: str) -> _Parser:
+def _parser(kinds: Sequence[type[ServiceConfig]], program: str) -> _Parser:
     parser = _Parser(
         prog=program,
         description=f"The Penstock {program}. Every flag can also be given in the environment.",
         allow_abbrev=False,
     )
-    for each in settings_of(kind):
+    settings = {each.name: each for kind in reversed(kinds) for each in settings_of(kind)}
+    for each in settings.values():
         default = "" if each.default is msgspec.NODEFAULT else f" (default: {each.default!r})"
         parser.add_argument(
             each.flag,

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import prometheus_client
 from aiohttp import web
@@ -24,6 +25,18 @@ def new_registry() -> prometheus_client.CollectorRegistry:
         registry=registry,
     ).set_function(sys.getallocatedblocks)
     return registry
+
+
+class HealthReport(Protocol):
+    """The health that an HTTP server shows."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def degraded(self) -> list[str]: ...
+
+    def report(self) -> dict[str, object]: ...
 
 
 class Health:
@@ -72,7 +85,7 @@ class Health:
 class _DegradedMetric(prometheus_client.registry.Collector):
     """The present problems as a metric, for alarms; `/health` has the texts."""
 
-    def __init__(self, health: Health) -> None:
+    def __init__(self, health: HealthReport) -> None:
         self._health = health
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
@@ -92,7 +105,7 @@ class HttpServer:
 
     def __init__(
         self,
-        health: Health,
+        health: HealthReport,
         registry: prometheus_client.CollectorRegistry,
         host: str,
         port: int,

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
+from typing import Protocol
 
 import msgspec
+from prometheus_client import CollectorRegistry
 
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.presence import Announcer, Directory, PresenceLimits
 from penstock.runtime.clock import Clock, Entropy
-from penstock.runtime.nats.client import NatsConnection, NatsLimits, connect_nats
+from penstock.runtime.journal import Journal
+from penstock.runtime.nats.client import NatsLimits, connect_nats
 from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.health import Health, HttpServer, new_registry
@@ -24,6 +27,29 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_LIMITS = HostLimits()
+
+
+class Connection(Protocol):
+    """The connection of a service: a bus, and journals beside it."""
+
+    @property
+    def bus(self) -> Bus: ...
+
+    async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
+        """As `NatsConnection.journal`."""
+
+    async def close(self) -> None: ...
+
+
+class Http(Protocol):
+    """The HTTP endpoint of a service, as `HttpServer`."""
+
+    @property
+    def address(self) -> str: ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 class ServiceHost:
@@ -50,16 +76,18 @@ class ServiceHost:
         entropy: Entropy | None = None,
         distribution: str = "penstock",
         limits: HostLimits = DEFAULT_LIMITS,
-        connect: Callable[..., Awaitable[NatsConnection]] = connect_nats,
+        connect: Callable[..., Awaitable[Connection]] = connect_nats,
         find_version: Callable[[str], str] = version,
-        make_http: Callable[..., HttpServer] = HttpServer,
+        make_http: Callable[..., Http] = HttpServer,
+        make_registry: Callable[[], CollectorRegistry] = new_registry,
     ) -> None:
         """`complete` adds the service's own fields to each announcement; `distribution` is the package of its version.
 
-        A simulation replaces `connect`, `find_version` and `make_http`.
+        A simulation replaces `connect`, `find_version` and `make_http`, a process with several services `connect`,
+        `make_http` and `make_registry`.
         """
         self.health = Health()
-        self.registry = new_registry()
+        self.registry = make_registry()
         self._config = config
         self._role = role
         self._clock = clock
@@ -71,11 +99,11 @@ class ServiceHost:
         self._http = make_http(
             self.health, self.registry, config.http_host, config.http_port, token_file=config.http_token_file
         )
-        self._connection: NatsConnection | None = None
+        self._connection: Connection | None = None
         self._is_listening = False
 
     @property
-    def connection(self) -> NatsConnection:
+    def connection(self) -> Connection:
         """The connection to nats."""
         assert self._connection is not None, "the service is not connected"
         return self._connection

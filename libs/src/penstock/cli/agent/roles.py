@@ -1,0 +1,60 @@
+"""The roles that one process can host, and where their code is."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from penstock.contracts.errors import Invalid
+from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.life import App
+
+USUAL = ("gateway", "flusher", "cacher")
+
+
+class Role(msgspec.Struct, frozen=True):
+    """A service as an agent sees it."""
+
+    name: str
+    config: type[ServiceConfig]
+    make: Callable[..., App]  # from the settings, and `make_host` by keyword
+
+
+# In the order of their start; they drain in the reverse order, so that a gateway's requests find a flusher. Compactors
+# need Spark, which has an environment of its own.
+PLACES = {
+    "sequencer": ("config:SequencerConfig", "__main__:make_app"),
+    "flusher": ("config:FlusherConfig", "app:FlusherApp"),
+    "cacher": ("config:CacherConfig", "app:CacherApp"),
+    "janitor": ("config:JanitorConfig", "app:JanitorApp"),
+    "gateway": ("config:GatewayConfig", "app:GatewayApp"),
+}
+
+
+def parse_roles(text: str) -> list[str]:
+    """The roles in a list separated by commas, in start order; `Invalid` if it is no such list."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in PLACES:
+            raise Invalid(f"--roles must name {', '.join(PLACES)}, separated by commas: {name!r}")
+        if names.count(name) > 1:
+            raise Invalid(f"--roles names {name} twice; start another agent for a second one")
+    return [name for name in PLACES if name in names]
+
+
+def load_role(name: str) -> Role:
+    """Import a role's code; `Invalid` if its package is not installed."""
+    config, make = (_load(name, place) for place in PLACES[name])
+    return Role(name, config, make)
+
+
+def _load(name: str, place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    package = f"penstock_{name}"
+    try:
+        return getattr(import_module(f"{package}.{module}"), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise Invalid(f"the role {name} is not installed here: its package is penstock-{name}") from error
