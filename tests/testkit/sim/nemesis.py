@@ -168,7 +168,7 @@ class Nemesis:
     async def _kill_role(self) -> None:
         role = self._dice.choice(("sequencer", "flusher", "cacher", "gateway", "janitor", "all"))
         for process in self._world.processes:
-            if role in (process.role, "all"):
+            if role == "all" or role in process.roles:
                 process.kill()
                 process.restart_later()
 

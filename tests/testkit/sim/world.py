@@ -43,7 +43,7 @@ from tests.testkit.sim.clients.transaction_workload import TransactionWorkload
 from tests.testkit.sim.environment.host import SimClock
 from tests.testkit.sim.environment.loop import SimLoop
 from tests.testkit.sim.environment.process import Process
-from tests.testkit.sim.environment.services import CLUSTER, app_factories, gateway_address
+from tests.testkit.sim.environment.services import CLUSTER, app_factories, counts_of, gateway_address
 from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.environment.store import SimStore
 from tests.testkit.sim.environment.wire import START_MS
@@ -74,7 +74,7 @@ JANITORS_SHARE = 0.5  # of runs
 GRACES_MS = (1_500, 4_000)
 ORPHANS = 6
 ALMOST_ORPHAN_MS = 120_000  # before some of them may be deleted
-COUNTS = {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
+AGENTS_SHARE = 0.25  # of runs: their processes are gateway, flusher and cacher in one
 # Log events that show a bug: they are about messages that only services send.
 BUGS = frozenset(
     (
@@ -135,9 +135,10 @@ class World(SharedEnvironment):
             apply=self._apply_and_compare,
         )
         keeps_names = self.dice.random() < 0.3
+        counts = counts_of(has_agents=self.stream("agents").random() < AGENTS_SHARE) | {"janitor": self.janitors}
         self.processes = [
-            Process(self, role, number, make[role], keeps_name=keeps_names, host_limits=length.services.host)
-            for role, count in (COUNTS | {"janitor": self.janitors}).items()
+            Process(self, kind, number, make[kind], keeps_name=keeps_names, host_limits=length.services.host)
+            for kind, count in counts.items()
             for number in range(count)
         ]
         self.old_replicas = self._old_replicas()  # the sequencers that run an earlier release
@@ -165,8 +166,8 @@ class World(SharedEnvironment):
         self.happened: Counter[str] = Counter()  # faults that have no other count
 
     def role(self, role: str) -> list[Process]:
-        """The processes of a role."""
-        return [each for each in self.processes if each.role == role]
+        """The processes that have a role."""
+        return [each for each in self.processes if role in each.roles]
 
     def _old_replicas(self) -> dict[str, None]:
         """All sequencers in some runs, none in the others."""

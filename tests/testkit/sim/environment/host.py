@@ -3,15 +3,14 @@
 import functools
 import random
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.retrying import RetryingStore
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.journal import Journal
-from penstock.runtime.nats.client import NatsConnection
-from penstock.runtime.process.health import HttpServer
 from penstock.runtime.process.host import HostLimits, ServiceHost
+from penstock.runtime.process.shared_host import SharedHost
 from tests.testkit.fakes.memory_bus import MemoryBus
 from tests.testkit.sim.environment.bus import SimHub
 from tests.testkit.sim.environment.journal import Reach, SimJournal, SimJournalStore
@@ -80,18 +79,28 @@ class _NoHttp:
         """Do nothing."""
 
 
-def host_maker(connection: SimConnection, limits: HostLimits) -> Callable[..., ServiceHost]:
-    """Makes the host of one life of a simulated process; only connections to the outside are replaced."""
+class HostMaker:
+    """Makes the hosts of one life of a simulated process; only connections to the outside are replaced."""
 
-    async def connect(_url: str, **_: Any) -> NatsConnection:
-        return cast(NatsConnection, connection)
+    def __init__(self, connection: SimConnection, limits: HostLimits) -> None:
+        self._connection = connection
+        self._settings: dict[str, Any] = {"limits": limits, "find_version": lambda _: "simulated"}
 
-    def make_http(*_: Any, **__: Any) -> HttpServer:
-        return cast(HttpServer, _NoHttp())
+    def __call__(self, *arguments: Any, **settings: Any) -> ServiceHost:
+        """The host of a process with one role."""
+        return ServiceHost(*arguments, connect=self._connect, make_http=_make_http, **self._settings, **settings)
 
-    return functools.partial(
-        ServiceHost, limits=limits, connect=connect, find_version=lambda _: "simulated", make_http=make_http
-    )
+    def share(self, instance: str) -> Callable[[str], Callable[..., ServiceHost]]:
+        """Makes for each role of a process what makes its host."""
+        shared = SharedHost(instance, connect=self._connect, make_http=_make_http)
+        return lambda role: functools.partial(shared.host_maker(role), **self._settings)
+
+    async def _connect(self, _url: str, **_: Any) -> SimConnection:
+        return self._connection
+
+
+def _make_http(*_: Any, **__: Any) -> _NoHttp:
+    return _NoHttp()
 
 
 def store_opener(server: StoreServer, name: str, stream: random.Random, timeline: Timeline) -> Callable[..., Any]:

@@ -10,20 +10,22 @@ from penstock.runtime.process.host import HostLimits
 from penstock.runtime.process.life import App
 from penstock_sequencer.replication.replica import LeftBehind
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
-from tests.testkit.sim.environment.host import BusReach, SimClock, SimConnection, host_maker, store_opener
+from tests.testkit.sim.environment.host import BusReach, HostMaker, SimClock, SimConnection, store_opener
 from tests.testkit.sim.environment.loop import CALLBACK, NO_STEPS, Handle, SimLoop
 from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.environment.sockets import SimTransport
 
 RESTART_S = (0.2, 2.0)  # the time until a supervisor restarts a process
 DRAIN_DEADLINE_S = 10.0
+AGENT = "agent"  # a process that is several services in one
+AGENT_ROLES = ("flusher", "cacher", "gateway")  # in start order
 
 # Builds an app from its process (instance name, zone) and from the dependencies of all apps.
 MakeApp = Callable[["Process", dict[str, Any]], App]
 
 
 class Process:
-    """A process of one service; each life between start and end has its own loop, connection and memory."""
+    """A process of one or several services; each life from start to end has its own loop, connection and memory."""
 
     def __init__(
         self,
@@ -35,7 +37,7 @@ class Process:
         keeps_name: bool,
         host_limits: HostLimits,
     ) -> None:
-        self.role = role
+        self.roles = AGENT_ROLES if role == AGENT else (role,)
         self.name = f"{role}-{number}"
         self.number = number
         self.server = number % 3
@@ -216,7 +218,7 @@ class Process:
         return {
             "clock": self.clock,
             "entropy": environment.entropy(name),
-            "make_host": host_maker(connection, self._host_limits),
+            "make_host": HostMaker(connection, self._host_limits),
             "open_store": store_opener(
                 environment.store, name, environment.chance.stream(f"jitter/{name}"), environment.timeline
             ),

@@ -4,7 +4,9 @@ import random
 from collections.abc import Callable
 from typing import Any, cast
 
+from penstock.cli.agent.app import AgentApp
 from penstock.runtime.process.life import App
+from penstock.runtime.process.shared_host import instance_of
 from penstock_cacher.app import CacherApp
 from penstock_cacher.config import CacherConfig
 from penstock_flusher.app import FlusherApp
@@ -18,7 +20,7 @@ from penstock_janitor.config import JanitorConfig
 from penstock_sequencer.app import SequencerApp
 from penstock_sequencer.config import SequencerConfig
 from penstock_sequencer.replication.replica import Apply
-from tests.testkit.sim.environment.process import MakeApp, Process
+from tests.testkit.sim.environment.process import AGENT, MakeApp, Process
 from tests.testkit.sim.environment.sockets import PORT, Address, Network, SimListener
 from tests.testkit.sim.length import Length
 
@@ -38,13 +40,19 @@ class NoCollection:
         """Do nothing."""
 
 
+def counts_of(*, has_agents: bool) -> dict[str, int]:
+    """The number of processes of each kind."""
+    return {"sequencer": 3, AGENT: 2} if has_agents else {"sequencer": 3, "flusher": 2, "cacher": 1, "gateway": 2}
+
+
 def gateway_address(process: Process) -> Address:
     """The address of a gateway, over all its restarts."""
     return (process.name, PORT)
 
 
-def _settings(process: Process, store_url: str) -> dict[str, Any]:
-    return {"cluster": CLUSTER, "zone": process.zone, "instance": process.instance, "store_url": store_url}
+def _settings(process: Process, role: str, store_url: str) -> dict[str, Any]:
+    instance = process.instance if len(process.roles) == 1 else instance_of(process.instance, role)
+    return {"cluster": CLUSTER, "zone": process.zone, "instance": instance, "store_url": store_url}
 
 
 def app_factories(
@@ -71,7 +79,7 @@ def app_factories(
     def gateway(process: Process, given: dict[str, Any]) -> App:
         host, port = gateway_address(process)
         config = GatewayConfig(
-            **_settings(process, store_url),
+            **_settings(process, "gateway", store_url),
             listeners=f"PLAINTEXT://{host}:{port}",
             share_groups=True,
             audit=length.audit,
@@ -85,7 +93,7 @@ def app_factories(
         return GatewayApp(config, **given, make_listener=make_listener, limits=limits.gateway, garbage=NoCollection())
 
     def sequencer(process: Process, given: dict[str, Any]) -> App:
-        settings = _settings(process, store_url)
+        settings = _settings(process, "sequencer", store_url)
         config = SequencerConfig(**settings, journal_assurance="sync-always", **snapshots)
         process.known_level = known_level(process)
         return SequencerApp(
@@ -99,7 +107,7 @@ def app_factories(
 
     def janitor(process: Process, given: dict[str, Any]) -> App:
         config = JanitorConfig(
-            **_settings(process, store_url),
+            **_settings(process, "janitor", store_url),
             grace_ms=grace_ms,
             retention_interval_ms=RETENTION_INTERVAL_MS,
             reap_interval_ms=REAP_INTERVAL_MS,
@@ -108,10 +116,16 @@ def app_factories(
         )
         return JanitorApp(config, **given, limits=limits.janitor)
 
-    return {
-        "gateway": gateway,
-        "flusher": lambda process, given: FlusherApp(FlusherConfig(**_settings(process, store_url)), **given),
-        "cacher": lambda process, given: CacherApp(CacherConfig(**_settings(process, store_url)), **given),
-        "sequencer": sequencer,
-        "janitor": janitor,
-    }
+    def flusher(process: Process, given: dict[str, Any]) -> App:
+        return FlusherApp(FlusherConfig(**_settings(process, "flusher", store_url)), **given)
+
+    def cacher(process: Process, given: dict[str, Any]) -> App:
+        return CacherApp(CacherConfig(**_settings(process, "cacher", store_url)), **given)
+
+    made = {"gateway": gateway, "flusher": flusher, "cacher": cacher, "sequencer": sequencer, "janitor": janitor}
+
+    def agent(process: Process, given: dict[str, Any]) -> App:
+        host_of = given["make_host"].share(process.instance)
+        return AgentApp([(role, made[role](process, given | {"make_host": host_of(role)})) for role in process.roles])
+
+    return made | {AGENT: agent}
