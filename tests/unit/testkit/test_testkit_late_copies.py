@@ -89,3 +89,13 @@ def test_below_the_level_of_leases_a_confirmed_copy_may_be_late(
     times.oracle.state.level = COMMIT_LEASE_LEVEL  # the level when the copy was stored counts
     assert times.is_allowed(Attempt("gateway-0", 0.5), Attempt("gateway-1", 1.0)) == is_allowed
     assert not times.is_allowed(Attempt("gateway-0", 1.0))
+
+
+def test_a_halted_agent_may_have_confirmed_each_of_its_requests() -> None:
+    times = Times()
+    times.now_s = 1.2
+    times.late_copies.halted("agent-1", "agent-1-2")
+    times.happen("stored", 2.5)
+    assert times.is_allowed(Attempt("agent-1", 1.0))
+    assert not times.is_allowed(Attempt("agent-1", 1.3))
+    assert not times.is_allowed(Attempt("agent-0", 1.0))
