@@ -169,7 +169,7 @@ async def test_a_cancelled_local_request_does_not_end_its_handler(process: Proce
     async def slow(message: Inbound) -> None:
         begun.set()
         await proceed.wait()
-        await message.respond(b"nobody waits")
+        await message.respond(b"too late")
         finished.set()
 
     await process.answerer.subscribe("question", slow)
