@@ -33,8 +33,14 @@ def test_short_timeouts_find_a_gateway_that_ends_transactions_without_its_seen_s
     In the protocol before KIP-890 that transaction has the same epoch. Only `seen_sequence`, the newest entry that the
     gateway knew, shows that the EndTxn belongs to the earlier transaction. Clients with long timeouts have few requests
     in flight during a delay. Hardly one of two hundred usual seeds finds this fault.
+
+    Requests that a network or a gateway delays for longer than their client waits fail some of these runs without the
+    mutant too, as ADR 0012 says. So the mutant must fail a run that passes without it.
     """
-    killed = mutant_simulations.first_failure(SHORT_TIMEOUTS_MUTANT, runs_for(SHORT_TIMEOUTS_MUTANT))
-    assert killed is not None, "the mutant survived"
-    outcome = run_named(killed.run)
-    assert not outcome.failures, f"the mutant is not the reason: {outcome.report()}"
+    runs = runs_for(SHORT_TIMEOUTS_MUTANT)
+    while (killed := mutant_simulations.first_failure(SHORT_TIMEOUTS_MUTANT, runs)) is not None:
+        if not run_named(killed.run).failures:
+            break
+        runs = runs[runs.index(killed.run) + 1 :]
+    assert killed is not None, "no run fails because of the mutant"
+    print(f"seed {killed.run}: {killed.failures[0]}")

@@ -16,7 +16,7 @@ CONSUMER_GROUP_SEEDS_MAX = 20  # of seeds with a group of KIP-848, so among some
 CONSUMER_GROUP_MUTANT = "take_no_report_for_empty_report"
 # Found by clients with short timeouts only.
 SHORT_TIMEOUTS_MUTANT = "end_transactions_without_seen_sequence"
-SHORT_TIMEOUTS_FOUND_LAST = 58
+SHORT_TIMEOUTS_FOUND_LAST = 6
 # Each mutant that any run may find, and the seed that found it last.
 FOUND_LAST = {
     "accept_fenced_static_members": 8,
