@@ -34,8 +34,8 @@ def test_short_timeouts_find_a_gateway_that_ends_transactions_without_its_seen_s
     gateway knew, shows that the EndTxn belongs to the earlier transaction. Clients with long timeouts have few requests
     in flight during a delay. Hardly one of two hundred usual seeds finds this fault.
 
-    Requests that a network or a gateway delays for longer than their client waits fail some of these runs without the
-    mutant too, as ADR 0012 says. So the mutant must fail a run that passes without it.
+    Some of these runs fail without the mutant too: a request is delayed for longer than its client waits (ADR 0012).
+    So the mutant must fail a run that passes without it.
     """
     runs = runs_for(SHORT_TIMEOUTS_MUTANT)
     while (killed := mutant_simulations.first_failure(SHORT_TIMEOUTS_MUTANT, runs)) is not None:
