@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from tests.testkit.clusters.cluster import Cluster, wait_for_level, wait_until
-from tests.testkit.loads.transaction_load import CLIENT
+from tests.testkit.loads.transaction_writer import CLIENT
 
 TOPIC, GROUP = "work", "workers"
 PARTITIONS = 2

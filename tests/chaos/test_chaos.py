@@ -125,4 +125,4 @@ def run_loads(cluster: Cluster, nemesis: Nemesis) -> None:
         print(f"idempotent {[account.settle() for account in (first, second)]}", flush=True)
         print(f"plain {plain.settle()}", flush=True)
         transactions.settle()
-        print(f"transactions {transactions.counts}", flush=True)
+        print(f"transactions {transactions.counts}, crashes of their clients {transactions.deaths}", flush=True)

@@ -1,11 +1,12 @@
 """A record of all requests and results of transactional producers and readers, for the transaction checker.
 
-Moments are growing numbers from the `History`. An event with a lower moment certainly happened before one with a
-higher moment. So a request takes its moment before it is sent, and an answer takes its moment after it came.
+Moments are growing numbers from the `History`, or from the same clock in another process. An event with a lower
+moment certainly happened before one with a higher moment. So a request takes its moment before it is sent, and an
+answer takes its moment after it came.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -97,26 +98,29 @@ class Observed:
 
 
 class History:
-    """All events of one run."""
+    """All events of one run; `clock` makes the moments, by default it counts.
 
-    def __init__(self) -> None:
+    `at` is the moment of an event that another process reports, by default now.
+    """
+
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
         self.lives: list[Life] = []
         self.readings: list[Reading] = []
         self.observed: list[Observed] = []
-        self._moments = itertools.count(1)
+        self._clock = clock or itertools.count(1).__next__
 
     def moment(self) -> int:
         """A new moment."""
-        return next(self._moments)
+        return self._clock()
 
     @property
     def transactions(self) -> list[Transaction]:
         """All transactions of all sessions."""
         return [each for life in self.lives for each in life.transactions]
 
-    def begin_life(self, transactional_id: str, order: tuple[int, ...] | None = None) -> Life:
+    def begin_life(self, transactional_id: str, order: tuple[int, ...] | None = None, at: int | None = None) -> Life:
         """Record an answer to InitProducerId; `order` sorts the sessions, by default the order of the answers."""
-        life = Life(transactional_id, (len(self.lives),) if order is None else order, self.moment())
+        life = Life(transactional_id, (len(self.lives),) if order is None else order, self._at(at))
         self.lives.append(life)
         return life
 
@@ -126,14 +130,14 @@ class History:
         life.transactions.append(transaction)
         return transaction
 
-    def ask(self, transaction: Transaction) -> None:
+    def ask(self, transaction: Transaction, at: int | None = None) -> None:
         """Record the request to commit a transaction; its outcome is unknown until an answer comes."""
-        transaction.asked_at = self.moment()
+        transaction.asked_at = self._at(at)
         transaction.outcome = Outcome.UNKNOWN
 
-    def committed(self, transaction: Transaction) -> None:
+    def committed(self, transaction: Transaction, at: int | None = None) -> None:
         """Record the answer that a transaction is committed."""
-        transaction.committed_at = self.moment()
+        transaction.committed_at = self._at(at)
         transaction.outcome = Outcome.COMMITTED
 
     def read(self, name: str, isolation: Isolation, places: Iterable[Place]) -> Reading:
@@ -146,6 +150,11 @@ class History:
         """Record that a reader got a record."""
         reading.seen[place].append(Seen(offset, value, self.moment()))
 
-    def observe(self, group_place: GroupPlace, offset: int, asked_at: int, *, is_last: bool = False) -> None:
+    def observe(
+        self, group_place: GroupPlace, offset: int, asked_at: int, at: int | None = None, *, is_last: bool = False
+    ) -> None:
         """Record the answer to a request for a group's committed offset."""
-        self.observed.append(Observed(group_place, offset, asked_at, self.moment(), is_last))
+        self.observed.append(Observed(group_place, offset, asked_at, self._at(at), is_last))
+
+    def _at(self, at: int | None) -> int:
+        return self.moment() if at is None else at

@@ -1,159 +1,37 @@
 """A load of transactions by stock clients during failures, and the check of all their results.
 
-Each writer has one transactional id, and several sessions under it. A writer writes, consumes its own partition,
-commits and aborts. It also dies, or continues after a successor has fenced it. Two readers are read_committed, and
-one is read_uncommitted.
+Each writer has one transactional id, and several sessions under it. It runs in a process of its own, as librdkafka may
+crash when hundreds of producers begin and end. Two readers are read_committed, and one is read_uncommitted.
 """
 
-import random
+import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from tests.testkit.clusters.cluster import Cluster, wait_for_level, wait_until
-from tests.testkit.loads.ledger import POLL_S, QUIET
-from tests.testkit.loads.retries import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, RetriesExhausted, until_done
+from tests.testkit.loads import transaction_writer
+from tests.testkit.loads.ledger import POLL_S
+from tests.testkit.loads.retries import RETRY_TIMEOUT_S, until_done
 from tests.testkit.loads.transaction_checker import check
-from tests.testkit.loads.transaction_history import (
-    GroupPlace,
-    History,
-    Isolation,
-    Life,
-    Outcome,
-    Reading,
-    Sent,
-    Transaction,
+from tests.testkit.loads.transaction_history import History, Isolation, Outcome, Reading
+from tests.testkit.loads.transaction_reports import WriterProcess, moment
+from tests.testkit.loads.transaction_writer import (
+    CLIENT,
+    GROUP,
+    PARTITIONS,
+    SOURCE,
+    TOPIC,
+    committed_offset,
+    group_place,
 )
 
-TOPIC, SOURCE, GROUP = "accounts", "orders", "clerks"
-PARTITIONS = 3
-RECORDS = (1, 12)  # of a transaction
-CONSUMED_MAX = 9
-CONSUMER_SHARE = 0.6
-COMMIT_SHARE = 0.75
-DIE_SHARE = 0.05
-SUCCESSOR_SHARE = 0.05
-TRANSACTION_TIMEOUTS_MS = (10_000, 60_000)
 REST_S_MAX = 0.05  # between two transactions of a writer
-
-# Without this setting, librdkafka 2.16 removes all brokers from its memory if all are gone for a moment. A request to
-# a group's coordinator then waits for a removed broker for ever.
-CLIENT = {**QUIET, "metadata.recovery.strategy": "none"}
-
-
-class Writer(threading.Thread):
-    """A client with several sessions under one transactional id, one after the other."""
-
-    def __init__(self, bootstrap: str, history: History, number: int, seed: int, rest_s_max: float) -> None:
-        super().__init__(name=f"writer-{number}")
-        self.failure: BaseException | None = None
-        self.group_place: GroupPlace = (GROUP, (SOURCE, number))
-        self._servers = bootstrap
-        self._history = history
-        self._dice = random.Random(f"{seed}/{number}")
-        self._rest_s_max = rest_s_max
-        self._stopping = threading.Event()
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP, **CLIENT})
-        self._consumed = 0
-        self._written = 0
-        self._producer: Producer
-        self._life: Life
-
-    def stop(self) -> None:
-        """Start no further transaction."""
-        self._stopping.set()
-
-    def run(self) -> None:
-        """Run transactions until `stop`; the last one is ended."""
-        try:
-            self._begin_life()
-            while not self._stopping.is_set():
-                try:
-                    self._transact()
-                except KafkaException as error:
-                    if error.args[0].retriable() and not error.args[0].txn_requires_abort():
-                        raise RetriesExhausted(str(error)) from error
-                    self._begin_life()  # fenced, or the transaction took too long
-                self._stopping.wait(self._dice.uniform(0, self._rest_s_max))
-        except BaseException as error:  # noqa: BLE001  checked by the thread that waits for this one
-            self.failure = error
-        finally:
-            self._consumer.close()
-
-    def _begin_life(self) -> None:
-        timeout_ms = self._dice.choice(TRANSACTION_TIMEOUTS_MS)
-        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms, **CLIENT}
-        self._producer = Producer({"bootstrap.servers": self._servers, **settings})
-        until_done(lambda: self._producer.init_transactions(CALL_TIMEOUT_S))
-        self._life = self._history.begin_life(self.name)
-        self._consumed = committed_offset(self._consumer, self._history, self.group_place)
-
-    def _transact(self) -> None:
-        dice = self._dice
-        transaction = self._history.begin(self._life)
-        self._producer.begin_transaction()
-        for _ in range(dice.randint(*RECORDS)):
-            self._write(transaction)
-        consumed = self._consumed + dice.randint(1, CONSUMED_MAX)
-        is_consumer = dice.random() < CONSUMER_SHARE
-        if is_consumer:
-            transaction.consumed[self.group_place] = (self._consumed, consumed)
-            self._send_offset(consumed)
-        if dice.random() < DIE_SHARE:
-            self._producer.flush(dice.uniform(0, 0.1))
-            self._begin_life()
-            return
-        if dice.random() < SUCCESSOR_SHARE:
-            self._be_fenced(transaction)
-            return
-        self._end(transaction, self._producer, is_commit=dice.random() < COMMIT_SHARE)
-        if is_consumer and transaction.outcome is Outcome.COMMITTED:
-            self._consumed = consumed
-
-    def _write(self, transaction: Transaction) -> None:
-        self._written += 1
-        sent = Sent((TOPIC, self._dice.randrange(PARTITIONS)), f"{self.name}/{self._written}".encode())
-        transaction.sent.append(sent)
-
-        def record(error: KafkaError | None, message: Message) -> None:
-            sent.offset = message.offset() if error is None else None
-
-        self._producer.produce(TOPIC, sent.value, partition=sent.place[1], on_delivery=record)
-        self._producer.poll(0)
-
-    def _send_offset(self, offset: int) -> None:
-        topic, partition = self.group_place[1]
-        offsets = [TopicPartition(topic, partition, offset)]
-        metadata = self._consumer.consumer_group_metadata()
-        until_done(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, CALL_TIMEOUT_S))
-
-    def _be_fenced(self, transaction: Transaction) -> None:
-        """Start a successor while the transaction is open, and then try to commit the transaction."""
-        former = self._producer
-        former.flush(self._dice.uniform(0, 0.2))
-        self._begin_life()
-        try:
-            self._end(transaction, former, is_commit=True)
-        except KafkaException:
-            return  # as expected; the checker finds a commit that happened nevertheless
-
-    def _end(self, transaction: Transaction, producer: Producer, *, is_commit: bool) -> None:
-        if not is_commit:
-            until_done(lambda: producer.abort_transaction(CALL_TIMEOUT_S))
-            return
-        self._history.ask(transaction)
-        try:
-            until_done(lambda: producer.commit_transaction(CALL_TIMEOUT_S))
-        except KafkaException as error:
-            if not error.args[0].txn_requires_abort():
-                raise
-            until_done(lambda: producer.abort_transaction(CALL_TIMEOUT_S))
-        else:
-            self._history.committed(transaction)
 
 
 class Tail(threading.Thread):
@@ -236,11 +114,20 @@ class TransactionLoad:
     """Writers and readers of one run."""
 
     def __init__(self, bootstrap: str, seed: int, writers: int = 3, rest_s_max: float = REST_S_MAX) -> None:
-        self.history = History()
+        self.history = History(moment)
         self._bootstrap = bootstrap
-        self._writers = [Writer(bootstrap, self.history, number, seed, rest_s_max) for number in range(writers)]
+        self._seed = seed
+        self._rest_s_max = rest_s_max
+        self._writers = [self._writer(number) for number in range(writers)]
         isolations = (Isolation.COMMITTED, Isolation.COMMITTED, Isolation.UNCOMMITTED)
         self._tails = [self._tail(f"tail-{number}", each) for number, each in enumerate(isolations)]
+
+    def _writer(self, number: int) -> WriterProcess:
+        settings = {"bootstrap": self._bootstrap, "seed": self._seed, "rest-s-max": self._rest_s_max, "number": number}
+        options = [f"--{name}={value}" for name, value in settings.items()]
+        return WriterProcess(
+            f"writer-{number}", [sys.executable, "-m", transaction_writer.__name__, *options], self.history
+        )
 
     def _tail(self, name: str, isolation: Isolation) -> Tail:
         return Tail(self._bootstrap, self.history, f"{name} {isolation.value}", isolation)
@@ -250,6 +137,11 @@ class TransactionLoad:
         """The number of transactions by outcome."""
         outcomes = [each.outcome for each in self.history.transactions]
         return {each.value: outcomes.count(each) for each in Outcome}
+
+    @property
+    def deaths(self) -> dict[str, int]:
+        """The number of crashes of writers by signal."""
+        return dict(sum((each.deaths for each in self._writers), Counter[str]()))
 
     def start(self) -> None:
         """Create the topics, and start all threads."""
@@ -281,16 +173,17 @@ class TransactionLoad:
         _join(self._tails)
         self._check_threads()
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": GROUP, **CLIENT})
-        for writer in self._writers:
-            committed_offset(consumer, self.history, writer.group_place, is_last=True)
+        for number in range(len(self._writers)):
+            asked_at, place = self.history.moment(), group_place(number)
+            self.history.observe(place, committed_offset(consumer, place), asked_at, is_last=True)
         consumer.close()
         violations = check(self.history)
         assert not violations, "\n".join(violations[:20])
 
     def give_up(self) -> None:
-        """End all threads without a check."""
+        """End all threads and processes without a check."""
         for writer in self._writers:
-            writer.stop()
+            writer.give_up()
         for tail in self._tails:
             tail.give_up()
         for thread in (*self._writers, *self._tails):
@@ -318,17 +211,7 @@ def transaction_load(
         load.give_up()
 
 
-def committed_offset(consumer: Consumer, history: History, group_place: GroupPlace, *, is_last: bool = False) -> int:
-    """The group's offset, 0 if it has none."""
-    place = TopicPartition(*group_place[1])
-    asked_at = history.moment()
-    (answer,) = until_done(lambda: consumer.committed([place], timeout=CALL_TIMEOUT_S))
-    offset = 0 if answer.offset == OFFSET_INVALID else answer.offset
-    history.observe(group_place, offset, asked_at, is_last=is_last)
-    return int(offset)
-
-
-def _join(threads: "list[Writer] | list[Tail]") -> None:
+def _join(threads: "list[WriterProcess] | list[Tail]") -> None:
     for thread in threads:
         thread.join(RETRY_TIMEOUT_S)
         assert not thread.is_alive(), f"{thread.name} does not end"
