@@ -1,8 +1,10 @@
-"""Faults in users and access control lists."""
+"""Faults in users, access control lists and delegation tokens."""
 
 from tests.testkit.mutants.mutant import Change, Mutant
 
 CORE = "tests/unit/sequencer/core/security"
+TOKEN_APIS = "tests/unit/gateway/admin/test_gateway_token_apis.py"
+TOKEN_LOGINS = "tests/unit/gateway/security/test_gateway_token_logins.py"
 
 MUTANTS = [
     Mutant(
@@ -49,5 +51,102 @@ MUTANTS = [
             )
         ],
         tests=("tests/unit/gateway/security/test_gateway_security_cache.py",),
+    ),
+    Mutant(
+        "accept_ended_tokens",
+        "A gateway accepts logins with a token after its end: a job that has a copy keeps its owner's rights.",
+        [
+            Change(
+                "penstock_gateway.security.delegation.token_cache",
+                "    return token.is_revoked or token.expiry_ms <= now_ms",
+                "    return token.is_revoked",
+            )
+        ],
+        tests=(TOKEN_LOGINS,),
+    ),
+    Mutant(
+        "accept_revoked_tokens",
+        "A gateway accepts logins with a revoked token until the time at which it would have ended.",
+        [
+            Change(
+                "penstock_sequencer.core.security.tokens",
+                "    is_revoked = command.lifetime_ms < 0",
+                "    is_revoked = False",
+            )
+        ],
+        tests=(CORE,),
+    ),
+    Mutant(
+        "let_all_users_renew_tokens",
+        "A user that is neither owner nor renewer of a token can move or end it.",
+        [
+            Change(
+                "penstock_sequencer.core.security.tokens",
+                "    if command.user is not None and command.user != token.owner and",
+                "    if False and",
+            )
+        ],
+        tests=(CORE,),
+    ),
+    Mutant(
+        "renew_ended_tokens",
+        "The machine renews a token after its end: a copy of an old token is valid again.",
+        [
+            Change(
+                "penstock_sequencer.core.security.tokens",
+                "    if token.expiry_ms <= _clock_ms(state, command):",
+                "    if False:",
+            )
+        ],
+        tests=(CORE,),
+    ),
+    Mutant(
+        "let_tokens_make_tokens",
+        "A session of a token makes and renews tokens: a token of an hour becomes one without an end.",
+        [
+            Change(
+                "penstock_gateway.security.delegation.delegation_tokens",
+                "    return client.user != ANONYMOUS and not client.token_id",
+                "    return client.user != ANONYMOUS",
+            )
+        ],
+        tests=(TOKEN_APIS,),
+    ),
+    Mutant(
+        "make_tokens_of_all_owners",
+        "A user makes a token of another owner without CREATE_TOKENS, and logs in as that owner.",
+        [
+            Change(
+                "penstock_gateway.enforcement.delegation_tokens",
+                "    is_own = principal == user_principal(call.client.user)",
+                "    is_own = True",
+            )
+        ],
+        tests=(TOKEN_APIS,),
+    ),
+    Mutant(
+        "show_tokens_of_all_owners",
+        "A list of tokens has those of other owners, with the passwords to log in as these.",
+        [
+            Change(
+                "penstock_gateway.enforcement.delegation_tokens",
+                "    if call.client.user in users or any(",
+                "    if True or any(",
+            )
+        ],
+        tests=(TOKEN_APIS,),
+    ),
+    Mutant(
+        "find_tokens_by_a_part_of_their_password",
+        "A gateway takes the first letters of a token's password for all of it: a few guesses find a token to renew.",
+        [
+            Change(
+                "penstock_gateway.security.delegation.token_cache",
+                """        return self._ids.get(bytes(token_hmac), "")""",
+                """        part = bytes(token_hmac)
+        return next((each for whole, each in self._ids.items() if whole.startswith(part)), "")""",
+            )
+        ],
+        tests=("tests/unit/gateway/security/test_gateway_token_cache.py",),
     ),
 ]

@@ -93,7 +93,8 @@ async def test_a_token_is_found_by_its_password_as_long_as_its_key_is_here(clust
     assert await cache.refresh()
     password = KEYS.hmac("a", KEYS.newest_id)
     assert password is not None
-    assert (cache.id_of(password), cache.id_of(b"wrong")) == ("a", "")
+    wrong = (b"wrong", b"", password[:-1], password + b"\0", password.swapcase())
+    assert (cache.id_of(password), *map(cache.id_of, wrong)) == ("a", *[""] * len(wrong))
     assert valid(cache) == ["a"]
     cluster.revoke("a")
     assert await cache.refresh()
