@@ -21,6 +21,7 @@ from penstock_gateway.security.login.failure_delays import DelayLimits
 from penstock_gateway.security.login.json_web_keys import KeySetLimits
 from penstock_gateway.security.login.login_setup import check_login_settings
 from penstock_gateway.security.login.logins import LoginLimits
+from penstock_gateway.security.login.scram import OTHER_NONCE
 from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, Issuer
 from tests.unit.gateway.security.gateway_logins import FakeUsers, ScramClient, bearer
 from tests.unit.gateway.server.test_gateway_listener import Kafka, RawClient
@@ -205,6 +206,18 @@ async def test_wrong_passwords_and_unknown_users_get_the_same_answer_and_the_con
         assert answers[0].error_message == f"Authentication failed: invalid credentials with SASL mechanism {MECHANISM}"
         assert gateway.world.metric("penstock_gateway_logins_total", mechanism=MECHANISM, outcome="failed") == 2
         assert gateway.world.metric("penstock_gateway_connections_closed_total", cause="login_failed") == 2
+
+
+@pytest.mark.parametrize("user", ["alice", "mallory"])
+async def test_a_client_that_repeats_another_nonce_learns_why_and_nothing_about_the_user(user: str) -> None:
+    """librdkafka before 2.6.1 doubles its part of the nonce. Kafka 4 rejects that, too."""
+    async with kafka() as gateway:
+        client = await gateway.connect(SASL)
+        await handshake(client)
+        scram = ScramClient(MECHANISM, user, "secret")
+        final = scram.final((await authenticate(client, scram.first)).auth_bytes)
+        answer = await authenticate(client, final.replace(b",r=", b",r=fyko+d2lbbFgONRv9qkxdawL"))
+        assert (answer.error_code, answer.error_message) == (FAILED, OTHER_NONCE)
 
 
 async def test_an_unknown_user_gets_the_same_salt_each_time() -> None:

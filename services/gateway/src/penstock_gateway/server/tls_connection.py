@@ -33,6 +33,7 @@ RECEIVE_BYTES = 64 * 1024  # one read from the socket; all connections of a list
 RECORD_BYTES = 16 * 1024  # of TLS; smaller answers share one
 CHUNK_BYTES = 8 * RECORD_BYTES  # encrypted at once
 STEP_BYTES = 1024 * 1024  # encrypted in some half a millisecond, then other clients are served
+NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")  # OpenSSL's reasons for a client without TLS
 SOCKET_BUFFER_BYTES = 128 * 1024  # encrypted bytes that the kernel did not take yet; beyond it nothing is encrypted
 
 
@@ -372,6 +373,8 @@ def _reason(error: Exception) -> str:
     """The reason of a failed handshake for the log, without positions in OpenSSL's source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is rejected: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason in NO_TLS:
+        return "the client does not use TLS"
     if isinstance(error, ssl.SSLError) and error.reason:
         return f"TLS: {error.reason.lower().replace('_', ' ')}"
     return str(error)

@@ -19,6 +19,8 @@ from penstock_gateway.security.login.exchange import LoginFailed
 
 SCRAM_NAMES = {"SCRAM-SHA-256": ScramMechanism.SHA_256, "SCRAM-SHA-512": ScramMechanism.SHA_512}
 NONCE_CHARACTERS_MAX = 1_024  # of the client; real ones have some 30
+# The text for the client. It reveals nothing about the user, because the gateway has not checked the proof yet.
+OTHER_NONCE = "Authentication failed: the client repeats a wrong nonce, as librdkafka before 2.6.1 does; update it"
 
 _GS2 = r"(?P<gs2>(?P<binding>n|y|p=[A-Za-z0-9.-]+),(?:a=(?P<authzid>[^,\0]*))?,)"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -91,7 +93,7 @@ class ScramServer:
         if _decoded(found["binding"]) != self._first.gs2_header.encode():
             raise LoginFailed("the channel binding differs from the first message", user)
         if not hmac.compare_digest(found["nonce"], self._nonce):
-            raise LoginFailed("the nonce differs from the first message", user)
+            raise LoginFailed("the nonce differs from the first message", user, OTHER_NONCE)
         signed = f"{self._first.bare},{self.server_first},{found['unproven']}".encode()
         if not is_proof(self.verifier, signed, _decoded(found["proof"])):
             raise LoginFailed("wrong password or unknown user", user)

@@ -55,7 +55,7 @@ class ScramLogin:
         try:
             answer = server.finish(message)
         except LoginFailed as failure:
-            raise LoginFailed(f"delegation token: {failure}") from None
+            raise LoginFailed(f"delegation token: {failure}", answer=failure.answer) from None
         found = self._tokens.valid(self._name)
         if found is None:
             raise LoginFailed("delegation token: it is expired or revoked")
