@@ -22,6 +22,7 @@ from penstock.kafkawire.api.sasl_authenticate import SaslAuthenticateRequest
 from penstock.kafkawire.api.sasl_handshake import SaslHandshakeRequest
 from tests.testkit.clusters.cluster import running, wait_until
 from tests.testkit.clusters.secured_gateway import SecuredGateway, secured_gateway
+from tests.testkit.fuzz.memory import BLOCKS
 from tests.testkit.fuzz.values import Requests
 from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, Issuer, serving
 
@@ -46,6 +47,8 @@ class Report(msgspec.Struct, frozen=True):
     answers: int
     resident_before: int  # bytes, after the warm-up
     resident_after: int  # bytes, when all connections are closed
+    blocks_before: int  # of memory for Python objects, after the warm-up
+    blocks_after: int
 
     @property
     def is_memory_back(self) -> bool:
@@ -184,10 +187,11 @@ async def fuzz_with(
     """The same with these clients."""
     await fuzzer.send(warm_up_frames)
     await asyncio.to_thread(_until_empty, gateway)
-    before = gateway.resident_bytes()
+    before, blocks = gateway.resident_bytes(), await asyncio.to_thread(gateway.metric, BLOCKS)
     await fuzzer.send(frames)
     await asyncio.to_thread(_until_empty, gateway)
-    return Report(fuzzer.frames, fuzzer.connections, fuzzer.answers, before, gateway.resident_bytes())
+    after, blocks_after = gateway.resident_bytes(), await asyncio.to_thread(gateway.metric, BLOCKS)
+    return Report(fuzzer.frames, fuzzer.connections, fuzzer.answers, before, after, int(blocks), int(blocks_after))
 
 
 def _until_empty(gateway: SecuredGateway) -> None:
