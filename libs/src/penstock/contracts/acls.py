@@ -6,6 +6,7 @@ import msgspec
 
 USER_TYPE = "User"
 WILDCARD = "*"  # as a name: every resource of the type; as a host: every host; as `User:*`: every principal
+PRINCIPAL_LENGTH_MAX = 256  # characters that distinguish principals in the tables of sequencers (ADR 0040)
 CLUSTER_NAME = "kafka-cluster"  # the only name of a resource of type CLUSTER
 
 

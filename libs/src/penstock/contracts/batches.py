@@ -22,6 +22,7 @@ class BatchMeta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     base_sequence: int
     attributes: int
     adds_partition: bool = False  # transactional: the batch itself adds its partition (KIP-890)
+    principal: int = 0  # in a commit: its sender's place in `CommitSegment.principals`, from 1 on; 0: not named
 
 
 class BatchRun(msgspec.Struct, frozen=True, array_like=True):

@@ -78,6 +78,8 @@ GROUP_SIZES_LEVEL = 5
 NAME_REUSE_LEVEL = 5
 # From this level on a batch of an aborted transaction is not answered as a duplicate (ADR 0029).
 ABORTED_BATCHES_LEVEL = 5
+# From this level on each principal has a share of the tables that all clients use (ADR 0040).
+SHARES_LEVEL = 7
 # Commands that are not in this table need level 0. So does `RaiseLevel`, because it comes before the level it sets.
 COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     TakeCustody: 1,

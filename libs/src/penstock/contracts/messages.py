@@ -28,6 +28,7 @@ class FlushProduce(msgspec.Struct, frozen=True, array_like=True):
     batches: list[FlushBatch]
     # Whether the gateway must confirm it before its commit: without a producer id, a late copy is not recognised.
     needs_confirmation: bool = False
+    principal: str = ""  # the client's; "" for ANONYMOUS (ADR 0040)
 
 
 class FlushRequest(msgspec.Struct, frozen=True, array_like=True):

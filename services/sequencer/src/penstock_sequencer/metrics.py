@@ -65,6 +65,13 @@ class SequencerMetrics:
         self.unannounced = counter(
             "penstock_sequencer_unannounced_entries", "Entries whose announcement was too large for one message."
         )
+        self._add_tables(registry)
+        self._add_share_groups(registry)
+        self._add_housekeeping(registry)
+
+    def _add_tables(self, registry: CollectorRegistry) -> None:
+        """Add the metrics of the tables that all clients share."""
+        gauge = partial(Gauge, registry=registry)
         self.table_rows = gauge(
             "penstock_sequencer_table_rows",
             "Rows in a table that all clients share; for producers_of_one_partition, in the fullest partition.",
@@ -75,8 +82,11 @@ class SequencerMetrics:
             "Most rows in that table; from 80% on the service is degraded.",
             ["table"],
         )
-        self._add_share_groups(registry)
-        self._add_housekeeping(registry)
+        self.table_rows_largest_principal = gauge(
+            "penstock_sequencer_table_rows_largest_principal",
+            "Rows of the principal that has most of that table. The degraded state and the log name it.",
+            ["table"],
+        )
 
     def _add_share_groups(self, registry: CollectorRegistry) -> None:
         """Add the metrics of share groups."""

@@ -4,6 +4,7 @@ from tests.testkit.mutants.mutant import Change, Mutant
 
 LIFECYCLE = "penstock_sequencer.core.transactions.lifecycle"
 PRODUCERS = "penstock_sequencer.core.log.producers"
+PRODUCER_TABLE = "penstock_sequencer.core.log.producer_table"
 RETENTION = "penstock_sequencer.core.log.retention"
 REPLACE = "penstock_sequencer.core.maintenance.replace_extents"
 PARTITIONS = "penstock_sequencer.core.log.partitions"
@@ -230,23 +231,21 @@ MUTANTS = [
         "evict_producers_that_may_retry",
         "The machine evicts producers from a full table that may still send a batch again: it is stored twice.",
         [
-            Change(
-                PRODUCERS, "nsmallest(count_max, closed) if active_ms < before_ms]", "nsmallest(count_max, closed)]"
-            ),
-            Change(PRODUCERS, "    if partition.idlest_ms >= before_ms:\n", "    if False:\n"),
+            Change(PRODUCER_TABLE, "if each.active_ms < before_ms and each_id", "if each_id"),
+            Change(PRODUCER_TABLE, "    if partition.idlest_ms >= before_ms:\n", "    if False:\n"),
         ],
         LOG_TESTS,
     ),
     Mutant(
         "evict_producers_in_transactions",
         "The machine evicts a producer with an open transaction: its next batch is rejected as out of order.",
-        [Change(PRODUCERS, "partition.producers.items() if each_id not in is_open]", "partition.producers.items()]")],
+        [Change(PRODUCER_TABLE, " and each_id not in is_open", "")],
         LOG_TESTS,
     ),
     Mutant(
         "begin_evicted_producers_again",
         "The machine accepts a late copy of a batch whose producer was evicted since: the batch is stored twice.",
-        [Change(PRODUCERS, "    if born_ms < partition.evicted_ms:", "    if born_ms < 0:")],
+        [Change(PRODUCERS, "    if origin.born_ms < evicted_ms(partition, owner):", "    if False:")],
         LOG_TESTS,
     ),
 ]

@@ -2,6 +2,9 @@
 
 from tests.testkit.mutants.mutant import Change, Mutant
 
+SHARES = "penstock_sequencer.core.state.shares"
+PRODUCER_TABLE = "penstock_sequencer.core.log.producer_table"
+SHARES_TESTS = "tests/unit/sequencer/core/security/test_core_principal_shares.py"
 CORE = "tests/unit/sequencer/core/security"
 TOKEN_APIS = "tests/unit/gateway/admin/test_gateway_token_apis.py"
 TOKEN_LOGINS = "tests/unit/gateway/security/test_gateway_token_logins.py"
@@ -39,6 +42,78 @@ MUTANTS = [
                 "return binding.name.startswith(name)",
             )
         ],
+    ),
+    Mutant(
+        "fill_tables_for_all",
+        "The machine looks at the free places of a table only: one principal fills it, and all others are rejected.",
+        [
+            Change(
+                SHARES,
+                "owned + growth <= free * state.limits.shares.entries_per_free_place",
+                "True",
+            )
+        ],
+        (SHARES_TESTS,),
+    ),
+    Mutant(
+        "count_entries_of_nobody",
+        "The machine counts each group of a principal for ANONYMOUS: the principal has no share of groups.",
+        [Change("penstock_sequencer.core.groups.offset_commit", "enter(state, command.principal))", "NOT_NAMED)")],
+        (SHARES_TESTS,),
+    ),
+    Mutant(
+        "evict_entries_of_others",
+        "A principal at its share takes the places of others' idle transactional ids: their producers are fenced.",
+        [Change("penstock_sequencer.core.transactions.coordinator", "known >= known_max or each == owner", "True")],
+        (SHARES_TESTS,),
+    ),
+    Mutant(
+        "evict_producers_of_others",
+        "A principal at its share evicts idle producers of other principals from a partition.",
+        [Change(PRODUCER_TABLE, "lambda each: each == owner)", "_is_any)")],
+        (SHARES_TESTS,),
+    ),
+    Mutant(
+        "mark_evictions_for_all",
+        "Evictions of one principal's producers reject new producers of all others, as long as they go on.",
+        [
+            Change(
+                PRODUCER_TABLE,
+                "    return max(partition.evicted_ms, evictions.get(owner, 0))",
+                "    return max(partition.evicted_ms, *evictions.values(), 0)",
+            )
+        ],
+        (SHARES_TESTS,),
+    ),
+    Mutant(
+        "accept_late_copies_without_a_name",
+        "The machine accepts a late copy of an evicted producer's batch from a flusher that names no principals.",
+        [Change(PRODUCER_TABLE, "max((partition.evicted_ms, *evictions.values()))", "partition.evicted_ms")],
+        (SHARES_TESTS,),
+    ),
+    Mutant(
+        "drop_principals_with_evictions",
+        "The machine drops a principal right after its producers were evicted: a late copy of a batch is stored twice.",
+        [Change(SHARES, "        if row.evicted_ms and row.", "        if False and row.")],
+        (SHARES_TESTS,),
+    ),
+    Mutant(
+        "forget_owners_in_snapshots",
+        "A snapshot has no owners of producers: replicas that start from it decide otherwise than the rest.",
+        [
+            Change(
+                "penstock_sequencer.core.snapshot.migrations",
+                "partitions[place].producers[producer_id].owner = owner",
+                "pass",
+            )
+        ],
+        (SHARES_TESTS,),
+    ),
+    Mutant(
+        "name_no_principals_in_commits",
+        "The flusher leaves the principals out of its commits: producers have no owners, and no principal a share.",
+        [Change("penstock_flusher.flush", "            list(flush.principals),\n", "")],
+        ("tests/unit/flusher",),
     ),
     Mutant(
         "know_users_without_an_answer",

@@ -5,7 +5,7 @@ from tests.testkit.mutants.mutant import Change, Mutant
 REQUEST_SERVER = "penstock_sequencer.serving.request_server"
 SEGMENT_COMMIT = "penstock_sequencer.core.commits.segment_commit"
 PRODUCERS = "penstock_sequencer.core.log.producers"
-ACCEPT = "                exception = accept(state, partition, batch, offset, born_ms)\n"
+ACCEPT = "                exception = accept(state, partition, batch, offset, origin)\n"
 
 MUTANTS = [
     Mutant(

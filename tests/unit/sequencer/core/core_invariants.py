@@ -14,6 +14,7 @@ from penstock_sequencer.core.state.extents import Extents
 from penstock_sequencer.core.state.limits import PRODUCER_EPOCH_MAX
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from penstock_sequencer.core.state.segments import MARKERS, NOT_DEAD, Segments
+from tests.unit.sequencer.core.core_principal_checks import check_principals
 from tests.unit.sequencer.core.core_security_checks import check_security, check_tokens
 from tests.unit.sequencer.core.core_share_checks import check_share_groups
 
@@ -47,6 +48,7 @@ def check_invariants(state: State) -> None:
     assert live_extents == list(state.segments.live_extents)
     check_security(state)
     check_tokens(state)
+    check_principals(state)
     check_segments(state)
     check_trimmed(state, partitions)
     assert not state.recoverable.keys() & state.topics_by_id.keys()

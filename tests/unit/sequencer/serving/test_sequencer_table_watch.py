@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import cast
 
+import msgspec
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
@@ -10,13 +11,15 @@ from penstock.contracts.acls import AclBinding, AclOperation, AclPermission, Pat
 from penstock.contracts.commands import (
     AlterScramCredentials,
     CreateAcls,
+    InitTransactionalProducer,
     ScramDeletion,
     ScramMechanism,
     ScramUpsertion,
     ScramVerifier,
 )
+from penstock.contracts.levels import SHARES_LEVEL
 from penstock.runtime.process.health import Health
-from penstock_sequencer.core.state.limits import Limits, LogLimits, ProducerLimits, SecurityLimits
+from penstock_sequencer.core.state.limits import Limits, LogLimits, ProducerLimits, SecurityLimits, TransactionLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.replica import Replica
 from penstock_sequencer.serving.table_watch import TableWatch
@@ -82,6 +85,36 @@ def test_the_service_is_degraded_before_users_and_access_control_lists_are_rejec
         watch.look()
     assert [(line["event"], line["table"]) for line in logs] == [("table_has_room", "users")]
     assert "users" not in health.report()["degraded"]["tables"]
+
+
+def test_the_principal_that_fills_a_table_is_named() -> None:
+    limits = Limits(
+        transactions=TransactionLimits(transactions_max=10),
+        producers=ProducerLimits(producers_per_partition_max=10),
+    )
+    world = World(limits, SHARES_LEVEL)
+    world.topic()
+    registry, health = CollectorRegistry(), Health()
+    replica = cast(Replica, SimpleNamespace(state=world.state))
+    watch = TableWatch(replica=replica, metrics=SequencerMetrics(registry), health=health)
+    for number in range(8):
+        user = "User:eve" if number % 4 else "User:bob"
+        world.do(InitTransactionalProducer(world.now_ms, f"t{number}", 60_000, principal=user))
+        meta = batch(producer=world.producer(), epoch=0, sequence=0)
+        command = world.segment_command((1, 0, [msgspec.structs.replace(meta, principal=1)]))
+        world.do(msgspec.structs.replace(command, principals=[user]))
+    with capture_logs() as logs:
+        watch.look()
+    degraded = health.report()["degraded"]["tables"]
+    assert "transactional_ids: 8 of 10 (User:eve has 6)" in degraded
+    assert "producers_of_one_partition: 8 of 10 (User:eve has 6)" in degraded
+    assert {(line["table"], line["principal"], line["rows_of_principal"]) for line in logs} == {
+        ("transactional_ids", "User:eve", 6),
+        ("producers_of_one_partition", "User:eve", 6),
+    }
+    name = "penstock_sequencer_table_rows_largest_principal"
+    assert registry.get_sample_value(name, {"table": "transactional_ids"}) == 6
+    assert registry.get_sample_value(name, {"table": "groups"}) == 0
 
 
 def add(world: World, name: str) -> None:

@@ -40,6 +40,7 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=60):
     assignor: str | None
     owned: list[TopicPartitions] | None
     seen_sequence: int = -1
+    principal: str = ""  # as in `JoinGroup`
 
 
 class ConsumerMembership(msgspec.Struct, frozen=True, array_like=True, tag=60):

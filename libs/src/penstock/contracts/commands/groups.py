@@ -32,6 +32,7 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, tag=7):
     protocol_type: str
     protocols: list[GroupProtocol]
     seen_sequence: int = -1  # as in `CommitOffsets`
+    principal: str = ""  # the sender; "" for ANONYMOUS (ADR 0040)
 
 
 class MemberAssignment(msgspec.Struct, frozen=True, array_like=True):
@@ -89,6 +90,7 @@ class CommitOffsets(msgspec.Struct, frozen=True, array_like=True, tag=11):
     group_instance_id: str | None
     offsets: list[OffsetToCommit]
     seen_sequence: int = -1  # newest entry the sender knew when its client asked; -1: not given
+    principal: str = ""  # as in `JoinGroup`
 
 
 class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):

@@ -22,6 +22,7 @@ class CommitSegment(msgspec.Struct, frozen=True, array_like=True, tag=2):
     # From COMMIT_LEASE_LEVEL on: the latest time of the state machine's clock at which this has an effect; 0: any.
     # The machine remembers the commit until a little later, so a flusher sends no other commit of the segment.
     not_after_ms: int = 0
+    principals: list[str] = []  # the senders of its idempotent batches, without ANONYMOUS (ADR 0040)
 
 
 class AllocateProducer(msgspec.Struct, frozen=True, array_like=True, tag=6):

@@ -84,6 +84,7 @@ class ShareHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=100):
     client_host: str
     topics: list[str] | None
     seen_sequence: int = -1  # as in `ConsumerHeartbeat`
+    principal: str = ""  # as in `JoinGroup`
 
 
 class ShareMembership(msgspec.Struct, frozen=True, array_like=True, tag=100):
@@ -150,6 +151,7 @@ class AlterShareOffsets(msgspec.Struct, frozen=True, array_like=True, tag=102):
     group_id: str
     offsets: list[ShareOffset]
     seen_sequence: int = -1  # as in `CommitOffsets`
+    principal: str = ""  # as in `JoinGroup`
 
 
 class DeleteShareOffsets(msgspec.Struct, frozen=True, array_like=True, tag=103):

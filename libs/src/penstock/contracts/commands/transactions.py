@@ -27,6 +27,7 @@ class InitTransactionalProducer(msgspec.Struct, frozen=True, array_like=True, ta
     producer_id: int = -1
     producer_epoch: int = NO_EPOCH
     seen_sequence: int = -1
+    principal: str = ""  # as in `JoinGroup`
 
 
 class TransactionPartition(msgspec.Struct, frozen=True, array_like=True):

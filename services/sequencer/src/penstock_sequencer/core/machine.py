@@ -36,7 +36,7 @@ from penstock_sequencer.core.groups import (
     offset_deletion,
     timers,
 )
-from penstock_sequencer.core.log import producers, reclaim, retention
+from penstock_sequencer.core.log import producer_table, producers, reclaim, retention
 from penstock_sequencer.core.log.control_markers import markers_among
 from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.maintenance import (
@@ -52,6 +52,7 @@ from penstock_sequencer.core.share import (
     commands as share_commands,
     offsets as share_offsets,
 )
+from penstock_sequencer.core.state import shares
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.limits import CLOCK_MS_MAX
 from penstock_sequencer.core.topics import client_quotas, configs, deletion, topics
@@ -95,7 +96,7 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     # Each of these steps does bounded work, so that commits do not wait for a Tick.
     segment_commit.remove_commits(state)
     compaction_leases.remove_leases(state)
-    producers.sweep_producers(state)
+    producer_table.sweep_producers(state)
     reclaim.drop_waiting(state)
     deletion.remove_deleted_topics(state)
     lifecycle.end_overdue(state, changes)
@@ -104,6 +105,7 @@ def _tick(state: State, command: Tick, changes: Changes) -> Done:
     timers.remove_idle_groups(state)
     departed_members.expire_departed(state)
     tokens.remove_expired_tokens(state)
+    shares.remove_unused(state)
     return Done()
 
 

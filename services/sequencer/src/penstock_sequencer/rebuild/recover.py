@@ -24,10 +24,12 @@ from penstock.contracts.commands import (
 from penstock.contracts.ids import TopicId, segment_born_ms
 from penstock.contracts.rejections import Rejection
 from penstock.segment import SegmentIndex
+from penstock_sequencer.core.log.producer_table import remember
 from penstock_sequencer.core.machine import apply_entry
-from penstock_sequencer.core.state.cluster import Partition, Producer, State
+from penstock_sequencer.core.state.cluster import NOT_NAMED, Partition, Producer, State
 from penstock_sequencer.core.state.limits import SEQUENCE_MAX
 from penstock_sequencer.core.state.producer_clock import producer_ms
+from penstock_sequencer.core.state.shares import count_transactional_id
 from penstock_sequencer.rebuild.order import Leap, Place, ProducerKey, in_order, is_behind
 from penstock_sequencer.rebuild.report import Report, adopted_name, segment_name
 
@@ -98,6 +100,8 @@ def _end_transactions(state: State, report: Report) -> None:
         )
     assert not state.ongoing, "a producer that starts aborts its transaction"
     report.forgotten_transactional_ids = len(state.transactions)
+    for transaction in state.transactions.values():
+        count_transactional_id(state, transaction.owner, -1)
     state.transactions.clear()
     state.transactions_by_producer.clear()
 
@@ -179,13 +183,11 @@ def _leap(state: State, leap: Leap) -> bool:
     partition = _partition(state, topic_id, number)
     if partition is None or producer_id >= state.next_producer_id:
         return False
-    if producer_id not in partition.producers:
-        state.producer_count += 1
+    known = partition.producers.get(producer_id)
+    owner = NOT_NAMED if known is None else known.owner
     last_sequence = (leap.place.next_sequence - 1) & SEQUENCE_MAX
-    partition.producers[producer_id] = Producer(leap.place.epoch, last_sequence, producer_ms(state), array("q"))
-    if not partition.in_sweep:
-        partition.in_sweep = True
-        state.producer_sweep.append(partition)
+    recovered = Producer(leap.place.epoch, last_sequence, producer_ms(state), array("q"), owner)
+    remember(state, partition, producer_id, recovered)
     return True
 
 

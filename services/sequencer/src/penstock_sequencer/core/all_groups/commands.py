@@ -10,6 +10,7 @@ from penstock_sequencer.core.groups.offset_commit import has_newer_offsets, remo
 from penstock_sequencer.core.groups.timers import next_deadline_ms, set_deadline
 from penstock_sequencer.core.share import commands as share_commands, group as share_groups, offsets as share_offsets
 from penstock_sequencer.core.state.cluster import EMPTY, Changes, Group, State
+from penstock_sequencer.core.state.shares import count_group
 
 
 def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done:
@@ -37,6 +38,7 @@ def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done |
         return Rejected(Rejection.GROUP_NOT_EMPTY)
     if has_newer_offsets(group, command.seen_sequence):
         return Rejected(Rejection.STALE, "the group has committed offsets since")
+    count_group(state, group.owner, -1)
     del state.groups[command.group_id]
     for topic in list(group.offsets):
         remove_offsets(state, group, topic)

@@ -11,7 +11,7 @@ from penstock.contracts.levels import COMMIT_LEASE_LEVEL, PRODUCERS_LEVEL, TRANS
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.commits.transactional_batches import accept_transactional
 from penstock_sequencer.core.log.partitions import find_partition
-from penstock_sequencer.core.log.producers import accept
+from penstock_sequencer.core.log.producers import Origin, accept
 from penstock_sequencer.core.log.segment_contents import content_entry
 from penstock_sequencer.core.state.cluster import Changes, Partition, RememberedCommit, Replacement, State
 from penstock_sequencer.core.state.limits import INTEGER_MAX, OFFSET_MAX, RECORDS_PER_BATCH_MAX, SEGMENT_BYTES_MAX
@@ -38,7 +38,7 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
     exceptions: dict[int, BatchResult] = {}
     results = []
     number = 0
-    born_ms = segment_born_ms(command.segment_id)
+    origin = Origin(segment_born_ms(command.segment_id), command.principals)
     for run in command.runs:
         partition = find_partition(state, run.topic_id, run.partition)
         if partition is None:
@@ -54,7 +54,7 @@ def commit_segment(state: State, command: CommitSegment, changes: Changes) -> Se
             if key not in changes.advanced:
                 changes.advanced[key] = (partition, partition.high_watermark)
             firsts.extend((partition.high_watermark, partition.log_start_offset))
-            results.append(_commit_run(state, partition, run, born_ms, slot, number, exceptions, added))
+            results.append(_commit_run(state, partition, run, origin, slot, number, exceptions, added))
         number += len(run.batches)
     _record_extents(state, slot, *added)
     state.commits[command.segment_id] = RememberedCommit(_expires_ms(state, command), number, firsts, exceptions)
@@ -65,7 +65,7 @@ def _commit_run(
     state: State,
     partition: Partition,
     run: BatchRun,
-    born_ms: int,
+    origin: Origin,
     slot: int,
     number: int,
     exceptions: dict[int, BatchResult],
@@ -84,9 +84,9 @@ def _commit_run(
     for batch in run.batches:
         if batch.producer_id != NO_PRODUCER:
             if transactional is not None and (batch.attributes & TRANSACTIONAL or batch.producer_id in transactional):
-                exception = accept_transactional(state, partition, batch, offset, born_ms)
+                exception = accept_transactional(state, partition, batch, offset, origin)
             else:
-                exception = accept(state, partition, batch, offset, born_ms)
+                exception = accept(state, partition, batch, offset, origin)
             if exception is not None:
                 # A batch without offsets ends the extent: no extent points to its bytes, so they are dead.
                 if offset > base:

@@ -2,7 +2,7 @@
 
 from penstock.contracts.batches import TRANSACTIONAL, BatchMeta, BatchResult
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.log.producers import accept, find_repeated
+from penstock_sequencer.core.log.producers import Origin, accept, find_repeated
 from penstock_sequencer.core.state.cluster import ONGOING, Partition, State, Transaction
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from penstock_sequencer.core.transactions.lifecycle import add_partition, room_rejection
@@ -13,7 +13,7 @@ _FENCED = BatchResult(Rejection.PRODUCER_FENCED)
 
 
 def accept_transactional(
-    state: State, partition: Partition, batch: BatchMeta, offset: int, born_ms: int
+    state: State, partition: Partition, batch: BatchMeta, offset: int, origin: Origin
 ) -> BatchResult | None:
     """As `accept`: None if the batch is the next one of its producer's transaction, else the result to answer."""
     transaction = state.transactions_by_producer.get(batch.producer_id)
@@ -25,12 +25,12 @@ def accept_transactional(
         return _FENCED
     transactions = partition.transactions
     if transactions is not None and batch.producer_id in transactions.open:
-        return accept(state, partition, batch, offset, born_ms)
-    return _accept_first(state, partition, transaction, batch, offset, born_ms)
+        return accept(state, partition, batch, offset, origin)
+    return _accept_first(state, partition, transaction, batch, offset, origin)
 
 
 def _accept_first(
-    state: State, partition: Partition, transaction: Transaction, batch: BatchMeta, offset: int, born_ms: int
+    state: State, partition: Partition, transaction: Transaction, batch: BatchMeta, offset: int, origin: Origin
 ) -> BatchResult | None:
     """Accept the first records of the transaction in the partition, or answer a repeated batch of the one before."""
     repeated = find_repeated(partition, batch)
@@ -43,7 +43,7 @@ def _accept_first(
     rejection = Rejection.NONE if is_added else room_rejection(state, transaction, 1)
     if rejection:
         return BatchResult(rejection)
-    exception = accept(state, partition, batch, offset, born_ms)
+    exception = accept(state, partition, batch, offset, origin)
     if exception is None:
         add_partition(state, transaction, key, offset)
         if partition.transactions is None:

@@ -32,8 +32,9 @@ from penstock_sequencer.core.groups.classic_group import (
 )
 from penstock_sequencer.core.groups.migration import leave_new_protocol
 from penstock_sequencer.core.state.cluster import COMPLETING, PREPARING, STABLE, Changes, Group, Member, State
-from penstock_sequencer.core.state.group_sizes import is_room_for_member, members_of, names_bytes
+from penstock_sequencer.core.state.group_sizes import is_room_for_group, is_room_for_member, members_of, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, REBALANCE_TIMEOUT_MAX_MS
+from penstock_sequencer.core.state.shares import enter, number_of
 
 JoinOutcome = Joined | Waiting | MemberIdRequired | Rejected
 
@@ -43,7 +44,9 @@ def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcom
     validation_error = _join_validation_error(state, command)
     if validation_error is not None:
         return validation_error
-    group = state.groups.get(command.group_id) or new_group(state, command.group_id)
+    group = state.groups.get(command.group_id)
+    if group is None:
+        group = new_group(state, command.group_id, enter(state, command.principal))
     if group.consumer is not None and group.consumer.members:
         return classic_members.join(state, group, command, changes)
     if group.consumer is not None:
@@ -71,8 +74,8 @@ def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
         return Rejected(Rejection.UNKNOWN_MEMBER)
     if not command.protocol_type or not command.protocols:
         return Rejected(Rejection.INCONSISTENT_PROTOCOL)
-    is_full = len(state.groups) >= state.limits.groups.groups_max
-    return Rejected(Rejection.OVERLOADED, "no room for another group") if is_full else None
+    is_room = is_room_for_group(state, number_of(state, command.principal))
+    return None if is_room else Rejected(Rejection.OVERLOADED, "no room for another group")
 
 
 def _size_validation_error(state: State, command: JoinGroup) -> Rejected | None:
@@ -87,7 +90,8 @@ def _size_validation_error(state: State, command: JoinGroup) -> Rejected | None:
     before_bytes = _size_before(group, command)
     names = (command.member_id or command.new_member_id, command.group_instance_id)
     size_bytes += MEMBER_OVERHEAD_BYTES + names_bytes(state, *names, command.client_id, command.client_host)
-    if is_room_for_member(state, members_of(group), size_bytes, before_bytes):
+    owner = number_of(state, command.principal)
+    if is_room_for_member(state, members_of(group), size_bytes, before_bytes, owner):
         return None
     return Rejected(Rejection.OVERLOADED, "no room for another member")
 
@@ -173,6 +177,7 @@ def _add(state: State, group: Group, command: JoinGroup, member_id: str) -> Join
         rebalance_timeout_ms=_rebalance_timeout_ms(command),
         protocols=command.protocols,
         active_sequence=state.sequence,
+        owner=enter(state, command.principal),
     )
     add_member(state, group, member, command.protocol_type)
     return _answer(group, member)
@@ -306,7 +311,8 @@ def _sync_rejection(state: State, group: Group, command: SyncGroup) -> Rejection
         return Rejection.REBALANCE_IN_PROGRESS
     size_bytes = sum(len(each.assignment) for each in command.assignments)
     before_bytes = sum(len(each.assignment) for each in group.members.values())
-    is_room = is_room_for_member(state, group.members.values(), size_bytes, before_bytes)
+    owner = group.members[command.member_id].owner
+    is_room = is_room_for_member(state, group.members.values(), size_bytes, before_bytes, owner)
     return Rejection.NONE if is_room else Rejection.OVERLOADED
 
 

@@ -20,10 +20,11 @@ from penstock_sequencer.core.groups.timers import record_emptied, record_idle, s
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, PREPARING, STABLE, Changes, Group, Member, State
 from penstock_sequencer.core.state.group_sizes import count_member, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES
+from penstock_sequencer.core.state.shares import count_group
 
 
-def new_group(state: State, group_id: str) -> Group:
-    """An empty group, added to the state."""
+def new_group(state: State, group_id: str, owner: int) -> Group:
+    """An empty group, added to the state; `owner` is the number of the principal that makes it."""
     group = Group(
         group_id=group_id,
         state=EMPTY,
@@ -37,8 +38,10 @@ def new_group(state: State, group_id: str) -> Group:
         pending={},
         fenced={},
         offsets={},
+        owner=owner,
     )
     state.groups[group_id] = group
+    count_group(state, owner, 1)
     return group
 
 

@@ -38,6 +38,7 @@ from penstock_sequencer.core.groups.migration import assignment_of, downgrade_if
 from penstock_sequencer.core.state.cluster import Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import AWAY, REVOKING, ConsumerGroup, ConsumerMember
 from penstock_sequencer.core.state.limits import REBALANCE_TIMEOUT_MAX_MS
+from penstock_sequencer.core.state.shares import enter
 
 
 def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Joined | MemberIdRequired | Rejected:
@@ -142,6 +143,7 @@ def _enter(
         member = ConsumerMember(
             member_id, command.group_instance_id, subscription.rack_id, "", "", 1, topics, "", "", state.sequence
         )
+        member.owner = enter(state, command.principal)
         if known is not None:
             take_over(state, group, known, member)
         enter_member(state, group, member)

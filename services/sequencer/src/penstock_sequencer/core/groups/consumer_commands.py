@@ -54,6 +54,7 @@ from penstock_sequencer.core.groups.migration import downgrade_if_due, upgrade
 from penstock_sequencer.core.state.cluster import Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import AWAY, RECONCILED, ConsumerGroup, ConsumerMember
 from penstock_sequencer.core.state.limits import CLOCK_MS_MAX, REBALANCE_TIMEOUT_MAX_MS
+from penstock_sequencer.core.state.shares import enter
 
 _LEAVING = (LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH)
 
@@ -161,7 +162,9 @@ def _is_late(command: ConsumerHeartbeat, member: ConsumerMember) -> bool:
 
 def _group_for(state: State, command: ConsumerHeartbeat) -> Group:
     """The consumer group; it is made new, or converted from a classic group, if there is none."""
-    group = state.groups.get(command.group_id) or new_group(state, command.group_id)
+    group = state.groups.get(command.group_id)
+    if group is None:
+        group = new_group(state, command.group_id, enter(state, command.principal))
     if group.consumer is None:
         upgrade(state, group)
     return group
@@ -221,6 +224,7 @@ def _new_member(state: State, command: ConsumerHeartbeat, settings: _Settings) -
         pattern=settings.pattern,
         assignor=settings.assignor,
         active_sequence=state.sequence,
+        owner=enter(state, command.principal),
     )
 
 

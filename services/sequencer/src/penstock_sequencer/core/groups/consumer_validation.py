@@ -9,8 +9,9 @@ from penstock_sequencer.core.groups.consumer_group import consumer_of
 from penstock_sequencer.core.groups.migration import can_upgrade
 from penstock_sequencer.core.state.cluster import Group, State
 from penstock_sequencer.core.state.consumer_group import AWAY, ConsumerMember, Partitions
-from penstock_sequencer.core.state.group_sizes import is_room_for_member, members_of
+from penstock_sequencer.core.state.group_sizes import is_room_for_group, is_room_for_member, members_of
 from penstock_sequencer.core.state.limits import GroupLimits
+from penstock_sequencer.core.state.shares import number_of
 
 NOT_SET = -1  # a rebalance timeout that the heartbeat does not contain
 _OTHER_INSTANCE = "the member has another instance id, or none"
@@ -67,7 +68,7 @@ def validation_error_to_new(state: State, group: Group | None, command: Consumer
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
     if command.member_epoch != JOIN_EPOCH:
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
-    if group is None and len(state.groups) >= state.limits.groups.groups_max:
+    if group is None and not is_room_for_group(state, number_of(state, command.principal)):
         return Rejected(Rejection.OVERLOADED, "no room for another group")
     if group is not None and not can_upgrade(group):
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
@@ -85,7 +86,8 @@ def validation_error_to_member(state: State, group: Group | None, command: Consu
         if count >= members_max:
             message = f"The consumer group has reached its maximum capacity of {members_max} members."
             return Rejected(Rejection.GROUP_FULL, message)
-    if not is_room_for_member(state, members_of(group), state.limits.groups.member_bytes_max, 0):
+    owner = number_of(state, command.principal)
+    if not is_room_for_member(state, members_of(group), state.limits.groups.member_bytes_max, 0, owner):
         return Rejected(Rejection.OVERLOADED, "no room for another member")
     return pattern_validation_error(state, command)
 
@@ -99,7 +101,7 @@ def subscription_validation_error(
     before_bytes = sum(map(len, member.topics)) + len(member.pattern)
     after_bytes = sum(map(len, topics)) + len(pattern)
     is_growing = state.level >= GROUP_SIZES_LEVEL and after_bytes > before_bytes
-    if is_growing and not is_room_for_member(state, members_of(group), after_bytes, before_bytes):
+    if is_growing and not is_room_for_member(state, members_of(group), after_bytes, before_bytes, member.owner):
         return Rejected(Rejection.OVERLOADED, "no room for a larger subscription")
     return pattern_validation_error(state, command)
 

@@ -89,6 +89,7 @@ def _upgraded(state: State, group: Group, member: Member) -> ConsumerMember:
         target=assigned,
         session_timeout_ms=member.session_timeout_ms,
         protocols=member.protocols,
+        owner=member.owner,
     )
 
 

@@ -13,9 +13,10 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import check_member, new_group
 from penstock_sequencer.core.groups.consumer_group import commit_rejection
 from penstock_sequencer.core.groups.timers import record_idle
-from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, Changes, Committed, Group, State
-from penstock_sequencer.core.state.group_sizes import is_room_for_offset
+from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, NOT_NAMED, Changes, Committed, Group, State
+from penstock_sequencer.core.state.group_sizes import is_room_for_group, is_room_for_offset
 from penstock_sequencer.core.state.limits import OFFSET_OVERHEAD_BYTES
+from penstock_sequencer.core.state.shares import enter, number_of
 
 
 def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> PerItem | Rejected:
@@ -23,7 +24,9 @@ def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> Pe
     rejection = _rejection(state, command)
     if rejection:
         return Rejected(rejection)
-    group = state.groups.get(command.group_id) or new_group(state, command.group_id)
+    group = state.groups.get(command.group_id)
+    if group is None:
+        group = new_group(state, command.group_id, enter(state, command.principal))
     record_life(state, group, command.member_id)
     rejections = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
     record_idle(state, group)
@@ -72,7 +75,8 @@ def _rejection_without_group(state: State, command: CommitOffsets) -> Rejection:
     limits = state.limits.groups
     if len(command.group_id) > limits.group_id_length_max:
         return Rejection.INVALID_GROUP
-    return Rejection.OVERLOADED if len(state.groups) >= limits.groups_max else Rejection.NONE
+    is_room = is_room_for_group(state, number_of(state, command.principal))
+    return Rejection.NONE if is_room else Rejection.OVERLOADED
 
 
 def member_rejection(group: Group, command: CommitOffsets | CommitTxnOffsets) -> Rejection:
@@ -139,7 +143,7 @@ def put_back_offsets(state: State, group_id: str, topic: str, offsets: dict[int,
     if group is None and (len(state.groups) >= state.limits.groups.groups_max or group_id in state.share_groups):
         release_offsets(state, offsets)
         return
-    group = group or new_group(state, group_id)
+    group = group or new_group(state, group_id, NOT_NAMED)
     group.offsets[topic] = offsets
 
 

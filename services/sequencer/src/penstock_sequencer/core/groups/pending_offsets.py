@@ -4,11 +4,26 @@ import msgspec
 
 from penstock.contracts.commands import OffsetToCommit
 from penstock.contracts.ids import TopicId
+from penstock.contracts.levels import SHARES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import new_group
 from penstock_sequencer.core.groups.offset_commit import offset_rejection, release_offsets, size_bytes
+from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import Committed, State, Transaction
-from penstock_sequencer.core.state.group_sizes import is_room_for_offset
+from penstock_sequencer.core.state.group_sizes import is_room_for_group, is_room_for_offset
+
+
+def make_group(state: State, transaction: Transaction, group_id: str) -> bool:
+    """Make the group of pending offsets if it does not exist, as Kafka does; False if it has no room.
+
+    So it is within the limits before the transaction ends. Below SHARES_LEVEL no group is made here.
+    """
+    if state.level < SHARES_LEVEL or group_id in state.groups:
+        return True
+    if not is_room_for_group(state, transaction.owner):
+        return False
+    new_group(state, group_id, transaction.owner)
+    return True
 
 
 def add_pending(
@@ -39,7 +54,7 @@ def commit_pending(state: State, transaction: Transaction) -> None:
     """Commit the transaction's offsets with it."""
     for group_id, pending in transaction.offsets.items():
         for topic_id, offsets in pending.items():
-            _commit(state, group_id, topic_id, offsets)
+            _commit(state, transaction, group_id, topic_id, offsets)
     _leave_groups(state, transaction)
 
 
@@ -60,9 +75,11 @@ def is_pending(state: State, group_id: str, topic: str, number: int) -> bool:
     )
 
 
-def _commit(state: State, group_id: str, topic_id: TopicId, offsets: dict[int, Committed]) -> None:
+def _commit(
+    state: State, transaction: Transaction, group_id: str, topic_id: TopicId, offsets: dict[int, Committed]
+) -> None:
     """Store the offsets, in a new group or in a recoverable topic if these were deleted since; else drop them."""
-    target = _target(state, group_id, topic_id)
+    target = _target(state, group_id, topic_id, transaction.owner)
     if target is None:
         release_offsets(state, offsets)
         return
@@ -77,10 +94,10 @@ def _commit(state: State, group_id: str, topic_id: TopicId, offsets: dict[int, C
         target[number] = msgspec.structs.replace(committed, sequence=state.sequence)
 
 
-def _target(state: State, group_id: str, topic_id: TopicId) -> dict[int, Committed] | None:
+def _target(state: State, group_id: str, topic_id: TopicId, owner: int) -> dict[int, Committed] | None:
     topic = state.topics_by_id.get(topic_id)
     if topic is not None:
-        group = state.groups.get(group_id) or new_group(state, group_id)
+        group = state.groups.get(group_id) or new_group(state, group_id, owner)
         return group.offsets.setdefault(topic.name, {})
     recoverable = state.recoverable.get(topic_id)
     return None if recoverable is None else recoverable.offsets.setdefault(group_id, {})
@@ -92,3 +109,5 @@ def _leave_groups(state: State, transaction: Transaction) -> None:
         del members[transaction.transactional_id]
         if not members:
             del state.transactions_by_group[group_id]
+        if state.level >= SHARES_LEVEL and group_id in state.groups:
+            record_idle(state, state.groups[group_id])

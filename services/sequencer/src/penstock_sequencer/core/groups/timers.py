@@ -6,8 +6,9 @@ So a wall clock that leaps lets no offset expire.
 
 from heapq import heapify, heappop, heappush
 
-from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL, SHARES_LEVEL
 from penstock_sequencer.core.state.cluster import EMPTY, Group, State
+from penstock_sequencer.core.state.shares import count_group
 
 _STALE_ALARMS_MAX = 64  # the heap is rebuilt when it has this many rows more than twice the deadlines
 
@@ -58,8 +59,15 @@ def remove_idle_groups(state: State) -> None:
         due.append(group_id)
     for group_id in due:
         del idle[group_id]
-        if is_idle(state.groups[group_id]):
+        group = state.groups[group_id]
+        if is_idle(group) and not _is_promised(state, group_id):
+            count_group(state, group.owner, -1)
             del state.groups[group_id]
+
+
+def _is_promised(state: State, group_id: str) -> bool:
+    """Whether a transaction may still commit offsets of the group; at its end the group is checked again."""
+    return state.level >= SHARES_LEVEL and group_id in state.transactions_by_group
 
 
 def pass_time(state: State, passed_ms: int) -> None:

@@ -28,9 +28,10 @@ from penstock_sequencer.core.share.group import (
     weigh,
 )
 from penstock_sequencer.core.state.cluster import Changes, State
-from penstock_sequencer.core.state.group_sizes import is_room_for_member
+from penstock_sequencer.core.state.group_sizes import is_room_for_group, is_room_for_member
 from penstock_sequencer.core.state.limits import GroupLimits
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
+from penstock_sequencer.core.state.shares import enter, number_of
 
 
 def share_heartbeat(state: State, command: ShareHeartbeat, changes: Changes) -> ShareMembership | Rejected:
@@ -51,7 +52,8 @@ def share_heartbeat(state: State, command: ShareHeartbeat, changes: Changes) -> 
         return ShareMembership(command.member_id, LEAVE_EPOCH, 0, None)
     if late:
         return Rejected(Rejection.STALE, "the member has changed or left since")
-    return _continue(state, known or new_group(state, command.group_id), member, command)
+    group = known or new_group(state, command.group_id, enter(state, command.principal))
+    return _continue(state, group, member, command)
 
 
 def expire(state: State, group: ShareGroup, command: ExpireMember, changes: Changes) -> Done:
@@ -111,13 +113,13 @@ def _validation_error_to_new(state: State, command: ShareHeartbeat) -> Rejected 
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a share group.")
     if command.member_epoch != JOIN_EPOCH:
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
-    return group_validation_error(state) or _room_validation_error(state, None)
+    return group_validation_error(state, command.principal) or _room_validation_error(state, None, command)
 
 
-def group_validation_error(state: State) -> Rejected | None:
-    """Why no more groups can be made."""
-    is_full = len(state.groups) + len(state.share_groups) >= state.limits.groups.groups_max
-    return Rejected(Rejection.OVERLOADED, "no room for another group") if is_full else None
+def group_validation_error(state: State, principal: str) -> Rejected | None:
+    """Why the principal can make no more groups."""
+    is_room = is_room_for_group(state, number_of(state, principal), with_share_groups=True)
+    return None if is_room else Rejected(Rejection.OVERLOADED, "no room for another group")
 
 
 def _validation_error_to_member(state: State, group: ShareGroup, command: ShareHeartbeat) -> Rejected | None:
@@ -128,12 +130,13 @@ def _validation_error_to_member(state: State, group: ShareGroup, command: ShareH
     if len(group.members) >= members_max:
         message = f"The share group has reached its maximum capacity of {members_max} members."
         return Rejected(Rejection.GROUP_FULL, message)
-    return _subscription_validation_error(state, group, None, command) or _room_validation_error(state, group)
+    return _subscription_validation_error(state, group, None, command) or _room_validation_error(state, group, command)
 
 
-def _room_validation_error(state: State, group: ShareGroup | None) -> Rejected | None:
+def _room_validation_error(state: State, group: ShareGroup | None, command: ShareHeartbeat) -> Rejected | None:
     members = () if group is None else group.members.values()
-    is_room = is_room_for_member(state, members, state.limits.groups.member_bytes_max, 0)
+    owner = number_of(state, command.principal)
+    is_room = is_room_for_member(state, members, state.limits.groups.member_bytes_max, 0, owner)
     return None if is_room else Rejected(Rejection.OVERLOADED, "no room for another member")
 
 
@@ -142,7 +145,7 @@ def _growth_validation_error(
 ) -> Rejected | None:
     topics = member.topics if command.topics is None else command.topics
     before_bytes = sum(map(len, member.topics))
-    is_room = is_room_for_member(state, group.members.values(), sum(map(len, topics)), before_bytes)
+    is_room = is_room_for_member(state, group.members.values(), sum(map(len, topics)), before_bytes, member.owner)
     if state.level < GROUP_SIZES_LEVEL or is_room:
         return None
     return Rejected(Rejection.OVERLOADED, "no room for a larger subscription")
@@ -191,7 +194,7 @@ def _continue(state: State, group: ShareGroup, known: ShareMember | None, comman
     if known is None:
         topics = sorted(dict.fromkeys(command.topics or ()))
         names = (command.member_id, command.rack_id, command.client_id, command.client_host)
-        member = ShareMember(*names, topics, state.sequence)
+        member = ShareMember(*names, topics, state.sequence, owner=enter(state, command.principal))
         enter_member(state, group, member)
         renew_targets(state, group, topics)
     else:

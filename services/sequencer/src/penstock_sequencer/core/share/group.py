@@ -27,11 +27,13 @@ from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Partit
 from penstock_sequencer.core.state.group_sizes import count_member, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember, SharePartition
+from penstock_sequencer.core.state.shares import count_group
 
 
-def new_group(state: State, group_id: str) -> ShareGroup:
-    """A group without members, added to the state."""
-    group = state.share_groups[group_id] = ShareGroup(group_id)
+def new_group(state: State, group_id: str, owner: int) -> ShareGroup:
+    """A group without members, added to the state; `owner` is the number of the principal that makes it."""
+    group = state.share_groups[group_id] = ShareGroup(group_id, owner=owner)
+    count_group(state, owner, 1)
     return group
 
 
@@ -254,6 +256,7 @@ def remove_group(state: State, group: ShareGroup) -> None:
     assert not group.members, "the group has no members"
     for topic_id in list(group.partitions):
         remove_topic(state, group, topic_id)
+    count_group(state, group.owner, -1)
     del state.share_groups[group.group_id]
     set_deadline(state, group.group_id, 0)
 

@@ -19,6 +19,7 @@ from penstock_sequencer.core.share.partition import gone_count, rules_of, visibl
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.limits import INTEGER_MAX
 from penstock_sequencer.core.state.share_group import ShareGroup, SharePartition
+from penstock_sequencer.core.state.shares import enter
 
 
 def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Changes) -> PerItem | Rejected:
@@ -26,7 +27,9 @@ def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Chang
     rejected = preview_alter(state, command)
     if rejected is not None:
         return rejected
-    group = state.share_groups.get(command.group_id) or new_group(state, command.group_id)
+    group = state.share_groups.get(command.group_id)
+    if group is None:
+        group = new_group(state, command.group_id, enter(state, command.principal))
     rejections = [_alter(state, group, each) for each in command.offsets]
     group.altered_sequence = state.sequence
     remove_if_bare(state, group)
@@ -122,7 +125,7 @@ def _validation_error_to_new(state: State, command: AlterShareOffsets) -> Reject
         return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} characters")
     if command.group_id in state.groups or command.group_id in state.transactions_by_group:
         return _unknown(command.group_id)
-    return group_validation_error(state)
+    return group_validation_error(state, command.principal)
 
 
 def _validation_error(group: ShareGroup, command: AlterShareOffsets | DeleteShareOffsets) -> Rejected | None:

@@ -12,7 +12,6 @@ from array import array
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify
-from itertools import chain
 
 import msgspec
 
@@ -22,7 +21,7 @@ from penstock_sequencer.core.groups.classic_group import count_protocols
 from penstock_sequencer.core.log.partitions import enter_partition
 from penstock_sequencer.core.log.segment_contents import fill_contents
 from penstock_sequencer.core.snapshot import shapes as shapes
-from penstock_sequencer.core.snapshot.migrations import NOTHING, read_later, written_later
+from penstock_sequencer.core.snapshot.migrations import NOTHING, read_later, without_owners, written_later
 from penstock_sequencer.core.snapshot.transactions import enter_transaction, read_transaction, written_transaction
 from penstock_sequencer.core.state.cluster import (
     Group,
@@ -35,7 +34,6 @@ from penstock_sequencer.core.state.cluster import (
 )
 from penstock_sequencer.core.state.columns import column_bytes, read_column
 from penstock_sequencer.core.state.extents import Extents
-from penstock_sequencer.core.state.group_sizes import members_of
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from penstock_sequencer.core.state.segments import Segments
@@ -208,7 +206,7 @@ def _written_group(group: Group) -> shapes.Group:
         group.protocol_type,
         group.protocol,
         group.leader,
-        list(group.members.values()),
+        without_owners(group.members.values()),
         group.static_members,
         group.pending,
         list(group.fenced),
@@ -290,9 +288,7 @@ def _read(written: shapes.WholeState, limits: Limits) -> State:
     # The contents of segments need the partitions' indexes, and the later parts need groups and topics.
     fill_contents(state)
     read_later(state, written.later)
-    members = chain.from_iterable(map(members_of, state.groups.values()))
-    shared = chain.from_iterable(group.members.values() for group in state.share_groups.values())
-    state.member_bytes = sum(each.size_bytes for each in members) + sum(each.size_bytes for each in shared)
+    state.member_bytes = sum(each.member_bytes for each in state.principals.values())
     return state
 
 

@@ -5,7 +5,8 @@ is the value that a state has before the part exists.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -15,10 +16,11 @@ from penstock.contracts.configs.quotas import Entity
 from penstock_sequencer.core.groups.assignment.subscriptions import read_matches, written_matches
 from penstock_sequencer.core.groups.consumer_group import enter_group
 from penstock_sequencer.core.share.group import enter_group as enter_share_group
-from penstock_sequencer.core.state.cluster import Group, Partition, State
+from penstock_sequencer.core.state.cluster import NOT_NAMED, Group, Member, Partition, Principal, State
 from penstock_sequencer.core.state.columns import column_bytes, read_column
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup, ConsumerMember
-from penstock_sequencer.core.state.share_group import ShareGroup
+from penstock_sequencer.core.state.group_sizes import members_of
+from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
 
 
 class WrittenConsumer(msgspec.Struct, frozen=True):
@@ -39,6 +41,7 @@ class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
     emptied_ms: int = -1
     consumer: WrittenConsumer | None = None
     assigned_ms: int = 0
+    owner: int = NOT_NAMED
 
 
 class Later(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,10 +65,19 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     security_altered_sequence: int = 0
     tokens: list[DelegationToken] = []
     tokens_altered_sequence: int = 0
+    principals: list[tuple[int, str, int]] = []  # number, name, `evicted_ms`; without ANONYMOUS
+    next_principal: int = NOT_NAMED + 1
+    unused_principals: list[int] = []
+    transaction_owners: dict[str, int] = {}  # by transactional id
+    share_group_owners: dict[str, int] = {}
+    member_owners: list[tuple[str, str, int]] = []  # group, member, number of the principal
+    producer_owners: bytes = b""  # columns of `_OWNER_NUMBERS` numbers
+    evictions: bytes = b""  # the same: partition, principal, time
 
 
 NOTHING = Later()
 _PARTITION_NUMBERS = 4  # the partition's place among all, first new producer id, time and largest id of evictions
+_OWNER_NUMBERS = 3  # the partition's place among all, producer id, number of the principal
 _NOTHING_OF_GROUP = GroupLater()
 
 
@@ -80,7 +92,7 @@ def written_later(state: State) -> Later:
         ages=list(state.ages),
         expiry_round=list(state.expiry_round),
         departed=[(*member, *left) for member, left in state.departed.items()],
-        share_groups=list(state.share_groups.values()),
+        share_groups=[_written_share_group(each) for each in state.share_groups.values()],
         group_configs=state.group_configs,
         group_configs_altered_sequence=state.group_configs_altered_sequence,
         uptime_lag_ms=state.uptime_lag_ms,
@@ -91,16 +103,41 @@ def written_later(state: State) -> Later:
         security_altered_sequence=state.security_altered_sequence,
         tokens=list(state.tokens.values()),
         tokens_altered_sequence=state.tokens_altered_sequence,
+        principals=[(each, row.name, row.evicted_ms) for each, row in state.principals.items() if each != NOT_NAMED],
+        next_principal=state.next_principal,
+        unused_principals=list(state.unused_principals),
+        transaction_owners={each.transactional_id: each.owner for each in state.transactions.values() if each.owner},
+        share_group_owners={each.group_id: each.owner for each in state.share_groups.values() if each.owner},
+        member_owners=_written_member_owners(state),
+        producer_owners=_written_owners(state),
+        evictions=_written_evictions(state),
     )
+
+
+def without_owners(entries: Iterable[msgspec.Struct]) -> list[Any]:
+    """The fields of entries without their owners, which are a later part; so the bytes below that level stay."""
+    return [_without_owner(each) for each in entries]
+
+
+def _without_owner(entry: msgspec.Struct) -> Any:
+    fields = msgspec.structs.asdict(entry)
+    del fields["owner"]
+    return fields
+
+
+def _written_share_group(group: ShareGroup) -> Any:
+    members = {member_id: _without_owner(each) for member_id, each in group.members.items()}
+    return {**_without_owner(group), "members": members}
 
 
 def _written_group(group: Group) -> GroupLater:
     consumer = group.consumer
     if consumer is None:
-        return GroupLater(group.static_since, group.emptied_ms)
+        return GroupLater(group.static_since, group.emptied_ms, owner=group.owner)
     epochs = (consumer.epoch, consumer.assignment_epoch)
-    written = WrittenConsumer(*epochs, consumer.assignor, consumer.members, consumer.static_members)
-    return GroupLater(group.static_since, group.emptied_ms, written, consumer.assigned_ms)
+    members: Any = {member_id: _without_owner(each) for member_id, each in consumer.members.items()}
+    written = WrittenConsumer(*epochs, consumer.assignor, members, consumer.static_members)
+    return GroupLater(group.static_since, group.emptied_ms, written, consumer.assigned_ms, group.owner)
 
 
 def _partitions(state: State) -> Iterator[Partition]:
@@ -130,6 +167,87 @@ def _read_partitions(state: State, data: bytes) -> None:
         partition.first_new_producer_id, partition.evicted_ms, partition.evicted_id_max = rows[row + 1 : row + 4]
 
 
+def _written_owners(state: State) -> bytes:
+    rows = array("q")
+    if len(state.principals) > 1:
+        for place, partition in enumerate(_partitions(state)):
+            for producer_id, producer in partition.producers.items():
+                if producer.owner != NOT_NAMED:
+                    rows.extend((place, producer_id, producer.owner))
+    return column_bytes(rows)
+
+
+def _all_groups(state: State) -> Iterator[Group | ShareGroup]:
+    yield from state.groups.values()
+    yield from state.share_groups.values()
+
+
+def _written_member_owners(state: State) -> list[tuple[str, str, int]]:
+    return [
+        (group.group_id, member.member_id, member.owner)
+        for group in _all_groups(state)
+        for member in members_of(group)
+        if member.owner != NOT_NAMED
+    ]
+
+
+def _written_evictions(state: State) -> bytes:
+    rows = array("q")
+    for place, partition in enumerate(_partitions(state)):
+        for owner, evicted_ms in (partition.evictions or {}).items():
+            rows.extend((place, owner, evicted_ms))
+    return column_bytes(rows)
+
+
+def _triples(data: bytes) -> Iterator[tuple[int, int, int]]:
+    rows = array("q")
+    read_column(rows, data)
+    if len(rows) % _OWNER_NUMBERS:
+        raise ValueError(f"{len(data)} bytes of owners or evictions")
+    return zip(rows[0::3], rows[1::3], rows[2::3], strict=True)
+
+
+def _read_principals(state: State, later: Later) -> None:
+    """Read the principals and the owners of all entries, and count the entries."""
+    for number, name, evicted_ms in later.principals:
+        state.principals[number] = Principal(name, evicted_ms=evicted_ms)
+        state.principal_numbers[name] = number
+    state.next_principal = later.next_principal
+    partitions = list(_partitions(state)) if later.producer_owners or later.evictions else []
+    for place, producer_id, owner in _triples(later.producer_owners):
+        partitions[place].producers[producer_id].owner = owner
+    for place, owner, evicted_ms in _triples(later.evictions):
+        partition = partitions[place]
+        partition.evictions = {**(partition.evictions or {}), owner: evicted_ms}
+    for transactional_id, owner in later.transaction_owners.items():
+        state.transactions[transactional_id].owner = owner
+    for group_id, owner in later.share_group_owners.items():
+        state.share_groups[group_id].owner = owner
+    for group_id, member_id, owner in later.member_owners:
+        _member(state, group_id, member_id).owner = owner
+    _count_entries(state)
+    state.unused_principals = dict.fromkeys(later.unused_principals)
+
+
+def _member(state: State, group_id: str, member_id: str) -> Member | ConsumerMember | ShareMember:
+    group = state.groups.get(group_id)
+    if group is None:
+        return state.share_groups[group_id].members[member_id]
+    return group.members[member_id] if group.consumer is None else group.consumer.members[member_id]
+
+
+def _count_entries(state: State) -> None:
+    for partition in _partitions(state):
+        for producer in partition.producers.values():
+            state.principals[producer.owner].producers += 1
+    for transaction in state.transactions.values():
+        state.principals[transaction.owner].transactional_ids += 1
+    for group in _all_groups(state):
+        state.principals[group.owner].groups += 1
+        for member in members_of(group):
+            state.principals[member.owner].member_bytes += member.size_bytes
+
+
 def _read_consumer(group: GroupLater) -> ConsumerGroup | None:
     written = group.consumer
     if written is None:
@@ -145,6 +263,7 @@ def read_later(state: State, later: Later) -> None:
         group = state.groups[group_id]
         group.static_since = written.static_since
         group.emptied_ms = written.emptied_ms
+        group.owner = written.owner
         group.consumer = _read_consumer(written)
         if group.consumer is not None:
             enter_group(state, group)
@@ -166,3 +285,4 @@ def read_later(state: State, later: Later) -> None:
     state.security_altered_sequence = later.security_altered_sequence
     state.tokens = {token.token_id: token for token in later.tokens}
     state.tokens_altered_sequence = later.tokens_altered_sequence
+    _read_principals(state, later)

@@ -29,10 +29,11 @@ These invariants hold before and after every entry:
     producer id belongs to one transactional id at most, and to one life of it: its epoch never goes back.
 15. The markers of a partition are exactly its extents without a segment.
 16. No batch of a producer that a partition evicted is accepted there again: its client does not repeat it any more, and
-    segments born before the eviction are too old.
+    segments born before the eviction are too old for batches of its principal.
 17. A user has one or two verifiers, of different mechanisms. Every binding passes `binding_validation_error`.
 18. Tokens are in the order in which they were changed. No token expires after its `max_ms`, and a void one stays void.
-19. Everything that is counted here has a limit in `limits`.
+19. `principals` has a row for each owner of an entry. Its counts are those of the owner's entries.
+20. Everything that is counted here has a limit in `limits`.
 
 Derived fields could be computed anew, and each is beside the field that it derives from. They are `topics_by_id`,
 `alarms`, `leased`, contents of segments, transactions by producer and group, share groups by topic, and counts.
@@ -55,6 +56,7 @@ from penstock_sequencer.core.state.partition_transactions import PartitionTransa
 from penstock_sequencer.core.state.segments import Segments
 from penstock_sequencer.core.state.share_group import ShareGroup
 
+NOT_NAMED = 0  # the number of ANONYMOUS as a principal, and the owner of entries made below SHARES_LEVEL
 NO_HORIZON = -1  # no tombstone waits to be dropped
 LEADER_EPOCH = 1  # never 0, because 0 broke some clients; it will grow when leadership can change
 
@@ -71,6 +73,17 @@ ABORTED = "CompleteAbort"
 PartitionKey = tuple[TopicId, int]
 
 
+class Principal(msgspec.Struct, eq=False, gc=False):
+    """A principal that has entries in tables that all clients use, and how many (state/shares.py); derived counts."""
+
+    name: str  # as commands have it: "User:" and the user's name; "" for ANONYMOUS
+    producers: int = 0  # in all partitions
+    transactional_ids: int = 0
+    groups: int = 0  # of all kinds
+    member_bytes: int = 0  # of groups of all kinds
+    evicted_ms: int = 0  # the machine's clock when a producer of it was evicted last; not derived
+
+
 class Producer(msgspec.Struct, eq=False):
     """The state of one idempotent producer in a partition."""
 
@@ -78,6 +91,14 @@ class Producer(msgspec.Struct, eq=False):
     last_sequence: int
     active_ms: int  # the producer clock (producer_clock.py) at the last accepted batch
     recent: "array[int]"  # (first sequence, last sequence, base offset) of up to five batches, oldest first
+    owner: int = NOT_NAMED  # the number of the principal that introduced it to the partition
+
+
+class OwnedProducers(msgspec.Struct, eq=False, gc=False):
+    """The producers of one principal in a partition."""
+
+    count: int = 0
+    idlest_ms: int = 0  # none of them was active before; a lower bound
 
 
 class Partition(msgspec.Struct, eq=False):
@@ -104,6 +125,10 @@ class Partition(msgspec.Struct, eq=False):
     evicted_ms: int = 0  # the machine's clock when producers were evicted last
     evicted_id_max: int = 0  # the largest id that was ever evicted
     idlest_ms: int = 0  # no producer was active before; a lower bound, derived
+    # By principal, derived; None until the partition is almost full.
+    owned: dict[int, OwnedProducers] | None = None
+    # When producers of a principal were evicted last; for those of NOT_NAMED `evicted_ms` is used.
+    evictions: dict[int, int] | None = None
 
 
 class Topic(msgspec.Struct, eq=False):
@@ -184,6 +209,7 @@ class Member(msgspec.Struct, eq=False):
     joining: bool = False  # whether it waits for the answer to a JoinGroup
     synced: bool = False  # whether it has sent a SyncGroup in this generation
     size_bytes: int = 0  # its part of State.group_bytes
+    owner: int = NOT_NAMED  # the number of the principal that joined
 
 
 class Group(msgspec.Struct, eq=False):
@@ -209,6 +235,7 @@ class Group(msgspec.Struct, eq=False):
     consumer: ConsumerGroup | None = None  # of a consumer group; then `generation` is the group epoch
     emptied_ms: int = -1  # uptime clock when the last member left; -1 if none did since OFFSET_EXPIRY_LEVEL
     static_since: dict[str, int] = {}  # instance id -> the entry by which it joined, from LATE_JOINS_LEVEL on
+    owner: int = NOT_NAMED  # the number of the principal that made it
 
 
 class Transaction(msgspec.Struct, eq=False):
@@ -228,6 +255,7 @@ class Transaction(msgspec.Struct, eq=False):
     partitions: dict[PartitionKey, int] = {}  # -> its first offset in the partition, -1 while it has none
     offsets: dict[str, dict[TopicId, dict[int, Committed]]] = {}  # by group; they take effect when it is committed
     offset_count: int = 0
+    owner: int = NOT_NAMED  # the number of the principal that made it
 
 
 class Custody(msgspec.Struct, eq=False):
@@ -268,6 +296,10 @@ class State(msgspec.Struct, eq=False):
     tokens: dict[str, DelegationToken] = {}  # by id, in the order in which they were changed
     tokens_altered_sequence: int = 0  # of the entry that last changed one
     first_expiry_ms: int = 0  # no token expires before; a lower bound, derived
+    principals: dict[int, Principal] = msgspec.field(default_factory=lambda: {NOT_NAMED: Principal("")})
+    principal_numbers: dict[str, int] = {}  # by name, without ANONYMOUS; derived
+    next_principal: int = NOT_NAMED + 1
+    unused_principals: dict[int, None] = {}  # that may have no entries any more; the next Ticks look
     tasks_ended_ms: "array[int]" = msgspec.field(default_factory=lambda: array("q", bytes(8 * TASKS)))
     task_leases: dict[int, Lease] = {}
     partitions_by_index: dict[int, Partition] = {}  # of recoverable topics, too; an index is valid in this process only

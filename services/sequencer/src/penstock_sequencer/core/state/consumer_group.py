@@ -54,6 +54,7 @@ class ConsumerMember(msgspec.Struct, eq=False):
     protocols: list[GroupProtocol] = []
     synced: bool = True  # of a classic member: whether it has asked for its assignment
     size_bytes: int = 0  # its part of State.group_bytes
+    owner: int = 0  # the number of the principal that joined
 
 
 class Tables(msgspec.Struct, eq=False):

@@ -6,6 +6,7 @@ structs hold the limits that a test or a simulation may change.
 
 import msgspec
 
+from penstock.contracts.acls import PRINCIPAL_LENGTH_MAX
 from penstock.contracts.commands import LOGS_PER_COMMAND_MAX
 from penstock.contracts.commands.group_sizes import OFFSET_METADATA_BYTES_MAX, TRANSACTIONAL_ID_LENGTH_MAX, GroupSizes
 from penstock.contracts.configs.topics import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
@@ -92,6 +93,15 @@ class TransactionLimits(msgspec.Struct, frozen=True, kw_only=True):
     transaction_partitions_ended_per_tick: int = 2_000  # about 15 ms; the last transaction may exceed it
     transactions_removed_per_tick: int = 1_000  # about 0.3 ms
     aborted_transactions_max: int = 5_000_000  # of all partitions, about 160 MB; above it no transaction may begin
+
+
+class PrincipalLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of each principal in tables that all clients use (ADR 0040)."""
+
+    # A principal has at most so many entries for each free place: alone it ends at 7/8 of a table.
+    entries_per_free_place: int = 7
+    principal_length_max: int = PRINCIPAL_LENGTH_MAX
+    principals_removed_per_tick: int = 1_000  # about 0.3 ms
 
 
 class TopicLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,6 +241,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     log: LogLimits = LogLimits()
     producers: ProducerLimits = ProducerLimits()
     transactions: TransactionLimits = TransactionLimits()
+    shares: PrincipalLimits = PrincipalLimits()
     topics: TopicLimits = TopicLimits()
     security: SecurityLimits = SecurityLimits()
     groups: GroupLimits = GroupLimits()

@@ -66,6 +66,7 @@ class ShareMember(msgspec.Struct, eq=False):
     target: Partitions = {}  # to be sent to the member
     tickets: dict[int, Answered] = {}  # the newest last
     size_bytes: int = 0  # its part of State.group_bytes
+    owner: int = 0  # the number of the principal that joined
 
 
 class ShareGroup(msgspec.Struct, eq=False):
@@ -80,3 +81,4 @@ class ShareGroup(msgspec.Struct, eq=False):
     assignment_epoch: int = 0  # of the targets; below `epoch` while others are due
     assigned_ms: int = 0  # when the members got their targets; 0 if there was no member since
     target_due_ms: int = 0  # when they get new targets; 0 if nothing changed since
+    owner: int = 0  # the number of the principal that made it

@@ -25,7 +25,7 @@ from penstock.contracts.levels import JANITOR_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.all_groups.commands import change_topic
 from penstock_sequencer.core.groups.offset_commit import put_back_offsets, release_offsets, remove_offsets, take_offsets
-from penstock_sequencer.core.log.producers import remove_producers
+from penstock_sequencer.core.log.producer_table import remove_producers
 from penstock_sequencer.core.log.reclaim import agreed_ms, drop_waiting, is_waiting, mark_pending_delete
 from penstock_sequencer.core.share.group import remove_deleted_topic
 from penstock_sequencer.core.state.cluster import Changes, RecoverableTopic, State, Topic

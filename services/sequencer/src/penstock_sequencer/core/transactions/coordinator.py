@@ -17,11 +17,12 @@ from penstock.contracts.commands import (
 from penstock.contracts.levels import PRODUCERS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.offset_commit import member_rejection, preview_offsets, record_life
-from penstock_sequencer.core.groups.pending_offsets import add_pending
+from penstock_sequencer.core.groups.pending_offsets import add_pending, make_group
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.log.producers import new_producer_id
 from penstock_sequencer.core.state.cluster import EMPTY, ONGOING, Changes, PartitionKey, State, Transaction
 from penstock_sequencer.core.state.producer_clock import producer_ms
+from penstock_sequencer.core.state.shares import count_transactional_id, enter, fits, number_of, row_of
 from penstock_sequencer.core.transactions.lifecycle import (
     NO_PRODUCER_AND_EPOCH,
     add_group,
@@ -113,6 +114,8 @@ def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes
     if rejected is not None:
         return rejected
     transaction = state.transactions[command.transactional_id]
+    if not make_group(state, transaction, command.group_id):
+        return Rejected(Rejection.OVERLOADED, "no room for another group")
     if command.group_id not in transaction.offsets:
         validation_error = add_group(state, transaction, command.group_id)
         if validation_error is not None:
@@ -219,17 +222,35 @@ def _init_validation_error(state: State, command: InitTransactionalProducer) -> 
 
 
 def _new_transaction(state: State, command: InitTransactionalProducer) -> ProducerAllocated | Rejected:
-    known_max = state.limits.transactions.transactions_max
-    if len(state.transactions) >= known_max and not _evict_one(state):
-        return Rejected(Rejection.OVERLOADED, f"{known_max} transactional ids are known, which is the maximum")
+    if not _is_room(state, number_of(state, command.principal)):
+        return Rejected(Rejection.OVERLOADED, _full(state, command))
     producer_id = new_producer_id(state)
     transaction = Transaction(
         command.transactional_id, producer_id, 0, command.timeout_ms, producer_ms(state), state.sequence
     )
+    transaction.owner = enter(state, command.principal)
+    count_transactional_id(state, transaction.owner, 1)
     state.transactions[command.transactional_id] = transaction
     state.transactions_by_producer[producer_id] = transaction
     return ProducerAllocated(producer_id, 0)
 
 
-def _evict_one(state: State) -> bool:
-    return state.level >= PRODUCERS_LEVEL and evict_transactions(state, 1) > 0
+def _is_room(state: State, owner: int) -> bool:
+    """Whether the principal may have another transactional id, perhaps in the place of an idle one.
+
+    A full table evicts the idlest id of all. A principal that has reached its share loses one of its own.
+    """
+    known, known_max = len(state.transactions), state.limits.transactions.transactions_max
+    if fits(state, row_of(state, owner).transactional_ids, known, known_max):
+        return True
+    if state.level < PRODUCERS_LEVEL:
+        return False
+    return evict_transactions(state, 1, lambda each: known >= known_max or each == owner) > 0
+
+
+def _full(state: State, command: InitTransactionalProducer) -> str:
+    known, known_max = len(state.transactions), state.limits.transactions.transactions_max
+    if known >= known_max:
+        return f"{known_max} transactional ids are known, which is the maximum"
+    owned = row_of(state, number_of(state, command.principal)).transactional_ids
+    return f"the principal has {owned} of {known} transactional ids, which is its share of {known_max}"

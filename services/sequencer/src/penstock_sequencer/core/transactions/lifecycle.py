@@ -14,7 +14,7 @@ partitions at once. Each of its batches is checked against the transaction, not 
 The deadlines of ongoing transactions are a heap. A row of it is stale when its transaction has ended.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
@@ -37,6 +37,7 @@ from penstock_sequencer.core.state.cluster import (
 )
 from penstock_sequencer.core.state.limits import PRODUCER_EPOCH_MAX
 from penstock_sequencer.core.state.producer_clock import producer_ms
+from penstock_sequencer.core.state.shares import count_transactional_id, is_large, pressure_min
 
 NO_PRODUCER_AND_EPOCH = (NO_PRODUCER, NO_EPOCH)
 _STALE_MAX = 64  # the heap is rebuilt when it has this many rows more than twice the ongoing transactions
@@ -157,12 +158,16 @@ def remove_transactions(state: State) -> None:
         old.append(transaction)
     for transaction in old:
         _remove(state, transaction)
-    if state.level >= PRODUCERS_LEVEL and len(state.transactions) >= limits.transactions_pressure_min:
-        evict_transactions(state, limits.transactions_removed_per_tick)
+    known = len(state.transactions)
+    least = pressure_min(state, limits.transactions_max, limits.transactions_pressure_min)
+    if state.level >= PRODUCERS_LEVEL and known >= least:
+        rows = state.principals
+        count_max = limits.transactions_removed_per_tick
+        evict_transactions(state, count_max, lambda each: is_large(state, rows[each].transactional_ids, known))
 
 
-def evict_transactions(state: State, count_max: int) -> int:
-    """Remove the idlest transactional ids before they expire, because there are too many; return how many.
+def evict_transactions(state: State, count_max: int, is_chosen: Callable[[int], bool]) -> int:
+    """Remove the idlest transactional ids of the chosen principals, because there are too many; return how many.
 
     A producer that returns begins again with another producer id. An ongoing transaction stays, and so does an id that
     was used a short time ago.
@@ -173,7 +178,7 @@ def evict_transactions(state: State, count_max: int) -> int:
     for transaction in islice(state.transactions.values(), limits.transactions_walked_max):
         if transaction.active_ms > before_ms or len(idle) >= count_max:
             break
-        if transaction.state != ONGOING:
+        if transaction.state != ONGOING and is_chosen(transaction.owner):
             idle.append(transaction)
     for transaction in idle:
         _remove(state, transaction)
@@ -183,6 +188,7 @@ def evict_transactions(state: State, count_max: int) -> int:
 def _remove(state: State, transaction: Transaction) -> None:
     del state.transactions[transaction.transactional_id]
     del state.transactions_by_producer[transaction.producer_id]
+    count_transactional_id(state, transaction.owner, -1)
 
 
 def _record_deadline(state: State, transaction: Transaction) -> None:
