@@ -9,10 +9,11 @@ from penstock.contracts.batches import BatchResult
 from penstock.contracts.commands import Rejected, SegmentCommitted
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.contracts.ids import segment_born_ms, ulid_text
+from penstock.contracts.messages import FlushBatch, FlushProduce
 from penstock.contracts.rejections import Rejection
 from penstock.objectstore import AlreadyExists
 from penstock.segment import read_index
-from tests.unit.flusher.flusher_fakes import OTHER_TOPIC, TOPIC, HeldStore, LoggingSequencers, Rig, produce, until
+from tests.unit.flusher.flusher_fakes import OTHER_TOPIC, TOPIC, HeldStore, LoggingSequencers, Rig, meta, produce, until
 
 
 async def test_the_answer_comes_after_the_store_and_after_the_commit() -> None:
@@ -240,3 +241,25 @@ async def test_segments_are_born_by_the_state_machines_clock_when_the_wall_clock
         await (await rig.send_and_close(produce(1))).reply()
     times = [(segment_born_ms(commit.segment_id), commit.now_ms) for (commit,) in rig.sequencers.requests]
     assert times == [(seen_ms + expected_s * 1000,) * 2]
+
+
+async def test_a_commit_names_the_principals_of_idempotent_batches_and_the_object_does_not() -> None:
+    """Each segment has its own list, so that a place costs one byte (ADR 0040)."""
+    idempotent = FlushBatch(TOPIC, 0, meta(100, producer_id=7, producer_epoch=0, base_sequence=0))
+    requests = [
+        FlushProduce(1, 0, 1, [idempotent], principal="User:eve"),
+        FlushProduce(2, 0, 1, [idempotent]),
+        FlushProduce(3, 0, 1, [idempotent, idempotent], principal="User:bob"),
+        FlushProduce(4, 0, 1, [idempotent], principal="User:eve"),
+        FlushProduce(5, 0, 1, [FlushBatch(TOPIC, 0, meta(100))], principal="User:ann"),
+    ]
+    async with Rig() as rig:
+        await (await rig.send_and_close(*requests)).reply()
+        await (await rig.send_and_close(requests[2])).reply()
+    (first,), (second,) = rig.sequencers.requests
+    assert [each.principal for each in first.runs[0].batches] == [1, 0, 2, 2, 1, 0]
+    assert first.principals == ["User:eve", "User:bob"]
+    assert ([each.principal for each in second.runs[0].batches], second.principals) == ([1, 1], ["User:bob"])
+    data = next(iter(rig.store.objects.values()))
+    assert [each.principal for each in read_index(data).runs[0].batches] == [0] * 6
+    assert b"User:" not in data

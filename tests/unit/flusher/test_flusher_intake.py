@@ -185,6 +185,10 @@ def _with(**changes: object) -> FlushProduce:
         encode_with_payload(FlushRequest("g", [produce(1, part=0, parts=10**9)]), [bytes(100)]),
         encode_with_payload(FlushRequest("g", [_with(topic_id=b"short")]), [bytes(100)]),
         encode_with_payload(FlushRequest("g", [_with(partition=2**31)]), [bytes(100)]),
+        encode_with_payload(FlushRequest("g", [_with(meta=meta(principal=1))]), [bytes(100)]),
+        encode_with_payload(
+            FlushRequest("g", [msgspec.structs.replace(produce(1, 100), principal="p" * 257)]), [bytes(100)]
+        ),
         encode_with_payload(FlushRequest("g", [_with(meta=meta(record_count=0))]), [bytes(100)]),
         encode_with_payload(FlushRequest("g", [_with(meta=meta(max_timestamp=2**63))]), [bytes(100)]),
         encode_with_payload(FlushRequest("g", [_with(meta=meta(producer_id=2**63))]), [bytes(100)]),

@@ -1,23 +1,29 @@
 """Selects the closed buffers for one commit, and maps the results of a commit to batches. Pure."""
 
 import itertools
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Set
 
-from penstock.contracts.batches import BatchMeta, BatchResult, BatchRun
+import msgspec
+
+from penstock.contracts.batches import NO_PRODUCER, BatchMeta, BatchResult, BatchRun
 from penstock.contracts.commands import Outcome, SegmentCommitted
 from penstock.contracts.errors import Corrupt
 from penstock.contracts.rejections import Rejection
 from penstock.segment import BuiltSegment
 
 # The largest sizes of a command, a run and a batch in MessagePack, with every number at its longest.
-COMMAND_BYTES_MAX, RUN_BYTES_MAX, BATCH_BYTES_MAX = 256, 40, 42
+COMMAND_BYTES_MAX, RUN_BYTES_MAX, BATCH_BYTES_MAX = 256, 40, 47
+PRINCIPAL_HEAD_BYTES_MAX = 5
 
 
-def commit_group_size(stored: Iterable[BuiltSegment], commit_bytes_max: int) -> int:
-    """The number of stored segments, oldest first, for one commit: as many as fit, and at least one."""
+def commit_group_size(stored: Iterable[tuple[BuiltSegment, Collection[str]]], commit_bytes_max: int) -> int:
+    """The number of stored segments, oldest first, for one commit: as many as fit, and at least one.
+
+    Each comes with the principals of its batches.
+    """
     count = size_bytes = 0
-    for built in stored:
-        size_bytes += _command_bytes_max(built)
+    for built, principals in stored:
+        size_bytes += _command_bytes_max(built, principals)
         if count and size_bytes > commit_bytes_max:
             break
         count += 1
@@ -63,5 +69,16 @@ def results_in_arrival_order(built: BuiltSegment, dropped: Set[int], outcome: Ou
     return results
 
 
-def _command_bytes_max(built: BuiltSegment) -> int:
-    return COMMAND_BYTES_MAX + RUN_BYTES_MAX * len(built.runs) + BATCH_BYTES_MAX * len(built.order)
+def named(meta: BatchMeta, principal: str, principals: dict[str, int]) -> BatchMeta:
+    """The metadata with its sender's place among the segment's `principals`, which may grow.
+
+    Only the sender of an idempotent batch matters, since its producer takes a place in a table (ADR 0040).
+    """
+    if not principal or meta.producer_id == NO_PRODUCER:
+        return meta
+    return msgspec.structs.replace(meta, principal=principals.setdefault(principal, len(principals) + 1))
+
+
+def _command_bytes_max(built: BuiltSegment, principals: Collection[str]) -> int:
+    names = sum(len(each.encode()) + PRINCIPAL_HEAD_BYTES_MAX for each in principals)
+    return COMMAND_BYTES_MAX + RUN_BYTES_MAX * len(built.runs) + BATCH_BYTES_MAX * len(built.order) + names

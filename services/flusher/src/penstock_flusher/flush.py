@@ -20,7 +20,7 @@ The flusher never deletes an object. The janitor deletes objects that were uploa
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -35,7 +35,7 @@ from penstock.runtime.clock import Clock, Entropy
 from penstock.segment import BuiltSegment, build_segment
 from penstock.segment.keys import segment_key
 from penstock_flusher.buffer import Reason
-from penstock_flusher.commit_group import commit_group_size, results_in_arrival_order, runs_without
+from penstock_flusher.commit_group import commit_group_size, named, results_in_arrival_order, runs_without
 from penstock_flusher.confirmation import Confirmer, confirm_all
 from penstock_flusher.fragments import Fragment, rejected
 from penstock_flusher.hedged_puts import SegmentStore
@@ -71,6 +71,7 @@ class Flush:
     uploaded: asyncio.Event = field(default_factory=asyncio.Event)  # also set when the upload failed
     segment_id: SegmentId = b""
     built: BuiltSegment | None = None  # None again when the upload failed
+    principals: dict[str, int] = field(default_factory=dict)  # the senders of its idempotent batches -> places
     dropped: set[int] = field(default_factory=set)  # batches, by their order of arrival, that were given up
     command: CommitSegment | None = None  # sent, without an outcome: only the same command may be sent again
     closed_s: float = 0.0  # monotonic, as the next two
@@ -183,7 +184,8 @@ class FlushQueue:
         batches = []
         for fragment in flush.fragments:
             for batch, data in zip(fragment.batches, fragment.payload, strict=True):
-                batches.append((batch.topic_id, batch.partition, batch.meta, data))
+                meta = named(batch.meta, fragment.principal, flush.principals)
+                batches.append((batch.topic_id, batch.partition, meta, data))
         built = build_segment(flush.segment_id, writer=self._instance, created_ms=now_ms, level=LEVEL, batches=batches)
         flush.built = built
         self._recent.put(flush.segment_id, built.buffers, built.size_bytes)
@@ -210,13 +212,13 @@ class FlushQueue:
         count = commit_group_size(self._stored(), self._limits.commit_bytes_max)
         return list(itertools.islice(self._to_commit, count))
 
-    def _stored(self) -> Iterator[BuiltSegment]:
+    def _stored(self) -> Iterator[tuple[BuiltSegment, Collection[str]]]:
         """The stored segments that can be committed together: either all were sent before with one lease, or none."""
         first = self._to_commit[0].command
         for flush in self._to_commit:
             if not flush.uploaded.is_set() or flush.built is None or _lease_end(flush.command) != _lease_end(first):
                 return
-            yield flush.built
+            yield flush.built, flush.principals
 
     async def _commit(self, group: list[Flush]) -> None:
         """Commit the group and answer it; without an outcome, only too old segments leave the queue."""
@@ -287,7 +289,14 @@ class FlushQueue:
         assert flush.built is not None, "only a stored segment is committed"
         runs = runs_without(flush.built, flush.dropped)
         return CommitSegment(
-            self._now_ms(), flush.segment_id, flush.built.size_bytes, self._instance, self._zone, runs, not_after_ms
+            self._now_ms(),
+            flush.segment_id,
+            flush.built.size_bytes,
+            self._instance,
+            self._zone,
+            runs,
+            not_after_ms,
+            list(flush.principals),
         )
 
     def _now_ms(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from penstock.contracts.acls import PRINCIPAL_LENGTH_MAX
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import encode, split
 from penstock.contracts.errors import Corrupt
@@ -54,6 +55,7 @@ class Fragment:
     message: Message
     index: int  # of the produce in its message
     needs_confirmation: bool  # by its gateway, before its commit
+    principal: str  # the client's; "" for ANONYMOUS
     size_bytes: int = field(init=False)
     batch_count: int = field(init=False)
 
@@ -104,6 +106,7 @@ def fragments_of(message: Message, request: FlushRequest, batches: Sequence[memo
                 message,
                 index,
                 produce.needs_confirmation,
+                produce.principal,
             )
         )
         first = end
@@ -131,6 +134,8 @@ def check_request(request: FlushRequest, payload: Sequence[memoryview]) -> list[
 def _is_sound(produce: FlushProduce) -> bool:
     if not 0 <= produce.part < produce.parts <= PARTS_MAX or not produce.batches:
         return False
+    if len(produce.principal) > PRINCIPAL_LENGTH_MAX:
+        return False
     for batch in produce.batches:  # one loop without calls: a request may have a thousand batches
         meta = batch.meta
         if not (
@@ -143,6 +148,7 @@ def _is_sound(produce: FlushProduce) -> bool:
             and -1 <= meta.producer_epoch <= INT16_MAX
             and -1 <= meta.base_sequence <= INT32_MAX
             and -INT16_MAX - 1 <= meta.attributes <= INT16_MAX
+            and not meta.principal
         ):
             return False
     return True
