@@ -2,6 +2,7 @@
 
 from hypothesis import given, strategies as st
 
+from penstock.contracts.acls import PRINCIPAL_LENGTH_MAX
 from penstock.contracts.batches import BatchMeta, BatchResult
 from penstock.contracts.codec import encode_with_payload
 from penstock.contracts.messages import FlushBatch, FlushReply
@@ -29,13 +30,19 @@ def produce(number: int, sizes: list[int]) -> Produce:
 sizes = st.lists(st.integers(61, batch_bytes_max(MESSAGE_BYTES_MAX)), min_size=1, max_size=12)
 
 
-@given(st.lists(sizes, max_size=8))
-def test_every_message_is_small_enough_and_nothing_is_lost_or_reordered(requests: list[list[int]]) -> None:
+@given(st.lists(sizes, max_size=8), st.sampled_from(["", "User:bob", "ä" * PRINCIPAL_LENGTH_MAX, "\U0001f600" * 256]))
+def test_every_message_is_small_enough_and_nothing_is_lost_or_reordered(
+    requests: list[list[int]], principal: str
+) -> None:
     produces = [produce(2**40 + number, each) for number, each in enumerate(requests)]
+    for each in produces:
+        each.principal = principal
     messages = pack(produces, MESSAGE_BYTES_MAX)
     for message in messages:
         assert message, "no message is empty"
-        data = encode_with_payload(head_of(message, GATEWAY), payload_of(message))
+        head = head_of(message, GATEWAY)
+        assert {each.principal for each in head.produces} == {principal}
+        data = encode_with_payload(head, payload_of(message))
         assert len(data) <= MESSAGE_BYTES_MAX
     parts = [part for message in messages for part in message]
     assert [part.produce.number for part in parts] == sorted(part.produce.number for part in parts)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
+from penstock.contracts.acls import PRINCIPAL_LENGTH_MAX, user_principal
 from penstock.contracts.commands import Outcome, PerItem, Rejected
 from penstock.contracts.configs.quotas import ANONYMOUS
 from penstock.contracts.rejections import Rejection
@@ -64,6 +65,11 @@ class Client:
     is_flusher_full: Callable[[], bool] = lambda: False  # whether to stop reading from the client
     on_close: list[Callable[[], None]] = field(default_factory=list)  # called when the connection has ended
     _parts: dict[type, Any] = field(default_factory=dict)
+
+    @property
+    def principal(self) -> str:
+        """The name by which sequencers count its entries in shared tables; "" for ANONYMOUS (ADR 0040)."""
+        return "" if self.user == ANONYMOUS else user_principal(self.user)[:PRINCIPAL_LENGTH_MAX]
 
     @property
     def needs_login(self) -> bool:

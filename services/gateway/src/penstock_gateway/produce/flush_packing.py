@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from penstock.contracts.acls import PRINCIPAL_LENGTH_MAX
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import HEAD_BYTES, Buffer
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
@@ -9,7 +10,8 @@ from penstock.contracts.rejections import Rejection
 
 # Upper bounds of a message's head: msgpack of ids, counts and a full batch metadata, rounded up.
 HEAD_BYTES_PER_MESSAGE = HEAD_BYTES + 128
-HEAD_BYTES_PER_PRODUCE = 40
+HEAD_BYTES_PER_PRODUCE = 40  # and the bytes of its principal
+PRINCIPAL_BYTES_MAX = 4 * PRINCIPAL_LENGTH_MAX + 5
 HEAD_BYTES_PER_BATCH = 80
 # The memory that a flusher counts for a batch beyond its bytes; the gateway's windows count the same.
 OVERHEAD_BYTES_PER_BATCH = 1_024
@@ -27,6 +29,7 @@ class Produce:
         "parts",
         "parts_left",
         "payload",
+        "principal",
         "results",
         "was_delivered",
     )
@@ -40,6 +43,7 @@ class Produce:
         self.payload = payload
         self.deadline_s = deadline_s  # monotonic
         self.needs_confirmation = False
+        self.principal = ""
         self.cost_bytes = sum(map(len, payload)) + OVERHEAD_BYTES_PER_BATCH * len(batches)
         self.begin_attempt()
 
@@ -67,7 +71,8 @@ Message = list[Part]
 
 def batch_bytes_max(message_bytes_max: int) -> int:
     """The largest record batch that fits into one message."""
-    return message_bytes_max - HEAD_BYTES_PER_MESSAGE - HEAD_BYTES_PER_PRODUCE - HEAD_BYTES_PER_BATCH
+    heads = HEAD_BYTES_PER_MESSAGE + HEAD_BYTES_PER_PRODUCE + PRINCIPAL_BYTES_MAX + HEAD_BYTES_PER_BATCH
+    return message_bytes_max - heads
 
 
 def pack(produces: Iterable[Produce], message_bytes_max: int) -> list[Message]:
@@ -92,12 +97,13 @@ def pack(produces: Iterable[Produce], message_bytes_max: int) -> list[Message]:
 
 def _parts(produce: Produce, parts_bytes_max: int) -> Iterator[tuple[Part, int]]:
     number = first = 0
-    used_bytes = HEAD_BYTES_PER_PRODUCE
+    head_bytes = HEAD_BYTES_PER_PRODUCE + len(produce.principal.encode())
+    used_bytes = head_bytes
     for index, batch in enumerate(produce.batches):
         size_bytes = batch.meta.length + HEAD_BYTES_PER_BATCH
         if used_bytes + size_bytes > parts_bytes_max:
             yield Part(produce, number, first, index), used_bytes
-            number, first, used_bytes = number + 1, index, HEAD_BYTES_PER_PRODUCE
+            number, first, used_bytes = number + 1, index, head_bytes
         used_bytes += size_bytes
     yield Part(produce, number, first, len(produce.batches)), used_bytes
 
@@ -112,7 +118,9 @@ def head_of(message: Message, gateway: str) -> FlushRequest:
 
 def _produce_of(part: Part) -> FlushProduce:
     produce = part.produce
-    return FlushProduce(produce.number, part.number, produce.parts, _batches(part), produce.needs_confirmation)
+    return FlushProduce(
+        produce.number, part.number, produce.parts, _batches(part), produce.needs_confirmation, produce.principal
+    )
 
 
 def payload_of(message: Message) -> list[Buffer]:

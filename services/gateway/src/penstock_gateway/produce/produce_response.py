@@ -29,7 +29,10 @@ FIRST_VERSION_ABORTABLE = 11  # from here on clients know TRANSACTION_ABORTABLE 
 FIRST_VERSION_IDS = 13  # from here on topics have ids in place of names (KIP-516)
 NO_TIMESTAMP = -1
 MESSAGES: dict[int, str] = {
-    Rejection.PRODUCERS_FULL: "too many idempotent producers: until some were idle for long, no more can begin here",
+    Rejection.PRODUCERS_FULL: (
+        "too many idempotent producers, of all clients or of this principal: until some were idle for long, no more "
+        "can begin here"
+    ),
 }
 
 BatchError = ErrorCode | RecordValidationError

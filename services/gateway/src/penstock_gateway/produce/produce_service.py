@@ -241,7 +241,13 @@ class ProduceService:
         if needs_confirmation:  # the client waits since it sent the request, and may give up while it waits here
             timeout_s -= self.clock.monotonic_s() - arrived_s
         route = self._route(client)
-        return route.submit(checked.batches, checked.payload, timeout_s, needs_confirmation=needs_confirmation)
+        return route.submit(
+            checked.batches,
+            checked.payload,
+            timeout_s,
+            needs_confirmation=needs_confirmation,
+            principal=client.principal,
+        )
 
     def _route(self, client: Client) -> ProducerRoute:
         opened = client.part(_OpenRoute)

@@ -125,12 +125,14 @@ class ProducerRoute:
         timeout_s: float,
         *,
         needs_confirmation: bool = False,
+        principal: str = "",
     ) -> "asyncio.Future[Flushed]":
         """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls.
 
         With `needs_confirmation` the flusher asks right before the commit whether the request is still wanted.
         """
         produce = self._router.take(batches, payload, timeout_s, self, needs_confirmation=needs_confirmation)
+        produce.principal = principal
         if self.is_over:
             produce.settle_unsent()
         else:

@@ -76,6 +76,7 @@ def _heartbeat(
         assignor=request.server_assignor,
         owned=None if owned is None else [TopicPartitions(each.topic_id, sorted(each.partitions)) for each in owned],
         seen_sequence=client.seen_sequence,
+        principal=client.principal,
     )
 
 

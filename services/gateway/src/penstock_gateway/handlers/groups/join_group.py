@@ -52,6 +52,7 @@ def _command(gateway: Needs, client: Client, version: int, request: JoinGroupReq
         protocol_type=request.protocol_type,
         protocols=[GroupProtocol(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
         seen_sequence=client.seen_sequence,
+        principal=client.principal,
     )
 
 
@@ -66,7 +67,7 @@ def _response(version: int, request: JoinGroupRequest, outcome: Outcome) -> Join
     if isinstance(outcome, Rejected):
         # As Kafka: the group has no place for this member id, so the client drops it.
         member_id = "" if outcome.rejection == Rejection.GROUP_FULL else request.member_id
-        return _rejected(version, error_of(outcome.rejection), member_id)
+        return _rejected(version, _error(outcome.rejection), member_id)
     assert isinstance(outcome, Joined), f"unexpected outcome of a join: {outcome}"
     return JoinGroupResponse(
         generation_id=outcome.generation,
@@ -80,6 +81,11 @@ def _response(version: int, request: JoinGroupRequest, outcome: Outcome) -> Join
             for member in outcome.members
         ],
     )
+
+
+def _error(rejection: Rejection) -> ErrorCode:
+    """Kafka's code. An overload is retriable here, because clients treat an unknown error as final."""
+    return GROUPS_UNAVAILABLE if rejection == Rejection.OVERLOADED else error_of(rejection)
 
 
 def _rejected(version: int, error: ErrorCode, member_id: str) -> JoinGroupResponse:

@@ -48,6 +48,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: OffsetCo
         group_instance_id=request.group_instance_id,
         offsets=kept,
         seen_sequence=client.seen_sequence,
+        principal=client.principal,
     )
     try:
         answered = iter(await _commit(gateway, client, version, command) if kept or not offsets else ())
@@ -76,6 +77,11 @@ def _errors(version: int, outcome: Outcome, count: int) -> list[ErrorCode]:
     ):
         return [ErrorCode.ILLEGAL_GENERATION] * count
     if isinstance(outcome, Rejected):
-        return [error_of(outcome.rejection)] * count
+        return [_error(outcome.rejection)] * count
     assert isinstance(outcome, PerItem), f"unexpected outcome of a commit: {outcome}"
-    return [error_of(rejection) for rejection in outcome.rejections]
+    return [_error(rejection) for rejection in outcome.rejections]
+
+
+def _error(rejection: Rejection) -> ErrorCode:
+    """Kafka's code. An overload is retriable here, because clients treat an unknown error as final."""
+    return COMMITS_UNAVAILABLE if rejection == Rejection.OVERLOADED else error_of(rejection)

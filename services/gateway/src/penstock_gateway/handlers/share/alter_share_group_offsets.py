@@ -35,7 +35,8 @@ async def handle(
         for topic in request.topics
         for each in topic.partitions
     ]
-    command = AlterShareOffsets(gateway.clock.now_ms(), request.group_id, offsets, client.seen_sequence)
+    now_ms, seen = gateway.clock.now_ms(), client.seen_sequence
+    command = AlterShareOffsets(now_ms, request.group_id, offsets, seen, client.principal)
     try:
         outcome = await group_command(gateway, client, command)
         ids = await topic_ids_by_name(gateway.topics, [topic.topic_name for topic in request.topics])

@@ -46,6 +46,7 @@ async def handle(
         client_host=f"/{client.host}",
         topics=request.subscribed_topic_names,
         seen_sequence=client.seen_sequence,
+        principal=client.principal,
     )
     try:
         outcome = await _outcome(gateway, client, heartbeat)

@@ -56,6 +56,7 @@ async def _transactional(
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
         seen_sequence=client.seen_sequence,
+        principal=client.principal,
     )
     outcome = await transaction_command(gateway, client, command)
     if isinstance(outcome, ErrorCode):
