@@ -122,6 +122,7 @@ def _counts(world: World) -> dict[str, int]:
         | {f"answers judged, API {key}": world.answers.judged[key] for key in world.answers.apis}
         | world.transactions.counts()
         | world.shares.counts()
+        | world.crowd.counts()
     )
 
 
@@ -178,6 +179,7 @@ def _finish_soon(world: World) -> None:
         writer.finish_soon()
     world.transactions.finish_soon()
     world.shares.finish_soon()
+    world.crowd.finish_soon()
     if world.length.is_short:
         world.expiring_topic.skip_remaining()
         for producer in world.producers:
@@ -202,6 +204,8 @@ def _settle(world: World) -> bool:
     if not world.until("readers", lambda: all(each.is_at_end for each in world.readers), SETTLE_TIMEOUT_S):
         return False
     if world.transactions.is_wanted and not _settle_transactions(world):
+        return False
+    if not world.until("places for guests", lambda: world.crowd.is_done, SETTLE_TIMEOUT_S):
         return False
     if not world.until("the share group", lambda: world.shares.is_done, SETTLE_TIMEOUT_S):
         world.shares.explain()

@@ -11,7 +11,7 @@ from penstock_gateway.tail.tail_index import TailLimits
 from penstock_janitor.app import JanitorLimits
 from penstock_janitor.deletion.sweep import SweepLimits
 from penstock_janitor.service import LoopLimits
-from penstock_sequencer.core.state.limits import GroupLimits, Limits
+from penstock_sequencer.core.state.limits import GroupLimits, Limits, ProducerLimits, TransactionLimits
 from penstock_sequencer.custodian.backlog import ArchiveLimits
 from penstock_sequencer.limits import CustodianLimits, ReplicationLimits, SequencerLimits
 from penstock_sequencer.replication.level_raiser import LevelLimits
@@ -24,10 +24,15 @@ LONG_GATEWAY = GatewayLimits(
 )
 # A sweep is ten tasks instead of a thousand, so janitors finish soon.
 JANITOR = JanitorLimits(loops=LoopLimits(pause_max_s=3.0), sweep=SweepLimits(shard_digits=1, tasks_at_once=5))
+# One principal can fill its share of these tables (`shared_tables`). Nothing in them is idle long enough to be evicted.
+SMALL_TABLES = Limits(
+    producers=ProducerLimits(producers_per_partition_max=16),
+    transactions=TransactionLimits(transactions_max=64, transactions_pressure_min=128),
+)
 # Short runs wait half as long, so that the waits end while there are faults.
 SHORT_GATEWAY = msgspec.structs.replace(LONG_GATEWAY, produce=ProduceLimits(sweep_interval_s=0.2))
 SHORT_SEQUENCER = SequencerLimits(
-    core=Limits(groups=GroupLimits(session_timeout_min_ms=3_000)),
+    core=msgspec.structs.replace(SMALL_TABLES, groups=GroupLimits(session_timeout_min_ms=3_000)),
     replication=ReplicationLimits(
         stalls=StallLimits(
             look_interval_s=0.25
@@ -45,7 +50,7 @@ class ServiceLimits(msgspec.Struct, frozen=True, kw_only=True):
     host: HostLimits = HostLimits()
     gateway: GatewayLimits = LONG_GATEWAY
     janitor: JanitorLimits = JANITOR
-    sequencer: SequencerLimits = SequencerLimits()
+    sequencer: SequencerLimits = SequencerLimits(core=SMALL_TABLES)
 
 
 LONG_LIMITS = ServiceLimits()

@@ -51,6 +51,7 @@ from tests.testkit.sim.length import Length
 from tests.testkit.sim.sequential.late_copies import LateCopies
 from tests.testkit.sim.sequential.register_writer import RegisterWriter
 from tests.testkit.sim.sequential.sequential_committer import SequentialCommitter
+from tests.testkit.sim.shared_tables.crowd import Crowd
 
 TOPIC = "events"
 RECREATED_TOPIC = "passing"
@@ -114,7 +115,7 @@ class World(SharedEnvironment):
         self.hub.message_bytes_max = self.dice.choice((MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX))
         self._state_digests: dict[int, bytes] = {}
         self.oracle = Oracle(CLUSTER, self.store, self.fail, self.record, length.services.sequencer.core)
-        self.judge = ModelJudge(self.oracle, self.fail)
+        self.judge = ModelJudge(self.oracle, length.services.sequencer.core, self.fail)
         self.answers = AnswerJudge(self.judge.model, self.fail)
         self.late_copies = LateCopies(self.oracle, lambda: self.timeline.now_s)
         self.on_halt = self.late_copies.halted
@@ -161,6 +162,7 @@ class World(SharedEnvironment):
         self.has_consumer_group = is_new and not self.old_replicas
         self.transactions = TransactionWorkload(self)
         self.shares = ShareWorkload(self, TOPIC)
+        self.crowd = Crowd(self)
         self.topic_exists = False
         self.long_pauses = 0
         self.happened: Counter[str] = Counter()  # faults that have no other count
@@ -285,6 +287,7 @@ class World(SharedEnvironment):
         if self.transactions.is_wanted:
             self.spawn(self.transactions.run())
         self.shares.begin()
+        self.crowd.begin()
         if self.stream("compaction").random() < COMPACTED_SHARE:
             for number in range(COMPACTORS):
                 self._add_compactor(f"compactor-{number}", Compactor)

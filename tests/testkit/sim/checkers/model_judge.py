@@ -4,15 +4,17 @@ The model takes each entry of the journal. `compare` reads the state that the ma
 place that knows both.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from penstock.contracts.commands import Command, Outcome
 from penstock_sequencer.core.log.partitions import last_stable_offset
-from penstock_sequencer.core.state.cluster import Group, State
+from penstock_sequencer.core.state.cluster import NOT_NAMED, Group, State
+from penstock_sequencer.core.state.limits import Limits
 from tests.testkit.sim.checkers.oracle import Fail, Oracle
 from tests.testkit.sim.model.cluster import Model, committed_of, offsets_of
-from tests.testkit.sim.model.logs import Offsets
+from tests.testkit.sim.model.logs import ENTRIES_PER_FREE_PLACE, Offsets
 from tests.testkit.sim.model.tokens import Token
 
 COMPARED_ENTRIES = 8  # between two comparisons, as they take time
@@ -21,10 +23,11 @@ COMPARED_ENTRIES = 8  # between two comparisons, as they take time
 class ModelJudge:
     """Feeds the model, and reports each difference to the machine's state."""
 
-    def __init__(self, oracle: Oracle, fail: Fail) -> None:
+    def __init__(self, oracle: Oracle, limits: Limits, fail: Fail) -> None:
         self.model = Model(fail)
         self.compared = 0
         self._oracle = oracle
+        self._limits = limits
         self._fail = fail
         oracle.on_applied.append(self._applied)
 
@@ -37,8 +40,26 @@ class ModelJudge:
     def compare(self) -> None:
         """Compare the present states."""
         self.compared += 1
-        for difference in differences(self.model, self._oracle.state):
+        for difference in (*differences(self.model, self._oracle.state), *self._shares()):
             self._fail(f"after entry {self.model.sequence} {difference}")
+
+    def _shares(self) -> Iterator[str]:
+        """Principals beyond their share; entries of ANONYMOUS may be older than the level."""
+        state, transactions = self._oracle.state, self._limits.transactions.transactions_max
+        of_partition = self._limits.producers.producers_per_partition_max
+        yield from _beyond(
+            "transactional ids", Counter(each.owner for each in state.transactions.values()), transactions
+        )
+        for partition in (each for topic in state.topics.values() for each in topic.partitions):
+            owners = Counter(each.owner for each in partition.producers.values())
+            yield from _beyond("producers of a partition", owners, of_partition)
+
+
+def _beyond(what: str, owned: Counter[int], most: int) -> Iterator[str]:
+    """Principals with more entries than one may have alone."""
+    for owner, count in owned.items():
+        if owner != NOT_NAMED and count * (ENTRIES_PER_FREE_PLACE + 1) > most * ENTRIES_PER_FREE_PLACE:
+            yield f"principal {owner} has {count} of {most} {what}"
 
 
 def differences(model: Model, state: State) -> Iterator[str]:
@@ -58,6 +79,7 @@ def differences(model: Model, state: State) -> Iterator[str]:
     yield from _table_differences("committed offsets", committed_of(model), _committed(state))
     yield from _table_differences("transactions", _model_transactions(model), _transactions(state))
     yield from _table_differences("pending offsets", _model_pending(model), _pending(state))
+    yield from _owner_differences(model, state)
     yield from _group_differences(model, state)
 
 
@@ -131,6 +153,21 @@ def _pending(state: State) -> dict[Any, int]:
         for topic_id, offsets in topics.items()
         for number, committed in offsets.items()
     }
+
+
+def _owner_differences(model: Model, state: State) -> Iterator[str]:
+    """Each transactional id, and each producer in a partition, belongs to the principal that made it (ADR 0040)."""
+    made = {name: each.principal for name, each in model.transactions.items()}
+    found = {name: state.principals[each.owner].name for name, each in state.transactions.items()}
+    yield from _table_differences("owners of transactional ids", made, found)
+    owners: dict[Any, str] = {}
+    expected: dict[Any, str] = {}
+    for topic_id, number, log in model.all_logs():
+        for producer_id, producer in state.topics_by_id[topic_id].partitions[number].producers.items():
+            key = (topic_id, number, producer_id)
+            owners[key] = state.principals[producer.owner].name
+            expected[key] = log.producers[producer_id].principal
+    yield from _table_differences("owners of producers", expected, owners)
 
 
 def _group_differences(model: Model, state: State) -> Iterator[str]:

@@ -1,10 +1,12 @@
 """TCP between simulated clients and gateways: bytes in order, until one side closes, dies or is cut off."""
 
 import asyncio
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.contracts.codec import Buffer
+from penstock.contracts.configs.quotas import ANONYMOUS
 from tests.testkit.fakes.answers import within
 from tests.testkit.sim.environment.loop import SimLoop
 from tests.testkit.sim.environment.wire import Wire
@@ -235,6 +237,14 @@ class SimTransport:
         self._pump_soon()
 
 
+CROWD = "crowd"  # a client with a user of its own
+
+
+def user_of(client: str) -> str:
+    """The client's user, as from its certificate: one of three for most clients."""
+    return CROWD if client == CROWD else (ANONYMOUS, "ann", "bob")[zlib.crc32(client.encode()) % 3]
+
+
 class SimListener:
     """A gateway's listening socket, in place of `gateway.listener.Listener`."""
 
@@ -257,8 +267,8 @@ class SimListener:
 
     def admit(self, socket: ClientSocket) -> None:
         """Accept one connection of a client."""
-        make, owner, name = self._make_connection, self._owner, self.name
-        transport = SimTransport(self._network, socket, self._loop, lambda: make(owner, name))
+        make, owner, name, user = self._make_connection, self._owner, self.name, user_of(socket.client)
+        transport = SimTransport(self._network, socket, self._loop, lambda: make(owner, name, user=user))
         socket.attach(transport)
         self._loop.call_soon(transport.begin)
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock.contracts import commands as c
+from penstock.contracts.batches import BatchMeta
 from penstock.contracts.configs.topics import FOR_EVER, undelete_window_ms
 from penstock.contracts.ids import SegmentId, TopicId
-from penstock.contracts.levels import COMMIT_LEASE_LEVEL, JANITOR_LEVEL
+from penstock.contracts.levels import COMMIT_LEASE_LEVEL, JANITOR_LEVEL, SHARES_LEVEL
 from penstock.contracts.rejections import Rejection
 from tests.testkit.sim.model.groups import NO_OFFSET, ModelGroup
 from tests.testkit.sim.model.logs import ModelLog, Offsets
@@ -219,8 +220,11 @@ class Model:
                     self.wrong(command, "" if result.rejection else where + "there is no such partition")
                     continue
                 why = self.transaction_commands.wrong_batch(run, meta, result)
-                why = why or self.changed(log).append(meta, result)
+                why = why or self.changed(log).append(meta, result, self._sender(command, meta))
                 self.wrong(command, why and where + why)
+
+    def _sender(self, command: c.CommitSegment, meta: BatchMeta) -> str:
+        return command.principals[meta.principal - 1] if meta.principal and self.level >= SHARES_LEVEL else ""
 
     def _count_stale(self, command: c.CommitSegment, outcome: c.Outcome) -> None:
         """A flusher asks for a new lease after each stale commit, so a later commit is in time."""

@@ -7,6 +7,7 @@ from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, Ba
 from penstock.contracts.rejections import Rejection
 from tests.testkit.sim.model.past import Past
 
+ENTRIES_PER_FREE_PLACE = 7
 SEQUENCES = 2**31  # sequence numbers begin again after so many
 
 
@@ -43,6 +44,12 @@ class ModelProducer:
     epoch: int
     next_sequence: int
     batches: dict[tuple[int, int], int] = field(default_factory=dict)  # first sequence and count -> base offset
+    principal: str = ""  # that introduced it to the partition
+
+
+def wrong_share(owned: int, entries: str) -> str:
+    """Why a principal with so many entries must get another one, while there is a free place (ADR 0040)."""
+    return f"its principal has {owned} {entries} only" if owned < ENTRIES_PER_FREE_PLACE else ""
 
 
 @dataclass
@@ -63,10 +70,10 @@ class ModelLog:
         """The present offsets; nothing from the first open transaction on is stable."""
         return Offsets(self.start, max(min(self.open.values(), default=self.end), self.start), self.end)
 
-    def append(self, meta: BatchMeta, result: BatchResult) -> str:
+    def append(self, meta: BatchMeta, result: BatchResult, principal: str = "") -> str:
         """Take a batch with its outcome; why that outcome is wrong, or nothing."""
         if result.rejection:
-            return self._wrong_rejection(meta, Rejection(result.rejection))
+            return self._wrong_share(principal, result) or self._wrong_rejection(meta, Rejection(result.rejection))
         if result.base_offset < self.end:
             return self._wrong_duplicate(meta, result.base_offset)
         if result.base_offset > self.end:
@@ -75,7 +82,7 @@ class ModelLog:
         batch = ModelBatch(self.end, meta.record_count, meta.producer_id, meta.producer_epoch, meta.base_sequence)
         self.batches[self.end] = batch
         if meta.producer_id != NO_PRODUCER:
-            self._remember(meta)
+            self._remember(meta, principal)
         if meta.attributes & TRANSACTIONAL:
             self.open.setdefault(meta.producer_id, self.end)
         self.end += meta.record_count
@@ -91,10 +98,18 @@ class ModelLog:
         self.markers += 1
         self.end += 1
 
-    def _remember(self, meta: BatchMeta) -> None:
+    def _wrong_share(self, principal: str, result: BatchResult) -> str:
+        """Why a new producer of the principal must have a place; no partition is full in a simulation."""
+        if result.rejection != Rejection.PRODUCERS_FULL:
+            return ""
+        owned = sum(each.principal == principal for each in self.producers.values())
+        return wrong_share(owned, "producers in the partition")
+
+    def _remember(self, meta: BatchMeta, principal: str) -> None:
         producer = self.producers.get(meta.producer_id)
         if producer is None or producer.epoch != meta.producer_epoch:
-            producer = self.producers[meta.producer_id] = ModelProducer(meta.producer_epoch, 0)
+            principal = principal if producer is None else producer.principal
+            producer = self.producers[meta.producer_id] = ModelProducer(meta.producer_epoch, 0, principal=principal)
         producer.next_sequence = (meta.base_sequence + meta.record_count) % SEQUENCES
         producer.batches[meta.base_sequence, meta.record_count] = self.end
 

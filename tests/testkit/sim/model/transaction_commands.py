@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.contracts import commands as c
 from penstock.contracts.batches import NO_PRODUCER, TRANSACTIONAL, BatchMeta, BatchResult, BatchRun
-from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.contracts.levels import SHARES_LEVEL, TRANSACTIONS_LEVEL
 from penstock.contracts.rejections import Rejection
+from tests.testkit.sim.model.logs import wrong_share
 from tests.testkit.sim.model.transactions import (
     ABORTED,
     COMMITTED,
@@ -80,13 +81,17 @@ class TransactionCommands:
 
     def _init(self, command: c.InitTransactionalProducer, outcome: c.Outcome) -> None:
         model = self._model
+        principal = command.principal if model.level >= SHARES_LEVEL else ""
         if not isinstance(outcome, c.ProducerAllocated):
+            if isinstance(outcome, c.Rejected) and outcome.rejection is Rejection.OVERLOADED:
+                owned = sum(each.principal == principal for each in model.transactions.values())
+                model.wrong(command, wrong_share(owned, "transactional ids"))
             return
         given = (outcome.producer_id, outcome.producer_epoch)
         transaction = model.transactions.get(command.transactional_id)
         if transaction is None:
             model.new_producer_id(command, given[0])
-            transaction = ModelTransaction(command.transactional_id, *given, command.timeout_ms)
+            transaction = ModelTransaction(command.transactional_id, *given, command.timeout_ms, principal=principal)
             model.transactions[command.transactional_id] = self._by_producer[given[0]] = transaction
         elif transaction is not None and not transaction.is_repeated_init(command):
             named = (command.producer_id, command.producer_epoch)

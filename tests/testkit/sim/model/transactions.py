@@ -39,6 +39,7 @@ class ModelTransaction:
     ended: tuple[int, int, bool] | None = None  # the last end: producer id, epoch, committed
     ends: dict[tuple[int, int, bool], None] = field(default_factory=dict)  # all of them
     active_ms: int = 0
+    principal: str = ""  # that began it first
 
     @property
     def producer(self) -> Producer:
