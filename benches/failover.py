@@ -55,7 +55,7 @@ class Pulse:
 
 def pauses() -> Iterator[Result]:
     """Kill one process after the other, in a cluster of two sequencers and one of each other service."""
-    with scratch_cluster("--sequencers", "2", "--flush-ms", "20") as cluster:
+    with scratch_cluster("--separate", "--sequencers", "2", "--flush-ms", "20") as cluster:
         create_topic(cluster, TOPIC, 1)
         pulse = Pulse(cluster.kafka)
         try:

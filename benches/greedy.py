@@ -22,7 +22,7 @@ BUDGET_MIB = 128 + 2 * 128 + 64
 
 def memory() -> Iterator[Result]:
     """The largest growth of a gateway's memory while all clients ask at once."""
-    with scratch_cluster() as cluster, contextlib.ExitStack() as clients:
+    with scratch_cluster("--separate") as cluster, contextlib.ExitStack() as clients:
         create_topic(cluster, "greedy", PARTITIONS)
         load(cluster.kafka, "produce", "greedy", "--mib", str(MIB), "--partitions", str(PARTITIONS))
         before = _most_mib(cluster)

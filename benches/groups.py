@@ -20,7 +20,7 @@ MakeMember = Callable[[int, Roll], ClassicMember | ConsumerMember]
 
 def rebalances() -> Iterator[Result]:
     """Both group protocols, with stock heartbeats: all members join at once, or one more member joins."""
-    with scratch_cluster() as cluster:
+    with scratch_cluster("--separate") as cluster:
         create_topic(cluster, "grouped", PARTITIONS)
 
         def classic(number: int, roll: Roll) -> ClassicMember:

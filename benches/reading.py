@@ -188,7 +188,7 @@ def _catch_up(cluster: Cluster, store: str, records_each: int, budget: float) ->
         used_s = sum(
             seconds - before.get(name, 0.0)
             for name, seconds in cluster.cpu_seconds().items()
-            if name.startswith(("gateway", "cacher", "flusher", "nats-server"))
+            if name.startswith(("agent", "gateway", "cacher", "flusher", "nats-server"))
         )
         rate = results["mib"] * 2**20 / 1e6 / results["seconds"]
         name = f"{store}: catch-up, {consumers} consumers"
@@ -199,7 +199,7 @@ def _catch_up(cluster: Cluster, store: str, records_each: int, budget: float) ->
 def idlers(seconds: int = 60) -> Iterator[Result]:
     """The cost of a thousand consumers that wait for records in vain, with polls of two lengths."""
     for max_wait_ms, budget in ((30_000, 5), (MAX_WAIT_MS, None)):
-        with scratch_cluster() as cluster:
+        with scratch_cluster("--separate") as cluster:
             create_topic(cluster, "quiet", 100)
             memory_before = _gateway_memory(cluster)
             arguments = ("--seconds", str(seconds + 10), "--max-wait-ms", str(max_wait_ms))

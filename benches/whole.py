@@ -85,7 +85,7 @@ def create_topic(cluster: Cluster, topic: str, partitions: int) -> None:
 
 def throughput(mib: int) -> Iterator[Result]:
     """Tuned, default and stock idempotent producers, then catch-up reads."""
-    with scratch_cluster() as cluster:
+    with scratch_cluster("--separate") as cluster:  # the CPU is that of each service
         create_topic(cluster, "warm", 16)
         # A first load, so that the processes have touched their memory: on a virtual machine that costs more than the
         # work itself.

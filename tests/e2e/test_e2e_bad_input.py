@@ -51,7 +51,7 @@ def assert_others_are_served(cluster: Cluster) -> None:
     producer.produce("others", b"x", on_delivery=lambda error, _: error and failures.append(error))
     assert producer.flush(90) == 0
     assert failures == []
-    assert cluster.processes()["gateway-1"]["restarts"] == 0
+    assert cluster.processes()["agent-1"]["restarts"] == 0
 
 
 BAD_FRAMES = {

@@ -340,8 +340,8 @@ def test_an_offset_past_the_end_resets_the_consumer(cluster: Cluster) -> None:
 
 def test_the_console_shows_every_process(cluster: Cluster) -> None:
     wait_until(cluster.is_ready, 60, "all processes to be ready")
-    assert set(cluster.processes()) == {"nats-server", "gateway-1", "flusher-1", "sequencer-1", "cacher-1"}
-    wait_until(lambda: any('service="flusher"' in name for name in cluster.metrics()), 60, "the flusher's metrics")
+    assert set(cluster.processes()) == {"nats-server", "agent-1", "sequencer-1"}
+    wait_until(lambda: any("penstock_flusher" in name for name in cluster.metrics()), 60, "the flusher's metrics")
 
 
 def test_clients_leave_nothing_in_the_logs_but_facts(cluster: Cluster) -> None:

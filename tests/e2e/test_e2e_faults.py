@@ -40,7 +40,7 @@ def all_restarted(cluster: Cluster, times: int) -> bool:
 
 def test_killing_each_process_in_turn_loses_doubles_and_reorders_nothing(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    with running(tmp_path / "data", "--flush-ms", "50") as cluster:
+    with running(tmp_path / "data", "--flush-ms", "50", "--separate") as cluster:
         create_topic(cluster.kafka, TOPIC, PARTITIONS)
         with SteadyLoad(cluster.kafka, TOPIC, PARTITIONS) as load:
             for victim in shuffled(seed, rounds=2):
@@ -56,7 +56,7 @@ def test_killing_each_process_in_turn_loses_doubles_and_reorders_nothing(tmp_pat
 
 
 def test_killing_everything_at_once_loses_nothing_acknowledged(tmp_path: Path) -> None:
-    with running(tmp_path / "data", "--flush-ms", "50") as cluster:
+    with running(tmp_path / "data", "--flush-ms", "50", "--separate") as cluster:
         create_topic(cluster.kafka, TOPIC, PARTITIONS)
         with SteadyLoad(cluster.kafka, TOPIC, PARTITIONS) as load:
             load.wait_for_more(1000)

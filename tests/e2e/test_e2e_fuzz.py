@@ -19,7 +19,7 @@ SECONDS = 60.0
 def test_hostile_clients_stop_no_process_and_no_other_client(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
-    with running(tmp_path / "data", "--flush-ms", "20") as cluster:
+    with running(tmp_path / "data", "--flush-ms", "20", "--separate") as cluster:
         report = run_fuzzer(cluster, SECONDS, seed)
     print(table(report))
     assert report.findings == []

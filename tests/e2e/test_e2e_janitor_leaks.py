@@ -77,7 +77,7 @@ def test_janitors_that_are_killed_at_any_moment_leave_nothing_behind(
 ) -> None:
     chance = random.Random(seed)
     make_eager(monkeypatch, GRACE_MS="500", REAP_INTERVAL_MS="50", RETENTION_INTERVAL_MS="50")
-    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "2") as cluster:
+    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "2", "--separate") as cluster:
         bucket = Bucket(f"file://{cluster.data / 'objects'}")
         with TopicsLife(cluster.kafka) as life:
             life.create()

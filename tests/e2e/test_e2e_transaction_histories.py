@@ -25,7 +25,7 @@ def test_committed_transactions_are_read_once_and_whole_when_services_are_killed
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    with running(tmp_path / "data", "--flush-ms", "20") as cluster:
+    with running(tmp_path / "data", "--flush-ms", "20", "--separate") as cluster:
         wait_for_transactions(cluster)
         with transaction_load(cluster.kafka, seed) as load:
             for victim in chance.sample(VICTIMS, len(VICTIMS)):

@@ -18,6 +18,8 @@ from tests.testkit.servers.ports import free_port
 
 pytestmark = pytest.mark.e2e
 
+# The arguments of each shape, and its number of processes.
+SHAPES = [pytest.param("--agents=1", 3, id="agents"), pytest.param("--separate", 5, id="separate")]
 GONE_S = 120  # orphaned children may take the whole drain time to end
 
 
@@ -88,12 +90,15 @@ def test_an_address_that_others_reach_is_refused_before_anything_is_made(tmp_pat
     assert not (tmp_path / "data").exists()
 
 
-def test_it_reports_when_it_is_ready_stops_all_processes_and_keeps_the_data(tmp_path: Path) -> None:
-    with running(tmp_path / "data") as cluster:
+@pytest.mark.parametrize(("shape", "count"), SHAPES)
+def test_it_reports_when_it_is_ready_stops_all_processes_and_keeps_the_data(
+    tmp_path: Path, shape: str, count: int
+) -> None:
+    with running(tmp_path / "data", shape) as cluster:
         assert f"penstock is ready: kafka on {cluster.kafka}" in "".join(cluster.output)
         offset = produce_one(cluster.kafka, b"before")
         pids = [process["pid"] for process in cluster.processes().values()]
-        assert len(pids) == 5
+        assert len(pids) == count
         assert cluster.stop() == 0
         assert not [pid for pid in pids if is_alive(pid)]
         cluster.start()

@@ -60,8 +60,9 @@ def metrics(cluster: Cluster, token: str) -> bytes:
         return b""
 
 
-def test_the_administrator_logs_in_with_its_files_and_no_other_client_does(tmp_path: Path) -> None:
-    with running(tmp_path / "data", "--secure") as cluster:
+@pytest.mark.parametrize("shape", ["--agents=1", "--separate"])
+def test_the_administrator_logs_in_with_its_files_and_no_other_client_does(tmp_path: Path, shape: str) -> None:
+    with running(tmp_path / "data", "--secure", shape) as cluster:
         given = settings(cluster)
         admin = AdminClient(given)
         admin.create_topics([NewTopic("private", 1, 1)])["private"].result(60)

@@ -23,6 +23,7 @@ STOP_TIMEOUT_S = 120.0
 ANSWER_TIMEOUT_S = 60.0  # of the console
 LEVEL_TIMEOUT_S = 60.0
 POLL_S = 0.02
+SHAPE_FLAGS = {"--agents", "--separate", "--gateways", "--flushers", "--cachers"}
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s: float = POLL_S) -> Any:
@@ -40,7 +41,7 @@ class Cluster:
     """One `penstock up` on a data folder, which tests may start and stop many times.
 
     It has no compactor and no janitor by default: more processes in every cluster, one of them a JVM, would slow down
-    all tests.
+    all tests. It has one agent by default, so that it is the same on all machines.
     """
 
     def __init__(self, data: Path, *arguments: str) -> None:
@@ -70,7 +71,9 @@ class Cluster:
         """The command line that `start` runs."""
         where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
         alone = ["--compactors", "0", "--janitors", "0"]
-        return [sys.executable, "-m", "penstock.cli", "up", *where, *alone, *self._arguments]
+        named = {argument.partition("=")[0] for argument in self._arguments}
+        shape = [] if named & SHAPE_FLAGS else ["--agents", "1"]
+        return [sys.executable, "-m", "penstock.cli", "up", *where, *alone, *shape, *self._arguments]
 
     def start(self) -> None:
         """Return when `penstock up` reports ready."""
@@ -115,7 +118,7 @@ class Cluster:
             process.wait()
 
     def processes(self) -> dict[str, dict[str, Any]]:
-        """The pid (None while it is down) and restarts of each process, by name: `gateway-1`, `nats-server`."""
+        """The pid (None while it is down) and restarts of each process, by name: `agent-1`, `nats-server`."""
         with urllib.request.urlopen(f"http://{self.http}/processes", timeout=ANSWER_TIMEOUT_S) as answer:
             return {process["name"]: process for process in json.load(answer)}
 

@@ -17,7 +17,8 @@ def main() -> int:
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(2**32) if given.seed is None else given.seed
     print(f"seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "data", "--flush-ms", "20") as cluster:
+    arguments = ("--flush-ms", "20", "--separate")  # the memory is measured for each service
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "data", *arguments) as cluster:
         report = run_fuzzer(cluster, given.minutes * 60, seed)
         print(table(report))
     return int(bool(report.findings) or report.latencies_ms[-1] > report.limit_ms)

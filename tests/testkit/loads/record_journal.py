@@ -38,7 +38,7 @@ def main() -> int:
         release = Path(scratch) / "release"
         take_out(options.commit, release)
         os.environ["PYTHONPATH"] = code_of(release)
-        with running(Path(scratch) / "data", "--flush-ms", "20", "--sequencers", "2") as cluster:
+        with running(Path(scratch) / "data", "--flush-ms", "20", "--sequencers", "2", "--separate") as cluster:
             Work(cluster).do()
             entries = asyncio.run(read_journal(cluster.nats_url))
         write_entries(options.folder, entries)

@@ -25,11 +25,14 @@ def route(source: str) -> Callable[[int, object], str]:
 
 
 def options(
-    *arguments: str, environ: Mapping[str, str] = NO_ENVIRONMENT, find_source: Callable[[int, object], str] = no_route
+    *arguments: str,
+    environ: Mapping[str, str] = NO_ENVIRONMENT,
+    find_source: Callable[[int, object], str] = no_route,
+    cores: int = 2,
 ) -> UpOptions:
     parser = argparse.ArgumentParser()
     add_flags(parser)
-    return read_options(parser.parse_args(arguments), environ, find_source)
+    return read_options(parser.parse_args(arguments), environ, find_source, cores=cores)
 
 
 def test_without_flags_everything_is_in_a_folder_here() -> None:
@@ -51,6 +54,35 @@ def test_agents_are_gateways_flushers_and_cachers() -> None:
     assert agents[0].argv[1:] == ["-m", "penstock.cli", "agent", "--roles", "flusher,cacher,gateway"]
     assert agents[0].env["PENSTOCK_LISTENERS"] == "PLAINTEXT://127.0.0.1:9092"
     assert agents[0].env["PENSTOCK_FLUSH_INTERVAL_MS"] == "250"
+
+
+@pytest.mark.parametrize(("cores", "agents"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)])
+def test_by_default_there_is_an_agent_for_each_two_cores(cores: int, agents: int) -> None:
+    found = options(cores=cores)
+    assert (found.agents, found.gateways, found.flushers, found.cachers) == (agents, agents, agents, agents)
+    assert (found.sequencers, found.compactors, found.janitors) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "counts"),
+    [
+        (("--separate",), (1, 1, 1)),
+        (("--gateways", "2"), (2, 1, 1)),
+        (("--separate", "--flushers", "3"), (1, 3, 1)),
+        (("--cachers", "2"), (1, 1, 2)),
+    ],
+)
+def test_separate_services_have_processes_of_their_own(arguments: tuple[str, ...], counts: tuple[int, ...]) -> None:
+    found = options(*arguments)
+    assert (found.agents, found.gateways, found.flushers, found.cachers) == (0, *counts)
+    specs = Specs(found, 4333, 4334)
+    assert [each.name for each in specs.services("gateway")] == [f"gateway-{n + 1}" for n in range(counts[0])]
+    assert specs.services("agent") == []
+
+
+def test_agents_and_separate_services_exclude_each_other() -> None:
+    with pytest.raises(SystemExit):
+        options("--agents", "1", "--separate")
 
 
 @pytest.mark.parametrize("flag", ["--gateways", "--flushers", "--cachers"])
@@ -81,7 +113,14 @@ def test_an_invalid_address_is_rejected_with_its_flag(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("--flush-ms", "4"), ("--flush-ms", "60001"), ("--gateways", "0"), ("--cachers", "65"), ("--sequencers", "-1")],
+    [
+        ("--agents", "0"),
+        ("--flush-ms", "4"),
+        ("--flush-ms", "60001"),
+        ("--gateways", "0"),
+        ("--cachers", "65"),
+        ("--sequencers", "-1"),
+    ],
 )
 def test_a_number_out_of_range_is_rejected_with_its_flag(flag: str, value: str) -> None:
     with pytest.raises(Invalid, match=flag):

@@ -18,6 +18,10 @@ from penstock.runtime.process.http_token import read_token
 from penstock.runtime.process.own_address import source_towards
 from penstock.spark.config import CLUSTER_DEFAULT
 
+SEPARATE = ("gateways", "flushers", "cachers")  # the services that agents have too
+# An agent uses one core. Beside it are the nats-server, a sequencer, helpers and often clients.
+CORES_PER_AGENT = 2
+AGENTS_DEFAULT_MAX = 4
 INSTANCES_MAX = 64  # of one service on one machine; a typing error must not start thousands
 FLUSH_MS_MIN = 5
 FLUSH_MS_MAX = 60_000
@@ -101,25 +105,43 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=250,
         help="flush interval: longest time that a segment collects batches (%(default)s)",
     )
-    for service in ("gateways", "flushers", "cachers"):
-        parser.add_argument(f"--{service}", metavar="N", type=int, help=f"number of {service} to run (1)")
-    parser.add_argument(
-        "--agents",
-        metavar="N",
-        type=int,
-        default=0,
-        help="instead of gateways, flushers and cachers: number of processes that are all three (%(default)s)",
-    )
+    _add_shape_flags(parser)
     for service in ("sequencers", "compactors", "janitors"):
         parser.add_argument(
             f"--{service}", metavar="N", type=int, default=1, help=f"number of {service} to run (%(default)s)"
         )
 
 
+def _add_shape_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that choose between agents and separate services."""
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument(
+        "--agents",
+        metavar="N",
+        type=int,
+        help="number of agents: processes that are a gateway, a flusher and a cacher (one for each two cores, up to "
+        f"{AGENTS_DEFAULT_MAX})",
+    )
+    shape.add_argument(
+        "--separate", action="store_true", help="run gateways, flushers and cachers in processes of their own"
+    )
+    for service in SEPARATE:
+        parser.add_argument(
+            f"--{service}", metavar="N", type=int, help=f"number of {service} to run (1); implies --separate"
+        )
+
+
 def read_options(
-    arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ, find_source: FindSource = source_towards
+    arguments: argparse.Namespace,
+    environ: Mapping[str, str] = os.environ,
+    find_source: FindSource = source_towards,
+    *,
+    cores: int | None = None,
 ) -> UpOptions:
-    """The options in parsed flags and the environment; `Invalid` for a value out of range."""
+    """The options in parsed flags and the environment; `Invalid` for a value out of range.
+
+    `cores` is the number of processor cores to plan for, by default those that this process may use.
+    """
     data = Path(arguments.data).expanduser().absolute()
     kafka = parse_address("--kafka", arguments.kafka)
     advertised = advertised_address(kafka, arguments.advertise, find_source)
@@ -132,7 +154,7 @@ def read_options(
     open_to_others = check_addresses(
         kafka, http, has_token=bool(token_file), is_secure=arguments.secure, is_insecure=arguments.insecure
     )
-    agents = _count("--agents", arguments.agents, least=0)
+    agents = _agents(arguments, usable_cores() if cores is None else cores)
     about_advertised = warning(kafka, arguments.advertise, advertised)
     return UpOptions(
         data=data,
@@ -141,10 +163,10 @@ def read_options(
         store=_store(arguments.store) if arguments.store else recorded_store(data),
         flush_ms=arguments.flush_ms,
         agents=agents,
-        gateways=_count_beside("--gateways", arguments.gateways, agents),
-        flushers=_count_beside("--flushers", arguments.flushers, agents),
+        gateways=agents or _count("--gateways", _or_one(arguments.gateways)),
+        flushers=agents or _count("--flushers", _or_one(arguments.flushers)),
         sequencers=_count("--sequencers", arguments.sequencers),
-        cachers=_count_beside("--cachers", arguments.cachers, agents),
+        cachers=agents or _count("--cachers", _or_one(arguments.cachers)),
         compactors=_count("--compactors", arguments.compactors, least=0),
         janitors=_count("--janitors", arguments.janitors, least=0),
         cluster=check_token("cluster", arguments.cluster or environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT),
@@ -167,11 +189,27 @@ def _store(url: str) -> str:
     return absolute_address(url)
 
 
-def _count_beside(flag: str, value: int | None, agents: int) -> int:
-    """The number of instances of a service that agents have too."""
-    if agents and value is not None:
-        raise Invalid(f"with --agents, each agent is a gateway, a flusher and a cacher: leave out {flag}")
-    return agents or _count(flag, 1 if value is None else value)
+def usable_cores() -> int:
+    """The number of processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _agents(arguments: argparse.Namespace, cores: int) -> int:
+    """The number of agents; 0 with separate services."""
+    separate = [f"--{service}" for service in SEPARATE if getattr(arguments, service) is not None]
+    if arguments.agents is not None:
+        if separate:
+            raise Invalid(f"with --agents, each agent is a gateway, a flusher and a cacher: leave out {separate[0]}")
+        return _count("--agents", arguments.agents)
+    if arguments.separate or separate:
+        return 0
+    return min(max(cores // CORES_PER_AGENT, 1), AGENTS_DEFAULT_MAX)
+
+
+def _or_one(value: int | None) -> int:
+    return 1 if value is None else value
 
 
 def _count(flag: str, value: int, least: int = 1) -> int:
