@@ -77,7 +77,7 @@ def test_janitors_that_are_killed_at_any_moment_leave_nothing_behind(
 ) -> None:
     chance = random.Random(seed)
     make_eager(monkeypatch, GRACE_MS="500", REAP_INTERVAL_MS="50", RETENTION_INTERVAL_MS="50")
-    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "2", "--separate") as cluster:
+    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "2") as cluster:
         bucket = Bucket(f"file://{cluster.data / 'objects'}")
         with TopicsLife(cluster.kafka) as life:
             life.create()
@@ -103,7 +103,7 @@ def test_after_kills_of_all_services_only_young_orphans_are_left(
     """Objects that a killed flusher stored and did not commit are deleted an hour later."""
     chance = random.Random(seed)
     make_eager(monkeypatch)
-    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1") as cluster:
+    with running(tmp_path / "data", "--flush-ms", "5", "--janitors", "1", "--separate") as cluster:
         bucket = Bucket(f"file://{cluster.data / 'objects'}")
         with TopicsLife(cluster.kafka) as life:
             life.create()
