@@ -13,7 +13,7 @@ from penstock.contracts.ids import new_topic_id
 from penstock_sequencer.core.groups.classic_group import new_group
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import FRAGMENT_BYTES, encode_fragments, encode_state
-from penstock_sequencer.core.state.cluster import Committed, new_state
+from penstock_sequencer.core.state.cluster import NOT_NAMED, Committed, new_state
 from penstock_sequencer.storage.snapshot_format import (
     FORMAT_VERSION,
     HASHES_MAX,
@@ -58,7 +58,7 @@ def test_a_file_is_read_as_its_bytes_are(tmp_path: Path) -> None:
 def test_no_fragment_of_a_large_state_is_much_larger_than_one_group() -> None:
     state = new_state()
     for number in range(300):
-        group = new_group(state, f"g{number}")
+        group = new_group(state, f"g{number}", NOT_NAMED)
         group.offsets["t"] = {partition: Committed(partition, 0, "x" * 4_000) for partition in range(5)}
     lengths = [len(fragment) for fragment in encode_fragments(state)]
     assert len(lengths) > 5
