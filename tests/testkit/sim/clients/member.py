@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.contracts.levels import LATE_JOINS_LEVEL
 from penstock.kafkawire.api.heartbeat import HeartbeatRequest
 from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from penstock.kafkawire.api.leave_group import LeaveGroupRequest, MemberIdentity
@@ -298,6 +299,10 @@ class Member:
             self._member_id = "" if error == ErrorCode.UNKNOWN_MEMBER_ID else self._member_id
             raise Rejoin
         if error == ErrorCode.REBALANCE_IN_PROGRESS:
+            raise Rejoin
+        if error == ErrorCode.FENCED_INSTANCE_ID and self._oracle.state.level < LATE_JOINS_LEVEL:
+            self._oracle.observed(self.name, "a late join of this client took its place, below the level")
+            self._member_id = ""
             raise Rejoin
         if error in self.retriable:
             raise Disconnected(f"retry: {error.name}")
