@@ -76,8 +76,8 @@ sim-all: env  ## simulate 2,000 seeds
 mutants: env  ## plant each small fault in the code, and report which tests find it; ARGS="NAME --jobs 4"
 	$(BIN)/python -m tests.testkit.mutants.sweep $(ARGS)
 
-chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n does it in that order again
-	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" $(BIN)/pytest -m chaos -s tests/chaos
+chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n for the same order, SHAPE=agents or separate
+	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" PENSTOCK_CHAOS_SHAPE="$(SHAPE)" $(BIN)/pytest -m chaos -s tests/chaos
 
 fuzz: env  ## send hostile frames of all APIs beside an ordinary client, for MINUTES=1; SEED=n sends the same again
 	$(BIN)/python -m tests.testkit.fuzz --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))

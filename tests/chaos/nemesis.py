@@ -13,8 +13,12 @@ from typing import NamedTuple
 from tests.testkit.clusters.cluster import Cluster, wait_until
 from tests.testkit.loads.pausing import pause_process
 
-ROLES = {"sequencer": 3, "gateway": 2, "flusher": 2, "cacher": 2}
-VICTIMS = [f"{role}-{number}" for role, count in ROLES.items() for number in range(1, count + 1)] + ["nats-server"]
+# The number of processes of each kind. An agent is gateway, flusher and cacher in one, which die and pause together.
+SHAPES = {
+    "separate": {"sequencer": 3, "gateway": 2, "flusher": 2, "cacher": 2},
+    "agents": {"sequencer": 3, "agent": 2},
+}
+SHAPES_RUN = (os.environ.get("PENSTOCK_CHAOS_SHAPE") or " ".join(SHAPES)).split()
 BETWEEN_S = (1.0, 5.0)
 PAUSE_S = (1.0, 30.0)
 LONG_PAUSE_S = 60.0
@@ -33,14 +37,27 @@ class Act(NamedTuple):
         return f"{self.at_s:7.1f} s  {what}"
 
 
-def plan(seed: int, duration_s: float) -> list[Act]:
+def flags(shape: str) -> list[str]:
+    """The flags of `penstock up` for the processes of a shape."""
+    return [part for kind, count in SHAPES[shape].items() for part in (f"--{kind}s", str(count))]
+
+
+def victims(shape: str) -> list[str]:
+    """The names of all processes of a shape, sequencers first."""
+    counts = SHAPES[shape].items()
+    return [f"{kind}-{number}" for kind, count in counts for number in range(1, count + 1)] + ["nats-server"]
+
+
+def plan(seed: int, duration_s: float, shape: str) -> list[Act]:
     """A plan in rounds: each round kills and pauses every process once. One sequencer is paused for a minute."""
     chance = random.Random(seed)
-    long = Act(chance.uniform(0, duration_s / 2), chance.choice(VICTIMS[: ROLES["sequencer"]]), LONG_PAUSE_S)
+    names = victims(shape)
+    slowness = len(victims("separate")) / len(names)  # so that a process has as many faults in each shape
+    long = Act(chance.uniform(0, duration_s / 2), chance.choice(names[: SHAPES[shape]["sequencer"]]), LONG_PAUSE_S)
     acts = [long]
     at_s = 0.0
-    for victim, is_pause in _rounds(chance):
-        at_s += chance.uniform(*BETWEEN_S)
+    for victim, is_pause in _rounds(chance, names):
+        at_s += chance.uniform(*BETWEEN_S) * slowness
         if at_s > duration_s:
             return sorted(acts)
         is_in_long_pause = victim == long.victim and long.at_s <= at_s < long.at_s + LONG_PAUSE_S
@@ -49,8 +66,8 @@ def plan(seed: int, duration_s: float) -> list[Act]:
     raise AssertionError("rounds never end")
 
 
-def _rounds(chance: random.Random) -> Iterator[tuple[str, bool]]:
-    every = [(victim, is_pause) for victim in VICTIMS for is_pause in (False, True)]
+def _rounds(chance: random.Random, names: list[str]) -> Iterator[tuple[str, bool]]:
+    every = [(victim, is_pause) for victim in names for is_pause in (False, True)]
     while True:
         yield from chance.sample(every, len(every))
 
@@ -59,8 +76,8 @@ class Nemesis:
     """Runs a plan; at the end no process is paused."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.done: Counter[str] = Counter()
         self.killed: Counter[str] = Counter()
+        self.paused: Counter[str] = Counter()
         self._cluster = cluster
         self._paused: dict[str, tuple[int, float]] = {}  # by name: process id, time to resume
         self._started_s = time.monotonic()
@@ -98,11 +115,10 @@ class Nemesis:
         if act.pause_s:
             pause_process(pid)
             self._paused[act.victim] = (pid, self._now_s() + act.pause_s)
-            self.done["paused"] += 1
+            self.paused[act.victim] += 1
         else:
             os.kill(pid, signal.SIGKILL)
             self._paused.pop(act.victim, None)
-            self.done["killed"] += 1
             self.killed[act.victim] += 1
 
     def _pid(self, name: str) -> int | None:

@@ -1,7 +1,8 @@
 """Chaos under load: for minutes, processes of every kind are killed and paused at random, and all promises hold.
 
-`make chaos MINUTES=10 SEED=n`. The seed is printed first. It repeats the order of the faults, but not the timing of the
-processes. Idempotent, plain and transactional clients run side by side.
+`make chaos MINUTES=10 SEED=n SHAPE=agents`; without SHAPE, each shape has its run. The seed is printed first. It
+repeats the order of the faults, but not the timing of the processes. Idempotent, plain and transactional clients run
+side by side.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.nemesis import ROLES, Nemesis, plan
+from tests.chaos.nemesis import SHAPES, SHAPES_RUN, Nemesis, flags, plan
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.loads.plain_load import plain_account
 from tests.testkit.loads.steady_load import steady_account
@@ -42,15 +43,15 @@ def sequencers(cluster: Cluster, name: str) -> dict[str, float]:
     return {sample.partition("{")[2]: value for sample, value in found if sample.partition("{")[0] == name}
 
 
-def agree(cluster: Cluster) -> bool:
-    """Whether all sequencers have applied the same entries; fails if two at the same sequence differ."""
+def agree(cluster: Cluster, count: int) -> bool:
+    """Whether all `count` sequencers have applied the same entries; fails if two at the same sequence differ."""
     applied = sequencers(cluster, "penstock_sequencer_applied_sequence")
     checks = sequencers(cluster, "penstock_sequencer_chain_check")
     places = {
         applied[labels]: {checks[each] for each in checks if applied[each] == applied[labels]} for labels in checks
     }
     assert all(len(found) == 1 for found in places.values()), f"replicas differ: {applied} {checks}"
-    return len(checks) == ROLES["sequencer"] and len(places) == 1
+    return len(checks) == count and len(places) == 1
 
 
 def check_logs(cluster: Cluster) -> Counter[str]:
@@ -84,18 +85,19 @@ def all_restarted(cluster: Cluster, kills: Mapping[str, int]) -> bool:
     return all(processes[victim]["restarts"] >= count for victim, count in kills.items())
 
 
+@pytest.mark.parametrize("shape", SHAPES_RUN)
 def test_nothing_is_lost_doubled_reordered_or_torn_while_everything_is_killed_and_paused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
-    print(f"\nseed {SEED}, {MINUTES:g} minutes", flush=True)
+    print(f"\nseed {SEED}, {MINUTES:g} minutes, {shape}", flush=True)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    counts = [part for role, count in ROLES.items() for part in (f"--{role}s", str(count))]
-    with running(tmp_path / "data", "--flush-ms", "50", *counts) as cluster:
+    sequencer_count = SHAPES[shape]["sequencer"]
+    with running(tmp_path / "data", "--flush-ms", "50", *flags(shape)) as cluster:
         wait_for_transactions(cluster)
         nemesis = Nemesis(cluster)
-        run_loads(cluster, nemesis)
-        wait_until(lambda: agree(cluster), SETTLE_TIMEOUT_S, "all sequencers to have applied the same")
+        run_loads(cluster, nemesis, shape)
+        wait_until(lambda: agree(cluster, sequencer_count), SETTLE_TIMEOUT_S, "equal sequencers")
         events = check_logs(cluster)
         check_archive(cluster)
         print({name: events[name] for name in HOUSEKEEPING}, flush=True)
@@ -105,10 +107,10 @@ def test_nothing_is_lost_doubled_reordered_or_torn_while_everything_is_killed_an
             lambda: all_restarted(cluster, nemesis.killed), SETTLE_TIMEOUT_S, "the restart of all killed processes"
         )
         restarts = {name: process["restarts"] for name, process in cluster.processes().items()}
-        print(f"{dict(nemesis.done)}, restarts {restarts}", flush=True)
+        print(f"killed {dict(nemesis.killed)}, paused {dict(nemesis.paused)}, restarts {restarts}", flush=True)
 
 
-def run_loads(cluster: Cluster, nemesis: Nemesis) -> None:
+def run_loads(cluster: Cluster, nemesis: Nemesis, shape: str) -> None:
     """All loads during all faults, and then the check of each."""
     with (
         steady_account(cluster.kafka, "first", **LOAD) as first,
@@ -117,7 +119,7 @@ def run_loads(cluster: Cluster, nemesis: Nemesis) -> None:
         transaction_load(cluster.kafka, SEED, writers=4, rest_s_max=REST_S_MAX) as transactions,
     ):
         try:
-            nemesis.carry_out(plan(SEED, MINUTES * 60))
+            nemesis.carry_out(plan(SEED, MINUTES * 60, shape))
         finally:
             nemesis.end()
         wait_until(cluster.is_ready, SETTLE_TIMEOUT_S, "everything to be ready again")

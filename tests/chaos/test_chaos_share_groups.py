@@ -1,6 +1,6 @@
 """Chaos under a share group: for minutes, processes and members of the group are killed or paused at random.
 
-`make chaos MINUTES=10 SEED=n`, as for the other chaos tests; writer and members are stock clients.
+`make chaos MINUTES=10 SEED=n SHAPE=agents`, as for the other chaos tests; writer and members are stock clients.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.nemesis import ROLES, Nemesis, plan
+from tests.chaos.nemesis import SHAPES_RUN, Nemesis, flags, plan
 from tests.chaos.share_load import share_load, wait_for_share_groups
 from tests.testkit.clusters.cluster import running, wait_until
 
@@ -23,22 +23,22 @@ RECORDS_MIN = 200  # after the last fault
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(MINUTES * 60 + 1200)]
 
 
+@pytest.mark.parametrize("shape", SHAPES_RUN)
 def test_each_record_is_processed_once_and_none_is_lost_while_all_processes_are_killed_and_paused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: str
 ) -> None:
-    print(f"\nseed {SEED}, {MINUTES:g} minutes", flush=True)
+    print(f"\nseed {SEED}, {MINUTES:g} minutes, {shape}", flush=True)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    counts = [part for role, count in ROLES.items() for part in (f"--{role}s", str(count))]
-    with running(tmp_path / "data", "--flush-ms", "50", *counts) as cluster:
+    with running(tmp_path / "data", "--flush-ms", "50", *flags(shape)) as cluster:
         wait_for_share_groups(cluster)
         with share_load(cluster.kafka, SEED) as load:
             nemesis = Nemesis(cluster)
             try:
-                nemesis.carry_out(plan(SEED, MINUTES * 60))
+                nemesis.carry_out(plan(SEED, MINUTES * 60, shape))
             finally:
                 nemesis.end()
             wait_until(cluster.is_ready, SETTLE_TIMEOUT_S, "everything to be ready again")
             load.wait_for_more(RECORDS_MIN)
             load.settle()
-            print(f"{load.counts}, {dict(nemesis.done)}", flush=True)
+            print(f"{load.counts}, killed {dict(nemesis.killed)}, paused {dict(nemesis.paused)}", flush=True)
