@@ -11,7 +11,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from penstock.cli.credentials import ROLES
+from penstock.cli.credentials import AGENT_ROLES, ROLES
 from penstock.contracts import senders, subjects
 from penstock.contracts.subjects import Sender
 from penstock.runtime.nats.server import MESSAGE_BYTES_MAX, PENDING_BYTES_MAX, STORE_BYTES_MAX, WRITE_DEADLINE
@@ -81,14 +81,13 @@ MAY_PUBLISH = {
         *QUERIES,
         SECURITY_QUERY,
         PRESENCES["gateway"],
-        INBOXES["gateway"],
-        INBOXES["flusher"],
+        *(INBOXES[role] for role in ("gateway", "flusher", "agent")),
     },
     "flusher": {
         COMMANDS[Sender.FLUSHER],
         CONFIRM,
         PRESENCES["flusher"],
-        *(INBOXES[role] for role in ("gateway", "cacher", "flusher")),
+        *(INBOXES[role] for role in ("gateway", "cacher", "flusher", "agent")),
     },
     "sequencer": {
         ADVANCED,
@@ -96,9 +95,9 @@ MAY_PUBLISH = {
         JOURNAL,
         *JOURNAL_API,
         PRESENCES["sequencer"],
-        *(INBOXES[role] for role in ("gateway", "flusher", "compactor", "janitor", "admin", "sequencer")),
+        *(INBOXES[role] for role in INBOXES if role != "cacher"),
     },
-    "cacher": {CACHE, PRESENCES["cacher"], *(INBOXES[role] for role in ("gateway", "cacher"))},
+    "cacher": {CACHE, PRESENCES["cacher"], *(INBOXES[role] for role in ("gateway", "cacher", "agent"))},
     "compactor": {COMMANDS[Sender.COMPACTOR], *READS[Sender.COMPACTOR], PRESENCES["compactor"], INBOXES["compactor"]},
     "janitor": {
         COMMANDS[Sender.JANITOR],
@@ -110,6 +109,8 @@ MAY_PUBLISH = {
     },
     "admin": {COMMANDS[Sender.ADMIN], *QUERIES, SECURITY_QUERY, EXPLAIN, INBOXES["admin"]},
 }
+# An agent may do the work of its roles, and nothing that none of them may.
+MAY_PUBLISH["agent"] = set().union(*(MAY_PUBLISH[role] for role in AGENT_ROLES))
 STRANGER = subjects.presence(CLUSTER, "stranger", "z1", "instance-1")
 ALL_PRESENCES = {subjects.presence_all(CLUSTER), *PRESENCES.values(), STRANGER}
 MAY_LISTEN = {
@@ -128,6 +129,8 @@ MAY_LISTEN = {
     "compactor": {INBOXES["compactor"], "_INBOX.compactor.>"},
     "janitor": {EXPLAIN, INBOXES["janitor"], "_INBOX.janitor.>"},
     "admin": {INBOXES["admin"], "_INBOX.admin.>"},
+    # No inbox of its roles: separate services get their answers there.
+    "agent": {ADVANCED, CONFIRM, FLUSH, CACHE, *ALL_PRESENCES, INBOXES["agent"], "_INBOX.agent.>"},
 }
 WILDCARDS = {
     ">",

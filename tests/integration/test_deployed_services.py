@@ -6,14 +6,14 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from penstock import objectstore
-from penstock.cli.credentials import ADMIN, KEYS, ROLES
+from penstock.cli.credentials import ADMIN, AGENT, AGENT_ROLES, KEYS, ROLES
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import new_segment_id
 from penstock.objectstore import NotDeleted, ObjectStore
@@ -31,7 +31,9 @@ pytestmark = pytest.mark.slow
 RECORDS = 200
 HOUR_MS = 3_600_000
 READY_TIMEOUT_S = 60.0
-SERVICES = [role for role in ROLES if role != ADMIN]
+SERVICES = [role for role in ROLES if role not in (ADMIN, AGENT)]
+BESIDE_AGENT = ["sequencer", *AGENT_ROLES, AGENT]
+MODULES = {AGENT: ["penstock.cli", "agent"]}
 READERS = ("gateway", "cacher")
 WRITERS = ("flusher", "sequencer")
 
@@ -153,19 +155,33 @@ async def test_a_key_opens_nothing_without_its_secret(endpoint: str, credentials
 class Rig:
     """One process of each service."""
 
-    def __init__(self, folder: Path, credentials: Credentials, nats_server: DeployedNats, endpoint: str) -> None:
-        [port] = free_ports(1)
-        self.kafka = f"{LOOPBACK}:{port}"
+    def __init__(
+        self,
+        folder: Path,
+        credentials: Credentials,
+        nats_server: DeployedNats,
+        endpoint: str,
+        services: Sequence[str] = SERVICES,
+    ) -> None:
+        self.kafka, self.kafka_of_agent = (f"{LOOPBACK}:{port}" for port in free_ports(2))
         self.is_stopped = False
         shared = {"NATS_URL": nats_server.url, "STORE_URL": store_url(endpoint), "LOG_LEVEL": "debug"}
         own = {
             "gateway": {"LISTENERS": f"PLAINTEXT://{self.kafka}"},
+            AGENT: {"LISTENERS": f"PLAINTEXT://{self.kafka_of_agent}"},
             "sequencer": {"NATS_MONITOR_URL": nats_server.monitor_url},
             "janitor": {"SWEEP_INTERVAL_MS": "2000"},
         }
         self.services = {
-            role: DeployedService(role, ["-m", f"penstock_{role}"], folder, credentials, **shared, **own.get(role, {}))
-            for role in SERVICES
+            role: DeployedService(
+                role,
+                ["-m", *MODULES.get(role, [f"penstock_{role}"])],
+                folder,
+                credentials,
+                **shared,
+                **own.get(role, {}),
+            )
+            for role in services
         }
 
     def until_ready(self) -> None:
@@ -203,18 +219,19 @@ def rig(rigs: Callable[[], Rig]) -> Rig:
     return rigs()
 
 
-def produce(kafka: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 5})
+def produce(kafka: str, values: list[bytes], topic: str = "events", client_id: str = "producer") -> None:
+    settings = {"bootstrap.servers": kafka, "client.id": client_id}
+    producer = Producer({**settings, "enable.idempotence": True, "linger.ms": 5})
     for value in values:
-        producer.produce("events", value)
+        producer.produce(topic, value)
     assert producer.flush(60) == 0
 
 
-def consume(kafka: str, count: int) -> list[bytes]:
+def consume(kafka: str, count: int, topic: str = "events", group: str = "readers") -> list[bytes]:
     """Read as a member of a group, and commit."""
-    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": group, "auto.offset.reset": "earliest"})
     try:
-        consumer.subscribe(["events"])
+        consumer.subscribe([topic])
         found: list[bytes] = []
         while len(found) < count:
             message = consumer.poll(60)
@@ -273,7 +290,29 @@ def test_records_are_produced_and_consumed_and_no_service_is_denied_anything(
     assert loads[0] != f"{from_writer} 0.0"
 
     assert rig.stop() == dict.fromkeys(SERVICES, 0)
+    check_logs(rig, nats_server, credentials)
+
+
+def check_logs(rig: Rig, nats_server: DeployedNats, credentials: Credentials) -> None:
+    """Check that the nats-server denied nothing, and that no log has a secret."""
     logs = {role: service.log() for role, service in rig.services.items()} | {"nats": nats_server.log()}
     for name, log in logs.items():
         assert not re.search("violation|denied", log, re.IGNORECASE), name
         assert not [secret for secret in credentials.secrets() if secret in log], f"the log of {name} has a secret"
+
+
+def test_an_agent_works_beside_separate_services_and_is_denied_nothing(
+    credentials: Credentials, nats_server: DeployedNats, endpoint: str, tmp_path: Path
+) -> None:
+    rig = Rig(tmp_path, credentials, nats_server, endpoint, BESIDE_AGENT)
+    try:
+        rig.until_ready()
+        for number in range(10):  # the client id chooses the gateway and the flusher
+            produce(rig.kafka_of_agent, [b"%d" % number], "beside", f"producer-{number}")
+        for group, kafka in (("first", rig.kafka), ("second", rig.kafka_of_agent)):
+            assert sorted(consume(kafka, 10, "beside", group)) == [b"%d" % number for number in range(10)]
+        assert rig.stop() == dict.fromkeys(BESIDE_AGENT, 0)
+    finally:
+        for service in rig.services.values():
+            service.kill()
+    check_logs(rig, nats_server, credentials)

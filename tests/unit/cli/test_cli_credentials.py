@@ -119,6 +119,7 @@ def test_the_key_of_a_service_allows_only_its_own_actions_in_one_bucket(tmp_path
         "sequencer": writes,
         "compactor": writes,
         "janitor": writes,
+        "agent": writes,
         "admin": reads,
         "bucket": {"Admin:records"},
     }

@@ -21,10 +21,10 @@ from tests.testkit.fakes.clock import ManualClock
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000
 CLIENT = {f"client/{name}" for name in ("ca.pem", "password", "client.properties", "librdkafka.conf")}
-LISTENER = {"gateway/kafka.pem", "gateway/kafka-key.pem"}
+LISTENER = {f"{user}/{name}" for user in ("gateway", "agent") for name in ("kafka.pem", "kafka-key.pem")}
 AUTHORITY = {"kafka-ca/kafka.pem", "kafka-ca/kafka-key.pem"}
 TOKENS = {"http/http-token", *(f"{role}/http-token" for role in ROLES)}
-GATEWAY = "gateway/credentials.env"  # has the login secret, which follows from the password
+GATEWAY, AGENT = "gateway/credentials.env", "agent/credentials.env"  # with the login secret, made of the password
 
 
 def make(folder: Path, now_ms: int = NOW_MS, **options: Any) -> set[str]:
@@ -41,14 +41,17 @@ def test_gateways_get_a_certificate_and_operators_the_files_of_clients(tmp_path:
     assert written >= CLIENT | LISTENER | AUTHORITY | TOKENS
     now = datetime.datetime.fromtimestamp(NOW_MS / 1000, datetime.UTC)
     authority = x509.load_pem_x509_certificate((tmp_path / "client" / "ca.pem").read_bytes())
-    issued = x509.load_pem_x509_certificate((tmp_path / "gateway" / "kafka.pem").read_bytes())
     policy = PolicyBuilder().store(Store([authority])).time(now)
-    policy.build_server_verifier(x509.DNSName("gateway")).verify(issued, [])
+    for user in ("gateway", "agent"):
+        issued = x509.load_pem_x509_certificate((tmp_path / user / "kafka.pem").read_bytes())
+        policy.build_server_verifier(x509.DNSName("gateway")).verify(issued, [])
     password = (tmp_path / "client" / "password").read_text().strip()
     assert len(password) == 64
     for name in ("client.properties", "librdkafka.conf"):
         assert password in (tmp_path / "client" / name).read_text()
-    assert password not in (tmp_path / GATEWAY).read_text()
+    for name in (GATEWAY, AGENT):
+        assert password not in (tmp_path / name).read_text()
+        assert f"PENSTOCK_SASL_LOGIN_SECRET={secret(tmp_path)}\n" in (tmp_path / name).read_text()
     assert len(secret(tmp_path)) >= 16
     assert len({(tmp_path / name).read_text() for name in TOKENS}) == 1
     assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in written} == {0o400}
@@ -85,7 +88,7 @@ def test_another_host_needs_another_certificate_only(tmp_path: Path) -> None:
     [
         ("kafka", LISTENER),
         ("kafka-ca", AUTHORITY | LISTENER | {"client/ca.pem"}),
-        ("client", (CLIENT - {"client/ca.pem"}) | {GATEWAY}),
+        ("client", (CLIENT - {"client/ca.pem"}) | {GATEWAY, AGENT}),
         ("http", TOKENS),
     ],
 )

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.credentials import ADMIN, ROLES, USERS
+from penstock.cli.agent.roles import USUAL
+from penstock.cli.credentials import ADMIN, AGENT, AGENT_ROLES, ROLES, USERS
 from penstock.cli.credentials.nats_accounts import accounts, permissions
 from penstock.contracts import subjects
 
@@ -18,20 +19,30 @@ ALLOWED = permissions(CLUSTER)
 OWN = (f"penstock.{CLUSTER}.", "_INBOX.", "$JS.API.", f"$JS.FC.{STREAM}.")
 
 
-def test_there_are_credentials_and_a_user_for_each_service_and_one_for_operators() -> None:
+def test_there_are_credentials_and_a_user_for_each_service_one_for_agents_and_one_for_operators() -> None:
     services = {path.name for path in (ROOT / "services").iterdir() if (path / "pyproject.toml").exists()}
-    assert set(ROLES) == services | {ADMIN}
+    assert set(ROLES) == services | {ADMIN, AGENT}
     assert re.findall(r"user: (\w+)", ACCOUNTS) == list(USERS)
     for user in USERS:
         assert f"user: {user}, password: ${user.upper()}_PASSWORD" in ACCOUNTS
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_service_listens_to_its_own_inbox_and_is_present_under_its_own_name_only(role: str) -> None:
+def test_a_user_listens_to_its_own_inbox_and_is_present_under_its_own_roles_only(role: str) -> None:
     publish, subscribe = ALLOWED[role].publish, ALLOWED[role].subscribe
     assert [subject for subject in subscribe if "_INBOX" in subject] == [f"_INBOX.{role}.>"]
     present = [subject for subject in publish if ".presence." in subject]
-    assert present == ([] if role == ADMIN else [f"penstock.{CLUSTER}.presence.{role}.>"])
+    roles = {ADMIN: (), AGENT: AGENT_ROLES}.get(role, (role,))
+    assert present == [f"penstock.{CLUSTER}.presence.{each}.>" for each in roles]
+
+
+def test_an_agent_may_do_what_its_roles_may_and_nothing_else() -> None:
+    assert AGENT_ROLES == USUAL
+    for verb in ("publish", "subscribe"):
+        of_roles = {subject for role in AGENT_ROLES for subject in getattr(ALLOWED[role], verb)}
+        own = set(getattr(ALLOWED[AGENT], verb))
+        assert own - of_roles <= {f"_INBOX.{AGENT}.>"}
+        assert {subject for subject in of_roles - own if "_INBOX" not in subject} == set()
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -6,6 +6,18 @@ users, `nats_accounts` what each may do.
 
 from penstock.cli.credentials.command import add_parser, run
 from penstock.cli.credentials.passwords import make_credentials
-from penstock.cli.credentials.wanted import ADMIN, BUCKET_MAKER, KEYS, ROLES, USERS, Wanted
+from penstock.cli.credentials.wanted import ADMIN, AGENT, AGENT_ROLES, BUCKET_MAKER, KEYS, ROLES, USERS, Wanted
 
-__all__ = ["ADMIN", "BUCKET_MAKER", "KEYS", "ROLES", "USERS", "Wanted", "add_parser", "make_credentials", "run"]
+__all__ = [
+    "ADMIN",
+    "AGENT",
+    "AGENT_ROLES",
+    "BUCKET_MAKER",
+    "KEYS",
+    "ROLES",
+    "USERS",
+    "Wanted",
+    "add_parser",
+    "make_credentials",
+    "run",
+]

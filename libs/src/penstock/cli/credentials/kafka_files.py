@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.cli.credentials.private_files import read
-from penstock.cli.credentials.wanted import CLIENT, HTTP_TOKEN, KAFKA, KAFKA_AUTHORITY, Wanted
+from penstock.cli.credentials.wanted import AGENT, CLIENT, HTTP_TOKEN, KAFKA, KAFKA_AUTHORITY, Wanted
 from penstock.cli.identities.certificates import Identity, is_good, new_authority, new_certificate
 from penstock.cli.identities.client_files import (
     LIBRDKAFKA_FILE,
@@ -23,7 +23,7 @@ from penstock.cli.identities.client_files import (
 from penstock.runtime.clock import Entropy
 
 CA, CERTIFICATE, KEY = "ca.pem", "kafka.pem", "kafka-key.pem"
-GATEWAY = "gateway"
+GATEWAYS = ("gateway", AGENT)  # the users that serve clients
 TOKEN_FILE = "http-token"  # noqa: S105  the name of a file
 LOGIN_SECRET_VARIABLE = "PENSTOCK_SASL_LOGIN_SECRET"  # noqa: S105  the name of a variable
 _OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -49,10 +49,11 @@ def kafka_files(folder: Path, wanted: Wanted, password: str, now: datetime.datet
         authority = new_authority(f"Penstock {wanted.cluster}", now)
     yield from _files(KAFKA_AUTHORITY, authority, None)
     hosts = list(dict.fromkeys((*wanted.kafka_hosts, *_OWN_HOSTS)))
-    found = _found(folder, GATEWAY)
-    if KAFKA in wanted.rotate or not is_good(found, authority, now, hosts):
-        found = new_certificate(authority, "Penstock gateway", now, hosts=hosts, is_client=False)
-    yield from _files(GATEWAY, found, wanted.owner)
+    for role in filter(wanted.roles.__contains__, GATEWAYS):
+        found = _found(folder, role)
+        if KAFKA in wanted.rotate or not is_good(found, authority, now, hosts):
+            found = new_certificate(authority, "Penstock gateway", now, hosts=hosts, is_client=False)
+        yield from _files(role, found, wanted.owner)
     texts = {
         CA: authority.certificate,
         PASSWORD_FILE: password + "\n",

@@ -3,13 +3,15 @@
 Inboxes: answers to a user come to `_INBOX.<user>.<random>.<number>`, which no other user may listen to. The users that
 answer may publish there. `allow_responses` is not used: it records every request, and loses the records with the
 connection. Each user also publishes to its own inbox: the echo shows that the server received all earlier messages.
+
+An agent is one connection for several roles. Its user may do what any of them may, and has one inbox.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from penstock.cli.credentials.wanted import SYSTEM_USER
+from penstock.cli.credentials.wanted import AGENT, AGENT_ROLES, SYSTEM_USER
 from penstock.contracts import subjects
 from penstock.contracts.senders import QUERIES
 from penstock.contracts.subjects import QUERY_NAMES, Sender
@@ -72,6 +74,7 @@ def permissions(cluster: str, *, with_old_services: bool = False) -> dict[str, P
         publish += [] if user == "admin" else [f"{subjects.ROOT}.{cluster}.presence.{user}.>"]
         inbox = f"_INBOX.{user}.>"
         found[user] = Permissions((*publish, inbox), (*subscribe, inbox))
+    found[AGENT] = _joint(AGENT, [found[role] for role in AGENT_ROLES])
     return found
 
 
@@ -86,8 +89,18 @@ def accounts(cluster: str, users: Iterable[str], *, with_old_services: bool = Fa
     )
 
 
+def _joint(user: str, parts: Sequence[Permissions]) -> Permissions:
+    """The permissions of one connection with several roles; it listens to no inbox but its own."""
+    inbox = f"_INBOX.{user}.>"
+    publish = dict.fromkeys(subject for part in parts for subject in part.publish)
+    subscribe = dict.fromkeys(each for part in parts for each in part.subscribe if not each.startswith("_INBOX."))
+    return Permissions(tuple(publish | {inbox: None}), (*subscribe, inbox))
+
+
 def _inboxes(*users: str) -> list[str]:
-    return [f"_INBOX.{user}.>" for user in users]
+    """The inboxes of users, and that of agents if they have the role of one of them."""
+    agents = [AGENT] if set(users) & set(AGENT_ROLES) else []
+    return [f"_INBOX.{user}.>" for user in (*users, *agents)]
 
 
 def _requests(user: str, cluster: str, *, with_old_services: bool) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.cli.credentials.kafka_files import GATEWAY, gateway_settings, http_token_files, kafka_files, password_of
+from penstock.cli.credentials.kafka_files import GATEWAYS, gateway_settings, http_token_files, kafka_files, password_of
 from penstock.cli.credentials.nats_accounts import accounts
 from penstock.cli.credentials.private_files import alone, is_so, read, write
 from penstock.cli.credentials.tls_files import tls_files
@@ -86,7 +86,7 @@ def _complete(folder: Path, wanted: Wanted, entropy: Entropy, clock: Clock) -> I
     }
     for role in wanted.roles:
         given = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[role]} | _store_keys(role, keys)
-        if role == GATEWAY and administrator:
+        if role in GATEWAYS and administrator:
             given |= gateway_settings(administrator)
         files[f"{role}/{FILE}"] = (_env(given), wanted.owner)
     files[f"{BUCKET_MAKER}/{FILE}"] = (_env(_store_keys(BUCKET_MAKER, keys)), wanted.owner)

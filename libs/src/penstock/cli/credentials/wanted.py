@@ -11,6 +11,8 @@ from penstock.contracts.ids import check_token
 # The actions of each user in the bucket, with SeaweedFS' names. A new service needs one line here, and its subjects in
 # `nats_accounts`.
 ADMIN = "admin"  # for operators, with `penstock` on the command line
+AGENT = "agent"
+AGENT_ROLES = ("gateway", "flusher", "cacher")  # the roles of an agent; its user may do what any of them may
 READS = ("Read", "List")
 WRITES = (*READS, "Write")
 ROLES = {
@@ -20,6 +22,7 @@ ROLES = {
     "cacher": READS,
     "compactor": WRITES,
     "janitor": WRITES,
+    AGENT: WRITES,
     ADMIN: READS,
 }
 BUCKET_MAKER = "bucket"  # has a key, but no NATS user
