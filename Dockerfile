@@ -1,4 +1,5 @@
 # One image for each service: docker build --build-arg SERVICE=gateway . (for the compactor see compose.yaml)
+# SERVICE may also name several services, with spaces between them: the roles of an agent.
 # Its layers: the base, the dependencies (the same for all services that need the same), the code.
 
 ARG PYTHON=python:3.11-slim-bookworm
@@ -15,17 +16,24 @@ RUN awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements.lock >uv.lo
     && pip install --quiet --no-cache-dir --disable-pip-version-check --root-user-action=ignore --require-hashes -r uv.lock
 
 
-# What the service needs and nothing else, with the versions and hashes of the lock.
-FROM tools AS list
+# The services of this image only, so that later steps are done again for changes of these alone.
+FROM base AS chosen
 ARG SERVICE
+RUN --mount=type=bind,source=services,target=/services \
+    mkdir /chosen /projects && cd /services \
+    && cp -r ${SERVICE} /chosen && cp --parents $(printf '%s/pyproject.toml ' ${SERVICE}) /projects
+
+
+# What they need and nothing else, with the versions and hashes of the lock.
+FROM tools AS list
 ARG LOCK=requirements.lock
 COPY libs/pyproject.toml libs/
-COPY services/${SERVICE}/pyproject.toml service/
+COPY --from=chosen /projects services
 RUN --mount=type=cache,target=/root/.cache/uv \
     mkdir -p libs/src/penstock && touch libs/src/penstock/__init__.py \
     && echo 'penstock @ file:///build/libs' >local \
     && uv pip compile --quiet --no-annotate --no-header --constraints ${LOCK} --constraints local \
-       --no-emit-package penstock service/pyproject.toml >names \
+       --no-emit-package penstock services/*/pyproject.toml >names \
     && awk 'NR == FNR {wanted[$1]; next} /^[^ ]/ {on = $1 in wanted} on' names ${LOCK} >/list \
     && test "$(grep -c == /list)" -eq "$(grep -c == names)"
 
@@ -38,11 +46,10 @@ RUN --mount=type=cache,target=/root/.cache/uv \
 
 
 FROM tools AS code
-ARG SERVICE
 COPY libs libs
-COPY services/${SERVICE} services/${SERVICE}
+COPY --from=chosen /chosen services
 RUN --mount=type=cache,target=/root/.cache/uv \
-    uv pip install --quiet --no-deps --build-constraints requirements.lock --target /opt/code ./libs ./services/${SERVICE}
+    uv pip install --quiet --no-deps --build-constraints requirements.lock --target /opt/code ./libs ./services/*
 
 
 # PACKAGES are Debian packages. Java's needs the folder of manual pages. Java itself needs the name of its user.

@@ -60,7 +60,7 @@ quick: env  ## run the tests that take no more than a few seconds each
 # Low priority for the clients, because all containers together get as much time as one busy process.
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
-	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --progress quiet build && \
+	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --profile agents --progress quiet build && \
 	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
 
 # The repository keeps the results; `make docs` puts them on the compatibility page.

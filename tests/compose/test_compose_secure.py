@@ -300,7 +300,7 @@ async def denied_subjects(secure: Secure, folder: Path, given: dict[str, str]) -
         subjects.advanced(CLUSTER),
         *(f"$JS.API.STREAM.{verb}.{stream}" for verb in ("INFO", "PURGE", "DELETE", "UPDATE", "MSG.GET", "MSG.DELETE")),
         *(subjects.presence(CLUSTER, role, "a", "x") for role in ROLES if role != "gateway"),
-        *(f"_INBOX.{role}.1.1" for role in ROLES if role not in ("gateway", "flusher")),
+        *(f"_INBOX.{role}.1.1" for role in ROLES if role not in ("gateway", "flusher", "agent")),
         subjects.explain(CLUSTER),
         "$SYS.REQ.SERVER.PING",
         subjects.flush("elsewhere", *instance[1:]),

@@ -322,6 +322,8 @@ def build_images(*options: str) -> float:
         "tests/compose/clients.yaml",
         "--profile",
         "client",
+        "--profile",
+        "agents",
         "build",
         *options,
         timeout_s=1800,  # the first build of the compactor's image fetches Java and PySpark
