@@ -10,7 +10,8 @@ from penstock.contracts.batches import SegmentRef
 from penstock.contracts.codec import decode, encode_with_payload
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.objectstore.memory import MemoryStore
-from penstock.runtime.bus.bus import Inbound
+from penstock.runtime.bus.bus import Bus, Inbound
+from penstock.runtime.bus.local_first import SharedBus
 from penstock.segment.keys import segment_key
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader
@@ -24,6 +25,7 @@ from tests.unit.gateway.gateway_read_world import CLUSTER, ZONE, FixedDirectory
 
 SIZE = 300_000
 REPLY_BYTES_MAX = 200_000
+WRITER = "f"
 
 
 def content(segment: SegmentRef) -> bytes:
@@ -32,7 +34,7 @@ def content(segment: SegmentRef) -> bytes:
 
 
 def segment(number: int, level: int = 0, size_bytes: int = SIZE) -> SegmentRef:
-    return SegmentRef(number.to_bytes(16), level, size_bytes, "f", ZONE)
+    return SegmentRef(number.to_bytes(16), level, size_bytes, "" if level else WRITER, ZONE)
 
 
 class Cacher:
@@ -67,7 +69,7 @@ class Zone:
 
     def __init__(self) -> None:
         self.hub = MemoryHub(message_bytes_max=REPLY_BYTES_MAX + REPLY_HEAD_BYTES)
-        self.bus = self.hub.connect("gateway")
+        self.bus: Bus = self.hub.connect("gateway")
         self.store = CountingStore()
         self.directory = FixedDirectory()
         self.clock = ManualClock(0.0, epoch_ms=0)  # the segments are born at 0
@@ -97,6 +99,15 @@ class Zone:
         await self.hub.connect(name).subscribe(subjects.cache(CLUSTER, ZONE, name), cacher.handle)
         self.directory.change(list(self.cachers))
         return cacher
+
+    async def add_own_flusher(self) -> Cacher:
+        """The flusher in the process of the gateway; it wrote all segments at level 0. `reads` has another bus then."""
+        shared = SharedBus(self.bus)
+        self.bus = shared.connect()
+        self.reads = self.make()
+        flusher = Cacher(WRITER)
+        await shared.connect().subscribe(subjects.cache(CLUSTER, ZONE, WRITER), flusher.handle)
+        return flusher
 
     async def put(self, ref: SegmentRef) -> SegmentRef:
         await self.store.put(segment_key("", CLUSTER, ref.level, ref.segment_id), [content(ref)])

@@ -103,6 +103,34 @@ async def test_reads_of_old_data_from_the_store_never_delay_those_of_new_data(zo
     await asyncio.gather(*catching_up)
 
 
+async def test_new_segments_of_the_flusher_in_the_process_come_from_it_and_no_cacher_is_asked(zone: Zone) -> None:
+    flusher, cacher = await zone.add_own_flusher(), await zone.add_cacher("c1")
+    new, merged = segment(1), segment(2, level=1)
+    await check(zone, SegmentRead(new, 5, 100), SegmentRead(new, SIZE - 10, 10), SegmentRead(merged, 0, 10))
+    assert [request.reads for request in flusher.requests] == [
+        [SegmentRead(new, 5, 100), SegmentRead(new, SIZE - 10, 10)]
+    ]
+    assert [request.reads for request in cacher.requests] == [[SegmentRead(merged, 0, 10)]]
+    assert zone.store.gets == []
+    assert zone.sample("read_bytes", {"source": "cache"}) == 120
+
+
+async def test_what_the_flusher_in_the_process_does_not_keep_any_more_comes_from_cachers(zone: Zone) -> None:
+    flusher, cacher = await zone.add_own_flusher(), await zone.add_cacher("c1")
+    flusher.lacks = lambda read: read.position == 0
+    await check(zone, SegmentRead(segment(1), 0, 100), SegmentRead(segment(1), 100, 100))
+    assert [request.reads for request in cacher.requests] == [[SegmentRead(segment(1), 0, 100)]]
+
+
+async def test_a_flusher_in_the_process_that_gives_no_answer_costs_one_timeout(zone: Zone) -> None:
+    flusher, cacher = await zone.add_own_flusher(), await zone.add_cacher("c1")
+    zone.reads = zone.make(SegmentLimits(cacher_timeout_s=0.01))
+    flusher.is_silent = True
+    await check(zone, SegmentRead(segment(1), 0, 100))
+    assert (len(flusher.requests), len(cacher.requests)) == (1, 1)
+    assert zone.sample("cacher_failures", {"cause": "silent"}) == 1
+
+
 async def test_neighbouring_ranges_are_one_get(zone: Zone) -> None:
     ref = await zone.put(segment(1, level=1))
     await check(zone, SegmentRead(ref, 200, 50), SegmentRead(ref, 0, 100), SegmentRead(ref, 100, 100))

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
 from penstock.contracts import subjects
+from penstock.contracts.batches import SegmentRef
 from penstock.contracts.codec import Buffer, encode, split, unpack
 from penstock.contracts.errors import Corrupt, PenstockError, Unavailable, Undelivered
 from penstock.contracts.ids import SegmentId
@@ -36,6 +38,14 @@ class _Search:
     owners: Sequence[Sequence[str]]
     found: Found
     fill_otherwise: Fill
+
+
+class _Answer(NamedTuple):
+    """When an answer came, how long it took, and its size."""
+
+    at_s: float
+    taken_s: float
+    size_bytes: int
 
 
 class CacheClient:
@@ -83,10 +93,21 @@ class CacheClient:
 
     async def fill(self, fragments: Sequence[ReadFragment], found: Found, fill_otherwise: Fill) -> None:
         """Put the fragments that the zone has into `found`, by their numbers; `fill_otherwise` costs GETs."""
+        await self._fill_from_own_writer(fragments, found)
         search = _Search(fragments, self._owners(fragments), found, fill_otherwise)
         await run_all(
             [self._fill_part(search, *request) for request in self._requests(search, range(len(fragments)), 0)]
         )
+
+    async def _fill_from_own_writer(self, fragments: Sequence[ReadFragment], found: Found) -> None:
+        """Take what the flusher in this process wrote and still keeps: these bytes cross no network."""
+        writers = [[each.read.segment.writer] if self._is_own(each.read.segment) else [] for each in fragments]
+        if any(writers):
+            search = _Search(fragments, writers, found, _do_not_fill)
+            await run_all([self._take(search, *each) for each in self._requests(search, range(len(fragments)), 0)])
+
+    def _is_own(self, segment: SegmentRef) -> bool:
+        return bool(segment.writer) and self._bus.is_local(self._subject(segment.writer))
 
     async def _fill_part(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
         """Ask one owner for its fragments; equal requests at the same time share one answer."""
@@ -180,6 +201,13 @@ class CacheClient:
             log.warning("cacher_slow", instance=owner, avoided_s=avoided_s)
 
     async def _ask(self, search: _Search, owner: str, numbers: Sequence[int]) -> None:
+        """Ask a cacher, and learn from its answer how fast cachers are."""
+        answer = await self._take(search, owner, numbers)
+        if answer is not None:
+            self._hedging.record_answer(owner, answer.at_s, taken_s=answer.taken_s, size_bytes=answer.size_bytes)
+
+    async def _take(self, search: _Search, owner: str, numbers: Sequence[int]) -> _Answer | None:
+        """Add the data that an instance has; None if it gave no usable answer."""
         reads = [search.fragments[number].read for number in numbers]
         try:
             async with self._window.hold(sum(read.length for read in reads)):
@@ -188,15 +216,15 @@ class CacheClient:
                     self._subject(owner), encode(CacheRequest(reads)), self._limits.cacher_timeout_s
                 )
                 now_s = self._clock.monotonic_s()
-                self._hedging.record_answer(owner, now_s, taken_s=now_s - started_s, size_bytes=sum(map(len, answer)))
             views = _split(answer, reads)
         except (Unavailable, Corrupt) as error:
             self._record_failure(owner, error)
-            return
+            return None
         for number, view in zip(numbers, views, strict=True):
             if view is not None:
                 search.found[number] = view
                 self._read_bytes.inc(len(view))
+        return _Answer(now_s, now_s - started_s, sum(map(len, answer)))
 
     def _record_failure(self, owner: str, error: PenstockError) -> None:
         cause = "gone" if isinstance(error, Undelivered) else "silent" if isinstance(error, Unavailable) else "corrupt"
@@ -215,7 +243,11 @@ class CacheClient:
         return subjects.cache(self._cluster, self._zone, owner)
 
 
-async def run_all(requests: Sequence[Coroutine[None, None, None]]) -> None:
+async def _do_not_fill(_numbers: Sequence[int], _fragments: Sequence[ReadFragment], _found: Found) -> None:
+    """Read nothing elsewhere."""
+
+
+async def run_all(requests: Sequence[Coroutine[Any, Any, object]]) -> None:
     """Run requests side by side; a single one runs without a task."""
     if len(requests) == 1:
         await requests[0]

@@ -59,7 +59,7 @@ class SegmentReader:
         self._bytes = Counter(
             "penstock_gateway_read_bytes",
             "Bytes of segments read, by source: `cache`, the cachers of the zone; `store`, because no cacher had them; "
-            "`local`, a store with local reads.",
+            "`local`, a store with local reads. `cache` includes the flusher in this process.",
             ["source"],
             registry=registry,
         )
