@@ -303,8 +303,8 @@ def new_world(
     *,
     hub: MemoryHub | None = None,
     bus: Bus | None = None,
+    instance: str = "g1",
     nodes: Mapping[str, Node] | None = None,
-    advertised: Mapping[str, ListenerAddress] | None = None,
     limits: GatewayLimits | None = None,
     first_number: int = 1,
     bindings: BindingSource | None = None,
@@ -322,9 +322,9 @@ def new_world(
     clock, directory, sequencer = ManualClock(), FakeDirectory(), FakeSequencer()
     bus = bus or hub.connect("gateway")
     metrics = GatewayMetrics(CollectorRegistry())
-    config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance="g1", **settings)
+    config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance=instance, **settings)
     parts: dict[str, Any] = {"directory": directory, "sequencer": sequencer, "clock": clock, "metrics": metrics}
-    place = {"cluster": CLUSTER, "zone": ZONE, "instance": "g1"}
+    place = {"cluster": CLUSTER, "zone": ZONE, "instance": instance}
     flush_router = FlushRouter(bus=bus, first_number=first_number, limits=limits.produce, **place, **parts)
     topics = TopicCache(sequencer)  # type: ignore[arg-type]
     tail = TailSubscriber(
@@ -355,7 +355,7 @@ def new_world(
     )
     gateway = GatewayParts.build(
         SharedParts(
-            settings=settings_of(config, advertised=advertised or {}),
+            settings=settings_of(config),
             nodes=nodes or {LISTENER: node_of("127.0.0.1", 9092, ZONE)},
             entropy=CountingEntropy(),
             transaction_commands=CommandBatcher(sequencer),  # type: ignore[arg-type]
@@ -369,7 +369,7 @@ def new_world(
                 limits=limits.read,
             ),
             response_memory=response_memory,
-            quotas=QuotaCache(sequencer, clock, directory, "g1"),  # type: ignore[arg-type]
+            quotas=QuotaCache(sequencer, clock, directory, instance),  # type: ignore[arg-type]
             security=security,
             delegation_tokens=tokens,
             authorizer=authorizer,

@@ -104,7 +104,6 @@ class GatewayApp:
         self._security: SecurityCache
         self._delegation_tokens: DelegationTokens
         self._token_keys: KeySet | None = None
-        self._advertised: dict[str, ListenerAddress] = {}  # by listener
         self._connections: ConnectionManager | None = None
         self._audit_trail: AuditTrail | None = None  # None: off
         self._audit_writer: AuditWriter | None = None
@@ -113,7 +112,6 @@ class GatewayApp:
         self._garbage.start()
         config = self._config
         specs = parse_listeners(config.listeners, config.advertised_listeners)
-        self._advertised = {spec.name: spec.advertised for spec in specs if spec.advertised is not None}
         for security in config.listener_securities().values():
             if security.tls is not None:
                 self._tls[security.name] = ListenerTls(security, self._clock)
@@ -323,7 +321,6 @@ class GatewayApp:
             idle_timeout_ms=config.idle_timeout_ms,
             connections_max=config.connections_max,
             frame_bytes_max=config.frame_bytes_max,
-            advertised=self._advertised,
         )
 
     def _complete_presence(self, presence: Presence) -> Presence:

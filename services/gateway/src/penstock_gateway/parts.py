@@ -112,7 +112,7 @@ class GatewayParts(SharedParts):
                 clock=shared.clock,
                 metrics=shared.metrics,
                 authorizer=shared.authorizer,
-                advertised=shared.settings.advertised,
+                nodes=shared.nodes,
                 limits=limits.produce,
             ),
             fetcher=Fetcher(

@@ -3,11 +3,10 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.runtime.bus.local_first import SharedBus
+from penstock_gateway.kafka.broker_view import leader_for, node_of
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.unit.gateway.gateway_fakes import LISTENER, FakeFlusher, World, new_client, new_world, turns
 from tests.unit.gateway.gateway_wire import ask, batch
@@ -17,10 +16,10 @@ OTHER = ListenerAddress(LISTENER, "gateway-2.example", 9092)
 FLUSHERS, CONNECTIONS = 4, 20
 
 
-async def flushers_used(world: World, *own: FakeFlusher, client_id: str = "app") -> int:
-    """How many flushers get requests from several connections of one client, `own` among them."""
+async def flushers_used(world: World, *flushers: FakeFlusher, client_id: str = "app") -> int:
+    """How many of these flushers, or of four new ones, get requests from several connections of one client."""
     world.sequencer.add_topic("t", 1)
-    flushers = [*own, *[await world.add_flusher(f"f{number}") for number in range(FLUSHERS - len(own))]]
+    flushers = flushers or tuple([await world.add_flusher(f"f{number}") for number in range(FLUSHERS)])
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch())])]
     running = asyncio.create_task(world.flush_router.run())
     await turns()
@@ -31,49 +30,68 @@ async def flushers_used(world: World, *own: FakeFlusher, client_id: str = "app")
     return sum(bool(flusher.produces) for flusher in flushers)
 
 
-def world_beside(*others: ListenerAddress, advertised: ListenerAddress | None, **options: Any) -> World:
-    """A gateway beside others with these addresses; its own presence is in the directory, too."""
-    world = new_world(advertised={} if advertised is None else {LISTENER: advertised}, **options)
-    for number, address in enumerate((advertised or OWN, *others), 1):
-        world.directory.put(Presence("gateway", "z1", f"g{number}", "1", listeners=(address,)))
+def world_beside(*others: ListenerAddress, **options: Any) -> World:
+    """The gateway `a1-gateway` at `OWN` beside others with these addresses; all are in the directory."""
+    world = new_world(instance="a1-gateway", nodes={LISTENER: node_of(OWN.host, OWN.port, "z1")}, **options)
+    for number, address in enumerate((OWN, *others), 1):
+        world.directory.put(Presence("gateway", "z1", f"a{number}-gateway", "1", listeners=(address,)))
     return world
 
 
-@pytest.mark.parametrize(
-    ("advertised", "other"), [(None, OTHER), (OWN, OTHER)], ids=["no advertised address", "each its own address"]
-)
-async def test_all_connections_of_a_client_use_one_flusher(
-    advertised: ListenerAddress | None, other: ListenerAddress
-) -> None:
-    assert await flushers_used(world_beside(other, advertised=advertised)) == 1
+async def test_all_connections_of_a_client_use_one_flusher() -> None:
+    assert await flushers_used(world_beside(OTHER)) == 1
 
 
 async def test_behind_an_address_that_gateways_share_connections_use_all_flushers() -> None:
-    assert await flushers_used(world_beside(OWN, advertised=OWN)) == FLUSHERS
+    assert await flushers_used(world_beside(OWN)) == FLUSHERS
 
 
 async def agent(*gateways: ListenerAddress) -> tuple[World, FakeFlusher]:
-    """A gateway with a flusher in its process, beside other gateways; it advertises `OWN`."""
+    """A gateway with a flusher in its process, beside other gateways."""
     hub = MemoryHub()
     shared = SharedBus(hub.connect("process"))
-    world = world_beside(*gateways, advertised=OWN, hub=hub, bus=shared.connect())
-    return world, await world.add_flusher("own", bus=shared.connect())
+    world = world_beside(*gateways, hub=hub, bus=shared.connect())
+    return world, await world.add_flusher("a1-flusher", bus=shared.connect())
 
 
-async def test_connections_through_a_proxy_use_the_flusher_in_their_process() -> None:
+async def test_connections_through_a_shared_address_use_the_flusher_in_their_process() -> None:
     world, own = await agent(OWN)
-    assert await flushers_used(world, own) == 1
+    others = [await world.add_flusher(f"f{number}") for number in range(FLUSHERS)]
+    assert await flushers_used(world, own, *others) == 1
     assert len(own.produces) == CONNECTIONS
 
 
-async def test_the_flusher_in_the_process_does_not_matter_for_a_client_that_may_move_to_another_gateway() -> None:
+async def test_a_client_uses_the_flusher_beside_its_leader_whichever_gateway_it_is_connected_to() -> None:
+    """If it moves from one of these gateways to the other, its requests stay in order."""
+    leaders = set()
+    for number in range(8):
+        client_id = f"app-{number}"
+        world, _ = await agent(OTHER)
+        beside = [await world.add_flusher("a2-flusher")]
+        client = new_client(client_id)
+        nodes = [node_of(each.host, each.port, "z1") for each in (OWN, OTHER)]
+        is_own = leader_for(f"{client_id}\0{client.host}", nodes) == nodes[0]
+        assert await flushers_used(world, *beside, client_id=client_id) == int(not is_own)
+        leaders.add(is_own)
+    assert leaders == {True, False}
+
+
+async def test_the_flusher_of_a_gateway_without_this_listener_counts_by_its_name() -> None:
+    internal = ListenerAddress("INTERNAL", "gateway-2.example", 9093)
     used = set()
     for number in range(8):
-        world, own = await agent(OTHER)
-        await flushers_used(world, own, client_id=f"app-{number}")
-        used.add(len(own.produces))
-    assert used == {0, CONNECTIONS}, "the client's name chooses one flusher for all gateways"
+        world, _ = await agent(internal)
+        another, _ = await agent()
+        there = [await each.add_flusher("a2-flusher") for each in (world, another)]
+        client_id = f"app-{number}"
+        counts = [
+            await flushers_used(each, flusher, client_id=client_id)
+            for each, flusher in zip((world, another), there, strict=True)
+        ]
+        assert counts[0] == counts[1]
+        used.update(counts)
+    assert used == {0, 1}
 
 
-async def test_a_single_gateway_with_an_advertised_address_is_not_behind_a_proxy() -> None:
-    assert await flushers_used(world_beside(advertised=OWN)) == 1
+async def test_a_single_gateway_is_not_behind_a_shared_address() -> None:
+    assert await flushers_used(world_beside()) == 1

@@ -21,6 +21,12 @@ def instance_of(process: str, role: str) -> str:
     return f"{process}-{role}"
 
 
+def sibling_of(instance: str, role: str, other: str) -> str:
+    """The name of another role of the same process; "" if the instance is not named like one of several roles."""
+    process = instance.removesuffix(f"-{role}")
+    return instance_of(process, other) if process != instance else ""
+
+
 class SharedHost:
     """Makes the hosts of all roles of one process; each role has its own health, metrics and presence.
 

@@ -57,7 +57,16 @@ def brokers_for(listener: str, zone: str, own: Node, gateways: Iterable[Presence
 
 def leader_for(client: str, brokers: Sequence[Node]) -> Node:
     """The one broker that leads every partition for a client, by rendezvous hash: few clients move if one dies."""
-    return max(brokers, key=lambda node: rendezvous_weight(client, str(node.node_id)))
+    return max(brokers, key=lambda node: _weight_of(client, node))
+
+
+def broker_weight(client: str, host: str, port: int) -> bytes:
+    """The weight of the broker at this address for a client; `leader_for` compares these."""
+    return _weight_of(client, node_of(host, port, ""))
+
+
+def _weight_of(client: str, node: Node) -> bytes:
+    return rendezvous_weight(client, str(node.node_id))
 
 
 def rendezvous_weight(key: str, choice: str) -> bytes:

@@ -5,12 +5,10 @@ parts; no other module knows all of them.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
 
-from penstock.contracts.messages import ListenerAddress
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
@@ -32,8 +30,6 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_ms: int = 600_000
     connections_max: int = 10_000
     frame_bytes_max: int = 100 * 1024 * 1024
-    # By listener, the address that clients connect to, if it is not the one that the gateway is bound to.
-    advertised: Mapping[str, ListenerAddress] = MappingProxyType({})
 
 
 class HasClock(Protocol):

@@ -6,7 +6,8 @@ had no effect is sent again, in order. A request that may have had one is answer
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from weakref import WeakValueDictionary
 
 import structlog
@@ -19,6 +20,8 @@ from penstock.runtime.bus.bus import Bus, Inbound, size_of
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
+from penstock.runtime.process.shared_host import sibling_of
+from penstock_gateway.kafka.broker_view import broker_weight, rendezvous_weight
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.produce.flush_packing import Message, batch_bytes_max, fits, head_of, payload_of
 from penstock_gateway.produce.flusher_window import FlusherWindow, subject_of
@@ -99,14 +102,39 @@ class FlushRouter:
         """The bytes that all flushers have not answered yet, per-batch overhead included."""
         return sum(window.unanswered_bytes for window in self._windows.values())
 
-    def open_route(self, on_change: Callable[[], None], key: str = "") -> ProducerRoute:
+    def open_route(self, on_change: Callable[[], None], key: str = "", listener: str = "") -> ProducerRoute:
         """A connection's route to a flusher, to be closed with it.
 
-        Routes with one key choose the same flusher, also those of other gateways. Without a key, a route prefers a
-        flusher in this process.
+        Routes with one key choose the same flusher, also those of other gateways. It is in the process of the gateway
+        that leads for this client of `listener`, if the process has one. Without a key, a route prefers a flusher in
+        this process.
         """
-        own_key = key or f"{self._instance}/{next(self._route_numbers)}"
-        return ProducerRoute(self, own_key, on_change, prefers_own=not key)
+        if key:
+            return ProducerRoute(self, partial(self._choose_with_leader, key, listener), on_change)
+        own_key = f"{self._instance}/{next(self._route_numbers)}"
+        return ProducerRoute(self, partial(self._choose_own, own_key), on_change)
+
+    def _choose_own(self, key: str, candidates: Mapping[str, Presence]) -> Presence:
+        """A flusher in this process, which gets record bytes without a copy, or any if there is none."""
+        is_local = self._bus.is_local
+        own = {name: each for name, each in candidates.items() if is_local(subject_of(self.cluster, each))}
+        return candidates[max(own or candidates, key=partial(rendezvous_weight, key))]
+
+    def _choose_with_leader(self, key: str, listener: str, candidates: Mapping[str, Presence]) -> Presence:
+        """The flusher with the greatest weight; one in a gateway's process has the weight of that broker.
+
+        Clients choose their leader by these weights. So all gateways choose the flusher beside a client's leader.
+        """
+        gateways = {each.instance: each for each in self._directory.live("gateway")}
+
+        def weight(name: str) -> bytes:
+            gateway = gateways.get(sibling_of(name, "flusher", "gateway"))
+            for address in gateway.listeners if gateway is not None else ():
+                if address.name == listener:
+                    return broker_weight(key, address.host, address.port)
+            return rendezvous_weight(key, name)
+
+        return candidates[max(candidates, key=weight)]
 
     def is_address_shared(self, address: ListenerAddress) -> bool:
         """Whether another gateway advertises the same address, too."""
@@ -186,16 +214,6 @@ class FlushRouter:
             near = [presence for presence in live if presence.zone == self._zone]
             self._candidates = {presence.instance: presence for presence in near or live}
         return self._candidates
-
-    def own_candidates(self) -> dict[str, Presence]:
-        """The candidates in this process, which get record bytes without a copy; all candidates if it has none."""
-        candidates = self.candidates()
-        own = {
-            instance: presence
-            for instance, presence in candidates.items()
-            if self._bus.is_local(subject_of(self.cluster, presence))
-        }
-        return own or candidates
 
     def window_of(self, presence: Presence) -> FlusherWindow:
         """The window of a flusher for a connection, created on first use."""

@@ -21,6 +21,7 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE, transactions_error
+from penstock_gateway.kafka.broker_view import Node
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import CloseConnection, error_of
 from penstock_gateway.kafka.topic_cache import TopicCache
@@ -77,7 +78,7 @@ class ProduceService:
         clock: Clock,
         metrics: GatewayMetrics,
         authorizer: Authorizer,
-        advertised: Mapping[str, ListenerAddress] | None = None,
+        nodes: Mapping[str, Node],
         validator: RecordValidator | None = None,
         limits: ProduceLimits | None = None,
     ) -> None:
@@ -87,7 +88,7 @@ class ProduceService:
         self.clock = clock
         self._metrics = metrics
         self._authorizer = authorizer
-        self._advertised = advertised or {}  # by listener: another address than the one that it is bound to
+        self._nodes = nodes  # by listener: this gateway's own place among the brokers
         self._limits = limits or ProduceLimits()
         self._validator = validator or RecordValidator(self._limits.records)
 
@@ -252,7 +253,8 @@ class ProduceService:
     def _route(self, client: Client) -> ProducerRoute:
         opened = client.part(_OpenRoute)
         if opened.route is None:
-            route = opened.route = self._flush_router.open_route(client.on_flusher_change, self._route_key(client))
+            key = self._route_key(client)
+            route = opened.route = self._flush_router.open_route(client.on_flusher_change, key, client.listener)
             client.is_flusher_full = lambda: route.is_full
             client.on_close.append(route.close)
         return opened.route
@@ -262,12 +264,12 @@ class ProduceService:
 
         A client's leader may move to another gateway. Then a producer without idempotence may send there while the old
         gateway still works on its requests. If both gateways use one flusher, the requests stay in the order of
-        sending. Behind a proxy all gateways advertise one address. Then there is no such move, and all clients have the
-        same host.
+        sending. Behind a proxy all gateways have one address, and also if they listen on one port of one machine. Then
+        there is no such move. Behind a proxy all clients have the same host.
         """
-        address = self._advertised.get(client.listener)
-        is_proxied = address is not None and self._flush_router.is_address_shared(address)
-        return "" if is_proxied else f"{client.client_id}\0{client.host}"
+        node = self._nodes[client.listener]
+        address = ListenerAddress(client.listener, node.host, node.port)
+        return "" if self._flush_router.is_address_shared(address) else f"{client.client_id}\0{client.host}"
 
     def _record_failures(self, checked: Checked, flushed: Flushed | None) -> None:
         """Count batches rejected after the flush, and remove deleted topics from the cache."""

@@ -9,7 +9,7 @@ in order.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -18,8 +18,10 @@ from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import Buffer
 from penstock.contracts.messages import FlushBatch, Presence
 from penstock.contracts.rejections import Rejection
-from penstock_gateway.kafka.broker_view import rendezvous_weight
 from penstock_gateway.produce.flush_packing import Produce
+
+# The flusher for a route, of the candidates by instance.
+Choice = Callable[[Mapping[str, Presence]], Presence]
 
 # Results without a final decision of the state machine: later requests must not overtake these.
 _UNDECIDED = frozenset((Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED))
@@ -92,19 +94,15 @@ class Router(Protocol):
 
     def candidates(self) -> dict[str, Presence]: ...
 
-    def own_candidates(self) -> dict[str, Presence]: ...
-
     def window_of(self, presence: Presence) -> Window: ...
 
 
 class ProducerRoute:
     """One connection's route to its flusher; `on_change` is called when `is_full` may have changed."""
 
-    def __init__(self, router: Router, key: str, on_change: Callable[[], None], *, prefers_own: bool = False) -> None:
-        """`prefers_own`: choose among the flushers of this process, if there are any."""
+    def __init__(self, router: Router, choose: Choice, on_change: Callable[[], None]) -> None:
         self._router = router
-        self._prefers_own = prefers_own
-        self._key = key
+        self._choose = choose
         self.on_change = on_change
         self._window: Window | None = None
         self._unanswered = 0
@@ -214,10 +212,7 @@ class ProducerRoute:
         if self._unanswered or not candidates:
             return None
         self.leave()
-        if self._prefers_own:
-            candidates = self._router.own_candidates()
-        chosen = max(candidates, key=lambda instance: rendezvous_weight(self._key, instance))
-        self._window = self._router.window_of(candidates[chosen])
+        self._window = self._router.window_of(self._choose(candidates))
         self._window.routes[self] = None
         return self._window
 
