@@ -15,28 +15,30 @@ from penstock.contracts.commands import (
     Tick,
     Waiting,
 )
-from penstock.contracts.errors import Corrupt, Invalid, Unavailable
+from penstock.contracts.errors import Corrupt, Invalid, Unavailable, Undelivered
 from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
 from penstock.runtime.bus.bus import Inbound
-from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.bus.sequencer_client import SequencerClient, SequencerClientLimits
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 
 CLUSTER = "test"
 TICK: list[Command] = [Tick(1)]
 Answer = bytes | None  # None: no answer
+LARGE_BYTES = 1_000
+FEW_LARGE = SequencerClientLimits(large_bytes_min=LARGE_BYTES, large_bytes_max=2 * LARGE_BYTES + 500, large_attempt_s=3)
 
 
 class Rig:
     """A client, and a sequencer that answers from a list."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Answer, limits: SequencerClientLimits | None = None) -> None:
         self.hub = MemoryHub()
         self.clock = VirtualClock()
         self.bus = self.hub.connect("client")
         self.server = self.hub.connect("server")
-        self.client = SequencerClient(self.bus, CLUSTER, self.clock)
+        self.client = SequencerClient(self.bus, CLUSTER, self.clock, limits=limits or SequencerClientLimits())
         self.answers = list(answers)
         self.asked: list[bytes] = []
         self.asked_s: list[float] = []
@@ -57,6 +59,39 @@ class Rig:
         await asyncio.sleep(self.delay_s)
         if answer is not None:
             await message.respond(answer)
+
+
+class Held:
+    """A sequencer that answers only when the test makes it."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.requests: list[Inbound] = []
+        self._rig = rig
+
+    async def open(self) -> None:
+        await self._rig.server.subscribe(f"penstock.{CLUSTER}.sequencer.>", self._take)
+
+    async def _take(self, message: Inbound) -> None:
+        self.requests.append(message)
+
+    @property
+    def names(self) -> list[str]:
+        """The groups of all commands that arrived."""
+        commands = [codec.decode(each.data, CommandRequest).commands[0] for each in self.requests]
+        return [command.group_id for command in commands if isinstance(command, CommitOffsets)]
+
+    async def answer(self, name: str) -> None:
+        await self.requests[self.names.index(name)].respond(done(1))
+        await asyncio.sleep(0.1)
+
+
+def large(name: str) -> list[Command]:
+    """A command that is large for `FEW_LARGE`."""
+    return [CommitOffsets(1, name, 1, "m", None, [OffsetToCommit("t", 0, 1, 1, "x" * LARGE_BYTES)])]
+
+
+def small(name: str) -> list[Command]:
+    return [CommitOffsets(1, name, 1, "m", None, [])]
 
 
 def done(sequence: int) -> bytes:
@@ -188,3 +223,69 @@ async def test_the_clusters_level_is_unknown_until_it_was_reported_and_never_fal
             rig.client.record_level(reported)
             assert (rig.client.seen_level, rig.client.level_seen_s) == (seen, first_s)
             await asyncio.sleep(1)
+
+
+@in_virtual_time
+async def test_large_commands_wait_for_each_other_and_small_ones_pass() -> None:
+    rig = Rig(limits=FEW_LARGE)
+    held = Held(rig)
+    await held.open()
+    sending = [asyncio.create_task(rig.client.command(large(name), deadline_s=9)) for name in "abcd"]
+    await asyncio.sleep(0.1)
+    assert held.names == ["a", "b"]
+    sending.append(asyncio.create_task(rig.client.command(small("e"), deadline_s=9)))
+    await asyncio.sleep(0.1)
+    assert held.names == ["a", "b", "e"]
+    await held.answer("b")
+    assert held.names == ["a", "b", "e", "c"]
+    for name in "aecd":
+        await held.answer(name)
+    assert await asyncio.gather(*sending) == [[Done()]] * 5
+
+
+@in_virtual_time
+async def test_a_large_command_keeps_its_turn_for_all_its_attempts() -> None:
+    rig = Rig(limits=FEW_LARGE)
+    held = Held(rig)
+    await held.open()
+    sending = [asyncio.create_task(rig.client.command(large(name), deadline_s=9)) for name in "abc"]
+    await asyncio.sleep(2.9)
+    assert held.names == ["a", "b"]
+    await asyncio.sleep(1)
+    assert held.names == ["a", "b", "a", "b"]
+    held.requests.clear()
+    sending[0].cancel()
+    await asyncio.sleep(2.5)
+    assert held.names == ["c", "b"]
+    for name in "bc":
+        await held.answer(name)
+    assert await asyncio.gather(*sending[1:]) == [[Done()]] * 2
+
+
+@in_virtual_time
+async def test_a_large_command_without_a_turn_is_never_sent() -> None:
+    rig = Rig(limits=FEW_LARGE)
+    held = Held(rig)
+    await held.open()
+    sending = [asyncio.create_task(rig.client.command(large(name), deadline_s=60)) for name in "ab"]
+    await asyncio.sleep(0)
+    with pytest.raises(Undelivered, match="did not get its turn within 2 s"):
+        await rig.client.command(large("c"), deadline_s=4)
+    assert set(held.names) == {"a", "b"}
+    for name in "ab":
+        await held.answer(name)
+    assert await asyncio.gather(*sending) == [[Done()]] * 2
+
+
+@in_virtual_time
+async def test_a_command_larger_than_all_turns_together_is_sent_alone() -> None:
+    rig = Rig(limits=SequencerClientLimits(large_bytes_min=1, large_bytes_max=10))
+    held = Held(rig)
+    await held.open()
+    sending = [asyncio.create_task(rig.client.command(large(name), deadline_s=9)) for name in "ab"]
+    await asyncio.sleep(0.1)
+    assert held.names == ["a"]
+    await held.answer("a")
+    assert held.names == ["a", "b"]
+    await held.answer("b")
+    assert await asyncio.gather(*sending) == [[Done()]] * 2

@@ -1,21 +1,30 @@
-"""The client of the sequencers: sends commands and queries, retries, and never reads an older state than before."""
+"""The client of the sequencers: sends commands and queries, retries, and never reads an older state than before.
+
+Large requests of one process wait for each other, so that small ones pass. Otherwise those of a few clients would fill
+the queues of the sequencers. Attempts would end before an answer, and each next attempt would add its bytes (ADR 0042).
+"""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import Command, CommandReply, CommandRequest, Outcome
-from penstock.contracts.errors import Unavailable
+from penstock.contracts.errors import Unavailable, Undelivered
 from penstock.contracts.queries.groups import GroupWaitQuery
 from penstock.contracts.subjects import Sender
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.byte_budget import ByteBudget
+
+TURN_SHARE = 0.5  # of a request's deadline: a request that gets its turn also has time for an answer
 
 
 class SequencerClientLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long one request waits, and when it is sent again."""
+    """How long one request waits, when it is sent again, and how many large ones are under way."""
 
     # One attempt. Much longer than the time after which a live replica gets the requests of a dead one.
     attempt_s: float = 1.0
@@ -24,6 +33,12 @@ class SequencerClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     # The pause after the first attempt, because a rejected or undelivered attempt fails at once. It then doubles.
     retry_ms_min: int = 10
     retry_ms_max: int = 320
+    # A request of this size is large. The join of a consumer of 2,000 topics is smaller, and so are usual commits.
+    large_bytes_min: int = 64 * 1024
+    # Of all large requests of this process that have no answer yet. A journal takes so many bytes in some 50 ms.
+    large_bytes_max: int = 2 * 1024 * 1024
+    # One attempt of a large request. On a busy machine its bytes are under way for more than a second.
+    large_attempt_s: float = 3.0
 
 
 DEFAULT_LIMITS = SequencerClientLimits()
@@ -70,6 +85,7 @@ class SequencerClient:
         self._cluster = cluster
         self._clock = clock
         self._limits = limits
+        self._large = ByteBudget(limits.large_bytes_max)
 
     def record_sequence(self, sequence: int) -> None:
         """Make later queries reflect at least this journal sequence."""
@@ -87,7 +103,8 @@ class SequencerClient:
         """Send commands and return one outcome per command, all from one journal entry.
 
         Each attempt takes up to `attempt_s` seconds, all attempts up to `deadline_s`. Then `Unavailable`: it is
-        unknown whether the commands had an effect. `Invalid` if they do not fit into a message.
+        unknown whether the commands had an effect. `Undelivered` if large commands did not get their turn. `Invalid`
+        if they do not fit into a message.
         """
         return (await self.command_reply(commands, deadline_s=deadline_s, attempt_s=attempt_s)).outcomes
 
@@ -127,17 +144,34 @@ class SequencerClient:
         extra_s: float = 0.0,
     ) -> View:
         end_s = self._clock.monotonic_s() + deadline_s
-        attempt_s = (self._limits.attempt_s if attempt_s is None else attempt_s) + extra_s
+        size_bytes = len(codec.encode(request))  # not kept: a large request may wait
+        is_large = size_bytes >= self._limits.large_bytes_min
+        if attempt_s is None:
+            attempt_s = self._limits.large_attempt_s if is_large else self._limits.attempt_s
+        attempt_s += extra_s
         retry_ms = self._limits.retry_ms_min
-        while True:
-            left_s = max(end_s - self._clock.monotonic_s(), 0.001)
-            try:
-                return await self._attempt(subject, request, kind, min(attempt_s, left_s))
-            except Unavailable as error:
-                if self._clock.monotonic_s() + retry_ms / 1000 >= end_s:
-                    raise Unavailable(f"no sequencer answered within {deadline_s:g} s: {error}") from error
-            await asyncio.sleep(retry_ms / 1000)
-            retry_ms = min(2 * retry_ms, self._limits.retry_ms_max)
+        async with self._turn(size_bytes, deadline_s * TURN_SHARE) if is_large else nullcontext():
+            while True:
+                left_s = max(end_s - self._clock.monotonic_s(), 0.001)
+                try:
+                    return await self._attempt(subject, request, kind, min(attempt_s, left_s))
+                except Unavailable as error:
+                    if self._clock.monotonic_s() + retry_ms / 1000 >= end_s:
+                        raise Unavailable(f"no sequencer answered within {deadline_s:g} s: {error}") from error
+                await asyncio.sleep(retry_ms / 1000)
+                retry_ms = min(2 * retry_ms, self._limits.retry_ms_max)
+
+    @asynccontextmanager
+    async def _turn(self, size_bytes: int, wait_s: float) -> AsyncIterator[None]:
+        """Wait for the turn of a large request, and keep it for a block; `Undelivered` if it does not come."""
+        try:
+            async with asyncio.timeout(wait_s) as limit, self._large.hold(size_bytes):
+                limit.reschedule(None)
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Undelivered(f"a request of {size_bytes} bytes did not get its turn within {wait_s:g} s") from error
 
     async def _attempt(self, subject: str, request: msgspec.Struct, kind: type[View], timeout_s: float) -> View:
         if getattr(request, "min_sequence", self.seen_sequence) < self.seen_sequence:
