@@ -8,6 +8,7 @@ import pytest
 from penstock.contracts import commands
 from penstock.contracts.commands import (
     Done,
+    GroupProtocol,
     Joined,
     JoinedMember,
     MemberIdRequired,
@@ -18,6 +19,7 @@ from penstock.contracts.commands import (
     Synced,
     Waiting,
 )
+from penstock.contracts.commands.group_sizes import GROUP_SIZES
 from penstock.contracts.queries.groups import (
     CommittedOffset,
     DescribeGroupsQuery,
@@ -55,6 +57,7 @@ from penstock.kafkawire.api.offset_fetch import (
 )
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.handlers.groups.join_group import NO_SUBSCRIPTION
 from penstock_gateway.kafka.broker_view import node_of
 from tests.unit.gateway.gateway_fakes import LISTENER, World, gateway_presence, new_client, new_world, turns
 from tests.unit.gateway.gateway_wire import ask
@@ -100,6 +103,31 @@ async def test_from_version_4_on_a_new_member_must_join_again_with_its_id(versio
     response = await ask(world, JOIN, version, join_request())
     assert (response.error_code, response.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "test-client-7")
     assert sent(world).require_known_member == required
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "metadata"),
+    [
+        (9, {}, NO_SUBSCRIPTION),
+        (9, {"member_id": "m-1"}, b"meta"),
+        (9, {"group_instance_id": "i-1"}, b"meta"),
+        (3, {}, b"meta"),
+    ],
+)
+async def test_a_join_that_only_asks_for_a_member_id_brings_no_metadata(
+    version: int, changes: dict[str, str], metadata: bytes
+) -> None:
+    world = answering(MemberIdRequired("test-client-7"))
+    await ask(world, JOIN, version, join_request(**changes))
+    assert sent(world).protocols == [GroupProtocol("range", metadata)]
+
+
+async def test_a_member_too_large_for_every_group_gets_no_member_id() -> None:
+    world = answering(MemberIdRequired("test-client-7"))
+    large = bytes(GROUP_SIZES.member_bytes_max + 1)
+    response = await ask(world, JOIN, 9, join_request(protocols=[JoinGroupRequestProtocol("range", large)]))
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert world.sequencer.commands == []
 
 
 async def test_a_static_member_need_not_join_again_with_its_id() -> None:

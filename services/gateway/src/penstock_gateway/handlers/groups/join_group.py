@@ -2,8 +2,11 @@
 
 from typing import Protocol
 
+import msgspec
+
 from penstock.contracts import commands
 from penstock.contracts.commands import GroupProtocol, Joined, MemberIdRequired, Outcome, Rejected
+from penstock.contracts.commands.group_sizes import oversize
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.join_group import API as API, JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -17,6 +20,8 @@ from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer
 FIRST_VERSION_KNOWN_MEMBER = 4  # KIP-394
 FIRST_VERSION_NULLABLE_PROTOCOL = 7  # KIP-559
 MEMBER_ENTROPY_BYTES = 16
+# A valid subscription to nothing: version 0, no topics, no user data.
+NO_SUBSCRIPTION = bytes(10)
 
 
 class Needs(HasClock, HasEntropy, HasKnownOutage, HasSequencer, Protocol):
@@ -26,7 +31,8 @@ class Needs(HasClock, HasEntropy, HasKnownOutage, HasSequencer, Protocol):
 async def handle(gateway: Needs, client: Client, version: int, request: JoinGroupRequest) -> JoinGroupResponse:
     timeout_ms = _rebalance_timeout_ms(request)
     try:
-        outcome = await group_command(gateway, client, _command(gateway, client, version, request))
+        command = _command(gateway, client, version, request)
+        outcome = oversize(command) or await group_command(gateway, client, _without_metadata(command))
         outcome = await group_answer(gateway, client, "join", request.group_id, outcome, timeout_ms)
     except Unavailable:
         return _rejected(version, GROUPS_UNAVAILABLE, request.member_id)
@@ -54,6 +60,17 @@ def _command(gateway: Needs, client: Client, version: int, request: JoinGroupReq
         seen_sequence=client.seen_sequence,
         principal=client.principal,
     )
+
+
+def _without_metadata(command: commands.JoinGroup) -> commands.JoinGroup:
+    """The command without the metadata of a client that only gets its member id now (KIP-394).
+
+    It sends the metadata again with that id. So the journal need not hold it twice.
+    """
+    if command.member_id or not command.require_known_member:
+        return command
+    protocols = [GroupProtocol(protocol.name, NO_SUBSCRIPTION) for protocol in command.protocols]
+    return msgspec.structs.replace(command, protocols=protocols)
 
 
 def _new_member_id(gateway: Needs, client: Client, request: JoinGroupRequest) -> str:
