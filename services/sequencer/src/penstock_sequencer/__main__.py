@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.runtime.process.config import read_config
 from penstock.runtime.process.life import run_app
+from penstock.runtime.process.memory import FREE_LARGE_BLOCKS
 from penstock_sequencer.app import SequencerApp
 from penstock_sequencer.config import SequencerConfig
 from penstock_sequencer.custodian.fork_capture import capture_forked, capture_inline
@@ -14,7 +15,7 @@ from penstock_sequencer.custodian.fork_capture import capture_forked, capture_in
 def main() -> int:
     """Run one sequencer until a signal stops it; the exit code."""
     config = read_config(SequencerConfig, sys.argv[1:], os.environ, program="sequencer")
-    return run_app("sequencer", config, lambda: make_app(config))
+    return run_app("sequencer", config, lambda: make_app(config), malloc=FREE_LARGE_BLOCKS)
 
 
 def make_app(config: SequencerConfig, **parts: Any) -> SequencerApp:

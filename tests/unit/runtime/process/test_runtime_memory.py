@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +33,7 @@ def test_glibc_takes_the_settings() -> None:
 
 
 def test_without_a_mallopt_nothing_happens() -> None:
-    assert tune_malloc(lambda _name: object()) is False
+    assert tune_malloc(load_library=lambda _name: object()) is False
 
 
 def test_freed_blocks_go_back_to_the_kernel() -> None:
@@ -45,6 +47,27 @@ def test_freed_blocks_go_back_to_the_kernel() -> None:
     assert release_freed_memory() is True
     assert resident_kib() < before - 32 * 1024
     del last
+
+
+LARGE_BLOCKS = """
+from penstock.runtime.process.memory import FREE_LARGE_BLOCKS, tune_malloc
+from tests.unit.runtime.process.test_runtime_memory import resident_kib
+
+assert tune_malloc(FREE_LARGE_BLOCKS)
+blocks = [b"x" * 2**20 for _ in range(60)]
+last = blocks.pop()
+before = resident_kib()
+blocks.clear()
+print(before - resident_kib())
+"""
+
+
+def test_large_blocks_go_back_by_themselves_with_the_settings_for_a_large_state() -> None:
+    if not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
+        pytest.skip("this C library is not glibc")
+    # In a fresh process, because a block takes free memory of the heap first.
+    done = subprocess.run([sys.executable, "-c", LARGE_BLOCKS], capture_output=True, check=True, text=True)
+    assert int(done.stdout) > 50 * 1024
 
 
 def resident_kib() -> int:

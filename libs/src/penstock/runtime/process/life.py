@@ -24,7 +24,7 @@ from penstock.runtime.journal import JOURNAL_STUCK_EXIT_CODE, JournalStuck
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.log_file import log_file_of
 from penstock.runtime.process.logs import configure_logs
-from penstock.runtime.process.memory import freeze_startup_objects, tune_malloc
+from penstock.runtime.process.memory import KEEP_FREED_BLOCKS, MallocSettings, freeze_startup_objects, tune_malloc
 
 PARENT_VARIABLE = "PENSTOCK_PARENT_PID"
 INVALID_EXIT_CODE = 78  # EX_CONFIG of sysexits.h
@@ -62,11 +62,16 @@ class App(Protocol):
 
 
 def run_app(
-    service: str, config: ServiceConfig, make: Callable[[], App], *, limits: LifeLimits = DEFAULT_LIMITS
+    service: str,
+    config: ServiceConfig,
+    make: Callable[[], App],
+    *,
+    limits: LifeLimits = DEFAULT_LIMITS,
+    malloc: MallocSettings = KEEP_FREED_BLOCKS,
 ) -> int:
     """Run a service until its end and return the exit code: 0 after a clean stop, else 1 or the failure's own code."""
     configure_logs(service, config.instance, config.log_level, config.log_format, log_file=log_file_of(os.environ))
-    tune_malloc()
+    tune_malloc(malloc)
     if not follow_parent(os.environ.get(PARENT_VARIABLE, "")):
         return 1
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
