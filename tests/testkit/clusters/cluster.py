@@ -232,15 +232,19 @@ def _is_running(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def running(data: Path, *arguments: str) -> Iterator[Cluster]:
-    """A started cluster, stopped at the end; after a failure the ends of its logs are printed."""
-    cluster = Cluster(data, *arguments)
+def logs_after_failure(folder: Path) -> Iterator[None]:
+    """Print the ends of the logs in the folder if the block fails."""
     try:
-        cluster.start()
-        yield cluster
+        yield
     except BaseException:
-        for log in sorted((data / "logs").glob("*.log")):
+        for log in sorted(folder.glob("*.log")):
             print(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
         raise
-    finally:
-        cluster.close()
+
+
+@contextlib.contextmanager
+def running(data: Path, *arguments: str) -> Iterator[Cluster]:
+    """A started cluster, stopped at the end; after a failure the ends of its logs are printed."""
+    with contextlib.closing(Cluster(data, *arguments)) as cluster, logs_after_failure(data / "logs"):
+        cluster.start()
+        yield cluster

@@ -16,7 +16,7 @@ from penstock_sequencer.config import SequencerConfig
 from penstock_sequencer.core.state.limits import GroupLimits, Limits, ProducerLimits, TransactionLimits
 from penstock_sequencer.custodian.fork_capture import capture_inline
 from penstock_sequencer.limits import SequencerLimits
-from tests.testkit.clusters.cluster import READY_TIMEOUT_S, Cluster, wait_until
+from tests.testkit.clusters.cluster import READY_TIMEOUT_S, Cluster, logs_after_failure, wait_until
 from tests.testkit.servers.nats import NatsServer, running_nats_server
 from tests.testkit.servers.ports import free_port
 
@@ -87,17 +87,13 @@ class SmallTables(Cluster):
 def small_tables(folder: Path) -> Iterator[SmallTables]:
     """The cluster, killed at the end; after a failure the ends of its logs are printed."""
     folder.mkdir()
-    with running_nats_server(folder) as server:
-        cluster = SmallTables(folder, server)
-        try:
-            wait_until(lambda: bool(cluster.metrics()), READY_TIMEOUT_S, "the sequencer to answer")
-            yield cluster
-        except BaseException:
-            for log in sorted((folder / "logs").glob("*.log")):
-                print(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
-            raise
-        finally:
-            cluster.close()
+    with (
+        running_nats_server(folder) as server,
+        contextlib.closing(SmallTables(folder, server)) as cluster,
+        logs_after_failure(folder / "logs"),
+    ):
+        wait_until(lambda: bool(cluster.metrics()), READY_TIMEOUT_S, "the sequencer to answer")
+        yield cluster
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.testkit.clusters.cluster import wait_until
+from tests.testkit.clusters.cluster import logs_after_failure, wait_until
 from tests.testkit.clusters.compactors import JAVA_OPTIONS, POLL_S, START_S, STOP_S
 from tests.testkit.servers.ports import free_port
 
@@ -38,7 +38,7 @@ class StandaloneSpark:
         """Whether each worker has run an executor."""
         return [any(folder.glob("app-*/*/stderr")) for folder in self.folders]
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End all processes; executors end with their workers."""
         for process in self._processes:
             process.terminate()
@@ -64,13 +64,6 @@ class StandaloneSpark:
 def standalone_spark(folder: Path, workers: int = 2) -> Iterator[StandaloneSpark]:
     """A cluster, stopped at the end; after a failure the ends of its logs are printed."""
     folder.mkdir()
-    spark = StandaloneSpark(folder, workers)
-    try:
+    with contextlib.closing(StandaloneSpark(folder, workers)) as spark, logs_after_failure(folder):
         spark.start()
         yield spark
-    except BaseException:
-        for log in folder.glob("*.log"):
-            print(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
-        raise
-    finally:
-        spark.stop()
