@@ -4,7 +4,8 @@ A principal gets a number with its first entry. Each entry names its owner by th
 each principal, so a decision about one more entry takes no walk. The owner of an entry is the principal that made it.
 
 A principal may make another entry while it has fewer entries than `entries_per_free_place` times the free places. So
-one principal alone ends at 7/8 of a table, two at 7/15 each. There is always a place for one that has few.
+one principal alone ends at 7/8 of a table, two at 7/15 each. If n principals take all that they may, one place in
+7n + 1 stays free for those that have few.
 
 ANONYMOUS has number 0, and so have all entries that were made below SHARES_LEVEL. While no other principal is known,
 all clients are ANONYMOUS, and only the size of a table counts.
