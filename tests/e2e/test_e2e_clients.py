@@ -31,6 +31,7 @@ pytestmark = pytest.mark.e2e
 
 METADATA_TIMEOUT_S = 60  # kcat's default is 5
 SESSION_TIMEOUT_MS = 30_000  # long enough that no session expires on a slow machine
+SESSION_PARTITIONS = "penstock_gateway_fetch_session_partitions"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -123,6 +124,41 @@ def test_kafka_python_gets_back_what_it_compressed(cluster: Cluster, codec: str)
         consumer.close()
     assert [record.value for record in read] == [b"%d" % number * 100 for number in range(50)]
     assert {tuple(record.headers) for record in read} == {(("h", b"v"),)}
+
+
+def test_kafka_python_reads_many_partitions_in_a_fetch_session(cluster: Cluster, admin: AdminClient) -> None:
+    """It pauses some of them for a while: its session has no place for these then."""
+    topic, partitions = "in-a-session", 30
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result(60)
+    producer = Producer({"bootstrap.servers": cluster.kafka})
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=cluster.kafka, auto_offset_reset="earliest", fetch_max_wait_ms=100, group_id=None
+    )
+    assigned = [kafka.TopicPartition(topic, number) for number in range(partitions)]
+    consumer.assign(assigned)
+    written: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
+    read: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
+
+    def has_read_all() -> bool:
+        for each, records in consumer.poll(200).items():
+            read[each.partition] += [record.value for record in records]
+        return read == written
+
+    try:
+        for turn in range(6):
+            paused = assigned[turn::6]
+            consumer.pause(*paused)
+            for number in range(turn, partitions, 2):
+                if number % 6 != turn:
+                    written[number].append(b"%d" % turn)
+                    producer.produce(topic, b"%d" % turn, partition=number)
+            assert producer.flush(60) == 0
+            wait_until(has_read_all, 60, f"the records of turn {turn}")
+            consumer.resume(*paused)
+        in_sessions = [each for name, each in cluster.metrics().items() if name.startswith(SESSION_PARTITIONS)]
+        assert sum(in_sessions) >= partitions - len(paused)
+    finally:
+        consumer.close()
 
 
 def test_kcat_produces_consumes_and_lists(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ import structlog
 
 from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.contracts.subjects import Sender
+from penstock.kafkawire.api.fetch import API as FETCH
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -25,6 +26,7 @@ from penstock_gateway.enforcement.all_checks import ALL_CHECKS
 from penstock_gateway.enforcement.guard import guarded
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader
+from penstock_gateway.fetch.sessions import FetchSessions
 from penstock_gateway.handlers import Handler, all_handlers
 from penstock_gateway.kafka.broker_view import Node, node_of
 from penstock_gateway.kafka.command_batcher import CommandBatcher
@@ -127,7 +129,7 @@ class GatewayApp:
             gateway=gateway,
             config=config,
             listeners=self._listeners,
-            dispatcher=Dispatcher(gateway, self._handlers(gateway.authorizer), self._limits.connections.decoding),
+            dispatcher=Dispatcher(gateway, self._handlers(gateway), self._limits.connections.decoding),
             limits=self._limits.connections,
         )
         self._flush_router.has_stalled = self._connections.wake
@@ -290,10 +292,16 @@ class GatewayApp:
         super_users = parse_super_users(config.super_users)
         return Authorizer(parse_mode(config.authorizer), super_users, self._security, denials)
 
-    def _handlers(self, authorizer: Authorizer) -> dict[int, Handler]:
-        """The handlers, which record changes by administrators, behind checks if access is controlled."""
+    def _handlers(self, gateway: GatewayParts) -> dict[int, Handler]:
+        """The handlers, which record changes by administrators, behind checks if access is controlled.
+
+        Fetch sessions stand before the checks: all partitions of a session are checked for each request.
+        """
         handlers = audited(all_handlers(), ChangeLog(self._clock.monotonic_s, audit=self._audit_trail))
-        return handlers if authorizer.mode is AuthorizerMode.OFF else guarded(handlers, ALL_CHECKS, authorizer)
+        if gateway.authorizer.mode is not AuthorizerMode.OFF:
+            handlers = guarded(handlers, ALL_CHECKS, gateway.authorizer)
+        sessions = FetchSessions(self._entropy, gateway.metrics, self._limits.fetch_sessions)
+        return handlers | {FETCH.key: sessions.around(handlers[FETCH.key])}
 
     def _make_logins(self, metrics: GatewayMetrics) -> Logins:
         logins, self._token_keys = make_logins(

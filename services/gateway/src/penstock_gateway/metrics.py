@@ -21,19 +21,7 @@ class GatewayMetrics:
             registry=registry,
         )
         self.request_seconds = {key: seconds.labels(api.name) for key, api in API_TABLE.items()}
-        self.connections = Gauge("penstock_gateway_connections", "Open Kafka connections.", registry=registry)
-        self.connections_closed = Counter(
-            "penstock_gateway_connections_closed",
-            "Connections that the gateway closed, by cause.",
-            ["cause"],
-            registry=registry,
-        )
-        self.unsent_bytes = Gauge(
-            "penstock_gateway_unsent_bytes", "Bytes of answers that clients did not take yet.", registry=registry
-        )
-        self.held_bytes = Gauge(
-            "penstock_gateway_held_bytes", "Bytes received from clients and not yet answered.", registry=registry
-        )
+        self._add_connections(registry)
         self.produced_bytes = Counter(
             "penstock_gateway_produced_bytes", "Record bytes handed to flushers.", registry=registry
         )
@@ -76,6 +64,27 @@ class GatewayMetrics:
         self.unconfirmed_requests = Counter(
             "penstock_gateway_unconfirmed_requests",
             "Produce requests that were given up, and that a flusher was therefore not allowed to commit.",
+            registry=registry,
+        )
+
+    def _add_connections(self, registry: CollectorRegistry) -> None:
+        """Add the metrics of connections, and of their memory."""
+        self.connections = Gauge("penstock_gateway_connections", "Open Kafka connections.", registry=registry)
+        self.connections_closed = Counter(
+            "penstock_gateway_connections_closed",
+            "Connections that the gateway closed, by cause.",
+            ["cause"],
+            registry=registry,
+        )
+        self.unsent_bytes = Gauge(
+            "penstock_gateway_unsent_bytes", "Bytes of answers that clients did not take yet.", registry=registry
+        )
+        self.held_bytes = Gauge(
+            "penstock_gateway_held_bytes", "Bytes received from clients and not yet answered.", registry=registry
+        )
+        self.fetch_session_partitions = Gauge(
+            "penstock_gateway_fetch_session_partitions",
+            "Partitions in the fetch sessions of clients.",
             registry=registry,
         )
 

@@ -12,7 +12,7 @@ from penstock.runtime.clock import Clock, Entropy
 from penstock_gateway.coordination.heartbeat_leases import HeartbeatLeases
 from penstock_gateway.coordination.known_outage import KnownOutage
 from penstock_gateway.fetch.fetcher import Fetcher
-from penstock_gateway.fetch.limits import FetchLimits, ReadLimits
+from penstock_gateway.fetch.limits import FetchLimits, FetchSessionLimits, ReadLimits
 from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.kafka.broker_view import Node
 from penstock_gateway.kafka.command_batcher import CommandBatcher
@@ -46,6 +46,7 @@ class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections: ConnectionLimits = ConnectionLimits()
     produce: ProduceLimits = ProduceLimits()
     fetch: FetchLimits = FetchLimits()
+    fetch_sessions: FetchSessionLimits = FetchSessionLimits()
     read: ReadLimits = ReadLimits()
     segments: SegmentLimits = SegmentLimits()
     share: ShareLimits = ShareLimits()

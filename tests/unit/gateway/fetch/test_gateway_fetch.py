@@ -439,15 +439,6 @@ async def test_another_leader_epoch_is_rejected(world: World, step: int, error: 
     assert partitions_of(await world.fetch(right))[0].error_code == 0
 
 
-async def test_a_session_is_never_created_and_cannot_be_continued(world: World) -> None:
-    await world.open()
-    assert (await world.fetch(asking({0: 0}, session_epoch=0))).session_id == 0
-    rejected = await world.fetch(asking({0: 0}, session_id=5, session_epoch=1, max_wait_ms=FOR_EVER_MS))
-    assert (rejected.error_code, rejected.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
-    closing = await world.fetch(FetchRequest(session_id=5, session_epoch=-1, max_wait_ms=FOR_EVER_MS))
-    assert closing.error_code == 0
-
-
 async def test_a_reader_of_committed_records_gets_a_list_of_aborted_transactions(world: World) -> None:
     topic_id = await world.open()
     await world.produce(topic_id, {0: [batch_of(b"a")]})

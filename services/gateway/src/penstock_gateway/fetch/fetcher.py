@@ -44,8 +44,6 @@ from penstock_gateway.tail.tail_subscriber import TailSubscriber
 
 log = structlog.get_logger()
 
-# Session epochs of requests that name all their partitions: without a fetch session, or to begin one (KIP-227).
-FINAL_EPOCH, INITIAL_EPOCH = -1, 0
 UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 ROTATION_BYTES = 4
 
@@ -75,9 +73,7 @@ class Fetcher:
         )
 
     async def fetch(self, client: Client, version: int, request: FetchRequest) -> FetchResponse:
-        """The answer to one request, with errors by partition."""
-        if request.session_epoch not in (FINAL_EPOCH, INITIAL_EPOCH):  # Penstock keeps no sessions
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        """The answer to one request for all its partitions, with errors by partition; `sessions` handles sessions."""
         slices = Slices()
         partitions = await requested_partitions(version, request, slices)
         return await _Fetch(self, client, request, partitions, slices).answer()

@@ -60,3 +60,10 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     # A share below a usual batch is often too small for even one batch. Fewer partitions then get one each.
     share_bytes_min: int = MIB
     located_s: float = 120.0  # extents found for a waiting fetch are looked up again after this time
+
+
+class FetchSessionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory of fetch sessions. A partition takes some 300 bytes, and as much again while it is fetched."""
+
+    session_partitions_max: int = 10_000  # a consumer of more gets no session, and names all partitions each time
+    partitions_max: int = 100_000  # of all sessions of a gateway: then new consumers get no session
