@@ -144,17 +144,24 @@ class SequencerClient:
         extra_s: float = 0.0,
     ) -> View:
         end_s = self._clock.monotonic_s() + deadline_s
-        size_bytes = len(codec.encode(request))  # not kept: a large request may wait
+        request = self._current(request)
+        encoded = codec.encode(request)
+        size_bytes = len(encoded)
         is_large = size_bytes >= self._limits.large_bytes_min
+        data = None if is_large else encoded
+        del encoded  # a large request may wait for its turn, and is encoded again then
         if attempt_s is None:
             attempt_s = self._limits.large_attempt_s if is_large else self._limits.attempt_s
         attempt_s += extra_s
         retry_ms = self._limits.retry_ms_min
         async with self._turn(size_bytes, deadline_s * TURN_SHARE) if is_large else nullcontext():
             while True:
+                current = self._current(request)
+                if data is None or current is not request:
+                    request, data = current, codec.encode(current)
                 left_s = max(end_s - self._clock.monotonic_s(), 0.001)
                 try:
-                    return await self._attempt(subject, request, kind, min(attempt_s, left_s))
+                    return await self._attempt(subject, data, kind, min(attempt_s, left_s))
                 except Unavailable as error:
                     if self._clock.monotonic_s() + retry_ms / 1000 >= end_s:
                         raise Unavailable(f"no sequencer answered within {deadline_s:g} s: {error}") from error
@@ -173,10 +180,14 @@ class SequencerClient:
                 raise
             raise Undelivered(f"a request of {size_bytes} bytes did not get its turn within {wait_s:g} s") from error
 
-    async def _attempt(self, subject: str, request: msgspec.Struct, kind: type[View], timeout_s: float) -> View:
+    def _current(self, request: msgspec.Struct) -> msgspec.Struct:
+        """The request, or the same one that must reflect a newer entry, if one was seen since it was made."""
         if getattr(request, "min_sequence", self.seen_sequence) < self.seen_sequence:
-            request = msgspec.structs.replace(request, min_sequence=self.seen_sequence)
-        answer = codec.decode(await self._bus.request(subject, codec.encode(request), timeout_s), kind)
+            return msgspec.structs.replace(request, min_sequence=self.seen_sequence)
+        return request
+
+    async def _attempt(self, subject: str, data: bytes, kind: type[View], timeout_s: float) -> View:
+        answer = codec.decode(await self._bus.request(subject, data, timeout_s), kind)
         self.record_sequence(answer.sequence)
         clock_ms = getattr(answer, "clock_ms", 0)
         if clock_ms:
