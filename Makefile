@@ -57,11 +57,14 @@ test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
 quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2
 
-# Low priority for the clients, because all containers together get as much time as one busy process.
+# Low priority for the clients, because all containers together get as much time as one busy process. The project of
+# agents runs last and alone: beside two others, a job of the compactor took more than five minutes.
 e2e-compose: env  ## build, start, scale and break the compose project; gets an engine and images where there are none
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
 	    docker compose -f compose.yaml -f tests/compose/clients.yaml --profile client --profile agents --progress quiet build && \
-	    PENSTOCK_E2E_IMAGES=built nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP tests/compose
+	    export PENSTOCK_E2E_IMAGES=built agents=tests/compose/test_compose_agents.py && \
+	    nice $(BIN)/pytest -m compose -n 2 --dist loadfile -rP --ignore "$$agents" tests/compose && \
+	    nice $(BIN)/pytest -m compose -rP "$$agents"
 
 # The repository keeps the results; `make docs` puts them on the compatibility page.
 conformance: env  ## test stock clients and Kafka's tools; ARGS="--allow-missing" and others

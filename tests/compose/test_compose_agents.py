@@ -12,12 +12,7 @@ from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.clusters.compose import POLL_S, NetworkClient, Project, docker, running_project
 from tests.testkit.loads.steady_load import steady_account
 
-pytestmark = [
-    pytest.mark.compose,
-    pytest.mark.timeout(900),
-    # Beside two other projects it keeps the compactor of one of them from finishing a job in five minutes.
-    pytest.mark.skipif("PENSTOCK_E2E_AGENTS" not in os.environ, reason="PENSTOCK_E2E_AGENTS is not set"),
-]
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 MORE_RECORDS = 500
 RESTART_TIMEOUT_S = 60.0
