@@ -13,8 +13,9 @@ from tests.testkit.servers.s3_server import S3Server, running
 @contextlib.contextmanager
 def running_moto(folder: Path) -> Iterator[S3Server]:
     """A new server on a free port, with its log in `folder`."""
-    program = Path(sys.executable).parent / "moto_server"
+    program = Path(__file__).with_name("moto_program.py")
     [port] = free_ports(1)
-    moto = Process([program, "-H", LOOPBACK, "-p", str(port)], folder, folder / "s3-server.log")
+    # Without `-P`, Python would take the module of this name in its folder for the library.
+    moto = Process([sys.executable, "-P", program, LOOPBACK, str(port)], folder, folder / "s3-server.log")
     with running(moto, port) as server:
         yield server
