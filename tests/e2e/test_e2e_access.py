@@ -8,7 +8,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.contracts.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
-from tests.conformance.access.brokers import Broker, penstock
+from penstock.kafkawire.api import consumer_group_heartbeat
+from tests.conformance.access.brokers import Broker, Connection, penstock
 from tests.testkit.clusters.cluster import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -50,7 +51,7 @@ def consumed(broker: Broker, group: str) -> int:
         consumer.close()
 
 
-def until(found: int, ask: object, *arguments: object) -> None:
+def until(found: object, ask: object, *arguments: object) -> None:
     """Wait until a gateway uses a change: `ask` then returns `found`."""
     assert callable(ask)
     wait_until(lambda: ask(*arguments) == found, TIMEOUT_S, f"{found} from {arguments}")
@@ -84,3 +85,24 @@ def test_topics_without_describe_are_hidden_and_only_create_makes_new_ones(broke
     wait_until(lambda: listed() == [NAME], TIMEOUT_S, "the topic to be seen")
     (created,) = admin.create_topics([NewTopic("new", 1)]).values()
     created.result(TIMEOUT_S)
+
+
+def test_a_pattern_finds_only_topics_that_the_client_may_see(broker: Broker) -> None:
+    """The answers as they are sent, because librdkafka itself leaves out topics whose names it does not get."""
+    connection = Connection(broker.address)
+
+    def assigned() -> list[bytes] | None:
+        """The topics of a new group's only member; None if the group is refused."""
+        group, member = uuid.uuid4().hex, uuid.uuid4().hex
+        request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group, member, 0, rebalance_timeout_ms=30_000, subscribed_topic_regex=NAME, topic_partitions=[]
+        )
+        answer = connection.ask(consumer_group_heartbeat.API.key, 1, request)
+        return None if answer.error_code else [each.topic_id for each in answer.assignment.topic_partitions]
+
+    any_group = allow(READ, GROUP, "*")
+    broker.replace([any_group])
+    until([], assigned)
+    broker.replace([any_group, allow(DESCRIBE, TOPIC, NAME)])
+    until([broker.topic_id], assigned)
+    connection.close()

@@ -6,8 +6,16 @@ from typing import Any
 import pytest
 
 from penstock.contracts.acls import AclBinding, AclOperation, ResourceType
-from penstock.contracts.commands import CommitOffsets, Outcome, PerItem, ProducerAllocated
+from penstock.contracts.commands import (
+    CommitOffsets,
+    ConsumerMembership,
+    Outcome,
+    PerItem,
+    ProducerAllocated,
+    TopicPartitions,
+)
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
+from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatView
 from penstock.contracts.queries.groups import (
     CommittedOffset,
     GroupOffsetsQuery,
@@ -160,6 +168,33 @@ async def test_a_subscription_with_a_hidden_topic_is_refused(world: World, allow
     answer = await ask(world, 68, 1, request)
     assert (answer.error_code, answer.error_message) == (TOPIC_REFUSED, "Topic authorization failed.")
     assert world.sequencer.commands == []
+
+
+async def assigned(world: World, *topic_ids: bytes) -> list[bytes]:
+    """The topics in the answer to a member whose pattern found these."""
+    membership = ConsumerMembership("m", 3, 5_000, [TopicPartitions(each, [0]) for each in topic_ids])
+    world.sequencer.views["consumer_heartbeat"] = lambda query: ConsumerHeartbeatView(1, membership)
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest("g", "m", 3, subscribed_topic_regex=".*")
+    answer = await ask(world, 68, 1, request)
+    assert answer.error_code == 0
+    return [each.topic_id for each in answer.assignment.topic_partitions]
+
+
+async def test_a_pattern_finds_only_topics_that_the_client_may_see(world: World, allow: Allow) -> None:
+    mine, theirs = (world.sequencer.topics[name].topic_id for name in ("mine", "theirs"))
+    allow((READ, GROUP, "g"))
+    assert await assigned(world, mine, theirs) == []
+    allow((DESCRIBE, TOPIC, "mine"))
+    assert await assigned(world, mine, theirs) == [mine]
+    assert await assigned(world, mine) == [mine]
+    allow((READ, TOPIC, "theirs"))
+    assert await assigned(world, mine, theirs) == [mine, theirs]
+
+
+async def test_an_assigned_topic_that_is_not_found_stays(world: World, allow: Allow) -> None:
+    allow((READ, GROUP, "g"))
+    just_deleted = bytes(16)
+    assert await assigned(world, just_deleted) == [just_deleted]
 
 
 async def new_producer(world: World, transactional_id: str | None) -> int:

@@ -70,6 +70,29 @@ def on_subscription(response: type[msgspec.Struct]) -> Check:
     return check
 
 
+async def hide_assigned_topics(
+    call: Call, request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest, proceed: Proceed
+) -> Message:
+    """Leave topics out of an assignment that the client may not see: sequencers choose the topics of a pattern.
+
+    A topic that is not found has just been created or deleted. It stays, because its id shows no name.
+    """
+    response = await proceed(request)
+    if response.assignment is None:
+        return response
+    assigned = response.assignment.topic_partitions
+    views = await call.gateway.topics.find_ids([each.topic_id for each in assigned])
+    hidden = {
+        topic_id
+        for topic_id, view in views.items()
+        if not call.access.allows(DESCRIBE, ResourceType.TOPIC, view.name, reports=False)
+    }
+    if not hidden:
+        return response
+    seen = [each for each in assigned if each.topic_id not in hidden]
+    return msgspec.structs.replace(response, assignment=consumer_group_heartbeat.Assignment(seen))
+
+
 async def own_operations(call: Call, request: Message, proceed: Proceed) -> Message:
     """Replace the operations in descriptions of groups by those that the client may do."""
     response = await proceed(request)
@@ -251,6 +274,7 @@ CHECKS: Checks = {
     consumer_group_heartbeat.API.key: (
         on_group(READ, with_error_and_message(consumer_group_heartbeat.ConsumerGroupHeartbeatResponse)),
         on_subscription(consumer_group_heartbeat.ConsumerGroupHeartbeatResponse),
+        hide_assigned_topics,
     ),
     consumer_group_describe.API.key: (
         on_items(
