@@ -1,9 +1,13 @@
-"""The project with compose.secure.yaml: stock clients log in with the copied files, and no other client is served."""
+"""The project with compose.secure.yaml: stock clients log in with the copied files, and no other client is served.
+
+It also has compose.certificates.yaml, and an issuer of tokens.
+"""
 
 import asyncio
 import contextlib
 import json
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -35,13 +39,17 @@ from penstock.contracts import senders, subjects
 from penstock.contracts.subjects import Sender
 from penstock.runtime.process.env_file import parse_env
 from tests.testkit.clusters.cluster import wait_until
-from tests.testkit.clusters.compose import CLIENT_IMAGE, HTTP_PORT, Project, docker, running_project
+from tests.testkit.clusters.compose import CLIENT_IMAGE, HTTP_PORT, Project, docker
+from tests.testkit.clusters.secured_project import SecuredProject, secured_project
+from tests.testkit.servers.certificates import CLIENT, Authority
+from tests.testkit.servers.token_issuer import LIFETIME_S, Issuer
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 
 TIMEOUT_S = 60.0
 CLUSTER = "default"
 USER, PASSWORD = "alice", "pässwörd of alice, =2C"
+NAME_IN_CERTIFICATE = "CN=laptop,O=Example"
 TOPIC, SECRET_TOPIC = "orders", "salaries"
 SCRAMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 MECHANISMS = [*SCRAMS, "PLAIN"]
@@ -60,10 +68,18 @@ print(sorted(f"{each.host}:{each.port}" for each in found.brokers.values()), sor
 
 
 class Secure(NamedTuple):
-    """The running project, and the copied files of the administrator."""
+    """The running project, and the logins at it."""
 
-    project: Project
-    folder: Path
+    started: SecuredProject
+
+    @property
+    def project(self) -> Project:
+        return self.started.project
+
+    @property
+    def folder(self) -> Path:
+        """The copied files of the administrator."""
+        return self.started.client
 
     @property
     def administrator(self) -> dict[str, Any]:
@@ -91,10 +107,8 @@ class Secure(NamedTuple):
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
-    folder = tmp_path_factory.mktemp("secure") / "client"
-    with running_project("penstock-e2e-secure", "compose.yaml", "compose.secure.yaml") as project:
-        project.compose("cp", "credentials:/credentials/client", str(folder))
-        one = Secure(project, folder)
+    with secured_project("penstock-e2e-secure", tmp_path_factory.mktemp("secure")) as started:
+        one = Secure(started)
         admin = AdminClient(one.administrator)
         wait_until(lambda: served(one.administrator), TIMEOUT_S, "the administrator to be known")
         for created in admin.create_topics([NewTopic(name, 1) for name in (TOPIC, SECRET_TOPIC)]).values():
@@ -102,18 +116,21 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         infos = [ScramCredentialInfo(each, ITERATIONS) for each in SCRAMS.values()]
         upsertions = [UserScramCredentialUpsertion(USER, info, PASSWORD.encode()) for info in infos]
         admin.alter_user_scram_credentials(upsertions)[USER].result(TIMEOUT_S)
-        for created in admin.create_acls(
-            [allowed(ResourceType.TOPIC, TOPIC), allowed(ResourceType.GROUP, "g")]
-        ).values():
+        lists = [
+            allowed(ResourceType.TOPIC, TOPIC),
+            allowed(ResourceType.GROUP, "g"),
+            allowed(ResourceType.TOPIC, TOPIC, NAME_IN_CERTIFICATE),
+        ]
+        for created in admin.create_acls(lists).values():
             created.result(TIMEOUT_S)
         wait_until(lambda: TOPIC in served(one.settings("PLAIN")), TIMEOUT_S, "the user to be known")
         yield one
 
 
-def allowed(kind: ResourceType, name: str) -> AclBinding:
+def allowed(kind: ResourceType, name: str, user: str = USER) -> AclBinding:
     """Everything for the user."""
     return AclBinding(
-        kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", AclOperation.ALL, AclPermissionType.ALLOW
+        kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", AclOperation.ALL, AclPermissionType.ALLOW
     )
 
 
@@ -173,6 +190,30 @@ def test_a_client_in_the_network_logs_in_at_the_name_of_all_gateways(secure: Sec
     printed = docker("run", "--rm", "--network", secure.project.network, *mounted, *command)
     assert printed.startswith("['gateway:9092'] ")
     assert SECRET_TOPIC in printed
+
+
+def test_a_token_of_the_issuer_logs_in_and_a_forged_one_is_refused(secure: Secure) -> None:
+    def settings(issuer: Issuer) -> dict[str, Any]:
+        def give(_: str) -> tuple[str, float]:
+            return issuer.token(USER), time.time() + LIFETIME_S
+
+        return {**secure.administrator, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": give}
+
+    assert served(settings(secure.started.issuer)) == {TOPIC}
+    assert "invalid_token" in refusal(settings(Issuer()))
+
+
+def test_a_certificate_logs_in_at_its_listener_and_one_of_another_authority_is_refused(
+    secure: Secure, tmp_path: Path
+) -> None:
+    def settings(authority: Authority) -> dict[str, Any]:
+        pair = authority.issue("client", NAME_IN_CERTIFICATE, usage=CLIENT)
+        files = {"ssl.certificate.location": str(pair.certificate), "ssl.key.location": str(pair.key)}
+        where = {"bootstrap.servers": secure.started.certificates, "security.protocol": "SSL"}
+        return {"ssl.ca.location": str(secure.folder / "ca.pem"), "log_level": "0", **where, **files}
+
+    assert served(settings(secure.started.authority)) == {TOPIC}
+    assert "unknown ca" in refusal(settings(Authority(tmp_path / "others"))).lower()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -380,7 +421,7 @@ def test_a_new_password_of_the_administrator_counts_after_the_steps_of_the_page(
     secure.project.compose("run", "--rm", "credentials", "--rotate", "client")
     secure.project.compose("up", "--detach", "--no-build", "--no-deps", "administrator")
     secure.project.compose("cp", "credentials:/credentials/client", str(tmp_path / "client"))
-    new = Secure(secure.project, tmp_path / "client").administrator
+    new = Secure(secure.started._replace(client=tmp_path / "client")).administrator
     assert new["sasl.password"] != old["sasl.password"]
     wait_until(lambda: SECRET_TOPIC in served(new), TIMEOUT_S, "the new password")
     wait_until(lambda: "invalid credentials" in refusal(old), TIMEOUT_S, "the end of the old one")

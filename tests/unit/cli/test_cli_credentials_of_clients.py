@@ -23,6 +23,7 @@ NOW_MS = 1_800_000_000_000
 CLIENT = {f"client/{name}" for name in ("ca.pem", "password", "client.properties", "librdkafka.conf")}
 LISTENER = {f"{user}/{name}" for user in ("gateway", "agent") for name in ("kafka.pem", "kafka-key.pem")}
 AUTHORITY = {"kafka-ca/kafka.pem", "kafka-ca/kafka-key.pem"}
+KEYS = {"gateway/token-key", "agent/token-key"}
 TOKENS = {"http/http-token", *(f"{role}/http-token" for role in ROLES)}
 GATEWAY, AGENT = "gateway/credentials.env", "agent/credentials.env"  # with the login secret, made of the password
 
@@ -38,7 +39,7 @@ def secret(folder: Path) -> str:
 
 def test_gateways_get_a_certificate_and_operators_the_files_of_clients(tmp_path: Path) -> None:
     written = make(tmp_path)
-    assert written >= CLIENT | LISTENER | AUTHORITY | TOKENS
+    assert written >= CLIENT | LISTENER | AUTHORITY | TOKENS | KEYS
     now = datetime.datetime.fromtimestamp(NOW_MS / 1000, datetime.UTC)
     authority = x509.load_pem_x509_certificate((tmp_path / "client" / "ca.pem").read_bytes())
     policy = PolicyBuilder().store(Store([authority])).time(now)
@@ -53,7 +54,8 @@ def test_gateways_get_a_certificate_and_operators_the_files_of_clients(tmp_path:
         assert password not in (tmp_path / name).read_text()
         assert f"PENSTOCK_SASL_LOGIN_SECRET={secret(tmp_path)}\n" in (tmp_path / name).read_text()
     assert len(secret(tmp_path)) >= 16
-    assert len({(tmp_path / name).read_text() for name in TOKENS}) == 1
+    for names in (TOKENS, KEYS):
+        assert len({(tmp_path / name).read_text() for name in names}) == 1
     assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in written} == {0o400}
 
 
@@ -67,7 +69,7 @@ def test_the_key_of_the_authority_and_the_password_are_in_their_own_folder_only(
 
 
 def test_without_the_flags_there_are_no_such_files(tmp_path: Path) -> None:
-    assert not make(tmp_path, kafka_hosts=(), with_http_token=False) & (CLIENT | LISTENER | AUTHORITY | TOKENS)
+    assert not make(tmp_path, kafka_hosts=(), with_http_token=False) & (CLIENT | LISTENER | AUTHORITY | TOKENS | KEYS)
     assert "LOGIN_SECRET" not in (tmp_path / GATEWAY).read_text()
 
 
@@ -90,6 +92,7 @@ def test_another_host_needs_another_certificate_only(tmp_path: Path) -> None:
         ("kafka-ca", AUTHORITY | LISTENER | {"client/ca.pem"}),
         ("client", (CLIENT - {"client/ca.pem"}) | {GATEWAY, AGENT}),
         ("http", TOKENS),
+        ("token-key", KEYS),
     ],
 )
 def test_a_rotation_replaces_one_secret_and_what_follows_from_it(
@@ -98,6 +101,25 @@ def test_a_rotation_replaces_one_secret_and_what_follows_from_it(
     make(tmp_path)
     assert make(tmp_path, rotate=(rotated,)) == written
     assert make(tmp_path) == set()
+
+
+def keys(folder: Path, role: str = "gateway") -> list[str]:
+    return (folder / role / "token-key").read_text().split()
+
+
+def test_a_new_key_of_delegation_tokens_stands_before_the_last_one(tmp_path: Path) -> None:
+    make(tmp_path)
+    (first,) = keys(tmp_path)
+    make(tmp_path, rotate=("token-key",))
+    second, kept = keys(tmp_path)
+    assert kept == first
+    make(tmp_path, rotate=("token-key",))
+    third, kept = keys(tmp_path)
+    assert kept == second
+    assert len({first, second, third}) == 3
+    (tmp_path / "gateway" / "token-key").unlink()
+    assert make(tmp_path) == {"gateway/token-key"}
+    assert keys(tmp_path) == keys(tmp_path, "agent") == [third, second]
 
 
 def test_a_run_after_the_loss_of_the_gateways_settings_derives_the_same_login_secret(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.cli.credentials.private_files import read
-from penstock.cli.credentials.wanted import AGENT, CLIENT, HTTP_TOKEN, KAFKA, KAFKA_AUTHORITY, Wanted
+from penstock.cli.credentials.wanted import AGENT, CLIENT, HTTP_TOKEN, KAFKA, KAFKA_AUTHORITY, TOKEN_KEY, Wanted
 from penstock.cli.identities.certificates import Identity, is_good, new_authority, new_certificate
 from penstock.cli.identities.client_files import (
     LIBRDKAFKA_FILE,
@@ -61,6 +61,16 @@ def kafka_files(folder: Path, wanted: Wanted, password: str, now: datetime.datet
         LIBRDKAFKA_FILE: librdkafka_settings("", Path(CA), password),
     }
     yield from ((f"{CLIENT}/{name}", text, wanted.owner) for name, text in texts.items())
+
+
+def token_key_files(folder: Path, wanted: Wanted, entropy: Entropy) -> Files:
+    """The secret keys of delegation tokens, a line each, for all gateways: the one in use, and the one before it."""
+    roles = [role for role in GATEWAYS if role in wanted.roles]
+    found = next(filter(None, (read(folder / role / TOKEN_KEY).split() for role in roles)), [])
+    if TOKEN_KEY in wanted.rotate or not found:
+        found = [entropy.take(SECRET_BYTES).hex(), *found[:1]]
+    text = "".join(f"{key}\n" for key in found)
+    yield from ((f"{role}/{TOKEN_KEY}", text, wanted.owner) for role in roles)
 
 
 def http_token_files(folder: Path, wanted: Wanted, entropy: Entropy) -> Files:

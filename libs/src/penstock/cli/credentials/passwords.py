@@ -12,7 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.cli.credentials.kafka_files import GATEWAYS, gateway_settings, http_token_files, kafka_files, password_of
+from penstock.cli.credentials.kafka_files import (
+    GATEWAYS,
+    gateway_settings,
+    http_token_files,
+    kafka_files,
+    password_of,
+    token_key_files,
+)
 from penstock.cli.credentials.nats_accounts import accounts
 from penstock.cli.credentials.private_files import alone, is_so, read, write
 from penstock.cli.credentials.tls_files import tls_files
@@ -104,6 +111,7 @@ def _files_of_options(
     found = [
         *(tls_files(folder, wanted, now) if wanted.with_tls else ()),
         *(kafka_files(folder, wanted, administrator, now) if administrator else ()),
+        *(token_key_files(folder, wanted, entropy) if administrator else ()),
         *(http_token_files(folder, wanted, entropy) if wanted.with_http_token else ()),
     ]
     return {name: (text, owner) for name, text, owner in found}

@@ -38,6 +38,7 @@ KAFKA = "kafka"  # the certificate of the gateways' listeners
 KAFKA_AUTHORITY = "kafka-ca"  # the certificate authority of these listeners
 CLIENT = "client"  # the password of the administrator of Kafka, and the files of its clients
 HTTP_TOKEN = "http"  # noqa: S105  the folder of the token for `/metrics`
+TOKEN_KEY = "token-key"  # noqa: S105  the file with the secret key of delegation tokens, in the folders of all gateways
 
 _NODE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _HOST = re.compile(r"[A-Za-z0-9*][A-Za-z0-9.-]*|[0-9A-Fa-f:.]+")
@@ -63,7 +64,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_token("cluster", self.cluster)
-        known = (*USERS, BUCKET_MAKER, ROUTE, SERVER, AUTHORITY, KAFKA, KAFKA_AUTHORITY, CLIENT, HTTP_TOKEN)
+        of_kafka = (KAFKA, KAFKA_AUTHORITY, CLIENT, TOKEN_KEY)
+        known = (*USERS, BUCKET_MAKER, ROUTE, SERVER, AUTHORITY, *of_kafka, HTTP_TOKEN)
         for user in self.rotate:
             if user not in known:
                 raise Invalid(f"there are no credentials of {user!r}, only of {', '.join(known)}")
