@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark spark-classes \
-    sbom audit quick e2e-compose conformance sim sim-all mutants chaos fuzz check house format \
+    sbom audit quick e2e-compose conformance conformance-compose sim sim-all mutants chaos fuzz check house format \
     bench bench-kafka bench-spark docs lock clean
 
 help:  ## what there is to do
@@ -56,6 +56,11 @@ test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
 
 quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2
+
+conformance-compose: env  ## test the logins of stock clients at the containers of compose.secure.yaml; ARGS as there
+	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
+	    docker compose --progress quiet build && \
+	    $(BIN)/python -m tests.conformance --compose --results docs/conformance-compose.json $(ARGS)
 
 # Low priority for the clients, because all containers together get as much time as one busy process. The project of
 # agents runs last and alone: beside two others, a job of the compactor took more than five minutes.

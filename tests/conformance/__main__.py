@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tests.conformance import results as shown
 from tests.conformance.catalogue import EVERYTHING, Catalogue, Client
+from tests.conformance.composed import composed_cluster
 from tests.conformance.driver import NotOffered
 from tests.conformance.provision import Missing
 from tests.conformance.results import About, Result
@@ -62,22 +63,32 @@ def options(argv: Sequence[str], catalogue: Catalogue) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, help="write the results to this file")
     parser.add_argument("--allow-missing", action="store_true", help="a missing client is not a failure")
     parser.add_argument("--bootstrap", help="test the cluster at HOST:PORT instead of a new one")
+    parser.add_argument("--compose", action="store_true", help="run the logins at containers of docker compose instead")
     parser.add_argument(
         "--up", action="append", default=[], metavar="ARGUMENT", help="pass this argument to `penstock up`"
     )
     arguments = parser.parse_args(argv)
+    if arguments.bootstrap and arguments.compose:
+        parser.error("--compose starts its own cluster: omit --bootstrap")
     if arguments.bootstrap and arguments.results:
         parser.error("--results is for a new cluster only: omit it with --bootstrap")
     return arguments
+
+
+def possible(client: Client, arguments: argparse.Namespace, catalogue: Catalogue) -> list[Scenario]:
+    """The client's scenarios that the cluster serves."""
+    found = catalogue.scenarios_of(client)
+    if arguments.bootstrap:  # that cluster has no users for the scenarios
+        return [each for each in found if not each.needs_logins]
+    return [each for each in found if each.needs_logins] if arguments.compose else found
 
 
 def chosen(client: Client, arguments: argparse.Namespace, catalogue: Catalogue) -> list[Scenario]:
     """The client's scenarios that the options select."""
     if arguments.client and client.name not in arguments.client:
         return []
-    named = [each for each in catalogue.scenarios_of(client) if each.name.startswith(tuple(arguments.scenario or [""]))]
-    if arguments.bootstrap:  # that cluster has no users for the scenarios
-        named = [each for each in named if not each.needs_logins]
+    prefixes = tuple(arguments.scenario or [""])
+    named = [each for each in possible(client, arguments, catalogue) if each.name.startswith(prefixes)]
     return [each for each in named if not arguments.short or each.name in catalogue.short.get(client.name, [])]
 
 
@@ -145,6 +156,7 @@ def main(
     catalogue: Catalogue = EVERYTHING,
     open_cluster: OpenCluster = new_cluster,
     open_secured: OpenSecured = secured_cluster,
+    open_composed: OpenSecured = composed_cluster,
 ) -> int:
     """Run the scenarios, print and save the results; the exit code."""
     arguments = options(argv, catalogue)
@@ -152,16 +164,18 @@ def main(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-conformance-")))
         bootstrap = arguments.bootstrap
-        if bootstrap is None:
+        if bootstrap is None and not arguments.compose:
             bootstrap = stack.enter_context(open_cluster(folder / "data", arguments.up)).kafka
         secured = None
         if any(each.needs_logins for client in catalogue.clients for each in chosen(client, arguments, catalogue)):
-            secured = stack.enter_context(open_secured(folder / "secured"))
+            open_logins = open_composed if arguments.compose else open_secured
+            secured = stack.enter_context(open_logins(folder / "secured"))
+            bootstrap = bootstrap or secured.address
         results, about = perform_all(arguments, Place(bootstrap, folder, secured), catalogue)
     print(f"\n{shown.table(results, catalogue.scenarios)}\n")
     if arguments.results:
-        scenarios = {each.name: catalogue.scenarios_of(each) for each in catalogue.clients}
-        shown.save(arguments.results, results, about, scenarios)
+        asked = {each.name: possible(each, arguments, catalogue) for each in catalogue.clients}
+        shown.save(arguments.results, results, about, asked)
     passed, failed, missing = [
         [result for result in results if result.outcome == outcome]
         for outcome in (shown.PASSED, shown.FAILED, shown.NOT_RUN)

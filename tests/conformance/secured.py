@@ -26,15 +26,15 @@ SASL_LISTENER, TLS_LISTENER = "LOGINS", "CERTIFICATES"
 
 
 class Secured(NamedTuple):
-    """The cluster, and a right and a wrong login of each mechanism."""
+    """A cluster, and a right and a wrong login of each mechanism."""
 
-    address: str  # of `penstock up --secure`
+    address: str  # for logins by SCRAM
     administrator: Path  # its client.properties
     right: Mapping[str, Login]
     wrong: Mapping[str, Login]
 
     def login(self, user: str, password: str) -> Login:
-        """The login of another user at `penstock up --secure`."""
+        """The login of another user by SCRAM."""
         return self.right[SCRAM_SHA_256]._replace(user=user, password=password)
 
 
@@ -51,8 +51,10 @@ def secured_cluster(folder: Path) -> Iterator[Secured]:
         secure = cluster.data / "secure"
         _add_users(cluster, secure)
         with _gateway(cluster, secure, keys, authority) as gateway:
-            right = _logins(cluster, gateway, token_url(keys), _certificate(authority))
-            wrong = _logins(cluster, gateway, token_url(forged_keys), _certificate(other), "wrong")
+            sasl, tls = gateway.addresses[SASL_LISTENER], gateway.addresses[TLS_LISTENER]
+            ca = str(secure / "ca.pem")
+            right = logins_at(cluster.kafka, sasl, tls, ca, token_url(keys), client_certificate(authority))
+            wrong = logins_at(cluster.kafka, sasl, tls, ca, token_url(forged_keys), client_certificate(other), "wrong")
             yield Secured(cluster.kafka, secure / "client.properties", right, wrong)
 
 
@@ -106,23 +108,22 @@ def _gateway(
     )
 
 
-def _logins(
-    cluster: Cluster, gateway: SecuredGateway, tokens: str, certificate: Path, password: str = PASSWORD
+def logins_at(
+    scram: str, sasl: str, tls: str, ca: str, tokens: str, certificate: Path, password: str = PASSWORD
 ) -> dict[str, Login]:
-    """A login of each mechanism."""
-    ca = str(cluster.data / "secure" / "ca.pem")
-    with_password = Login(cluster.kafka, SCRAM_SHA_256, ca, USER, password)
+    """A login of each mechanism: of SCRAM, of the others of SASL, and of certificates at these addresses."""
+    with_password = Login(scram, SCRAM_SHA_256, ca, USER, password)
     logins = [
         with_password,
         with_password._replace(mechanism=SCRAM_SHA_512),
-        with_password._replace(mechanism=PLAIN, address=gateway.addresses[SASL_LISTENER]),
-        Login(gateway.addresses[SASL_LISTENER], OAUTHBEARER, ca, SERVICE, SERVICE_SECRET, token_url=tokens),
-        Login(gateway.addresses[TLS_LISTENER], CERTIFICATE, ca, certificate=str(certificate)),
+        with_password._replace(mechanism=PLAIN, address=sasl),
+        Login(sasl, OAUTHBEARER, ca, SERVICE, SERVICE_SECRET, token_url=tokens),
+        Login(tls, CERTIFICATE, ca, certificate=str(certificate)),
     ]
     return {each.mechanism: each for each in logins}
 
 
-def _certificate(authority: Authority) -> Path:
+def client_certificate(authority: Authority) -> Path:
     """A file with a key and a certificate of a client, as Kafka's PEM key stores are."""
     pair = authority.issue("client", NAME_IN_CERTIFICATE, usage=CLIENT)
     both = pair.key.with_name("both.pem")

@@ -16,7 +16,9 @@ DOCS = Path(__file__).parents[3] / "docs"
 def pages() -> dict[Path, Mapping[str, Maker]]:
     """Each page with generated blocks, and the makers of these."""
     return {
-        DOCS / "kafka-compatibility.md": compatibility.makers(compatibility.read_results()),
+        DOCS / "kafka-compatibility.md": compatibility.makers(
+            compatibility.read_results(), compatibility.read_results(compatibility.COMPOSED)
+        ),
         DOCS / "operating" / "reference.md": settings.makers(),
         DOCS / "operating" / "metrics.md": metrics.makers(),
         DOCS / "operating" / "security.md": access.makers(),

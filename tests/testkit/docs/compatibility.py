@@ -15,19 +15,22 @@ from penstock_gateway.handlers import Handler, all_handlers
 from tests.testkit.docs.blocks import Maker, table
 from tests.testkit.prose import MARKDOWN_LINE_MAX
 
-RESULTS = Path(__file__).parents[3] / "docs" / "conformance.json"  # `make conformance` writes it
+DOCS = Path(__file__).parents[3] / "docs"
+RESULTS = DOCS / "conformance.json"  # `make conformance` writes it
+COMPOSED = DOCS / "conformance-compose.json"  # `make conformance-compose` writes it
 AREAS = ("producing", "consuming", "groups", "transactions", "administration", "tools")
 LOGINS = "logins"  # the area with a table of its own
-NOTHING_KEPT = "No run of `make conformance` has been kept yet."
+NOTHING_KEPT = "No run has been kept yet."
 WORDS = {"passed": "yes", "not offered": "not offered", "failed": "**no**", "not run": "not run"}
 
 
-def makers(results: dict[str, Any] | None) -> dict[str, Maker]:
-    """The makers of the page's blocks."""
+def makers(results: dict[str, Any] | None, composed: dict[str, Any] | None = None) -> dict[str, Maker]:
+    """The makers of the page's blocks; `composed` are the results at the containers of docker compose."""
     return {
         "apis": _apis,
         "clients": lambda: _clients(results),
         "logins": lambda: _logins(results),
+        "composed_logins": lambda: _composed_logins(composed),
         "topic_configs": _topic_configs,
         "inert_configs": _inert_configs,
         "refused_configs": _rejected_configs,
@@ -37,11 +40,11 @@ def makers(results: dict[str, Any] | None) -> dict[str, Maker]:
     }
 
 
-def read_results() -> dict[str, Any] | None:
+def read_results(path: Path = RESULTS) -> dict[str, Any] | None:
     """The results of the last conformance run that was kept; None without one."""
-    if not RESULTS.exists():
+    if not path.exists():
         return None
-    results: dict[str, Any] = json.loads(RESULTS.read_text())
+    results: dict[str, Any] = json.loads(path.read_text())
     return results
 
 
@@ -82,18 +85,31 @@ def _logins(results: dict[str, Any] | None) -> list[str]:
     if results is None:
         return [NOTHING_KEPT]
     scenarios = [each for each in results["scenarios"] if each["area"] == LOGINS]
-    rows = [
-        [_client(client), *[WORDS[client["results"][each["name"]]["outcome"]] for each in scenarios]]
-        for client in results["clients"]
-    ]
-    lines = table(["client", *[_mechanism(each) for each in scenarios]], rows)
     shown = [[f"`{each['name']}`", each["promise"]] for each in scenarios]
-    return [*lines, "", "The promise of each column:", "", *table(["scenario", "promise"], shown)]
+    promises = table(["scenario", "promise"], shown)
+    return [*_outcomes_of(results, scenarios), "", "The promise of each column:", "", *promises]
 
 
-def _mechanism(scenario: dict[str, Any]) -> str:
-    """The name of the mechanism in the name of its scenario."""
+def _composed_logins(results: dict[str, Any] | None) -> list[str]:
+    return [NOTHING_KEPT] if results is None else _outcomes_of(results, results["scenarios"])
+
+
+def _outcomes_of(results: dict[str, Any], scenarios: list[dict[str, Any]]) -> list[str]:
+    """A row for each client; a cell is empty if the client is not asked to run the scenario."""
+    names = [each["name"] for each in scenarios]
+    rows = [
+        [_client(client), *[WORDS[given[name]["outcome"]] if name in given else "" for name in names]]
+        for client in results["clients"]
+        for given in [client["results"]]
+    ]
+    return table(["client", *[_column(each) for each in scenarios]], rows)
+
+
+def _column(scenario: dict[str, Any]) -> str:
+    """The mechanism of a login; the name of any other scenario."""
     name: str = scenario["name"].removeprefix("login-")
+    if scenario["area"] != LOGINS:
+        return f"`{name}`"
     return "certificate (mTLS)" if name == "certificate" else name.upper()
 
 

@@ -57,6 +57,10 @@ class Runs:
         self.started += 1
         yield Secured("127.0.0.1:3", folder / "client.properties", {PLAIN: ALICE}, {})
 
+    @contextmanager
+    def open_composed(self, folder: Path) -> Iterator[Secured]:
+        yield Secured("127.0.0.1:4", folder / "client.properties", {PLAIN: ALICE}, {})
+
     def run(self, *arguments: str, needs_logins: bool = True) -> int:
         scenario = Scenario("shows", "logins", "It shows.", self._show, needs_logins=needs_logins)
         catalogue = Catalogue([REPEATING], [scenario], lambda client: [scenario], {})
@@ -65,6 +69,7 @@ class Runs:
             catalogue=catalogue,
             open_cluster=lambda folder, more: nullcontext(Cluster(folder)),
             open_secured=self.open_secured,
+            open_composed=self.open_composed,
         )
 
     def _show(self, stage: Stage) -> None:
@@ -79,6 +84,14 @@ def test_a_cluster_with_logins_starts_only_for_scenarios_that_need_it() -> None:
     assert runs.started == 1
     assert runs.seen[1] is not None
     assert runs.seen[1].right == {PLAIN: ALICE}
+
+
+def test_logins_at_containers_need_no_other_cluster(tmp_path: Path) -> None:
+    runs = Runs()
+    assert runs.run("--compose", "--results", str(tmp_path / "kept.json")) == 0
+    assert [each.address for each in runs.seen if each is not None] == ["127.0.0.1:4"]
+    assert runs.run("--compose", needs_logins=False) == 1, "nothing was run"
+    assert runs.started == 0
 
 
 def test_scenarios_with_logins_are_left_out_of_runs_on_another_cluster() -> None:

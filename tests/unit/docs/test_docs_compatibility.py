@@ -9,7 +9,7 @@ from penstock.contracts.configs.topics import TOPIC_CONFIGS
 from penstock.kafkawire.api import API_TABLE
 from tests.testkit.docs.__main__ import DOCS
 from tests.testkit.docs.blocks import fill
-from tests.testkit.docs.compatibility import makers, read_results
+from tests.testkit.docs.compatibility import COMPOSED, makers, read_results
 
 TEXT = (DOCS / "kafka-compatibility.md").read_text()
 RESULTS: dict[str, Any] = {
@@ -47,7 +47,7 @@ RESULTS: dict[str, Any] = {
 
 
 def test_the_tables_of_the_page_are_current() -> None:
-    assert fill(TEXT, makers(read_results())) == TEXT, "run `make docs`"
+    assert fill(TEXT, makers(read_results(), read_results(COMPOSED))) == TEXT, "run `make docs`"
 
 
 def test_the_page_lists_every_api_with_the_versions_that_are_served() -> None:
@@ -81,6 +81,12 @@ def test_logins_have_a_table_of_clients_and_mechanisms() -> None:
     others = fill("<!-- made: clients -->\nold\n<!-- made: end -->\n", makers(RESULTS))
     assert "login" not in others
     assert "other" not in others
+
+
+def test_logins_in_containers_have_a_table_with_the_other_scenarios_beside_them() -> None:
+    made = fill("<!-- made: composed_logins -->\nold\n<!-- made: end -->\n", makers(None, RESULTS))
+    assert "| client | `produce-gzip` | `group-join` | `group-static` | PLAIN | certificate (mTLS) |" in made
+    assert "| other 2 |  |  |  | **no** | yes |" in made
 
 
 def test_a_table_that_nobody_makes_is_no_table_of_the_page() -> None:
