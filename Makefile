@@ -46,10 +46,11 @@ test: env  ## run every test
 test-simulation: env  ## run the simulations
 	$(BIN)/pytest -m simulation -n 2 --dist worksteal --timeout 1500 tests/simulation
 
-# The first tests mostly wait for servers that start and for timeouts, so more workers than cores run.
+# The tests mostly wait for servers that start and for timeouts, so more workers than cores run. With PENSTOCK_CHECKED,
+# `make check` has applied the rules of test_tidy already.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
-	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal
-	$(BIN)/pytest -m e2e -n 3 --dist loadfile tests/e2e tests/chaos
+	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
+	$(BIN)/pytest -m e2e -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/chaos
 
 test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
