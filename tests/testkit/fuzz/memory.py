@@ -15,11 +15,13 @@ from tests.testkit.metrics import total
 BLOCKS = "penstock_memory_blocks"
 CACHES = {"flusher": "penstock_flusher_recent_bytes", "cacher": "penstock_cacher_held_bytes"}
 GROWTH_MAX = 0.1
-BLOCKS_GROWTH_MAX = 0.2  # the fuzzer creates some 1,000 topics, which gateways and sequencers keep
+BLOCKS_GROWTH_MAX = 0.2  # the fuzzer creates some 1,000 topics, which gateways keep
 # Freed memory that a process may keep. A gateway reserves 128 MiB for large requests. A sequencer answers long queries.
 # The heap of a Go program doubles between two collections.
 KEPT_BYTES_MAX = {"gateway": 128 << 20, "sequencer": 32 << 20, "nats": 32 << 20}
 COUNTED = ("gateway", "sequencer")  # services whose blocks are compared
+# Its state grows with every request that creates something. So it is compared with a new process of the same state.
+HAS_STATE = "sequencer-1"
 METRICS_TIMEOUT_S = 60.0
 SERVED_TIMEOUT_S = 400.0  # a Fetch whose client has left waits up to 300 s
 
@@ -44,6 +46,17 @@ def until_served(cluster: Cluster) -> None:
         SERVED_TIMEOUT_S,
         "the requests of hostile clients to end",
         poll_s=1.0,
+    )
+
+
+def restart_with_state(cluster: Cluster) -> None:
+    """Kill the process with the state, and wait until a new one has all of it."""
+    restarts = cluster.processes()[HAS_STATE]["restarts"]
+    cluster.kill(HAS_STATE)
+    wait_until(
+        lambda: cluster.processes()[HAS_STATE]["restarts"] > restarts and cluster.is_ready(),
+        SERVED_TIMEOUT_S,
+        "the sequencer to have its state again",
     )
 
 
@@ -72,11 +85,11 @@ def _resident_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
-def grown(warm: Mapping[str, Memory], after: Mapping[str, Memory]) -> list[str]:
-    """The processes whose memory grew too much between two measurements."""
+def grown(references: Mapping[str, Memory], after: Mapping[str, Memory]) -> list[str]:
+    """The processes whose memory is too much beside that of their references."""
     found = []
-    for name in warm.keys() & after.keys():
-        first, last = warm[name], after[name]
+    for name in references.keys() & after.keys():
+        first, last = references[name], after[name]
         bytes_max = first.own_bytes * (1 + GROWTH_MAX) + KEPT_BYTES_MAX.get(name.rpartition("-")[0], 0)
         if last.own_bytes > bytes_max:
             found.append(f"{name} grew from {first.own_bytes} to {last.own_bytes} bytes without its cache")

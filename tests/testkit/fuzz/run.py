@@ -18,7 +18,7 @@ from penstock.kafkawire.api import API_TABLE
 from tests.testkit.clusters.cluster import Cluster
 from tests.testkit.fuzz.canary import Result
 from tests.testkit.fuzz.hostile_client import HostileClient
-from tests.testkit.fuzz.memory import Memory, grown, measure, until_served
+from tests.testkit.fuzz.memory import HAS_STATE, Memory, grown, measure, restart_with_state, until_served
 from tests.testkit.fuzz.values import TOPICS
 
 CANARY_TOPIC = "canary"
@@ -47,6 +47,7 @@ class Report(msgspec.Struct, kw_only=True):
     before: dict[str, Memory]
     warm: dict[str, Memory]
     after: dict[str, Memory]
+    restarted: dict[str, Memory]  # of the process with the state, as a new one has it; empty after a short run
     traces: list[str]
     stalls: list[str]  # a busy machine also causes them
 
@@ -67,7 +68,7 @@ class Report(msgspec.Struct, kw_only=True):
     @property
     def grown(self) -> list[str]:
         """The processes whose memory grew too much; empty after a short run."""
-        return grown(self.warm, self.after) if self.seconds >= GROWTH_SECONDS_MIN else []
+        return grown(self.warm | self.restarted, self.after) if self.seconds >= GROWTH_SECONDS_MIN else []
 
     @property
     def limit_ms(self) -> float:
@@ -100,18 +101,21 @@ def run_fuzzer(cluster: Cluster, seconds: float, seed: int) -> Report:
             canary.send_signal(signal.SIGTERM)
         printed, _ = canary.communicate(timeout=CANARY_END_TIMEOUT_S)
     _settle(cluster, seconds)
+    after, restarts = measure(cluster), {name: each["restarts"] for name, each in cluster.processes().items()}
+    traces, stalls = list(_lines(cluster.data, *TRACES)), list(_lines(cluster.data, STALL))
     return Report(
         seed=seed,
         seconds=seconds,
         sent=first_sent + sent,
         wrong=first_wrong + wrong,
         canary=msgspec.json.decode(printed, type=Result),
-        restarts={name: process["restarts"] for name, process in cluster.processes().items()},
+        restarts=restarts,
         before=before,
         warm=warm,
-        after=measure(cluster),
-        traces=list(_lines(cluster.data, *TRACES)),
-        stalls=list(_lines(cluster.data, STALL)),
+        after=after,
+        restarted=_restarted(cluster) if seconds >= GROWTH_SECONDS_MIN else {},
+        traces=traces,
+        stalls=stalls,
     )
 
 
@@ -120,6 +124,12 @@ def _settle(cluster: Cluster, seconds: float) -> None:
     if seconds >= GROWTH_SECONDS_MIN:
         until_served(cluster)
     time.sleep(SETTLE_S)
+
+
+def _restarted(cluster: Cluster) -> dict[str, Memory]:
+    restart_with_state(cluster)
+    time.sleep(SETTLE_S)
+    return {HAS_STATE: measure(cluster)[HAS_STATE]}
 
 
 async def _attack(cluster: Cluster, seconds: float, seed: str) -> tuple[Counter[str], list[str]]:
@@ -166,12 +176,15 @@ def table(report: Report) -> str:
         lines.append(f"  {name:<12}{shown}")
     lines += [f"  {each}" for each in report.canary.undecided]
     lines.append(f"  the slowest may take {report.limit_ms:.0f}")
-    lines.append("memory in MiB: before, after the first part, at the end, without caches; thousands of blocks")
+    lines.append(
+        "memory in MiB: before, after the first part, at the end, restarted; thousands of blocks; without caches"
+    )
     for name in report.before:
-        measured = [parts[name] for parts in (report.before, report.warm, report.after) if name in parts]
+        moments = (report.before, report.warm, report.after, report.restarted)
+        measured = [parts[name] for parts in moments if name in parts]
         sizes = "".join(f"{each.resident_bytes / 2**20:8.1f}" for each in measured)
         blocks = "".join(f"{each.blocks / 1000:8.0f}" for each in measured if each.blocks)
-        lines.append(f"  {name:<16}{sizes}{measured[-1].own_bytes / 2**20:8.1f}{blocks}")
+        lines.append(f"  {name:<16}{sizes}{blocks}{report.after[name].own_bytes / 2**20:8.1f}")
     lines += [f"  {stall}" for stall in report.stalls]
     lines.append(f"findings: {len(report.findings)}")
     lines += [f"  {finding}" for finding in dict.fromkeys(report.findings)]

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,13 @@ def test_requests_with_long_arrays_stay_just_below_the_limit_of_a_request() -> N
     assert not any(has_more_elements(request, REQUEST_ELEMENTS_MAX) for request in found)
 
 
+def report(**found: Any) -> Report:
+    """A report with these facts, of a run in which nothing else happened."""
+    nothing: dict[str, Any] = {"seed": 1, "seconds": 60.0, "sent": Counter(), "wrong": [], "canary": Result()}
+    nothing |= {"restarts": {}, "before": {}, "warm": {}, "after": {}, "restarted": {}, "traces": [], "stalls": []}
+    return Report(**nothing | found)
+
+
 def test_a_full_cache_and_kept_arenas_are_no_growth() -> None:
     warm = {"gateway-1": Memory(132 << 20, blocks=330_000), "flusher-1": Memory(58 << 20, 4 << 20)}
     after = {"gateway-1": Memory(165 << 20, blocks=340_000), "flusher-1": Memory(89 << 20, 34 << 20)}
@@ -80,20 +88,15 @@ def test_objects_and_buffers_that_stay_are_growth() -> None:
     assert kept.startswith("gateway-1 grew")
 
 
+def test_state_is_no_growth_of_its_process() -> None:
+    warm, after = {"sequencer-1": Memory(70 << 20, blocks=300_000)}, {"sequencer-1": Memory(97 << 20, blocks=380_000)}
+    restarted = {"sequencer-1": Memory(85 << 20, blocks=370_000)}
+    assert report(seconds=600.0, warm=warm, after=after, restarted=restarted).findings == []
+    (leak,) = report(seconds=600.0, warm=warm, after=after, restarted=warm).findings
+    assert leak == "sequencer-1 grew from 300000 to 380000 blocks in use"
+
+
 @pytest.mark.parametrize(("timer_lag_ms", "findings"), [(49.0, ["round 7"]), (51.0, [])])
 def test_an_undecided_produce_is_an_error_where_the_machine_had_time(timer_lag_ms: float, findings: list[str]) -> None:
     canary = Result(undecided=["round 7"], timer_lags_ms=[timer_lag_ms], latencies_ms={"Fetch": [1.0]})
-    report = Report(
-        seed=1,
-        seconds=60.0,
-        sent=Counter(),
-        wrong=[],
-        canary=canary,
-        restarts={},
-        before={},
-        warm={},
-        after={},
-        traces=[],
-        stalls=[],
-    )
-    assert report.findings == findings
+    assert report(canary=canary).findings == findings
