@@ -13,7 +13,7 @@ from tests.testkit.fuzz.run import run_fuzzer, table
 
 pytestmark = pytest.mark.e2e
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 def test_hostile_clients_stop_no_process_and_no_other_client(tmp_path: Path) -> None:
