@@ -9,7 +9,7 @@ from tests.testkit.sim.length import LONG
 from tests.testkit.sim.run import run_named, run_seed
 
 # A seed takes about half a second of a core.
-SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "200"))
+SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "300"))
 SEEDS_PER_TEST = 20
 # Each line: the name of a run, and why it failed once.
 KNOWN = [line.split(maxsplit=1) for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()]
