@@ -55,6 +55,14 @@ async def test_a_killed_child_is_restarted(tmp_path: Path) -> None:
         assert "died (SIGKILL)" in reports[0]
 
 
+async def test_a_child_has_a_group_of_its_own_in_the_session_of_its_parent(tmp_path: Path) -> None:
+    async with kept(tmp_path, WAITS) as (child, _reports):
+        await until(lambda: is_up(child))
+        assert child.pid is not None
+        assert os.getpgid(child.pid) == child.pid
+        assert os.getsid(child.pid) == os.getsid(0)
+
+
 async def test_a_child_that_works_again_is_reported_with_the_time_that_it_was_away(tmp_path: Path) -> None:
     async with kept(tmp_path, WAITS) as (child, reports):
         await until(lambda: is_up(child))

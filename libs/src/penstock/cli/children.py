@@ -43,6 +43,9 @@ class ChildSpec(msgspec.Struct, frozen=True):
 
     A service announces itself under a name that is new for each start, and begins with `name`. A process with several
     services announces each of them.
+
+    All children stay in the session of their parent. Linux divides the processor between sessions first, and a priority
+    counts only inside of its session (autogroups).
     """
 
     name: str
@@ -174,7 +177,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C reaches only the parent, which stops the children in order
+                process_group=0,  # Ctrl-C reaches only the parent, which stops the children in order
                 preexec_fn=partial(die_with_parent, self._platform),
             )
 

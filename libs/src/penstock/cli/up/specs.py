@@ -19,7 +19,7 @@ NATS_USER = "up"
 PASSWORD_BYTES = 32
 AGENT = "agent"  # a process that is gateway, flusher and cacher in one
 AGENT_ROLES = ("flusher", "cacher", "gateway")
-LOW_PRIORITY = ("nice", "-n", "5")  # for helpers, so that clients and services get the processor first
+LOW_PRIORITY = ("nice", "-n", "19")  # for helpers: services get the processor first (ADR 0043)
 
 
 class Specs:
