@@ -45,6 +45,25 @@ RUN --mount=type=cache,target=/root/.cache/uv \
     uv pip install --quiet --require-hashes --build-constraints requirements-spark.lock -r /list
 
 
+# The modules with hot loops (ADR 0044). A change of other code leaves this stage as it is.
+FROM tools AS compiled
+RUN python3 -c 'import os, sysconfig; print(os.path.exists(sysconfig.get_path("include") + "/Python.h"))' >/headers \
+    && apt-get update -q \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+       gcc libc6-dev $(grep -q True /headers || echo python3-dev) \
+    && rm -rf /var/lib/apt/lists/*
+COPY requirements-run.lock ./
+RUN --mount=type=cache,target=/root/.cache/uv \
+    awk '/^[^ ]/ {on = $1 ~ /^(ast-serialize|librt|mypy|mypy-extensions|pathspec|setuptools|typing-extensions)==/} on' \
+        requirements-run.lock >mypyc.lock \
+    && uv pip install --quiet --require-hashes --no-deps --target /opt/mypyc -r mypyc.lock
+COPY deploy/compile ./
+COPY libs/src/penstock/kafkawire src/penstock/kafkawire
+RUN touch src/penstock/__init__.py \
+    && PYTHONPATH=/opt/mypyc python3 compile --required src \
+    && mkdir /compiled && cd src && cp --parents penstock/kafkawire/*.so /compiled
+
+
 FROM tools AS code
 COPY libs libs
 COPY --from=chosen /chosen services
@@ -71,6 +90,7 @@ ENV PATH=/opt/penstock/bin:$PATH \
 COPY --from=dependencies /opt/penstock /opt/penstock
 COPY --chmod=755 deploy/ready /usr/local/bin/ready
 COPY --from=code /opt/code /opt/code
+COPY --from=compiled /compiled /opt/code
 USER 10001:10001
 WORKDIR /tmp
 STOPSIGNAL SIGTERM

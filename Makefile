@@ -11,6 +11,7 @@ LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-
 # The stamp of an environment to run Penstock, and of one for development, which can also run it.
 RUN_STAMP := $(VENV)/.made-run
 STAMP := $(VENV)/.made
+COMPILED := $(VENV)/.compiled
 SPARK_VENV := .venv-spark
 SPARK_STAMP := $(SPARK_VENV)/.made
 SPARK_TEST_STAMP := $(SPARK_VENV)/.made-test
@@ -35,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(RUN_STAMP)  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
+up: $(RUN_STAMP) $(COMPILED)  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
 	@exec $(BIN)/penstock up $(ARGS)
 
 # The environment with Spark comes last, so that a script can make it in the background, as .ci/run does.
@@ -141,9 +142,10 @@ lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds 
 	    -o requirements-supply.lock >/dev/null
 
 clean:  ## remove the environment and the caches
+	find libs -name '*.so' -delete
 	rm -rf $(VENV) $(SPARK_VENV) $(SUPPLY_VENV) $(SBOM_VENV) sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-env: $(STAMP)  ## make the environment for development, in .venv (PYTHON=python3.12 names its Python)
+env: $(STAMP) $(COMPILED)  ## make the environment for development, in .venv (PYTHON=python3.12 names its Python)
 
 # This runs in every make, and changes the file only with the environment. So an environment of another Python is remade.
 $(VENV)/.python: always
@@ -170,6 +172,11 @@ $(STAMP): $(MADE_FROM) requirements.lock
 # An environment for development stays one.
 $(RUN_STAMP): $(MADE_FROM) requirements-run.lock
 	$(call make_env,$(if $(wildcard $(STAMP)),requirements.lock,requirements-run.lock),$(RUN_STAMP) $(wildcard $(STAMP)))
+
+# Python prefers a compiled module to its source, so a change of the source makes it again.
+$(COMPILED): $(RUN_STAMP) deploy/compile libs/src/penstock/kafkawire/produced_records.py
+	@$(BIN)/python deploy/compile libs/src
+	@touch $@
 
 $(SUPPLY_VENV)/.made: $(STAMP) requirements-supply.lock
 	$(call make_from_lock,$(SUPPLY_VENV),requirements-supply.lock)

@@ -10,6 +10,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests.testkit.compiled import outdated
 from tests.testkit.servers import engine
 from tests.testkit.servers.nats import NatsServer, running_nats_server
 
@@ -22,10 +23,12 @@ collect_ignore = [] if find_spec("pyspark") else ["spark"]
 
 
 def pytest_configure() -> None:
-    """Fail at once if the required servers are not available; remove leftovers of a killed run.
+    """Fail at once if a compiled module is old or a server is missing; remove leftovers of a killed run.
 
     Workers get this choice by the environment: with an own choice, a worker could collect other tests.
     """
+    if found := list(outdated()):
+        raise pytest.UsageError(f"older than its source, make it again with `make env`: {found[0]}")
     try:
         chosen = engine.choice()
     except ValueError as error:

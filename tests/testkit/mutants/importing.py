@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import decode_source
 from types import CodeType, ModuleType
 
-from tests.testkit.mutants.mutant import Change, Mutant, mutated
+from tests.testkit.mutants.mutant import Change, Mutant, mutated, source_of
 
 SETTING = "PENSTOCK_MUTANT"  # the environment variable that names the mutant to the processes of a command
 
@@ -40,6 +40,7 @@ class _MutantFinder(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target) if changes else None
         if spec is None or spec.origin is None:
             return None
+        spec.origin = str(source_of(spec.origin))
         spec.loader = _MutantLoader(fullname, spec.origin, self._mutant.name, changes)
         spec.cached = None
         return spec

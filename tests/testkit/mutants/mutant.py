@@ -53,10 +53,16 @@ def check_applies(mutant: Mutant) -> None:
         compile(mutated(path.read_text(), mutant.name, changes), str(path), "exec")
 
 
+def source_of(origin: str) -> Path:
+    """The source of a module that Python found in this file, which may be a compiled one (ADR 0044)."""
+    found = Path(origin)
+    return found.with_name(found.name.partition(".")[0] + ".py")
+
+
 def _source_path(module: str) -> Path | None:
     """The path of a module's source; None if there is no such module."""
     try:
         spec = find_spec(module)
     except ModuleNotFoundError:
         return None
-    return None if spec is None or spec.origin is None else Path(spec.origin)
+    return None if spec is None or spec.origin is None else source_of(spec.origin)

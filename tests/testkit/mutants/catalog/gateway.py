@@ -73,4 +73,16 @@ MUTANTS = [
         ],
         ("tests/unit/gateway/produce",),
     ),
+    Mutant(
+        "accept_gaps_in_the_offsets_of_records",
+        "The gateway accepts records whose offsets do not count from 0: records of two batches get one offset.",
+        [
+            Change(
+                "penstock.kafkawire.produced_records",
+                "if is_filled and is_exact and offset == index + index:",
+                "if is_filled and is_exact:",
+            )
+        ],
+        ("tests/unit/kafkawire/test_kafkawire_produced_records.py",),
+    ),
 ]
