@@ -26,7 +26,7 @@ MUTANTS = [
     Mutant(
         "compare_one_hash_too_new",
         "A replica compares an author's hash with the one of the next entry: sound entries halt it.",
-        [Change(CHAIN, "        ours = self._recent[-1 - behind]\n", "        ours = self._recent[-max(behind, 1)]\n")],
+        [Change(CHAIN, "self._hash_of(self.sequence - behind)", "self._hash_of(self.sequence - max(behind - 1, 0))")],
         REPLICATION_TESTS,
     ),
     Mutant(
