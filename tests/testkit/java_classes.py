@@ -35,6 +35,6 @@ def write(java_options: str) -> None:
 
 
 if __name__ == "__main__":
-    from tests.testkit.clusters.compactors import QUICK_START
+    from penstock.spark.session import LOCAL_JAVA_OPTIONS
 
-    write(QUICK_START)
+    write(LOCAL_JAVA_OPTIONS)

@@ -7,6 +7,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from penstock.spark.session import LOCAL_JAVA_OPTIONS
 from tests.testkit import java_classes
 from tests.testkit.clusters.cluster import Cluster, wait_until
 from tests.testkit.metrics import samples, total
@@ -19,9 +20,7 @@ EAGER = {
     "merge-topic-bytes-min": "1",
     "plan-interval-ms": "100",
 }
-# The JVM starts with half the work without its compiler for long-running code.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-JAVA_OPTIONS = f"{QUICK_START} {java_classes.options()}".strip()
+JAVA_OPTIONS = f"{LOCAL_JAVA_OPTIONS} {java_classes.options()}".strip()
 SPARK_CONF = f"spark.driver.defaultJavaOptions={JAVA_OPTIONS}"
 POLL_S = 0.2
 STOP_S = 180.0
