@@ -49,23 +49,26 @@ def test_only_the_newest_hashes_are_kept() -> None:
     assert not chain.check(entry_on(grown(past[:6])))
 
 
-@given(PASTS, PASTS, st.integers(1, 30))
+@given(PASTS, PASTS, st.integers(1, 30), st.integers(1, 30))
 def test_a_chain_started_at_a_snapshot_continues_as_the_complete_one(
-    past: list[bytes], more: list[bytes], kept: int
+    past: list[bytes], more: list[bytes], kept: int, hashes_max: int
 ) -> None:
-    whole, restored = grown(past), HashChain()
+    whole, restored = grown(past), HashChain(hashes_max)
     restored.restore(len(past), whole.newest_hashes(kept))
+    known = min(kept, len(past) + 1, hashes_max)
+    assert restored.earliest_sequence == len(past) + 1 - known
     assert restored.ends_with(past[-1])
-    for data in more:
-        assert restored.check(entry_on(grown(past)))
+    for behind, data in enumerate(more):
+        assert restored.check(entry_on(grown(past))) == (behind < min(known + behind, hashes_max))
         whole.advance(data)
         restored.advance(data)
         assert (restored.sequence, restored.hash) == (whole.sequence, whole.hash)
-    known = min(kept, len(past) + 1)
-    assert restored.earliest_sequence == len(past) + 1 - known
+    first = max(len(past) + 1 - known, whole.sequence + 1 - hashes_max)
+    assert restored.earliest_sequence == first
     sequences = range(len(past) + len(more) + 1)
-    expected = [None if each < restored.earliest_sequence else whole.hash_at(each) for each in sequences]
+    expected = [None if each < first else whole.hash_at(each) for each in sequences]
     assert [restored.hash_at(each) for each in sequences] == expected
+    assert restored.newest_hashes(2) == [each for each in expected if each is not None][-2:]
 
 
 def test_a_chain_knows_its_last_entry_if_it_knows_the_hash_before_it() -> None:
