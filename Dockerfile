@@ -52,10 +52,9 @@ RUN python3 -c 'import os, sysconfig; print(os.path.exists(sysconfig.get_path("i
     && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
        gcc libc6-dev $(grep -q True /headers || echo python3-dev) \
     && rm -rf /var/lib/apt/lists/*
-COPY requirements-run.lock ./
 RUN --mount=type=cache,target=/root/.cache/uv \
     awk '/^[^ ]/ {on = $1 ~ /^(ast-serialize|librt|mypy|mypy-extensions|pathspec|setuptools|typing-extensions)==/} on' \
-        requirements-run.lock >mypyc.lock \
+        requirements.lock >mypyc.lock \
     && uv pip install --quiet --require-hashes --no-deps --target /opt/mypyc -r mypyc.lock
 COPY deploy/compile ./
 COPY libs/src/penstock/kafkawire src/penstock/kafkawire

@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-up: $(RUN_STAMP) $(COMPILED)  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
+up: $(RUN_STAMP)  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
 	@exec $(BIN)/penstock up $(ARGS)
 
 # The environment with Spark comes last, so that a script can make it in the background, as .ci/run does.
@@ -174,7 +174,7 @@ $(RUN_STAMP): $(MADE_FROM) requirements-run.lock
 	$(call make_env,$(if $(wildcard $(STAMP)),requirements.lock,requirements-run.lock),$(RUN_STAMP) $(wildcard $(STAMP)))
 
 # Python prefers a compiled module to its source, so a change of the source makes it again.
-$(COMPILED): $(RUN_STAMP) deploy/compile libs/src/penstock/kafkawire/produced_records.py
+$(COMPILED): $(STAMP) deploy/compile libs/src/penstock/kafkawire/produced_records.py
 	@$(BIN)/python deploy/compile libs/src
 	@touch $@
 

@@ -195,11 +195,11 @@ async def test_compactors_start_when_clients_are_served_and_there_is_a_python_wi
     is_ready.set()
     await until(lambda: "compaction does not run yet: Spark is not installed" in reports)
     (janitor,) = helpers.all
-    assert janitor.spec.argv == ["nice", "-n", "5", sys.executable, "-m", "penstock_janitor"], "it waits for no Spark"
+    assert janitor.spec.argv == ["nice", "-n", "19", sys.executable, "-m", "penstock_janitor"], "it waits for no Spark"
     python.path = program
     await until(lambda: len(helpers.all) == 2)
     compactor = helpers.all[1]
-    assert compactor.spec.argv == ["nice", "-n", "5", str(program), "-m", "penstock_compactor"]
+    assert compactor.spec.argv == ["nice", "-n", "19", str(program), "-m", "penstock_compactor"]
     helpers.begin_stop()
     await asyncio.gather(janitor.stop(TIMEOUT_S), compactor.stop(TIMEOUT_S))
     await keeping
