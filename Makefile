@@ -36,7 +36,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Compiled modules of another time, or from `make env`, may be older than their sources.
 up: $(RUN_STAMP)  ## run Penstock here: Kafka on 127.0.0.1:9092, the console on 127.0.0.1:8080 (ARGS="..." goes to `penstock up`)
+	@$(if $(wildcard libs/src/penstock/kafkawire/*.so),$(BIN)/python deploy/compile libs/src)
 	@exec $(BIN)/penstock up $(ARGS)
 
 # The environment with Spark comes last, so that a script can make it in the background, as .ci/run does.

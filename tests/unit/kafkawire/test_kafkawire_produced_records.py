@@ -120,6 +120,19 @@ def test_offsets_of_every_length_are_valid(count: int) -> None:
     assert not is_valid(plain, count - 1) and not is_valid(plain, count + 1)
 
 
+@pytest.mark.parametrize("value_bytes", [100, 3_000, 2**19, 2**20 - 20, 2**20, 2**21])
+def test_records_in_several_fragments_of_a_batch_are_valid(value_bytes: int) -> None:
+    """Fragments of 1 MiB: records end on any side of their bounds, or are larger."""
+    count = 3 * 2**20 // value_bytes + 2
+    plain = body(build_batch([Record(index, index, b"k", bytes(value_bytes)) for index in range(count)]))
+    assert is_valid(plain, count)
+    assert not is_valid(plain[:-1], count) and not is_valid(plain + b"\0", count)
+    assert not is_valid(plain, count - 1) and not is_valid(plain, count + 1)
+    broken = bytearray(plain)
+    broken[-1] = 2  # the last record has a header that is not there
+    assert not is_valid(bytes(broken), count)
+
+
 @given(st.data())
 def test_a_valid_batch_with_changed_bytes_is_rejected_or_readable(data: st.DataObject) -> None:
     """Each accepted batch can be decoded, except for header keys that are no text."""
