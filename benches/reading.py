@@ -216,8 +216,10 @@ def idlers(seconds: int = 60) -> Iterator[Result]:
 
 
 @contextlib.contextmanager
-def slow_cluster(reads: Sequence[float], writes: Sequence[float], *arguments: str) -> Iterator[Cluster]:
-    """A cluster on a real S3 server, behind a proxy that waits before it answers."""
+def slow_cluster(
+    reads: Sequence[float], writes: Sequence[float], *arguments: str, option: str = ""
+) -> Iterator[Cluster]:
+    """A cluster on a real S3 server, behind a proxy that waits before it answers; `option` is one of the address."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
         (Path(folder) / "s3").mkdir()
         with running_seaweed(Path(folder) / "s3") as server:
@@ -227,7 +229,7 @@ def slow_cluster(reads: Sequence[float], writes: Sequence[float], *arguments: st
             slow = subprocess.Popen(command)
             try:
                 url = server.url("bench").replace(_quoted(server.endpoint), _quoted(f"http://127.0.0.1:{port}"))
-                with running(Path(folder) / "data", "--store", url, *arguments) as cluster:
+                with running(Path(folder) / "data", "--store", url + option, *arguments) as cluster:
                     yield cluster
             finally:
                 slow.kill()

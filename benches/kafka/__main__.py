@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from benches.kafka.comparison import Row, rows_of, save, table
-from benches.kafka.lines import KAFKA, PENSTOCK, SLOW, SYNCED, all_lines
+from benches.kafka.lines import EXPRESS, KAFKA, PENSTOCK, SLOW, SYNCED, all_lines
 from benches.kafka.measuring import Starter, measure
 from benches.kafka.systems.apache import apache
 from benches.kafka.systems.penstock import penstock
@@ -59,7 +59,11 @@ def _starters(sides: list[str], up: list[str]) -> dict[str, Starter]:
     """How each system of the chosen sides is started."""
     starters: dict[str, Starter] = {}
     if "penstock" in sides:
-        starters |= {PENSTOCK: functools.partial(penstock, up), SLOW: functools.partial(penstock, up, is_slow=True)}
+        starters |= {
+            PENSTOCK: functools.partial(penstock, up),
+            SLOW: functools.partial(penstock, up, is_slow=True),
+            EXPRESS: functools.partial(penstock, up, is_slow=True, is_express=True),
+        }
     if "kafka" in sides:
         starters |= {KAFKA: apache, SYNCED: functools.partial(apache, is_synced=True)}
     return starters

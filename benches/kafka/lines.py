@@ -8,10 +8,11 @@ from benches.kafka.loads.load import Load
 from benches.kafka.workloads.workload import AfterLoad, CatchUp, Latency, Produce, Rest, Workload, WriteAndRead
 
 KAFKA, SYNCED = "kafka", "kafka-synced"
-PENSTOCK, SLOW = "penstock", "penstock-slow-store"
+PENSTOCK, SLOW, EXPRESS = "penstock", "penstock-slow-store", "penstock-express"
 PLAIN_PAIR = (PENSTOCK, KAFKA)
 SYNCED_PAIR = (PENSTOCK, SYNCED)
 SLOW_PAIR = (SLOW, KAFKA)
+EXPRESS_PAIR = (EXPRESS, KAFKA)
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -177,8 +178,31 @@ def _slow_store() -> Iterator[Line]:
         yield Line(f"s3-{name}", f"{title}, S3-like store", "s3", workload, figures, SLOW_PAIR)
 
 
+def _express() -> Iterator[Line]:
+    """On the same store, with topics of the express lane: a landing store in NATS."""
+    stock = Figure("MiB/s", Goal(8, is_ratio=False))
+    title = "produce, Java stock, 1 KiB, 1 partition, express topic"
+    yield Line("express-java-stock", title, "express", Produce(_java(), 1), (stock, CPU), EXPRESS_PAIR)
+    for rate in (20, 5_000):
+        figures = (at_most("p50 ms"), at_most("p99 ms", 40, is_ratio=False), at_least("records/s"), at_most("cores"))
+        title = f"end to end, {rate:,} records/s, 6 partitions, express topic"
+        yield Line(f"express-latency-{rate}", title, "express", _at_rate(rate), figures, EXPRESS_PAIR)
+
+
 def all_lines() -> Mapping[str, Line]:
     """Every line by its name, in the order of the table."""
-    groups = (_tuned, _raw, _stock, _many_partitions, _reading, _mixed, _latency, _resources, _synced, _slow_store)
+    groups = (
+        _tuned,
+        _raw,
+        _stock,
+        _many_partitions,
+        _reading,
+        _mixed,
+        _latency,
+        _resources,
+        _synced,
+        _slow_store,
+        _express,
+    )
     lines = [line for group in groups for line in group()]
     return {line.name: line for line in lines}

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import itertools
 import random
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from penstock.contracts.errors import Conflict, Invalid, Unavailable
 from penstock.objectstore import (
     AlreadyExists,
     EtagMismatch,
+    JetStreamLimits,
     NotFound,
     ObjectStore,
     S3Limits,
@@ -23,6 +25,8 @@ from penstock.objectstore import (
 )
 from penstock.objectstore.encryption import EncryptedStore, Plain, parse_keys
 from penstock.objectstore.file import open_file_store
+from penstock.objectstore.jetstream import open_jetstream_store
+from penstock.objectstore.landed import LandedStore
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.s3 import open_s3_store
 from penstock.objectstore.store import PART_BYTES_MIN
@@ -36,7 +40,7 @@ from tests.testkit.sim.environment.wire import Latency, Wire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-KINDS = [
+WITH_PARTS = [
     "memory",
     "memory, with local reads",
     "simulated",
@@ -52,7 +56,10 @@ KINDS = [
     pytest.param("s3 of seaweedfs", marks=pytest.mark.slow),
     pytest.param("s3 of seaweedfs, our key", marks=pytest.mark.slow),
     pytest.param("s3 of seaweedfs, encrypted", marks=pytest.mark.slow),
+    "memory, with a landing store",
 ]
+WITHOUT_PARTS = ["jetstream", "jetstream, retrying and measured", "jetstream, encrypted"]
+of_parts = pytest.mark.parametrize("store", WITH_PARTS, indirect=True, scope="module")
 SOME_KEYS = parse_keys(f"first {base64.b64encode(bytes(range(32))).decode()}", "a test")
 NAMES = itertools.count()
 RACERS, RACERS_AT_SEAWEEDFS = 8, 4  # SeaweedFS locks the key for each put, which takes up to a second
@@ -87,7 +94,7 @@ def key_file_in(folder: Path) -> Path:
     return path
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[*WITH_PARTS, *WITHOUT_PARTS])
 async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ObjectStore]:
     folder: Path = tmp_path_factory.mktemp("objects")
     opened: ObjectStore
@@ -116,6 +123,15 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
             opened = encrypted(await open_s3(request.getfixturevalue("moto_server")))
         case "s3 of seaweedfs, encrypted":
             opened = encrypted(await open_s3(request.getfixturevalue("seaweed_server")))
+        case "memory, with a landing store":
+            opened = LandedStore(MemoryStore(), MemoryStore(), lambda key: zlib.crc32(key.encode()) % 2 == 0)
+        case "jetstream" | "jetstream, encrypted":
+            address = f"jetstream://{request.getfixturevalue('shared_nats_server').url.removeprefix('nats://')}/s{next(NAMES)}"
+            opened = await open_jetstream_store(address, {}, entropy=SystemEntropy(), limits=JetStreamLimits())
+            opened = encrypted(opened) if "encrypted" in request.param else opened
+        case "jetstream, retrying and measured":
+            address = f"jetstream://{request.getfixturevalue('shared_nats_server').url.removeprefix('nats://')}/s{next(NAMES)}"
+            opened = await open_store(address, registry=prometheus_client.CollectorRegistry())
         case "s3 of moto":
             opened = await open_s3(request.getfixturevalue("moto_server"))
         case "s3 of moto, its keys":
@@ -425,6 +441,7 @@ def pattern(size: int, seed: int = 0) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
+@of_parts
 async def test_parts_become_one_object_in_their_order_however_they_arrive(store: ObjectStore, base: str) -> None:
     data = pattern(2 * PART_BYTES_MIN + 1000)
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
@@ -438,6 +455,7 @@ async def test_parts_become_one_object_in_their_order_however_they_arrive(store:
     assert (listed.key, listed.size_bytes, listed.etag) == (base + "a", len(data), etag)
 
 
+@of_parts
 async def test_a_part_that_is_stored_again_takes_the_place_of_the_first(store: ObjectStore, base: str) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
     for body in (pattern(PART_BYTES_MIN, 1), pattern(PART_BYTES_MIN, 2)):
@@ -447,6 +465,7 @@ async def test_a_part_that_is_stored_again_takes_the_place_of_the_first(store: O
     assert await store.get(base + "a") == pattern(PART_BYTES_MIN, 2) + b"end"
 
 
+@of_parts
 async def test_an_object_is_invisible_before_it_is_complete(store: ObjectStore, base: str) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
     await upload.put_part(0, [pattern(PART_BYTES_MIN)])
@@ -457,6 +476,7 @@ async def test_an_object_is_invisible_before_it_is_complete(store: ObjectStore, 
     assert await keys_of(store, base) == [base + "a"]
 
 
+@of_parts
 async def test_an_aborted_upload_leaves_nothing_and_cannot_go_on(store: ObjectStore, base: str) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
     await upload.put_part(0, [pattern(PART_BYTES_MIN)])
@@ -467,6 +487,7 @@ async def test_an_aborted_upload_leaves_nothing_and_cannot_go_on(store: ObjectSt
     assert await keys_of(store, base) == []
 
 
+@of_parts
 async def test_an_object_in_parts_never_overwrites(store: ObjectStore, base: str) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
     await upload.put_part(0, [pattern(PART_BYTES_MIN)])
@@ -481,6 +502,7 @@ async def begun_keys(store: ObjectStore, prefix: str, limit: int = 1000) -> list
     return [unfinished.key for unfinished in await store.unfinished(prefix, limit)]
 
 
+@of_parts
 async def test_an_upload_is_unfinished_until_it_is_complete_or_aborted(store: ObjectStore, base: str) -> None:
     completed = await store.begin_parts(base + "a/completed", PART_BYTES_MIN)
     aborted = await store.begin_parts(base + "a/aborted", PART_BYTES_MIN)
@@ -493,6 +515,7 @@ async def test_an_upload_is_unfinished_until_it_is_complete_or_aborted(store: Ob
     assert await begun_keys(store, base) == []
 
 
+@of_parts
 async def test_unfinished_uploads_are_listed_by_key_up_to_a_limit(store: ObjectStore, base: str) -> None:
     for key in ("b", "a/2", "a/1", "a/1"):
         await store.begin_parts(base + key, PART_BYTES_MIN)
@@ -506,6 +529,7 @@ async def test_unfinished_uploads_are_listed_by_key_up_to_a_limit(store: ObjectS
             await store.unfinished(base, limit)
 
 
+@of_parts
 async def test_an_upload_has_its_start_time(store: ObjectStore, base: str, request: pytest.FixtureRequest) -> None:
     if "moto" in request.node.callspec.id:
         pytest.skip("moto reports the year 2010 for all uploads")
@@ -516,6 +540,7 @@ async def test_an_upload_has_its_start_time(store: ObjectStore, base: str, reque
     assert 0 <= begun.begun_ms - before.modified_ms // 1000 * 1000 < 60_000  # some stores count in seconds
 
 
+@of_parts
 async def test_any_process_can_abort_an_upload(store: ObjectStore, base: str, request: pytest.FixtureRequest) -> None:
     gone = Unavailable if "moto" in request.node.callspec.id else NotFound  # moto answers with an internal error
     uploads = [await store.begin_parts(base + "a", PART_BYTES_MIN) for _ in range(2)]
@@ -536,6 +561,7 @@ async def test_any_process_can_abort_an_upload(store: ObjectStore, base: str, re
     assert await keys_of(store, base) == []
 
 
+@of_parts
 async def test_aborting_a_completed_upload_leaves_the_object(store: ObjectStore, base: str) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
     await upload.put_part(0, [b"bytes"])
@@ -545,6 +571,7 @@ async def test_aborting_a_completed_upload_leaves_the_object(store: ObjectStore,
     assert await store.get(base + "a") == b"bytes"
 
 
+@of_parts
 @pytest.mark.parametrize("numbers", [[], [1], [0, 2]])
 async def test_an_object_with_missing_parts_is_invalid(store: ObjectStore, base: str, numbers: list[int]) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
@@ -555,6 +582,7 @@ async def test_an_object_with_missing_parts_is_invalid(store: ObjectStore, base:
     await upload.abort()
 
 
+@of_parts
 async def test_parts_have_the_announced_size(store: ObjectStore, base: str) -> None:
     with pytest.raises(Invalid):
         await store.begin_parts(base + "a", PART_BYTES_MIN - 1)
@@ -570,6 +598,7 @@ async def test_parts_have_the_announced_size(store: ObjectStore, base: str) -> N
     assert await keys_of(store, base) == []
 
 
+@of_parts
 @pytest.mark.parametrize("size", [0, 1, PART_BYTES_MIN, PART_BYTES_MIN + 1, 4 * PART_BYTES_MIN + 12_345])
 async def test_a_stream_of_any_size_is_stored_unchanged(store: ObjectStore, base: str, size: int) -> None:
     data = pattern(size)
@@ -580,6 +609,7 @@ async def test_a_stream_of_any_size_is_stored_unchanged(store: ObjectStore, base
     assert await store.get(base + "a") == data
 
 
+@of_parts
 async def test_a_stream_never_overwrites(store: ObjectStore, base: str) -> None:
     async def stream() -> AsyncIterator[Buffer]:
         yield b"second"
@@ -590,6 +620,7 @@ async def test_a_stream_never_overwrites(store: ObjectStore, base: str) -> None:
     assert await store.get(base + "a") == b"first"
 
 
+@of_parts
 @pytest.mark.parametrize("size", [1, 3 * PART_BYTES_MIN])
 async def test_a_stream_that_breaks_leaves_nothing(store: ObjectStore, base: str, size: int) -> None:
     async def stream() -> AsyncIterator[Buffer]:

@@ -55,6 +55,7 @@ class Apache:
     def __init__(self, bootstrap: str, pid: int) -> None:
         self.bootstrap = bootstrap
         self.pid = pid
+        self.topic_configs: dict[str, str] = {}
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The Protocol of a system under load."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 
@@ -14,4 +15,9 @@ class System(Protocol):
     @property
     def pid(self) -> int:
         """The process whose descendants are all processes of the system."""
+        ...
+
+    @property
+    def topic_configs(self) -> Mapping[str, str]:
+        """The configurations of topics for its loads."""
         ...

@@ -106,7 +106,7 @@ class Target:
 
     def _create(self, partitions: int) -> Topic:
         name = f"bench-{next(self._numbers)}"
-        new = NewTopic(name, partitions, 1)
+        new = NewTopic(name, partitions, 1, config=dict(self._system.topic_configs))
         self._admin.create_topics([new], request_timeout=ADMIN_TIMEOUT_S)[name].result(ADMIN_TIMEOUT_S)
         topic = Topic(name, partitions)
         with contextlib.closing(Connection(self._system.bootstrap)) as connection:

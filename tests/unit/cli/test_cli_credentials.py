@@ -136,8 +136,10 @@ def test_another_cluster_changes_the_subjects_and_no_secret(tmp_path: Path) -> N
     make(tmp_path)
     before = texts(tmp_path)
     assert make(tmp_path, cluster="blue") == ["nats/accounts.conf"]
-    renamed = before["nats/accounts.conf"].replace("penstock.default.", "penstock.blue.")
-    assert texts(tmp_path) == before | {"nats/accounts.conf": renamed.replace("journal-default", "journal-blue")}
+    renamed = before["nats/accounts.conf"]
+    for name in ("penstock.", "journal-", "landing-", "landing."):
+        renamed = renamed.replace(f"{name}default", f"{name}blue")
+    assert texts(tmp_path) == before | {"nats/accounts.conf": renamed}
     assert ".*." not in renamed
 
 

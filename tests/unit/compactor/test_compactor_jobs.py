@@ -4,6 +4,7 @@ import asyncio
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.contracts.commands import LeaseJob, ReleaseJob, ReplaceExtents
@@ -242,6 +243,41 @@ async def test_without_spark_a_compactor_is_degraded_and_starts_no_job(world: Wo
         assert world.degraded["spark"] == ""
 
     await while_running([world.compactor()], work)
+
+
+async def test_express_segments_are_moved_without_spark(world: World) -> None:
+    world.missing = "there is no Java"
+    world.plan_limits = msgspec.structs.replace(world.plan_limits, express_age_ms=0)
+    topic_id = world.create_topic(1)
+    for number in range(5):
+        world.flush((topic_id, 0, [str(number)]), is_express=True)
+
+    async def work() -> None:
+        await until(lambda: set(world.levels()) == {1})
+
+    await while_running([world.compactor()], work)
+    world.check_all_readable()
+    assert not world.sessions
+    assert world.metric("jobs_total", kind="express", result="done") >= 1
+
+
+async def test_express_segments_are_moved_while_spark_has_as_many_jobs_as_it_may(world: World) -> None:
+    world.plan_limits = msgspec.structs.replace(world.plan_limits, express_age_ms=0)
+    topic_id = world.create_topic(1)
+    for _ in range(3):
+        world.flush((topic_id, 0, ["a"]))
+    go_on = threading.Event()
+    world.spark.before_collect = lambda: bool(go_on.wait(30))
+
+    async def work() -> None:
+        await until(lambda: world.metric("running_jobs", kind="flushed") == 1)
+        world.flush((topic_id, 0, ["b"]), is_express=True)
+        await until(lambda: 1 in world.levels())
+        go_on.set()
+        await until(lambda: set(world.levels()) == {1})
+
+    await while_running([world.compactor(jobs_max=1)], work)
+    world.check_all_readable()
 
 
 async def test_while_no_sequencer_answers_a_compactor_waits_and_is_degraded(world: World) -> None:

@@ -1,15 +1,26 @@
 """The choice of segments to merge: by count, bytes and age, flushed ones first, and at a bounded cost."""
 
+from collections.abc import Collection
+
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from penstock.contracts.ids import SegmentId, TopicId, new_segment_id
+from penstock.contracts.ids import SegmentId, TopicId, new_express_id, new_segment_id
 from penstock.contracts.queries.compaction import PlacedExtent, SegmentView
 from penstock_compactor.jobs.values import Contents
 from penstock_compactor.merge.outputs import tasks_of
 from penstock_compactor.merge.tasks import MergeTask
-from penstock_compactor.planning.planner import MIB, MINUTE_MS, Choice, Kind, PlanLimits, choose, size_class
+from penstock_compactor.planning.planner import (
+    MIB,
+    MINUTE_MS,
+    Choice,
+    Kind,
+    PlanLimits,
+    choose,
+    choose_express,
+    size_class,
+)
 from tests.testkit.loads.compaction_model import CompactionModel
 
 NOW_MS = 1_700_000_000_000
@@ -54,6 +65,34 @@ def test_flushed_segments_are_merged_by_count_by_bytes_or_by_age(
     count: int, size: int, age_ms: int, is_due: bool
 ) -> None:
     assert bool(chosen([segment(row, size=size, age_ms=age_ms) for row in range(count)])) is is_due
+
+
+def express(row: int, level: int = 0, age_ms: int = 20_000, *, extents: int = 1, leased: bool = False) -> SegmentView:
+    segment_id = new_express_id(NOW_MS - age_ms, row.to_bytes(10, "little"))
+    return SegmentView(row, segment_id, level, 1000, 1000, extents, -1, leased)
+
+
+def express_rows(segments: list[SegmentView], busy: Collection[SegmentId] = ()) -> list[int]:
+    job = choose_express(segments, now_ms=NOW_MS, limits=LIMITS, busy=busy)
+    return [] if job is None else rows(job)
+
+
+@pytest.mark.parametrize(("age_ms", "is_due"), [(19_999, False), (20_000, True)])
+def test_express_segments_leave_the_landing_store_by_age_also_a_single_one(age_ms: int, is_due: bool) -> None:
+    assert express_rows([express(7, age_ms=age_ms)]) == [7] * is_due
+    assert express_rows([express(7, age_ms=age_ms), express(8, age_ms=0)]) == [7, 8] * is_due
+
+
+def test_a_job_of_express_segments_is_bounded_and_takes_the_oldest() -> None:
+    assert express_rows([express(row, age_ms=0) for row in range(1_500)]) == [*range(1_000)], "it is full"
+    assert express_rows([express(row, extents=6_000) for row in range(9)]) == [0, 1, 2]
+
+
+def test_only_waiting_express_segments_are_moved_and_no_other_job_takes_them() -> None:
+    waiting = [express(0, leased=True), express(1, extents=0), express(2, level=1), express(3), express(4), segment(5)]
+    assert express_rows(waiting, busy={waiting[3].segment_id}) == [4]
+    assert chosen([express(row) for row in range(99)]) == []
+    assert [rows(job) for job in chosen([express(row, 1) for row in range(16)])] == [[*range(16)]]
 
 
 def test_many_waiting_segments_become_several_jobs_oldest_first() -> None:

@@ -24,6 +24,14 @@ def test_segment_ids_and_their_texts_sort_by_creation_time(pair: list[tuple[int,
     assert ids.ulid_text(older) <= ids.ulid_text(newer)
 
 
+@given(TIMES_MS, ENTROPY)
+def test_an_express_id_has_its_time_and_differs_from_all_other_new_ids(now_ms: int, entropy: bytes) -> None:
+    express = ids.new_express_id(now_ms, entropy)
+    assert (len(express), ids.segment_born_ms(express), ids.is_express(express)) == (ids.ID_BYTES, now_ms, True)
+    for ends in (entropy, entropy[: -len(ids.EXPRESS_END)] + ids.EXPRESS_END):
+        assert not ids.is_express(ids.new_segment_id(now_ms, ends))
+
+
 @given(st.binary(min_size=16, max_size=16))
 def test_a_ulid_reads_back_from_its_text(identifier: bytes) -> None:
     text = ids.ulid_text(identifier)

@@ -27,6 +27,7 @@ NAMES = {
         "unclean.leader.election.enable",
     },
     5: {"penstock.check.records"},
+    8: {"penstock.lane"},
 }
 
 

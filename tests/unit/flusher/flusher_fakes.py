@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -18,7 +19,7 @@ from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
 from penstock_flusher.flush import FlushLimits, FlushQueue
 from penstock_flusher.fragments import Fragment
-from penstock_flusher.intake import Intake
+from penstock_flusher.intake import Intake, Lane
 from penstock_flusher.metrics import FlusherMetrics
 from penstock_flusher.reassembly import Reassembly
 from penstock_flusher.recent import RecentSegments
@@ -146,9 +147,10 @@ def produce(
     partition: int = 0,
     topic: bytes = TOPIC,
     needs_confirmation: bool = False,
+    is_express: bool = False,
 ) -> FlushProduce:
     batches = [FlushBatch(topic, partition, meta(length)) for length in lengths or (100,)]
-    return FlushProduce(request, part, parts, batches, needs_confirmation)
+    return FlushProduce(request, part, parts, batches, needs_confirmation, is_express=is_express)
 
 
 def flush_message(*produces: FlushProduce, gateway: str = "g1") -> FakeInbound:
@@ -172,6 +174,7 @@ class Rig:
         budget_bytes: int = 128 * MIB,
         upload_parallel_max: int = 8,
         commit_bytes_max: int = 4 * MIB,
+        has_express: bool = False,
     ) -> None:
         self.store = store or HeldStore()
         self.sequencers = sequencers or LoggingSequencers()
@@ -181,7 +184,8 @@ class Rig:
         self.budget = Budget(budget_bytes)
         self.registry = CollectorRegistry()
         self.metrics = FlusherMetrics(self.registry)
-        self.flushes = FlushQueue(
+        new_queue = partial(
+            FlushQueue,
             cluster="c",
             zone="z",
             instance="flusher-1",
@@ -196,15 +200,20 @@ class Rig:
                 upload_parallel_max=upload_parallel_max, segment_age_max_s=900.0, commit_bytes_max=commit_bytes_max
             ),
         )
+        self.flushes = new_queue()
         limits = BufferLimits(
             bytes_max=bytes_max, batches_max=1_000, interval_s=interval_s, quiet_s=quiet_s, quiet_under_way_max=0
         )
         self.buffer: ActiveBuffer[Fragment] = ActiveBuffer(limits, TokenBucket(1_000.0))
+        self.express: Lane | None = None
+        if has_express:
+            express_limits = msgspec.structs.replace(limits, interval_s=0.005)
+            self.express = Lane(ActiveBuffer(express_limits, TokenBucket(1_000.0)), new_queue(is_express=True))
         self.intake = Intake(
-            buffer=self.buffer,
+            standard=Lane(self.buffer, self.flushes),
+            express=self.express,
             reassembly=Reassembly(5.0),
             budget=self.budget,
-            flushes=self.flushes,
             clock=self.clock,
             metrics=self.metrics,
         )
@@ -212,6 +221,8 @@ class Rig:
     async def __aenter__(self) -> "Rig":
         self.flushes_task = asyncio.create_task(self.flushes.run())
         self._tasks = [self.flushes_task, asyncio.create_task(self.intake.run())]
+        if self.express is not None:
+            self._tasks.append(asyncio.create_task(self.express.flushes.run()))
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -74,12 +74,13 @@ def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
         nats = (nats_url, _setting("", "NATS_USER", file), _setting("", "NATS_PASSWORD", file))
     else:
         nats = _nats_of(data)
-    return ClusterAddress(
+    address = ClusterAddress(
         check_token("cluster", _setting(arguments.cluster, "CLUSTER", file) or CLUSTER_DEFAULT),
         *nats,
         with_store_keys(absolute_address(store_url) if store_url else recorded_store(data), file, os.environ),
         *(_setting("", name, file) if nats_url else "" for name in TLS_SETTINGS),
     )
+    return address.with_landing()
 
 
 @contextlib.asynccontextmanager

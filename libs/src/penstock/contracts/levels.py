@@ -46,15 +46,18 @@ from penstock.contracts.commands.topics import CreateTopic
 from penstock.contracts.configs.topics import (
     CHECK_RECORDS,
     CONSUMER_ASSIGNMENT_INTERVAL,
+    LANE,
     need_group_configs,
     need_inert_configs,
     need_key_compaction,
     need_retention,
 )
 
-NEWEST_LEVEL = 7  # the newest that this code knows; level 0 is that of release 0.1.0
+NEWEST_LEVEL = 8  # the newest that this code knows; level 0 is that of release 0.1.0
 # From this level on topics may have Kafka configurations that are without effect here.
 INERT_CONFIGS_LEVEL = 3
+# From this level on topics may have a lane (ADR 0045).
+LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.
 RECORD_CHECKS_LEVEL = 5
 # From this level on retention moves a log's start inside a large extent, as `segment.bytes` demands.
@@ -155,6 +158,8 @@ def _level(command: Command) -> int:
 
 def level_of_configs(configs: dict[str, str]) -> int:
     """The level that a cluster must have reached before a topic may have these configurations."""
+    if LANE in configs:
+        return LANES_LEVEL
     if CHECK_RECORDS in configs:
         return RECORD_CHECKS_LEVEL
     if need_inert_configs(configs):

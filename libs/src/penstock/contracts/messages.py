@@ -29,6 +29,7 @@ class FlushProduce(msgspec.Struct, frozen=True, array_like=True):
     # Whether the gateway must confirm it before its commit: without a producer id, a late copy is not recognised.
     needs_confirmation: bool = False
     principal: str = ""  # the client's; "" for ANONYMOUS (ADR 0040)
+    is_express: bool = False  # all its topics have the express lane (ADR 0045)
 
 
 class FlushRequest(msgspec.Struct, frozen=True, array_like=True):

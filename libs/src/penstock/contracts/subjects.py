@@ -118,5 +118,15 @@ def journal_subject(cluster: str) -> str:
     return f"{ROOT}.{cluster}.journal"
 
 
+def landing_stream(name: str) -> str:
+    """The name of the JetStream stream that is the landing store of this name, by default a cluster's (ADR 0045)."""
+    return f"{ROOT}-landing-{check_token('landing store', name)}"
+
+
+def landing_objects(name: str) -> str:
+    """The wildcard subject of all objects in a landing store; each object has a subject of its own."""
+    return f"{ROOT}-landing.{check_token('landing store', name)}.>"
+
+
 SEQUENCER_QUEUE = "sequencer"
 JANITOR_QUEUE = "janitor"

@@ -1,12 +1,13 @@
 """Object stores with five verbs over immutable objects: in memory, in a folder, or in S3; with retries and metrics.
 
-May import `penstock.contracts` and `penstock.runtime.clock`. Start with `store` (the protocol), then `opening`.
-`memory`, `file` and `s3` are the stores; `retrying`, `measured` and `encryption` wrap any of them.
+May import `penstock.contracts`, `penstock.segment.keys`, `penstock.runtime.clock` and, for `jetstream`,
+`penstock.runtime.nats`. Start with `store` (the protocol), then `opening`. `memory`, `file`, `s3` and `jetstream` are
+the stores; `retrying`, `measured` and `encryption` wrap any of them; `landed` makes one store of two.
 """
 
-from penstock.objectstore.errors import AlreadyExists, EtagMismatch, NotDeleted, NotFound, Throttled
-from penstock.objectstore.limits import FileLimits, RetryLimits, S3Limits, StoreLimits
-from penstock.objectstore.opening import absolute_address, folder_address, make_bucket, open_store
+from penstock.objectstore.errors import AlreadyExists, EtagMismatch, Full, NotDeleted, NotFound, Throttled
+from penstock.objectstore.limits import FileLimits, JetStreamLimits, RetryLimits, S3Limits, StoreLimits
+from penstock.objectstore.opening import absolute_address, folder_address, has_landing, make_bucket, open_store
 from penstock.objectstore.store import ObjectInfo, ObjectStore, PartedPut, Unfinished
 from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
 
@@ -15,9 +16,11 @@ __all__ = [
     "make_bucket",
     "absolute_address",
     "folder_address",
+    "has_landing",
     "StoreLimits",
     "FileLimits",
     "S3Limits",
+    "JetStreamLimits",
     "RetryLimits",
     "ObjectStore",
     "ObjectInfo",
@@ -29,6 +32,7 @@ __all__ = [
     "NotFound",
     "AlreadyExists",
     "EtagMismatch",
+    "Full",
     "NotDeleted",
     "Throttled",
 ]

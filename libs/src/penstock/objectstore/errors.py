@@ -13,6 +13,10 @@ class AlreadyExists(Conflict):
     """A create-only put found an object under its key."""
 
 
+class Full(Invalid):
+    """The store has no room for the object, which was not stored; another store may have room."""
+
+
 class EtagMismatch(Conflict):
     """A replacing put found another version of the object, or none."""
 

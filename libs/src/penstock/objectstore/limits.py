@@ -28,6 +28,21 @@ class S3Limits(msgspec.Struct, frozen=True, kw_only=True):
     read_timeout_s: float = 10.0
 
 
+class JetStreamLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a store in a JetStream stream, unless its address has others."""
+
+    # Of all objects; a put above it is rejected. At 5 MB/s it holds 13 minutes: a minute until compaction, and the
+    # janitor's grace.
+    bytes_max: int = 4 * 1024 * 1024 * 1024
+    # Of one message with an object; the server counts headers as part of its largest payload.
+    header_bytes_max: int = 4096
+    put_timeout_s: float = 5.0
+    ask_timeout_s: float = 5.0
+    create_timeout_s: float = 5.0
+    list_timeout_s: float = 10.0
+    deletes_parallel_max: int = 16
+
+
 class RetryLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of retries; the defaults suit S3, where one put of a hundred takes 400 ms."""
 
@@ -47,6 +62,7 @@ class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     file: FileLimits = FileLimits()
     s3: S3Limits = S3Limits()
+    jetstream: JetStreamLimits = JetStreamLimits()
     retry: RetryLimits = RetryLimits()
 
 

@@ -1,4 +1,4 @@
-"""Opens the store at an address (file://, s3:// or memory://), and creates its bucket."""
+"""Opens the store at an address (file://, s3://, memory:// or jetstream://), and creates its bucket."""
 
 import contextlib
 from pathlib import Path
@@ -10,14 +10,17 @@ import prometheus_client
 from penstock.contracts.errors import Invalid
 from penstock.objectstore.encryption import OPTIONS as ENCRYPTION_OPTIONS, check_marker, read_encryption
 from penstock.objectstore.file import open_file_store
+from penstock.objectstore.landed import LandedStore
 from penstock.objectstore.limits import DEFAULT_LIMITS, S3Limits, StoreLimits
 from penstock.objectstore.measured import MeasuredStore
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.retrying import RetryingStore
 from penstock.objectstore.store import ObjectStore
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy, fraction
+from penstock.segment.keys import is_landing_key
 
 LOCAL_READS = "local_reads"  # an option of addresses: whether gateways read ranges without cachers
+LANDING = "landing"  # an option of addresses: the address of the landing store
 
 
 async def open_store(
@@ -38,14 +41,17 @@ async def open_store(
       all options are optional; for encryption by the server sse=s3, sse=kms&sse_kms_key=..., or
       sse=customer&sse_key_file=/path
     - memory://name; its objects have the times of `clock`; local_reads=on to read as from a folder
+    - jetstream://host:port,host:port/name?user=...&password=...&tls_ca=/path&tls_certificate=/path&tls_key=/path
+      &replicas=3&bytes_max=...; only for small objects
 
+    With the option landing=..., the encoded address of another store, express segments are in that store (`landed`).
     With the option encryption_keys=/path or encryption_keys=command:..., each of them holds encrypted objects; see
     `encryption`.
     """
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     address = _parsed(url)
     encryption = await read_encryption(address.encryption, entropy)
-    raw = await _open(address, clock, entropy, limits)
+    raw = await _open_both(address, clock, entropy, limits)
 
     def retrying(inner: ObjectStore) -> ObjectStore:
         return RetryingStore(
@@ -59,6 +65,11 @@ async def open_store(
     measured = raw if registry is None else MeasuredStore(raw, registry, clock=clock)
     # Retries are inside, so that each attempt sends the same bytes.
     return encryption.around(retrying(measured))
+
+
+def has_landing(url: str) -> bool:
+    """Whether the store at this address has a landing store."""
+    return bool(_parsed(url).landing)
 
 
 def absolute_address(url: str) -> str:
@@ -95,6 +106,7 @@ class _Address(msgspec.Struct, frozen=True):
     place: str  # without options
     options: dict[str, str]
     encryption: dict[str, str]
+    landing: str  # the address of the landing store, or ""
 
 
 def _parsed(url: str) -> _Address:
@@ -104,13 +116,28 @@ def _parsed(url: str) -> _Address:
     except ValueError as error:
         raise Invalid("the options of a store address must be name=value, joined by '&'") from error
     encryption = {name: options.pop(name) for name in ENCRYPTION_OPTIONS if name in options}
-    return _Address(place, options, encryption)
+    return _Address(place, options, encryption, options.pop(LANDING, ""))
+
+
+async def _open_both(address: _Address, clock: Clock, entropy: Entropy, limits: StoreLimits) -> ObjectStore:
+    """The store at the address, with its landing store if it has one."""
+    final = await _open(address, clock, entropy, limits)
+    if not address.landing:
+        return final
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(final.close)
+        inner = _parsed(address.landing)
+        if inner.landing or inner.encryption:
+            raise Invalid("a landing store has no landing store of its own, and no encryption of its own")
+        landing = await _open(inner, clock, entropy, limits)
+        undo.pop_all()
+    return LandedStore(final, landing, is_landing_key)
 
 
 async def _open(address: _Address, clock: Clock, entropy: Entropy, limits: StoreLimits) -> ObjectStore:
     scheme, separator, rest = address.place.partition("://")
     if not separator or not rest:
-        raise Invalid("a store address is file://folder, s3://bucket/prefix or memory://name")
+        raise Invalid("a store address is file://folder, s3://bucket/prefix, memory://name or jetstream://server/name")
     if scheme == "file":
         has_local_reads = _has_local_reads(address, scheme, default="on")
         folder = Path(unquote(rest))
@@ -124,7 +151,11 @@ async def _open(address: _Address, clock: Clock, entropy: Entropy, limits: Store
         parts = urlsplit(address.place)
         prefix = unquote(parts.path).strip("/")
         return await open_s3_store(parts.netloc, prefix, address.options, limits=limits.s3)
-    raise Invalid(f"no store of kind {scheme!r}; there are file, s3 and memory")
+    if scheme == "jetstream":
+        from penstock.objectstore.jetstream import open_jetstream_store  # slow to import, and rarely needed
+
+        return await open_jetstream_store(address.place, address.options, entropy=entropy, limits=limits.jetstream)
+    raise Invalid(f"no store of kind {scheme!r}; there are file, s3, memory and jetstream")
 
 
 def _has_local_reads(address: _Address, scheme: str, *, default: str) -> bool:

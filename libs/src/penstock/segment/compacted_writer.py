@@ -18,10 +18,9 @@ from penstock.segment.compacted import (
     CompactedRun,
     encode_index,
 )
-from penstock.segment.keys import LEVEL_MAX
+from penstock.segment.keys import FLUSHED_LEVEL, LEVEL_MAX
 from penstock.segment.layout import (
     COMPACTED_VERSION,
-    FLUSHED_LEVEL,
     Footer,
     Identity,
     encode_footer,

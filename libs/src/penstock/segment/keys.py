@@ -8,7 +8,7 @@ import re
 import crc32c
 
 from penstock.contracts.errors import Invalid
-from penstock.contracts.ids import SegmentId, check_token, parse_ulid, ulid_text
+from penstock.contracts.ids import SegmentId, check_token, is_express, parse_ulid, ulid_text
 
 # The number of folders for segments; they spread the load over a store's key space. This is a part of the format: three
 # digits of every segment's key.
@@ -16,6 +16,7 @@ SHARDS = 1000
 SEGMENTS = "segments"
 SNAPSHOTS = "snapshots"
 JOURNAL = "journal"
+FLUSHED_LEVEL = 0
 LEVEL_MAX = 9  # one digit: levels above 2 are not planned
 
 _SEQUENCE_MAX = 10**20 - 1
@@ -39,6 +40,15 @@ def parse_segment_key(key: str) -> tuple[int, SegmentId]:
     if _shard(segment_id) != int(match[1]):
         raise Invalid(f"segment in the wrong shard: {key!r}")
     return int(match[2]), segment_id
+
+
+def is_landing_key(key: str) -> bool:
+    """Whether the object belongs into the landing store: it is an express segment that was not compacted yet."""
+    try:
+        level, segment_id = parse_segment_key(key)
+    except Invalid:
+        return False
+    return level == FLUSHED_LEVEL and is_express(segment_id)
 
 
 def segments_prefix(prefix: str, cluster: str) -> str:

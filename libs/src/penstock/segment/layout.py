@@ -12,11 +12,10 @@ import msgspec
 from penstock.contracts.batches import BatchRun
 from penstock.contracts.errors import Corrupt, Invalid
 from penstock.contracts.ids import SegmentId, check_token
-from penstock.segment.keys import LEVEL_MAX
+from penstock.segment.keys import FLUSHED_LEVEL, LEVEL_MAX
 
 FLUSHED_VERSION = 1
 COMPACTED_VERSION = 2
-FLUSHED_LEVEL = 0
 HEADER_MAGIC = b"PENSTOCK"
 FOOTER_MAGIC = b"KCOTSNEP"
 WRITER_BYTES_MAX = 64  # an instance id is one token of a subject, which has at most 64 letters

@@ -8,6 +8,7 @@ from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
+from penstock.runtime.process.landing import with_landing
 
 CLUSTER_DEFAULT = "default"
 _VARIABLES = {
@@ -39,6 +40,18 @@ class ClusterAddress(msgspec.Struct, frozen=True):
         """The files for `tls://` addresses."""
         return NatsTls(self.nats_tls_ca, self.nats_tls_certificate, self.nats_tls_key)
 
+    def with_landing(self) -> "ClusterAddress":
+        """The address with a complete address of the landing store."""
+        store_url = with_landing(
+            self.store_url,
+            cluster=self.cluster,
+            nats_url=self.nats_url,
+            user=self.nats_user,
+            password=self.nats_password,
+            tls=self.nats_tls,
+        )
+        return msgspec.structs.replace(self, store_url=store_url)
+
     def __repr__(self) -> str:
         """Only the name: the other fields may contain secrets."""
         return f"ClusterAddress({self.cluster!r})"
@@ -58,4 +71,4 @@ def read_address(given: Mapping[str, str], environ: Mapping[str, str]) -> Cluste
             )
     found["cluster"] = check_token("cluster", found["cluster"] or CLUSTER_DEFAULT)
     found["store_url"] = with_store_keys(found["store_url"], file, environ)
-    return ClusterAddress(**found)
+    return ClusterAddress(**found).with_landing()

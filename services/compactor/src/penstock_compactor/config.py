@@ -43,6 +43,9 @@ class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
         int,
         Meta(ge=0, description="two or more flushed segments are merged when the oldest is this old", extra=ADVANCED),
     ] = 120_000
+    express_age_ms: Annotated[
+        int, Meta(ge=0, description="express segments leave the landing store at this age", extra=ADVANCED)
+    ] = 20_000
     merge_class_count: Annotated[
         int, Meta(ge=2, description="merged segments of one size class are merged again at this count", extra=ADVANCED)
     ] = 16
@@ -89,6 +92,7 @@ def plan_limits(config: CompactorConfig) -> PlanLimits:
         flushed_count=config.merge_flushed_count,
         flushed_bytes=config.merge_flushed_bytes,
         flushed_age_ms=config.merge_flushed_age_ms,
+        express_age_ms=config.express_age_ms,
         class_count=config.merge_class_count,
         class_age_ms=config.merge_class_age_ms,
         topic_bytes_min=config.merge_topic_bytes_min,

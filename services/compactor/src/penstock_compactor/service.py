@@ -23,7 +23,7 @@ from penstock_compactor.keys.work import KeyWork
 from penstock_compactor.merge.work import MergeWork
 from penstock_compactor.metrics import CompactorMetrics
 from penstock_compactor.planning.listing import Listing
-from penstock_compactor.planning.planner import FLUSHED, TOPIC, Choice, Kind, PlanLimits, choose
+from penstock_compactor.planning.planner import FLUSHED, TOPIC, Choice, Kind, PlanLimits, choose, choose_express
 
 LEVELS = (0, 1, 2)
 
@@ -96,11 +96,14 @@ class Compactor:
         self._kinds: dict[asyncio.Task[None], Kind] = {}
         self._job_ended = asyncio.Event()
         self._is_draining = False
+        self._can_use_spark = False
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await self._until_spark_can_run()
         async with asyncio.TaskGroup() as group:
+            self._can_use_spark = not self._missing()
+            if not self._can_use_spark:
+                group.create_task(self._until_spark_can_run())
             while not self._is_draining:
                 await self._search(group)
                 await self._pause()
@@ -113,24 +116,28 @@ class Compactor:
         await self._cancel_jobs()
 
     async def _until_spark_can_run(self) -> None:
+        """Wait until Spark can run here; without it, only express segments are moved."""
         missing = self._missing()
-        if missing:
-            log.warning("spark_cannot_run", reason=missing)
+        log.warning("spark_cannot_run", reason=missing)
         while missing:
             self._set_degraded("spark", missing)
             await asyncio.sleep(self._limits.unavailable_check_s)
             missing = self._missing()
         self._set_degraded("spark", "")
+        self._can_use_spark = True
 
     async def _search(self, group: asyncio.TaskGroup) -> None:
         try:
             await self._list()
             self._measure()
-            await self._begin_keys(group)
-            for choice in self._choose():
-                work = partial(self._merging.merge, choice, self._compacted())
-                self._begin(group, choice.kind, choice.segment_ids, choice.live_bytes, work)
-            await self._spark.end_if_idle(self._idle_s)
+            express = self._choose_express()
+            if express is not None:
+                self._begin_merge(group, express)
+            if self._can_use_spark:
+                await self._begin_keys(group)
+                for choice in self._choose():
+                    self._begin_merge(group, choice)
+                await self._spark.end_if_idle(self._idle_s)
             self._set_degraded("sequencers", "")
         except PenstockError as error:
             self._set_degraded("sequencers", str(error))
@@ -158,13 +165,17 @@ class Compactor:
 
     async def _begin_keys(self, group: asyncio.TaskGroup) -> None:
         """Start a job of key compaction before merges, one at a time. Otherwise merges would always use all jobs."""
-        if Kind.KEYS in self._kinds.values() or len(self._working) >= self._jobs_max:
+        if Kind.KEYS in self._kinds.values() or self._spark_jobs >= self._jobs_max:
             return
         # The state of other segments may be minutes old. If it is wrong, the sequencers reject the lease.
         flushed = (segment for segment in self._listing.segments if segment.level == FLUSHED)
         leased = {segment.segment_id for segment in flushed if segment.leased}
         for job in (await self._keys.find_jobs(self._topics, self._busy() | leased))[:1]:
             self._begin(group, Kind.KEYS, job.segment_ids, job.size_bytes, partial(self._keys.compact, job))
+
+    @property
+    def _spark_jobs(self) -> int:
+        return sum(kind is not Kind.EXPRESS for kind in self._kinds.values())
 
     def _busy(self) -> set[SegmentId]:
         """The segments of running jobs, and of jobs that failed a short time ago."""
@@ -174,6 +185,14 @@ class Compactor:
         waiting = {each for each, backoff in self._backoffs.items() if backoff.until_s > now_s}
         return waiting.union(*self._working.values())
 
+    def _choose_express(self) -> Choice | None:
+        """The next job of express segments: one at a time, beside the other jobs."""
+        if Kind.EXPRESS in self._kinds.values():
+            return None
+        return choose_express(
+            self._listing.segments, now_ms=self._listing.clock_ms, limits=self._plan_limits, busy=self._busy()
+        )
+
     def _choose(self) -> list[Choice]:
         compacted = self._compacted()
         return choose(
@@ -182,11 +201,15 @@ class Compactor:
             now_ms=self._listing.clock_ms,
             limits=self._plan_limits,
             busy=self._busy(),
-            jobs_max=self._jobs_max - len(self._working),
+            jobs_max=self._jobs_max - self._spark_jobs,
         )
 
     def _compacted(self) -> set[TopicId]:
         return {topic.topic_id for topic in self._topics if is_compacted(topic.configs)}
+
+    def _begin_merge(self, group: asyncio.TaskGroup, choice: Choice) -> None:
+        work = partial(self._merging.merge, choice, self._compacted())
+        self._begin(group, choice.kind, choice.segment_ids, choice.live_bytes, work)
 
     def _begin(
         self, group: asyncio.TaskGroup, kind: Kind, segments: Sequence[SegmentId], size_bytes: int, work: Work

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
@@ -10,19 +11,25 @@ from penstock.contracts import subjects
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import Presence
 from penstock.contracts.subjects import Sender
-from penstock.objectstore import ObjectStore, open_store
+from penstock.objectstore import ObjectStore, has_landing, open_store
 from penstock.runtime.bus.bus import Bus, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
-from penstock_flusher.config import FlusherConfig, put_hedge_share, quiet_puts_per_second
+from penstock_flusher.config import (
+    EXPRESS_BYTES_MAX,
+    PUTS_PER_SECOND_FREE,
+    FlusherConfig,
+    put_hedge_share,
+    quiet_puts_per_second,
+)
 from penstock_flusher.confirmation import Confirmation
 from penstock_flusher.flush import ATTEMPT_S, FlushLimits, FlushQueue
 from penstock_flusher.fragments import Fragment
 from penstock_flusher.hedged_puts import HedgedPuts, SegmentStore
-from penstock_flusher.intake import Intake
+from penstock_flusher.intake import Intake, Lane
 from penstock_flusher.metrics import FlusherMetrics
 from penstock_flusher.put_latency import HedgeLimits
 from penstock_flusher.reassembly import Reassembly
@@ -61,11 +68,11 @@ class Flusher:
         self._subscription: Subscription | None = None
         recent = RecentSegments(config.recent_bytes_max)
         self.budget = Budget(config.flusher_bytes_max)
-        self.flushes = FlushQueue(
+        new_queue = partial(
+            FlushQueue,
             cluster=config.cluster,
             zone=config.zone,
             instance=config.instance,
-            store=_hedged(store, config, clock, metrics, limits.hedging),
             sequencers=SequencerClient(bus=bus, cluster=config.cluster, clock=clock, sender=Sender.FLUSHER),
             recent=recent,
             confirmer=Confirmation(bus=bus, cluster=config.cluster),
@@ -79,11 +86,18 @@ class Flusher:
                 attempt_s=limits.commit_attempt_s,
             ),
         )
+        hedged = _hedged(store, config, clock, metrics, limits.hedging)
+        standard = Lane(_buffer(buffer_limits(config), quiet_puts_per_second(config)), new_queue(store=hedged))
+        express = None
+        if has_landing(config.store_url):
+            limited = _buffer(express_limits(config), PUTS_PER_SECOND_FREE)
+            express = Lane(limited, new_queue(store=store, is_express=True))
+        self.queues = [lane.flushes for lane in (standard, express) if lane is not None]
         self.intake = Intake(
-            buffer=_buffer(config),
+            standard=standard,
+            express=express,
             reassembly=Reassembly(config.part_wait_ms / 1000),
             budget=self.budget,
-            flushes=self.flushes,
             clock=clock,
             metrics=metrics,
         )
@@ -98,7 +112,8 @@ class Flusher:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.flushes.run())
+            for queue in self.queues:
+                group.create_task(queue.run())
             group.create_task(self.intake.run())
 
     async def drain(self) -> None:
@@ -106,7 +121,8 @@ class Flusher:
         if self._subscription is not None:
             await self._subscription.unsubscribe()
         await self.intake.drain()
-        await self.flushes.until_idle()
+        for queue in self.queues:
+            await queue.until_idle()
         with contextlib.suppress(Unavailable):  # without a connection, no answer waits to be sent
             await self._bus.flush()
 
@@ -194,12 +210,23 @@ def _hedged(
     return HedgedPuts(store=store, share=share, clock=clock, metrics=metrics, limits=limits)
 
 
-def _buffer(config: FlusherConfig) -> ActiveBuffer[Fragment]:
-    limits = BufferLimits(
+def buffer_limits(config: FlusherConfig) -> BufferLimits:
+    """The conditions that close a buffer of the standard lane."""
+    return BufferLimits(
         bytes_max=config.flush_bytes_max,
         batches_max=config.flush_batches_max,
         interval_s=config.flush_interval_ms / 1000,
         quiet_s=config.flush_quiet_ms / 1000,
         quiet_under_way_max=config.quiet_under_way_max,
     )
-    return ActiveBuffer(limits=limits, quiet_tokens=TokenBucket(quiet_puts_per_second(config)))
+
+
+def express_limits(config: FlusherConfig) -> BufferLimits:
+    """The same for the express lane, whose segments are small, and whose store answers soon."""
+    return msgspec.structs.replace(
+        buffer_limits(config), bytes_max=EXPRESS_BYTES_MAX, interval_s=config.express_interval_ms / 1000
+    )
+
+
+def _buffer(limits: BufferLimits, quiet_per_second: float) -> ActiveBuffer[Fragment]:
+    return ActiveBuffer(limits=limits, quiet_tokens=TokenBucket(quiet_per_second))

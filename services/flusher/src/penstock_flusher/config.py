@@ -10,6 +10,7 @@ MIB = 1024 * 1024
 PUTS_PER_SECOND_PAID = 8.0  # limits the cost: at most $105 a month for quiet flushes at $5 per million PUTs
 # A PUT to a local disk costs only its fsync. But sequencers remember 200,000 commits for 3 minutes: 1,100 a second.
 PUTS_PER_SECOND_FREE = 200.0
+EXPRESS_BYTES_MAX = MIB  # of a segment of the express lane
 
 
 class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
@@ -24,6 +25,10 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
     flush_interval_ms: Annotated[
         int, Meta(ge=5, description="a segment closes at the latest this long after its first byte")
     ] = 250
+    express_interval_ms: Annotated[
+        int,
+        Meta(ge=1, description="the same for the express lane, which needs a landing store", extra=ADVANCED),
+    ] = 5
     flush_quiet_ms: Annotated[
         int, Meta(ge=1, description="a quiet flush needs this long without a new byte", extra=ADVANCED)
     ] = 3

@@ -14,6 +14,9 @@ comes after its lease is STALE: certainly not committed, so the flusher makes a 
 is committed only if its gateway confirms that its client still waits (ADR 0024). Such a lease is short, and with each
 new one the gateways are asked again.
 
+A queue of the express lane puts its segments into the landing store. A segment that has no room there becomes a
+standard segment: only its latency is another one.
+
 The flusher never deletes an object. The janitor deletes objects that were uploaded but not committed.
 """
 
@@ -29,8 +32,16 @@ import structlog
 
 from penstock.contracts.commands import COMMIT_LEASE_MS, Command, CommitSegment, Outcome, Rejected, SegmentCommitted
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, new_segment_id, ulid_text
+from penstock.contracts.ids import (
+    ENTROPY_BYTES,
+    SegmentId,
+    is_express,
+    new_express_id,
+    new_segment_id,
+    ulid_text,
+)
 from penstock.contracts.rejections import Rejection
+from penstock.objectstore import Full
 from penstock.runtime.clock import Clock, Entropy
 from penstock.segment import BuiltSegment, build_segment
 from penstock.segment.keys import segment_key
@@ -105,6 +116,7 @@ class FlushQueue:
         entropy: Entropy,
         metrics: FlusherMetrics,
         limits: FlushLimits,
+        is_express: bool = False,
     ) -> None:
         self._cluster = cluster
         self._zone = zone
@@ -117,6 +129,8 @@ class FlushQueue:
         self._entropy = entropy
         self._metrics = metrics
         self._limits = limits
+        self._is_express = is_express
+        self._has_room = True  # in the landing store
         self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # limited by the byte budget of the intake
         self._to_commit: deque[Flush] = deque()  # all flushes until they are answered
         self._submitted = asyncio.Event()
@@ -163,11 +177,11 @@ class FlushQueue:
             flush.uploaded.set()
 
     async def _upload(self, flush: Flush) -> None:
-        built = self._build(flush)
         started_s = self._clock.monotonic_s()
         self._metrics.waits.labels("upload").observe(started_s - flush.closed_s)
         try:
-            await self._store.put(segment_key(NO_PREFIX, self._cluster, LEVEL, flush.segment_id), built.buffers)
+            if not self._is_express or not await self._land(flush):
+                await self._put(flush, new_segment_id)
         except PenstockError as error:
             flush.built = None
             self._recent.discard(flush.segment_id)
@@ -176,10 +190,30 @@ class FlushQueue:
             return
         flush.stored_s = self._clock.monotonic_s()
         self._metrics.put_seconds.observe(flush.stored_s - started_s)
+        self._metrics.stored_segments.labels("landing" if is_express(flush.segment_id) else "final").inc()
 
-    def _build(self, flush: Flush) -> BuiltSegment:
+    async def _land(self, flush: Flush) -> bool:
+        """Put the flush into the landing store; whether that had room."""
+        try:
+            await self._put(flush, new_express_id)
+        except Full as error:
+            if self._has_room:
+                log.warning("landing_store_full", error=str(error))
+            self._has_room = False
+            self._recent.discard(flush.segment_id)
+            return False
+        if not self._has_room:
+            log.info("landing_store_has_room")
+        self._has_room = True
+        return True
+
+    async def _put(self, flush: Flush, new_id: Callable[[int, bytes], SegmentId]) -> None:
+        built = self._build(flush, new_id)
+        await self._store.put(segment_key(NO_PREFIX, self._cluster, LEVEL, flush.segment_id), built.buffers)
+
+    def _build(self, flush: Flush, new_id: Callable[[int, bytes], SegmentId]) -> BuiltSegment:
         now_ms = self._now_ms()
-        flush.segment_id = new_segment_id(now_ms, self._entropy.take(ENTROPY_BYTES))
+        flush.segment_id = new_id(now_ms, self._entropy.take(ENTROPY_BYTES))
         flush.born_s = self._clock.monotonic_s()
         batches = []
         for fragment in flush.fragments:

@@ -56,6 +56,7 @@ class Fragment:
     index: int  # of the produce in its message
     needs_confirmation: bool  # by its gateway, before its commit
     principal: str  # the client's; "" for ANONYMOUS
+    is_express: bool
     size_bytes: int = field(init=False)
     batch_count: int = field(init=False)
 
@@ -107,6 +108,7 @@ def fragments_of(message: Message, request: FlushRequest, batches: Sequence[memo
                 index,
                 produce.needs_confirmation,
                 produce.principal,
+                produce.is_express,
             )
         )
         first = end

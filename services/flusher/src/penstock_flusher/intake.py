@@ -1,9 +1,11 @@
-"""The intake of flush messages: checks, weighs and reassembles them, and fills the buffer in arrival order."""
+"""The intake of flush messages: checks, weighs and reassembles them, and fills the buffers in arrival order."""
 
 import asyncio
 import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -32,28 +34,42 @@ from penstock_flusher.reassembly import Reassembly
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """The way of requests into the store: a buffer, and the queue of its closed buffers."""
+
+    buffer: ActiveBuffer[Fragment]
+    flushes: FlushQueue
+
+    @property
+    def due_s(self) -> float:
+        """The time when the buffer is due, as `ActiveBuffer.due_s`."""
+        return self.buffer.due_s(self.flushes.under_way)
+
+
 class Intake:
-    """Moves messages from the bus into the buffer, and closes the buffer when it is due."""
+    """Moves messages from the bus into the buffers of their lanes, and closes each buffer when it is due."""
 
     def __init__(
         self,
         *,
-        buffer: ActiveBuffer[Fragment],
+        standard: Lane,
+        express: Lane | None,
         reassembly: Reassembly[Fragment],
         budget: Budget,
-        flushes: FlushQueue,
         clock: Clock,
         metrics: FlusherMetrics,
     ) -> None:
-        self._buffer = buffer
+        """Without an `express` lane, all requests take the standard one."""
+        self._lanes = (standard,) if express is None else (standard, express)
         self._reassembly = reassembly
         self._budget = budget
-        self._flushes = flushes
         self._clock = clock
         self._metrics = metrics
         self._sleeps_until_s = math.inf
         self._wake = asyncio.Event()
-        flushes.on_answered(self._record_answered)
+        for lane in self._lanes:
+            lane.flushes.on_answered(partial(self._record_answered, lane))
 
     async def handle(self, inbound: Inbound) -> None:
         """Handle one flush message; the reply follows when all its fragments are committed or rejected."""
@@ -76,25 +92,28 @@ class Intake:
         """Close the buffer when it is due and reject overdue incomplete requests, until cancelled."""
         while True:
             now_s = self._clock.monotonic_s()
-            self._close_if_due(now_s)
+            for lane in self._lanes:
+                self._close_if_due(lane, now_s)
             await self._reject(self._reassembly.give_up_late(now_s), Rejection.OVERLOADED)
             self._sleeps_until_s = self._due_s()
             await self._sleep(self._sleeps_until_s - now_s)
 
     async def drain(self) -> None:
-        """Close the buffer now; call this when no more messages can come."""
+        """Close the buffers now; call this when no more messages can come."""
         await self._reject(self._reassembly.give_up_all(), Rejection.OVERLOADED)
         now_s = self._clock.monotonic_s()
-        if not self._buffer.is_empty:
-            self._close(Reason.DRAIN, now_s)
+        for lane in self._lanes:
+            if not lane.buffer.is_empty:
+                self._close(lane, Reason.DRAIN, now_s)
 
     async def _accept(self, fragments: list[Fragment]) -> None:
         now_s = self._clock.monotonic_s()
         for fragment in fragments:
             complete, broken = self._reassembly.add(fragment, now_s)
             if complete:
-                self._buffer.add(complete, now_s)
-                self._close_if_due(now_s)
+                lane = self._lanes[-1 if fragment.is_express else 0]
+                lane.buffer.add(complete, now_s)
+                self._close_if_due(lane, now_s)
             await self._reject(broken, Rejection.OVERLOADED)
         if self._due_s() < self._sleeps_until_s:
             self._wake.set()
@@ -110,21 +129,21 @@ class Intake:
         for fragment in fragments:
             await fragment.message.settle(fragment.index, rejected(fragment.batches, rejection), 0)
 
-    def _record_answered(self, requests: int, is_crowded: bool) -> None:
-        self._buffer.record_answered(requests, self._clock.monotonic_s(), is_crowded=is_crowded)
+    def _record_answered(self, lane: Lane, requests: int, is_crowded: bool) -> None:
+        lane.buffer.record_answered(requests, self._clock.monotonic_s(), is_crowded=is_crowded)
         self._wake.set()
 
     def _due_s(self) -> float:
-        return min(self._buffer.due_s(self._flushes.under_way), self._reassembly.due_s())
+        return min(self._reassembly.due_s(), *[lane.due_s for lane in self._lanes])
 
-    def _close_if_due(self, now_s: float) -> None:
-        reason = self._buffer.reason_to_close(now_s, self._flushes.under_way)
+    def _close_if_due(self, lane: Lane, now_s: float) -> None:
+        reason = lane.buffer.reason_to_close(now_s, lane.flushes.under_way)
         if reason is not None:
-            self._close(reason, now_s)
+            self._close(lane, reason, now_s)
 
-    def _close(self, reason: Reason, now_s: float) -> None:
-        self._metrics.waits.labels("flush").observe(now_s - self._buffer.first_s)
-        self._flushes.submit(self._buffer.close(reason, now_s), reason)
+    def _close(self, lane: Lane, reason: Reason, now_s: float) -> None:
+        self._metrics.waits.labels("flush").observe(now_s - lane.buffer.first_s)
+        lane.flushes.submit(lane.buffer.close(reason, now_s), reason)
 
     async def _sleep(self, seconds: float) -> None:
         """Sleep for so long, or until an earlier due time is set."""

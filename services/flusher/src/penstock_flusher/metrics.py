@@ -24,6 +24,9 @@ class FlusherMetrics:
             "Segments, by outcome: `committed`, `upload_given_up`, or the rejection.",
             ["outcome"],
         )
+        self.stored_segments = counter(
+            "penstock_flusher_stored_segments", "Segments stored, by store: `landing` or `final`.", ["store"]
+        )
         self.segment_bytes = counter("penstock_flusher_segment_bytes", "Bytes of committed segments.")
         self.batches = counter(
             "penstock_flusher_batches", "Batches answered, by outcome: `accepted` or `refused`.", ["outcome"]

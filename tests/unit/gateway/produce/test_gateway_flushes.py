@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -32,10 +32,16 @@ async def opened(hub: MemoryHub | None = None) -> AsyncIterator[World]:
 
 
 def submit(
-    route: ProducerRoute, size_bytes: int = 100, count: int = 1, timeout_s: float = TIMEOUT_S
+    route: ProducerRoute,
+    size_bytes: int = 100,
+    count: int = 1,
+    timeout_s: float = TIMEOUT_S,
+    *,
+    is_express: bool = False,
 ) -> "asyncio.Future[Flushed]":
     meta = BatchMeta(size_bytes, 1, 0, -1, -1, -1, 0)
-    return route.submit([FlushBatch(bytes(16), 0, meta)] * count, [b"x" * size_bytes] * count, timeout_s)
+    batches = [FlushBatch(bytes(16), 0, meta)] * count
+    return route.submit(batches, [b"x" * size_bytes] * count, timeout_s, is_express=is_express)
 
 
 def rejections_of(flushed: Flushed) -> list[int]:
@@ -54,6 +60,30 @@ async def test_produces_of_one_loop_iteration_are_sent_in_one_message_in_order(w
     assert len(flusher.requests) == 1
     assert flusher.numbers == [1, 2, 3, 4, 5, 6]
     assert [future.result().results[0].base_offset for future in futures] == [0, 1, 2, 3, 4, 5]
+
+
+async def test_lanes_have_separate_messages_as_a_message_is_answered_as_a_whole(world: World) -> None:
+    flusher = await world.add_flusher("f1")
+    futures = [submit(open_route(world), is_express=number % 2 == 0) for number in range(4)]
+    await asyncio.gather(*futures)
+    lanes = [{produce.is_express for produce in request.produces} for request, _ in flusher.requests]
+    assert sorted(map(sorted, lanes)) == [[False], [True]]
+
+
+async def test_a_request_of_another_lane_waits_until_all_before_it_are_answered(world: World) -> None:
+    flusher = await world.add_flusher("f1")
+    flusher.answers_at_once = False
+    changes: list[bool] = []
+    route = world.flush_router.open_route(lambda: changes.append(route.is_full))
+    futures = [submit(route, is_express=is_express) for is_express in (False, False, True, True, False)]
+    await turns()
+    for numbers in ([1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5]):
+        assert flusher.numbers == numbers
+        assert route.is_full is (len(numbers) < 5), "the client is not read while its requests wait"
+        await flusher.answer_all()
+        await turns()
+    assert all(future.done() for future in futures)
+    assert changes[0] and not changes[-1]
 
 
 async def test_a_connection_keeps_its_flusher_when_others_join(world: World) -> None:
@@ -371,7 +401,9 @@ async def test_a_closed_route_answers_no_request_and_leaves_no_state(world: Worl
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["submit", "answer", "leave", "drop", "return", "deaf", "wait"]), st.integers(0, 2)),
+    st.tuples(
+        st.sampled_from(["submit", "express", "answer", "leave", "drop", "return", "deaf", "wait"]), st.integers(0, 2)
+    ),
     min_size=5,
     max_size=40,
 )
@@ -384,7 +416,10 @@ steps = st.lists(
 def test_requests_arrive_once_and_in_order_while_flushers_come_and_go(
     script: list[tuple[str, int]],
 ) -> None:
-    """Flushers see each connection's requests in order, each at most once, and each is answered exactly once."""
+    """Flushers see each connection's requests in order, each at most once, and each is answered exactly once.
+
+    Never are two requests of one connection in different lanes.
+    """
     asyncio.run(play(script))
 
 
@@ -393,15 +428,24 @@ async def play(script: list[tuple[str, int]]) -> None:
     running = asyncio.create_task(world.flush_router.run())
     await turns()
     arrived: list[int] = []
-    flushers = [await recording_flusher(world, f"f{number}", arrived) for number in range(3)]
     routes = [open_route(world) for _ in range(3)]
     numbers: dict[ProducerRoute, list[int]] = {route: [] for route in routes}
-    futures = []
+    futures: list[asyncio.Future[Flushed]] = []
+    express: set[int] = set()
+
+    def arrive(number: int) -> None:
+        (own,) = (own for own in numbers.values() if number in own)
+        others = [each for each in own if (each in express) != (number in express) and each in arrived]
+        assert all(futures[each - 1].done() for each in others)
+        arrived.append(number)
+
+    flushers = [await recording_flusher(world, f"f{number}", arrive) for number in range(3)]
     for action, which in script:
         flusher = flushers[which]
-        if action == "submit":
-            futures.append(submit(routes[which]))
-            numbers[routes[which]].append(len(futures))
+        if action in ("submit", "express"):
+            numbers[routes[which]].append(len(futures) + 1)
+            express.update([len(futures) + 1] if action == "express" else [])
+            futures.append(submit(routes[which], is_express=action == "express"))
         elif action == "wait":
             world.clock.now_s += 0.6
             world.flush_router.sweep()
@@ -427,10 +471,10 @@ async def play(script: list[tuple[str, int]]) -> None:
     await asyncio.wait({running})
 
 
-async def recording_flusher(world: World, instance: str, arrived: list[int]) -> FakeFlusher:
+async def recording_flusher(world: World, instance: str, arrive: Callable[[int], None]) -> FakeFlusher:
     flusher = await world.add_flusher(instance)
     flusher.answers_at_once = False
-    flusher.on_produce = arrived.append
+    flusher.on_produce = arrive
     return flusher
 
 

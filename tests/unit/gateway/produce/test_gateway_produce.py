@@ -55,6 +55,27 @@ async def test_good_batches_are_committed_and_answered_with_their_offsets(world:
     assert flusher.requests[0][1] == first + second
 
 
+@pytest.mark.parametrize(
+    ("topics", "is_express"), [(["x"], True), (["x", "y"], True), (["x", "t"], False), (["t"], False)]
+)
+async def test_a_request_takes_the_express_lane_if_all_its_topics_do(
+    world: World, flusher: FakeFlusher, topics: list[str], is_express: bool
+) -> None:
+    """A request is atomic, so it is in one segment; without the landing store no record of topic t may be lost."""
+    for name in ("x", "y"):
+        world.sequencer.add_topic(name, **{"penstock.lane": "express"})
+    assert await errors_of(world, request(*((name, 0, batch()) for name in topics))) == [0] * len(topics)
+    assert [produced.is_express for produced in flusher.produces] == [is_express]
+
+
+async def test_a_rejected_batch_does_not_keep_a_request_off_the_express_lane(
+    world: World, flusher: FakeFlusher
+) -> None:
+    world.sequencer.add_topic("x", **{"penstock.lane": "express"})
+    assert await errors_of(world, request(("x", 0, batch()), ("t", 9, batch()))) == [0, 3]
+    assert [produced.is_express for produced in flusher.produces] == [True]
+
+
 async def test_a_batch_goes_to_a_flusher_of_the_gateways_zone_not_of_the_clients(
     world: World, flusher: FakeFlusher
 ) -> None:

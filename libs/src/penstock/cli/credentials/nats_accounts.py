@@ -25,6 +25,8 @@ SENDERS = {
 }
 # All that the journal needs of JetStream. Only sequencers have a way to the journal.
 _JOURNAL_API = ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "STREAM.PURGE", "CONSUMER.CREATE")
+# All that readers of the landing store need of JetStream (ADR 0045).
+_LANDING_API = ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "CONSUMER.CREATE")
 _HEAD = """\
 # Made by `penstock credentials`, which writes it again at each run. Every connection needs a password. Other subjects
 # are rejected, with a line in the server's log.
@@ -72,6 +74,7 @@ def permissions(cluster: str, *, with_old_services: bool = False) -> dict[str, P
     for user, (publish, subscribe) in own.items():
         publish += _requests(user, cluster, with_old_services=with_old_services)
         publish += [] if user == "admin" else [f"{subjects.ROOT}.{cluster}.presence.{user}.>"]
+        publish += _landing(user, cluster)
         inbox = f"_INBOX.{user}.>"
         found[user] = Permissions((*publish, inbox), (*subscribe, inbox))
     found[AGENT] = _joint(AGENT, [found[role] for role in AGENT_ROLES])
@@ -113,6 +116,15 @@ def _requests(user: str, cluster: str, *, with_old_services: bool) -> list[str]:
     every = [f"{subjects.ROOT}.{cluster}.sequencer.query.*"]
     queries = every if set(names) == set(QUERY_NAMES) else [subjects.sequencer_query(cluster, name) for name in names]
     return [subjects.sequencer_command(cluster, sender), *old, *queries]
+
+
+def _landing(user: str, cluster: str) -> list[str]:
+    """The subjects by which the user reads the landing store, flushers write it, and janitors delete from it."""
+    stream, objects = subjects.landing_stream(cluster), subjects.landing_objects(cluster)
+    reads = [f"$JS.API.{name}.{stream}" for name in _LANDING_API]
+    reads += [f"$JS.API.CONSUMER.DELETE.{stream}.*", f"$JS.API.DIRECT.GET.{stream}.>"]
+    own = {"flusher": [objects], "janitor": [f"$JS.API.STREAM.PURGE.{stream}"]}
+    return [*reads, *own.get(user, [])]
 
 
 def _section(user: str, allowed: Permissions) -> str:

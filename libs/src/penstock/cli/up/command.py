@@ -18,6 +18,7 @@ from penstock.cli.up.supervisor import Supervisor, print_line
 from penstock.contracts.errors import PenstockError
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import SystemClock, SystemEntropy
+from penstock.runtime.process.landing import without_landing
 from penstock.runtime.process.logs import configure_logs
 
 
@@ -49,7 +50,7 @@ async def _run(options: UpOptions) -> int:
     with take_folder(options.data):
         check_port_is_free("--kafka", options.kafka)
         check_port_is_free("--http", options.http)
-        await check_store(options.store)
+        await check_store(without_landing(options.store))
         record_store(options.data, options.store)
         secure = None
         if options.is_secure:

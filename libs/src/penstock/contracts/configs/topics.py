@@ -33,6 +33,8 @@ RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
 UNDELETE_WINDOW = "penstock.undelete.window.ms"
 CHECK_RECORDS = "penstock.check.records"
+LANE = "penstock.lane"
+STANDARD, EXPRESS = "standard", "express"
 OFFSETS_RETENTION = "offsets.retention.minutes"
 INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 GROUP_SIZE_MAX = "group.max.size"
@@ -164,6 +166,14 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "true",
             "Whether the gateway checks the framing of each record before it accepts a batch, as Kafka does.",
             only("true", "false"),
+        ),
+        TopicConfig(
+            LANE,
+            "STRING",
+            STANDARD,
+            "The way of new records into the store: with express, through the landing store, in milliseconds. It is "
+            "without effect in a deployment without a landing store.",
+            only(STANDARD, EXPRESS),
         ),
     )
 }
@@ -320,6 +330,11 @@ def need_retention(configs: dict[str, str]) -> bool:
     return any(
         name in _NAMES_SINCE_RETENTION or value != _ONLY_VALUES.get(name, value) for name, value in configs.items()
     )
+
+
+def is_express(configs: dict[str, str]) -> bool:
+    """Whether the topic's new records go through the express lane."""
+    return configs.get(LANE) == EXPRESS
 
 
 def message_bytes_max(configs: dict[str, str]) -> int:

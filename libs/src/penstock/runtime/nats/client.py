@@ -55,6 +55,11 @@ class NatsConnection:
         """The bus over this connection."""
         return self._bus
 
+    @property
+    def messages(self) -> NatsBus:
+        """The connection's own messages, with headers, for requests to JetStream."""
+        return self._bus
+
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
         """The journal of `cluster`.
 

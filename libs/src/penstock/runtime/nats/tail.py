@@ -30,6 +30,9 @@ class RawMessage(Protocol):
     """A message; JetStream puts its own data into the headers and the reply subject."""
 
     @property
+    def subject(self) -> str: ...
+
+    @property
     def data(self) -> bytes: ...
 
     @property

@@ -11,7 +11,9 @@ from msgspec import Meta
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 from penstock.runtime.clock import Entropy, SystemEntropy
+from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, ENVIRONMENT_PREFIX, read_env_file, with_store_keys
+from penstock.runtime.process.landing import with_landing
 
 INSTANCE_ENTROPY_BYTES = 4
 BAD_SETTINGS_EXIT_CODE = 2
@@ -139,10 +141,22 @@ def read_configs(
             values = _values(kind, given, {**file.settings, **environ})
             if "store_url" in values:
                 values["store_url"] = with_store_keys(values["store_url"], file, environ)
-            configs.append(kind(**values | {"instance": values.get("instance") or instance}))
+            configs.append(_with_landing(kind(**values | {"instance": values.get("instance") or instance})))
         return configs
     except Invalid as error:
         parser.error(str(error))
+
+
+def _with_landing(config: Config) -> Config:
+    store_url = with_landing(
+        config.store_url,
+        cluster=config.cluster,
+        nats_url=config.nats_url,
+        user=config.nats_user,
+        password=config.nats_password,
+        tls=NatsTls(config.nats_tls_ca, config.nats_tls_certificate, config.nats_tls_key),
+    )
+    return config if store_url == config.store_url else msgspec.structs.replace(config, store_url=store_url)
 
 
 def _values(kind: type[ServiceConfig], given: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from penstock.kafkawire.cleaning import empty_batch
 from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, CRC_START, LENGTH_END, MAGIC, read_batch_header
 from penstock.runtime.clock import Clock, Entropy
 from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch_facts
-from penstock.segment.keys import segment_key
-from penstock.segment.layout import FLUSHED_LEVEL
+from penstock.segment.keys import FLUSHED_LEVEL, segment_key
 from penstock.segment.transactions import marker_batch
 from penstock.spark.blocks import Range
 from penstock.spark.ranges import Fragment, StoreRanges

@@ -105,7 +105,7 @@ def _separate_topics(
         sizes[run.topic_id] = sizes.get(run.topic_id, 0) + run.length
     if kind is Kind.TOPIC:
         return sizes
-    if kind is Kind.FLUSHED:
+    if kind in (Kind.FLUSHED, Kind.EXPRESS):
         return {}
     return {
         topic_id: size

@@ -1,8 +1,11 @@
 """Chooses the segments to merge next: from a listing of segments to jobs, each a list of segments. Pure.
 
-Segments wait in queues. Flushed segments (level 0) have one queue. Segments of level 1, with many topics, have one
-queue per size class. Segments of level 2, with one topic, have one per topic and size class. A class is sixteen times
-the class below it. A queue is merged when it has enough segments for a job. So a record is written once by its flusher,
+Express segments (ADR 0045) leave the landing store after a few seconds, also a single one: `choose_express`. They are
+many and small, and the landing store is small too.
+
+All other segments wait in queues. Flushed segments (level 0) have one queue. Segments of level 1, with many topics,
+have one queue per size class. Segments of level 2, with one topic, have one per topic and size class. A class is
+sixteen times the class below it. A queue is merged when it has enough segments for a job. So a record is written once by its flusher,
 once to level 1, and then about once per class: three to five times in all, also for a slow topic.
 
 After an hour in level 1, segments are merged earlier, if each byte gets into a segment twice as large. That writes
@@ -17,7 +20,7 @@ from enum import StrEnum
 
 import msgspec
 
-from penstock.contracts.ids import SegmentId, TopicId, segment_born_ms
+from penstock.contracts.ids import SegmentId, TopicId, is_express, segment_born_ms
 from penstock.contracts.queries.compaction import SegmentView
 
 MIB = 1024 * 1024
@@ -34,6 +37,7 @@ class Kind(StrEnum):
     MIXED = "mixed"  # level 1 to 2, one output per topic; small topics stay together in level 1
     TOPIC = "topic"  # level 2 to larger segments
     KEYS = "keys"  # key compaction of one topic
+    EXPRESS = "express"  # express segments of level 0 to 1
 
 
 class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +46,7 @@ class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
     flushed_count: int = 32
     flushed_bytes: int = 256 * MIB
     flushed_age_ms: int = 2 * MINUTE_MS
+    express_age_ms: int = 20_000
     class_count: int = 16
     class_bytes: int = 4 * 1024 * MIB  # at 5 MB/s a job ends within the 15 minutes that an output may take
     class_age_ms: int = 60 * MINUTE_MS
@@ -91,7 +96,7 @@ def choose(
     """
     queues: dict[tuple[Kind, TopicId, int], list[SegmentView]] = {}
     for segment in sorted(segments, key=_row):
-        if segment.leased or segment.dead_since_ms >= 0 or not segment.live_extents or segment.segment_id in busy:
+        if is_unmoved(segment) or not _can_be_merged(segment) or segment.segment_id in busy:
             continue
         queue = _queue_of(segment, topics, limits)
         if queue is not None:
@@ -110,6 +115,30 @@ def choose(
     ]
     others.sort(key=_worth, reverse=True)
     return [*flushed, *others][:jobs_max]
+
+
+def choose_express(
+    segments: Iterable[SegmentView], *, now_ms: int, limits: PlanLimits, busy: Collection[SegmentId] = ()
+) -> Choice | None:
+    """The oldest due job of express segments; the parameters are those of `choose`."""
+    waiting = [
+        segment
+        for segment in sorted(segments, key=_row)
+        if is_unmoved(segment) and _can_be_merged(segment) and segment.segment_id not in busy
+    ]
+    for group, is_full in _groups(waiting, limits.flushed_bytes, limits, least=1):
+        if is_full or _age_ms(group, now_ms) >= limits.express_age_ms:
+            return Choice(Kind.EXPRESS, group)
+    return None
+
+
+def is_unmoved(segment: SegmentView) -> bool:
+    """Whether the segment is in the landing store."""
+    return segment.level == FLUSHED and is_express(segment.segment_id)
+
+
+def _can_be_merged(segment: SegmentView) -> bool:
+    return not segment.leased and segment.dead_since_ms < 0 and segment.live_extents > 0
 
 
 def size_class(size_bytes: int) -> int:
@@ -154,20 +183,20 @@ def _of_class(kind: Kind, waiting: Sequence[SegmentView], now_ms: int, limits: P
 
 
 def _groups(
-    waiting: Sequence[SegmentView], bytes_max: int, limits: PlanLimits
+    waiting: Sequence[SegmentView], bytes_max: int, limits: PlanLimits, *, least: int = 2
 ) -> Iterator[tuple[list[SegmentView], bool]]:
-    """Groups of two or more waiting segments, in order, each within a job's limits; and whether it is full."""
+    """Groups of `least` or more waiting segments, in order, each within a job's limits; and whether it is full."""
     group: list[SegmentView] = []
     size = extents = 0
     for segment in waiting:
         is_over = size + segment.live_bytes > bytes_max or extents + segment.live_extents > limits.job_extents_max
-        if len(group) > 1 and (is_over or len(group) >= limits.job_segments_max):
+        if len(group) >= least and (is_over or len(group) >= limits.job_segments_max):
             yield group, True
             group, size, extents = [], 0, 0
         group.append(segment)
         size += segment.live_bytes
         extents += segment.live_extents
-    if len(group) > 1:
+    if len(group) >= least:
         yield group, size >= bytes_max
 
 

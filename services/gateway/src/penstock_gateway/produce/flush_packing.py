@@ -24,6 +24,7 @@ class Produce:
         "batches",
         "cost_bytes",
         "deadline_s",
+        "is_express",
         "needs_confirmation",
         "number",
         "parts",
@@ -44,6 +45,7 @@ class Produce:
         self.deadline_s = deadline_s  # monotonic
         self.needs_confirmation = False
         self.principal = ""
+        self.is_express = False
         self.cost_bytes = sum(map(len, payload)) + OVERHEAD_BYTES_PER_BATCH * len(batches)
         self.begin_attempt()
 
@@ -119,7 +121,13 @@ def head_of(message: Message, gateway: str) -> FlushRequest:
 def _produce_of(part: Part) -> FlushProduce:
     produce = part.produce
     return FlushProduce(
-        produce.number, part.number, produce.parts, _batches(part), produce.needs_confirmation, produce.principal
+        produce.number,
+        part.number,
+        produce.parts,
+        _batches(part),
+        produce.needs_confirmation,
+        produce.principal,
+        produce.is_express,
     )
 
 

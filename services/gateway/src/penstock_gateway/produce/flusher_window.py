@@ -107,9 +107,12 @@ class FlusherWindow:
                 continue
             self.unanswered_bytes += produce.cost_bytes
             taken.append(produce)
-        for message in pack(taken, self._sender.message_bytes_max):
-            task = self._sender.start(self._send(message))
-            self._messages[id(message)] = (task, message)
+        standard = [produce for produce in taken if not produce.is_express]
+        express = [produce for produce in taken if produce.is_express]
+        for of_lane in (express, standard):  # a message is answered when all its requests are
+            for message in pack(of_lane, self._sender.message_bytes_max):
+                task = self._sender.start(self._send(message))
+                self._messages[id(message)] = (task, message)
         self._set_full(bool(self.outbox))
 
     @property

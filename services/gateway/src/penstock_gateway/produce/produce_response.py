@@ -46,6 +46,7 @@ class Checked(msgspec.Struct):
     batches: list[FlushBatch]
     payload: list[Buffer]
     checks: list[BatchCheck]  # in the request's order
+    is_express: bool = True  # the lane of all accepted batches
 
 
 def topic_ref(version: int, topic: TopicProduceData) -> TopicRef:

@@ -212,6 +212,7 @@ class ProduceService:
     ) -> None:
         records = data.records
         assert records is not None and not isinstance(records, list), "an accepted batch has its bytes"
+        checked.is_express &= rules.is_express
         if rules.append_time:
             records, header = stamp_batch(records, header, self.clock.now_ms())
         meta = BatchMeta(
@@ -248,6 +249,7 @@ class ProduceService:
             timeout_s,
             needs_confirmation=needs_confirmation,
             principal=client.principal,
+            is_express=checked.is_express,
         )
 
     def _route(self, client: Client) -> ProducerRoute:

@@ -1,5 +1,8 @@
 """One connection's route to its flusher: in order, to one flusher at a time, with retries of attempts without effect.
 
+A request of another lane (ADR 0045) waits for the answers to all requests before it: the lanes of a flusher do not
+wait for each other.
+
 A route ends with the first request that the journal did not decide: its outcome is unknown, or it was given up. No
 later request may overtake it. Otherwise an idempotent producer would get its later batches rejected as out of order. It
 would begin a new epoch, and send batches again, as new records, that are in the journal already. So nothing more is
@@ -106,6 +109,7 @@ class ProducerRoute:
         self.on_change = on_change
         self._window: Window | None = None
         self._unanswered = 0
+        self._is_express = False  # the lane of the unanswered requests
         self._undelivered: list[QueuedProduce] = []  # to be sent again once all sent requests are answered
         self._latest_delivered = 0  # number of the latest request that reached a flusher
         self._waiting: deque[QueuedProduce] = deque()
@@ -124,6 +128,7 @@ class ProducerRoute:
         *,
         needs_confirmation: bool = False,
         principal: str = "",
+        is_express: bool = False,
     ) -> "asyncio.Future[Flushed]":
         """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls.
 
@@ -131,6 +136,7 @@ class ProducerRoute:
         """
         produce = self._router.take(batches, payload, timeout_s, self, needs_confirmation=needs_confirmation)
         produce.principal = principal
+        produce.is_express = is_express
         if self.is_over:
             produce.settle_unsent()
         else:
@@ -146,6 +152,7 @@ class ProducerRoute:
                 self._stall()
                 return
             self._unanswered += 1
+            self._is_express = self._waiting[0].is_express
             window.offer(self._waiting.popleft())
         if self in self._router.stalled:
             del self._router.stalled[self]
@@ -204,7 +211,7 @@ class ProducerRoute:
             self.on_change()
 
     def _current_window(self) -> Window | None:
-        if self._undelivered:
+        if self._undelivered or (self._unanswered and self._waiting[0].is_express != self._is_express):
             return None
         candidates = self._router.candidates()
         if self._window is not None and self._window.instance in candidates:

@@ -7,6 +7,7 @@ from penstock.contracts.configs.topics import (
     LONG_MAX,
     is_append_time,
     is_compacted,
+    is_express,
     message_bytes_max,
     timestamp_limits_ms,
 )
@@ -22,6 +23,7 @@ class TopicRules(msgspec.Struct, frozen=True):
     checks_records: bool = True  # the framing of each record
     # How far from the gateway's clock a record's timestamp may be, before and after; None without a limit.
     distances_ms: tuple[int, int] | None = None
+    is_express: bool = False  # its lane
 
 
 WITHOUT_CONFIGS = TopicRules(message_bytes_max({}))
@@ -40,6 +42,7 @@ def rules_of(configs: dict[str, str]) -> TopicRules:
         append_time,
         configs.get(CHECK_RECORDS) != "false",
         distances_ms if is_limited else None,
+        is_express(configs),
     )
 
 

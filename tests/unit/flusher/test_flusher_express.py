@@ -1,0 +1,103 @@
+"""The express lane: a buffer and a queue of its own, the landing store, and the final store when that is full."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from penstock.contracts.codec import Buffer
+from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import is_express
+from penstock.objectstore import Full
+from penstock.segment.keys import parse_segment_key
+from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
+from tests.unit.flusher.flusher_fakes import HeldStore, LoggingSequencers, Rig, produce
+
+
+class SmallLanding(HeldStore):
+    """A store without room for express segments, or one that does not answer for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: Exception | None = Full("the landing store is full")
+
+    async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
+        if self.error is not None and is_express(parse_segment_key(key)[1]):
+            raise self.error
+        return await super().put(key, body)
+
+
+def stored(rig: Rig) -> list[bool]:
+    """For each committed segment, in order, whether it is an express segment."""
+    return [is_express(segment_id) for request in rig.sequencers.segment_ids() for segment_id in request]
+
+
+@in_virtual_time
+async def test_an_express_request_waits_for_its_own_timer_and_not_for_the_standard_lane() -> None:
+    async with Rig(clock=VirtualClock(), interval_s=0.25, has_express=True) as rig:
+        standard = await rig.send(produce(1))
+        express = await rig.send(produce(2, is_express=True))
+        await express.reply()
+        assert rig.clock.monotonic_s() < 0.1
+        assert not standard.replied.done()
+        await standard.reply()
+    assert stored(rig) == [True, False]
+    assert rig.metric("stored_segments_total", store="landing") == 1
+    assert rig.metric("stored_segments_total", store="final") == 1
+
+
+@in_virtual_time
+async def test_a_slow_put_of_the_standard_lane_does_not_delay_the_express_lane() -> None:
+    store = HeldStore(held=True)
+    async with Rig(clock=VirtualClock(), store=store, interval_s=0.001, has_express=True) as rig:
+        standard = await rig.send(produce(1))
+        await asyncio.sleep(0.01)
+        assert len(store.ends) == 1
+        express = await rig.send(produce(2, is_express=True))
+        await asyncio.sleep(0.01)
+        store.ends[1].set_result(None)
+        await express.reply()
+        assert not standard.replied.done()
+        store.ends[0].set_result(None)
+        await standard.reply()
+
+
+async def test_without_a_landing_store_express_requests_take_the_standard_lane() -> None:
+    async with Rig() as rig:
+        message = await rig.send(produce(1), produce(2, is_express=True))
+        rig.close_buffer()
+        await message.reply()
+    assert stored(rig) == [False]
+
+
+@in_virtual_time
+async def test_a_segment_without_room_in_the_landing_store_goes_to_the_final_store() -> None:
+    store = SmallLanding()
+    async with Rig(clock=VirtualClock(), store=store, has_express=True) as rig:
+        for number in range(3):
+            store.error = Full("full") if number == 1 else None
+            assert (await (await rig.send(produce(number, is_express=True))).reply()).results[0][0].rejection == 0
+    assert stored(rig) == [True, False, True]
+    assert [is_express(parse_segment_key(key)[1]) for key in store.objects] == [True, False, True]
+    assert len(rig.recent) == 3, "only the stored segments are kept for readers"
+
+
+@in_virtual_time
+async def test_a_landing_store_that_does_not_answer_is_overload_and_nothing_is_committed() -> None:
+    """Its outcome is unknown, so the same records must not also be in the final store."""
+    store = SmallLanding()
+    store.error = Unavailable("no answer")
+    async with Rig(clock=VirtualClock(), store=store, has_express=True) as rig:
+        reply = await (await rig.send(produce(1, is_express=True))).reply()
+        assert reply.results[0][0].rejection != 0
+    assert not rig.sequencers.requests and not store.objects
+
+
+@pytest.mark.parametrize("express_first", [True, False])
+async def test_a_drain_closes_the_buffers_of_both_lanes(express_first: bool) -> None:
+    async with Rig(has_express=True, sequencers=LoggingSequencers()) as rig:
+        messages = [await rig.send(produce(number, is_express=express_first is not bool(number))) for number in (0, 1)]
+        await rig.intake.drain()
+        for message in messages:
+            await message.reply()
+    assert sorted(stored(rig)) == [False, True]
