@@ -219,7 +219,10 @@ def idlers(seconds: int = 60) -> Iterator[Result]:
 def slow_cluster(
     reads: Sequence[float], writes: Sequence[float], *arguments: str, option: str = ""
 ) -> Iterator[Cluster]:
-    """A cluster on a real S3 server, behind a proxy that waits before it answers; `option` is one of the address."""
+    """A cluster on a real S3 server, behind a proxy that waits before it answers.
+
+    `option` is added to the store's address.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", ignore_cleanup_errors=True) as folder:
         (Path(folder) / "s3").mkdir()
         with running_seaweed(Path(folder) / "s3") as server:

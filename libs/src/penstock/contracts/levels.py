@@ -43,11 +43,10 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.commands.journal import RaiseLevel, RecordArchived, RecordSnapshot, ReleaseCustody, TakeCustody
 from penstock.contracts.commands.topics import CreateTopic
+from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL, need_group_configs
 from penstock.contracts.configs.topics import (
     CHECK_RECORDS,
-    CONSUMER_ASSIGNMENT_INTERVAL,
     LANE,
-    need_group_configs,
     need_inert_configs,
     need_key_compaction,
     need_retention,

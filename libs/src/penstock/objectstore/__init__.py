@@ -2,7 +2,7 @@
 
 May import `penstock.contracts`, `penstock.segment.keys`, `penstock.runtime.clock` and, for `jetstream`,
 `penstock.runtime.nats`. Start with `store` (the protocol), then `opening`. `memory`, `file`, `s3` and `jetstream` are
-the stores; `retrying`, `measured` and `encryption` wrap any of them; `landed` makes one store of two.
+the stores. `retrying`, `measured` and `encryption` wrap any of them. `landed` makes one store of two.
 """
 
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, Full, NotDeleted, NotFound, Throttled

@@ -50,6 +50,7 @@ from penstock.runtime.nats.tail import RawMessage
 from penstock.runtime.nats.tls import NatsTls
 
 OPTIONS = ("user", "password", "tls", "tls_ca", "tls_certificate", "tls_key", "replicas", "bytes_max")
+REPLICAS = 3  # on servers of a cluster
 WRONG_LAST_SEQUENCE = (10071, 10164)  # of the subject; the second one is of newer servers
 NO_ROOM = (10047, 10023, 10054)  # no storage, no resources; a message is too large
 NOT_STORED = 10077  # for any reason, also because the stream is full
@@ -136,7 +137,7 @@ async def open_jetstream_store(
             name=landing_stream(name),
             subjects=[landing_objects(name)],
             max_bytes=_whole_number(options, "bytes_max", limits.bytes_max),
-            num_replicas=_whole_number(options, "replicas", 1),
+            num_replicas=_whole_number(options, "replicas", REPLICAS if connection.messages.is_clustered else 1),
         )
         store = JetStreamStore(connection, name, limits)
         await store.create(config)

@@ -9,7 +9,7 @@ import base64
 from typing import Any
 
 from penstock.contracts.commands import AlterConfigs, Command, ConfigChange, ConfigOperation
-from penstock.contracts.configs.topics import CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT
+from penstock.contracts.configs.members import CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT
 from penstock.kafkawire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -61,7 +61,7 @@ async def test_good_batches_are_committed_and_answered_with_their_offsets(world:
 async def test_a_request_takes_the_express_lane_if_all_its_topics_do(
     world: World, flusher: FakeFlusher, topics: list[str], is_express: bool
 ) -> None:
-    """A request is atomic, so it is in one segment; without the landing store no record of topic t may be lost."""
+    """A request is atomic, so it is in one segment. No record of topic t may be in the landing store."""
     for name in ("x", "y"):
         world.sequencer.add_topic(name, **{"penstock.lane": "express"})
     assert await errors_of(world, request(*((name, 0, batch()) for name in topics))) == [0] * len(topics)

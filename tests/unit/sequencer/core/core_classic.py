@@ -10,7 +10,7 @@ from penstock.contracts.commands import (
     MemberAssignment,
     SyncGroup,
 )
-from penstock.contracts.configs.topics import INITIAL_REBALANCE_DELAY, group_config
+from penstock.contracts.configs.members import INITIAL_REBALANCE_DELAY, group_config
 from penstock.contracts.queries.groups import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries

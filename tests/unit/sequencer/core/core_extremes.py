@@ -21,7 +21,7 @@ from penstock.contracts.commands import (
     SharePartition,
     ShareRecords,
 )
-from penstock.contracts.configs.topics import GROUP_CONFIGS
+from penstock.contracts.configs.members import GROUP_CONFIGS
 from penstock.contracts.entries import Entry, decode_entry, encode_entry
 from penstock.contracts.ids import new_segment_id
 from penstock.contracts.levels import NEWEST_LEVEL

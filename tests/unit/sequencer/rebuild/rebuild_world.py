@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     ProducerAllocated,
 )
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import new_segment_id
+from penstock.contracts.ids import new_express_id, new_segment_id
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import Journal
 from penstock.segment import build_segment
@@ -127,19 +127,21 @@ class Flusher:
         self._store = store
         self._name = name
 
-    async def store(self, *batches: BatchMeta, topic: str = TOPIC, ahead_ms: int = 0) -> CommitSegment:
+    async def store(
+        self, *batches: BatchMeta, topic: str = TOPIC, ahead_ms: int = 0, is_express: bool = False
+    ) -> CommitSegment:
         """A stored segment and its commit, which is not sent yet; its flusher's clock may be ahead."""
         await asyncio.sleep(0.002)  # to the next millisecond
         now_ms = self._rig.clock.now_ms() + ahead_ms
-        segment_id = new_segment_id(now_ms, self._rig.entropy.take(10))
+        segment_id = (new_express_id if is_express else new_segment_id)(now_ms, self._rig.entropy.take(10))
         placed = [(self._rig.topic_id(topic), 0, each, bytes(each.length)) for each in batches]
         built = build_segment(segment_id, writer=self._name, created_ms=now_ms, level=0, batches=placed)
         await self._store.put(segment_key("", CLUSTER, 0, segment_id), built.buffers)
         return CommitSegment(now_ms, segment_id, built.size_bytes, self._name, "z1", built.runs)
 
-    async def produce(self, *batches: BatchMeta) -> None:
+    async def produce(self, *batches: BatchMeta, is_express: bool = False) -> None:
         """Store and commit an acknowledged segment."""
-        commit = await self.store(*batches)
+        commit = await self.store(*batches, is_express=is_express)
         (outcome,) = await self._rig.client.command([commit], deadline_s=10)
         for batch, result in zip(batches, outcome.runs[0], strict=True):  # type: ignore[union-attr]
             assert not result.rejection

@@ -18,7 +18,7 @@ from penstock_sequencer.rebuild.report import as_text, segment_name
 from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
 from penstock_sequencer.storage.snapshot_store import list_snapshots, read_stored_snapshot
 from tests.testkit.fakes.memory_journal import MemoryJournalStore
-from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
+from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock, in_virtual_time
 from tests.unit.sequencer.core.core_world import check_invariants
 from tests.unit.sequencer.rebuild.rebuild_segments import batch
 from tests.unit.sequencer.rebuild.rebuild_world import (
@@ -80,6 +80,7 @@ async def rebuilt(
         streams=streams or FakeStreams(),
         cluster=CLUSTER,
         now_ms=VirtualClock().now_ms,
+        entropy=CountingEntropy(),
         archive_age_min_ms=age_min_ms,
     )
     await rebuild.run(is_dry_run=is_dry_run)

@@ -6,7 +6,7 @@ from penstock.contracts.ids import new_segment_id
 from penstock.segment import CompactedWriter
 from penstock.segment.keys import segment_key
 from penstock_sequencer.rebuild.rebuild import Rebuild
-from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
+from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock, in_virtual_time
 from tests.testkit.loads.compaction import empty_batch
 from tests.unit.sequencer.rebuild.rebuild_segments import batch
 from tests.unit.sequencer.rebuild.rebuild_world import (
@@ -47,7 +47,12 @@ async def test_a_compacted_segment_is_no_lost_commit() -> None:
         await name_old_journal(store)
     await store.delete(store.archived()[1:])
     rebuild = Rebuild(
-        store=store, streams=FakeStreams(), cluster=CLUSTER, now_ms=VirtualClock().now_ms, archive_age_min_ms=0
+        store=store,
+        streams=FakeStreams(),
+        cluster=CLUSTER,
+        now_ms=VirtualClock().now_ms,
+        entropy=CountingEntropy(),
+        archive_age_min_ms=0,
     )
     await rebuild.run(is_dry_run=False)
     report = rebuild.report

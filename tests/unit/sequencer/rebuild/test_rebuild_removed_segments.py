@@ -26,7 +26,7 @@ from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
 from penstock_sequencer.rebuild.rebuild import Rebuild
 from penstock_sequencer.rebuild.replay import replay_archive
 from penstock_sequencer.rebuild.report import Report
-from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
+from tests.testkit.fakes.virtual_time import CountingEntropy, VirtualClock, in_virtual_time
 from tests.unit.sequencer.rebuild.rebuild_segments import batch
 from tests.unit.sequencer.rebuild.rebuild_world import (
     TOPIC,
@@ -64,7 +64,12 @@ async def all_is_archived(built: SequencerRig, store: SteppedStore) -> None:
 
 async def rebuilt(store: SteppedStore) -> Rebuild:
     rebuild = Rebuild(
-        store=store, streams=FakeStreams(), cluster=CLUSTER, now_ms=VirtualClock().now_ms, archive_age_min_ms=0
+        store=store,
+        streams=FakeStreams(),
+        cluster=CLUSTER,
+        now_ms=VirtualClock().now_ms,
+        entropy=CountingEntropy(),
+        archive_age_min_ms=0,
     )
     await rebuild.run()
     return rebuild

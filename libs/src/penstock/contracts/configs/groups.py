@@ -1,7 +1,7 @@
 """Configurations of a single group (Kafka's GROUP resource); there are some for share groups (KIP-932)."""
 
-from penstock.contracts.configs.topics import ASSIGNMENT_INTERVAL_CEILING_MS, TopicConfig
-from penstock.contracts.configs.values import only, whole_number
+from penstock.contracts.configs.members import ASSIGNMENT_INTERVAL_CEILING_MS
+from penstock.contracts.configs.values import TopicConfig, only, whole_number
 
 READ_COMMITTED = "read_committed"
 EARLIEST_RESET = "earliest"

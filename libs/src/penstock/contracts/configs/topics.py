@@ -4,17 +4,21 @@ Some have a cluster default, under the name of Kafka's broker configuration. The
 topic's own, else the cluster's, else the default of this module.
 """
 
-from collections.abc import Callable, Iterable
-
 import msgspec
 
+from penstock.contracts.configs.members import (
+    CONSUMER_HEARTBEAT_INTERVAL,
+    CONSUMER_SESSION_TIMEOUT,
+    GROUP_CONFIGS,
+    SESSION_TIMEOUT_MAX,
+    SESSION_TIMEOUT_MIN,
+    group_config,
+)
 from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS, documentation_of
-from penstock.contracts.configs.values import only, ratio, whole_number
+from penstock.contracts.configs.values import LONG_MAX, TopicConfig, only, ratio, whole_number
 
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
 MESSAGE_BYTES_CEILING = 8_000_000  # a batch must fit into one message of 8 MiB
-LONG_MAX = 2**63 - 1
-INT_MAX = 2**31 - 1
 DAY_MS = 86_400_000
 RETENTION_MS_DEFAULT = 7 * DAY_MS  # Kafka's log.retention.hours=168
 FOR_EVER = -1  # as a retention, in milliseconds or bytes
@@ -35,28 +39,6 @@ UNDELETE_WINDOW = "penstock.undelete.window.ms"
 CHECK_RECORDS = "penstock.check.records"
 LANE = "penstock.lane"
 STANDARD, EXPRESS = "standard", "express"
-OFFSETS_RETENTION = "offsets.retention.minutes"
-INITIAL_REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
-GROUP_SIZE_MAX = "group.max.size"
-SESSION_TIMEOUT_MIN = "group.min.session.timeout.ms"
-SESSION_TIMEOUT_MAX = "group.max.session.timeout.ms"
-CONSUMER_SESSION_TIMEOUT = "group.consumer.session.timeout.ms"
-CONSUMER_HEARTBEAT_INTERVAL = "group.consumer.heartbeat.interval.ms"
-CONSUMER_ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"  # KIP-1263
-GROUP_SIZE_CEILING = 2_000  # a leader gets every member's metadata in one answer
-SESSION_TIMEOUT_CEILING_MS = 1_800_000  # Kafka's group.max.session.timeout.ms
-ASSIGNMENT_INTERVAL_CEILING_MS = 15_000  # Kafka's group.consumer.max.assignment.interval.ms
-
-
-class TopicConfig(msgspec.Struct, frozen=True):
-    """One configuration: Kafka's name, type and default, and the check of a value ("" if it is valid)."""
-
-    name: str
-    kind: str  # Kafka's words: BOOLEAN, INT, LONG, DOUBLE, STRING, LIST
-    default: str
-    documentation: str
-    validation_error: Callable[[str], str]
-    cluster_name: str = ""  # the name of its cluster default, "" if there is none
 
 
 def _policies(value: str) -> str:
@@ -178,68 +160,6 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     )
 }
 
-# Configurations of groups have no topic's value, only the cluster's, under the name of Kafka's broker configuration.
-GROUP_CONFIGS: dict[str, TopicConfig] = {
-    name: TopicConfig(name, kind, default, documentation, validation_error, name)
-    for name, kind, default, documentation, validation_error in (
-        (
-            OFFSETS_RETENTION,
-            "INT",
-            "10080",
-            "Minutes that offsets are kept after a group's last member left or, without members, after the commit.",
-            whole_number(1, INT_MAX),
-        ),
-        (
-            INITIAL_REBALANCE_DELAY,
-            "INT",
-            "500",
-            "Milliseconds for which an empty group waits for more members after the first one.",
-            whole_number(0, SESSION_TIMEOUT_CEILING_MS),
-        ),
-        (
-            GROUP_SIZE_MAX,
-            "INT",
-            str(GROUP_SIZE_CEILING),
-            "The largest number of members of a classic group.",
-            whole_number(1, GROUP_SIZE_CEILING),
-        ),
-        (
-            SESSION_TIMEOUT_MIN,
-            "INT",
-            "6000",
-            "The shortest session time-out that a member may ask for, in milliseconds.",
-            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
-        ),
-        (
-            SESSION_TIMEOUT_MAX,
-            "INT",
-            str(SESSION_TIMEOUT_CEILING_MS),
-            "The longest session time-out that a member may ask for, in milliseconds.",
-            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
-        ),
-        (
-            CONSUMER_SESSION_TIMEOUT,
-            "INT",
-            "45000",
-            "Milliseconds for which a member of a consumer group may be silent.",
-            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
-        ),
-        (
-            CONSUMER_HEARTBEAT_INTERVAL,
-            "INT",
-            "5000",
-            "Milliseconds between the heartbeats of a member of a consumer group.",
-            whole_number(100, SESSION_TIMEOUT_CEILING_MS),
-        ),
-        (
-            CONSUMER_ASSIGNMENT_INTERVAL,
-            "INT",
-            "1000",
-            "The shortest time between two assignments of a consumer group, in milliseconds.",
-            whole_number(0, ASSIGNMENT_INTERVAL_CEILING_MS),
-        ),
-    )
-}
 
 TOPIC_CONFIGS |= {
     inert.name: TopicConfig(
@@ -375,21 +295,6 @@ def retention_configs(configs: dict[str, str], cluster_configs: dict[str, str]) 
 def undelete_window_ms(configs: dict[str, str], cluster_configs: dict[str, str]) -> int:
     """The undelete window of a topic with these configurations."""
     return int(value_in_force(UNDELETE_WINDOW, configs, cluster_configs))
-
-
-def need_group_configs(names: Iterable[str]) -> bool:
-    """Whether a release must have configurations of groups to accept these names as the cluster's."""
-    return any(name in GROUP_CONFIGS for name in names)
-
-
-def group_config(name: str, cluster_configs: dict[str, str]) -> int:
-    """The value in force of one of GROUP_CONFIGS."""
-    return int(cluster_configs.get(name, GROUP_CONFIGS[name].default))
-
-
-def offsets_retention_ms(cluster_configs: dict[str, str]) -> int:
-    """The time for which unused offsets are kept."""
-    return group_config(OFFSETS_RETENTION, cluster_configs) * 60_000
 
 
 def is_append_time(configs: dict[str, str]) -> bool:

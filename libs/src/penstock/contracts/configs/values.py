@@ -1,9 +1,24 @@
-"""Checks of configuration values: each returns the reason why a value is invalid, "" for a valid one. Pure."""
+"""A configuration, and checks of values: each returns the reason why a value is invalid, "" for a valid one. Pure."""
 
 import re
 from collections.abc import Callable
 
+import msgspec
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
 _DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?(e-?\d{1,3})?", re.ASCII | re.IGNORECASE)
+
+
+class TopicConfig(msgspec.Struct, frozen=True):
+    """One configuration: Kafka's name, type and default, and the check of a value ("" if it is valid)."""
+
+    name: str
+    kind: str  # Kafka's words: BOOLEAN, INT, LONG, DOUBLE, STRING, LIST
+    default: str
+    documentation: str
+    validation_error: Callable[[str], str]
+    cluster_name: str = ""  # the name of its cluster default, "" if there is none
 
 
 def whole_number(low: int, high: int) -> Callable[[str], str]:

@@ -2,8 +2,8 @@
 
 1. Lease the segments, and renew the lease during the job, so that other compactors do not use them.
 2. Query the extents in them, and plan the outputs.
-3. Spark runs one task per output; a thread of this process does for express segments, which are small and cannot wait
-   for Spark's start. A task that fails, or a machine that dies, leaves an orphan.
+3. Spark runs one task per output. Express segments are small and cannot wait for Spark: a thread of this process runs
+   their task. A task that fails, or a machine that dies, leaves an orphan.
 4. Send `ReplaceExtents` until its outcome is known. Readers see the old extents before it, the new ones after it.
 5. Release the lease.
 """

@@ -5,8 +5,8 @@ many and small, and the landing store is small too.
 
 All other segments wait in queues. Flushed segments (level 0) have one queue. Segments of level 1, with many topics,
 have one queue per size class. Segments of level 2, with one topic, have one per topic and size class. A class is
-sixteen times the class below it. A queue is merged when it has enough segments for a job. So a record is written once by its flusher,
-once to level 1, and then about once per class: three to five times in all, also for a slow topic.
+sixteen times the class below it. A queue is merged when it has enough segments for a job. So a record is written once
+by its flusher, once to level 1, and then about once per class: three to five times in all, also for a slow topic.
 
 After an hour in level 1, segments are merged earlier, if each byte gets into a segment twice as large. That writes
 few bytes a few more times. A single segment waits for another one.

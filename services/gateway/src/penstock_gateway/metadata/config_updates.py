@@ -10,10 +10,10 @@ from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_vali
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
-    TopicConfig,
     cluster_validation_errors,
     validation_errors,
 )
+from penstock.contracts.configs.values import TopicConfig
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import SHARE_GROUPS_LEVEL
 from penstock.contracts.rejections import Rejection

@@ -5,7 +5,8 @@ import enum
 import msgspec
 
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
-from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS, TopicConfig
+from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
+from penstock.contracts.configs.values import TopicConfig
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView
 from penstock.contracts.queries.topics import ClusterConfigsQuery, ClusterConfigsView
 from penstock.runtime.bus.listings import all_configured_groups

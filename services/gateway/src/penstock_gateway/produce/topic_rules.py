@@ -4,13 +4,13 @@ import msgspec
 
 from penstock.contracts.configs.topics import (
     CHECK_RECORDS,
-    LONG_MAX,
     is_append_time,
     is_compacted,
     is_express,
     message_bytes_max,
     timestamp_limits_ms,
 )
+from penstock.contracts.configs.values import LONG_MAX
 from penstock_gateway.produce.record_validation import RecordRules, TimeWindow
 
 

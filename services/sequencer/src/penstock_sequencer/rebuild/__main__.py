@@ -5,8 +5,8 @@ import os
 import sys
 
 from penstock.contracts.errors import PenstockError
-from penstock.objectstore import open_store
-from penstock.runtime.clock import SystemClock
+from penstock.objectstore import has_landing, open_store
+from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.nats.client import connect_nats
 from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.config import read_config
@@ -51,6 +51,8 @@ async def _run(config: RebuildConfig) -> None:
                 streams=streams,
                 cluster=config.cluster,
                 now_ms=clock.now_ms,
+                entropy=SystemEntropy(),
+                has_landing=has_landing(config.store_url),
                 replicas=config.journal_replicas,
                 archive_age_min_ms=config.archive_age_min_s * 1000,
             )

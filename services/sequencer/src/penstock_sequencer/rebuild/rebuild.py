@@ -5,8 +5,10 @@ from typing import Protocol
 
 from penstock.contracts.errors import Corrupt, Invalid
 from penstock.objectstore import NotFound, ObjectStore
+from penstock.runtime.clock import Entropy
 from penstock.runtime.journal import Journal
 from penstock_sequencer.rebuild.footers import read_lost_segments
+from penstock_sequencer.rebuild.lost_landing import replace_lost_extents
 from penstock_sequencer.rebuild.new_journal import (
     SEQUENCES_SKIPPED,
     name_in_marker,
@@ -45,14 +47,19 @@ class Rebuild:
         streams: Streams,
         cluster: str,
         now_ms: Callable[[], int],
+        entropy: Entropy,
+        has_landing: bool = False,
         replicas: int = 1,
         archive_age_min_ms: int = ARCHIVE_AGE_MIN_MS,
     ) -> None:
+        """`has_landing`: whether `store` has a landing store."""
         self.report = Report(cluster=cluster)
         self._store = store
         self._streams = streams
         self._cluster = cluster
         self._now_ms = now_ms
+        self._entropy = entropy
+        self._has_landing = has_landing
         self._replicas = replicas
         self._archive_age_min_ms = archive_age_min_ms
 
@@ -67,7 +74,7 @@ class Rebuild:
         self.report.first_sequence = first_sequence
         state = await self._finished_part(first_sequence) if earlier is not None else None
         if state is None:
-            state = start_journal(await self._recover(), first_sequence)
+            state = start_journal(await self._recover(is_dry_run=is_dry_run), first_sequence)
         if not is_dry_run:
             await self._make(marker, earlier, state)
 
@@ -88,12 +95,21 @@ class Rebuild:
         self.report.snapshot_sequence = self.report.archived_sequence = snapshot.state.sequence
         return JournalState(snapshot.state, snapshot.hashes[-1])
 
-    async def _recover(self) -> JournalState:
+    async def _recover(self, *, is_dry_run: bool) -> JournalState:
         known = await replay_archive(self._store, self._cluster, self.report)
         # If this machine's clock is behind the cluster's, the cluster's is used: it cannot be turned back.
         now_ms = max(self._now_ms(), known.state.clock_ms)
         indexes = await read_lost_segments(self._store, self._cluster, known.state, now_ms, self.report)
         commit_lost_segments(known.state, indexes, now_ms, self.report)
+        await replace_lost_extents(
+            self._store,
+            self._cluster,
+            known.state,
+            self.report,
+            entropy=self._entropy,
+            has_landing=self._has_landing,
+            is_dry_run=is_dry_run,
+        )
         return known
 
     async def _make(self, marker: Marker | None, earlier: FoundStream | None, state: JournalState) -> None:

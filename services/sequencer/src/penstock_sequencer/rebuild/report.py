@@ -37,6 +37,9 @@ class Report(msgspec.Struct, kw_only=True):
     grown_topics: dict[str, int] = {}  # -> partitions
     aborted_transactions: int = 0  # that were ongoing at the end: their result is lost
     forgotten_transactional_ids: int = 0
+    # Express segments that were lost with their landing store.
+    lost_segments: list[str] = []
+    lost_records: int = 0  # an upper bound: batches may have gaps
     # Made.
     next_producer_id: int = 0
     first_sequence: int = 0  # of the new journal
@@ -106,6 +109,11 @@ def _segment_lines(report: Report) -> list[str]:
         lines.append(
             f"  {report.aborted_transactions} transactions aborted that were ongoing, or whose end is lost. Their "
             f"producers, and {report.forgotten_transactional_ids} transactional ids in all, must start again"
+        )
+    if report.lost_segments:
+        lines.append(
+            f"  {report.lost_records} records of express topics are lost, in {len(report.lost_segments)} segments that "
+            f"were only in the landing store. Their offsets stay, without records"
         )
     if report.leaps:
         lines.append(f"  {report.leaps} batches of producers were accepted although the batch before them is lost")

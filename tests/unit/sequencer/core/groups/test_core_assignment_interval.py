@@ -18,7 +18,7 @@ from penstock.contracts.commands import (
     RaiseLevel,
     Rejected,
 )
-from penstock.contracts.configs.topics import CONSUMER_ASSIGNMENT_INTERVAL
+from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL, CONSUMER_GROUPS_LEVEL
 from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatQuery

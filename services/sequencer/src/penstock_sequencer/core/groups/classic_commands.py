@@ -12,7 +12,7 @@ from penstock.contracts.commands import (
     Waiting,
 )
 from penstock.contracts.commands.group_sizes import member_size_error
-from penstock.contracts.configs.topics import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
+from penstock.contracts.configs.members import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
 from penstock.contracts.levels import LATE_COMMANDS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups import classic_members

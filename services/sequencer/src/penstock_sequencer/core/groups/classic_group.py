@@ -13,7 +13,7 @@ functions here leave the group's deadline to `settle`, which every command that 
 """
 
 from penstock.contracts.commands import GroupProtocol, Joined, JoinedMember, Synced
-from penstock.contracts.configs.topics import INITIAL_REBALANCE_DELAY, group_config
+from penstock.contracts.configs.members import INITIAL_REBALANCE_DELAY, group_config
 from penstock.contracts.levels import LATE_JOINS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.timers import record_emptied, record_idle, set_deadline

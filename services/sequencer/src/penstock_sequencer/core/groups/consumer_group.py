@@ -20,7 +20,7 @@ calls last.
 import msgspec
 
 from penstock.contracts.commands import TopicPartitions
-from penstock.contracts.configs.topics import (
+from penstock.contracts.configs.members import (
     CONSUMER_ASSIGNMENT_INTERVAL,
     CONSUMER_HEARTBEAT_INTERVAL,
     CONSUMER_SESSION_TIMEOUT,

@@ -18,7 +18,7 @@ protocol type "consumer" that metadata begins with the topics' names (KIP-496).
 from collections.abc import Iterator
 
 from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Rejected
-from penstock.contracts.configs.topics import offsets_retention_ms
+from penstock.contracts.configs.members import offsets_retention_ms
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, read_topics

@@ -9,7 +9,7 @@ import msgspec
 from penstock.contracts.acls import PRINCIPAL_LENGTH_MAX
 from penstock.contracts.commands import LOGS_PER_COMMAND_MAX
 from penstock.contracts.commands.group_sizes import OFFSET_METADATA_BYTES_MAX, TRANSACTIONAL_ID_LENGTH_MAX, GroupSizes
-from penstock.contracts.configs.topics import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
+from penstock.contracts.configs.members import GROUP_CONFIGS, SESSION_TIMEOUT_MIN
 
 SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS

@@ -17,10 +17,10 @@ from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_vali
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
-    TopicConfig,
     cluster_validation_errors,
     validation_errors,
 )
+from penstock.contracts.configs.values import TopicConfig
 from penstock.contracts.levels import level_of_cluster_configs, level_of_configs
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
