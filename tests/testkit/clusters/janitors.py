@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import TypeVar
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
@@ -106,6 +107,13 @@ class JanitorProcess:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
+
+
+def landing_of(cluster: Cluster) -> str:
+    """The address of the cluster's landing store at its own NATS server."""
+    parts = urlsplit(cluster.nats_url)
+    login = urlencode({"user": parts.username, "password": parts.password})
+    return f"jetstream://{parts.hostname}:{parts.port}/{CLUSTER}?{login}"
 
 
 class Bucket:
