@@ -1,4 +1,4 @@
-"""Agents (gateway, flusher and cacher in one process) are killed under load, and lose nothing acknowledged."""
+"""Agents (several services in one process) are killed under load, and lose nothing acknowledged."""
 
 from pathlib import Path
 
@@ -35,3 +35,23 @@ def test_killing_each_of_two_agents_in_turn_loses_doubles_and_reorders_nothing(t
         )
         assert cluster.metric("penstock_gateway_flush_messages_total") > 0
         assert cluster.stop() == 0, "agents drain and stop cleanly"
+
+
+def test_the_only_agent_is_also_the_sequencer_and_its_death_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SNAPSHOT_ENTRIES", "10")  # so that the child of the process writes some
+    with running(tmp_path / "data", "--flush-ms", "50", "--sequencers", "0") as cluster:
+        assert set(cluster.processes()) == {"agent-1", "nats-server"}
+        create_topic(cluster.kafka, TOPIC, PARTITIONS)
+        with SteadyLoad(cluster.kafka, TOPIC, PARTITIONS) as load:
+            for victim in ("agent-1", "nats-server", "agent-1"):
+                load.wait_for_more(MORE_RECORDS)
+                cluster.kill(victim)
+                load.wait_for_more(MORE_RECORDS)
+            load.finish()
+            assert load.ledger.failures == []
+            assert check_nothing_lost_twice_or_reordered(load.ledger, cluster.kafka, TOPIC) == load.ledger.count
+        snapshots = tmp_path / "data" / "objects" / "default" / "snapshots"
+        wait_until(lambda: snapshots.is_dir() and any(snapshots.iterdir()), RESTART_S, "a snapshot")
+        assert cluster.stop() == 0, "the agent drains and stops cleanly"

@@ -9,7 +9,8 @@ from benches.kafka.systems.system import System
 from benches.reading import slow_cluster
 from tests.testkit.clusters.cluster import Cluster, running
 
-ALL_SERVICES = ("--compactors", "1", "--janitors", "1")  # the defaults of `penstock up`, unlike those of tests
+# The defaults of `penstock up`, unlike those of tests.
+ALL_SERVICES = ("--sequencers", "0", "--compactors", "1", "--janitors", "1")
 # Median and 99th percentile of requests in ms: a PUT takes 30 to 100 ms.
 READS_MS, WRITES_MS = (20, 50), (55, 100)
 LANDING = "&landing=jetstream:"

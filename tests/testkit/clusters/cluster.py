@@ -41,7 +41,7 @@ class Cluster:
     """One `penstock up` on a data folder, which tests may start and stop many times.
 
     It has no compactor and no janitor by default: more processes in every cluster, one of them a JVM, would slow down
-    all tests. It has one agent by default, so that it is the same on all machines.
+    all tests. It has one agent and one sequencer by default, so that it is the same on all machines.
     """
 
     def __init__(self, data: Path, *arguments: str) -> None:
@@ -73,6 +73,7 @@ class Cluster:
         alone = ["--compactors", "0", "--janitors", "0"]
         named = {argument.partition("=")[0] for argument in self._arguments}
         shape = [] if named & SHAPE_FLAGS else ["--agents", "1"]
+        shape += [] if "--sequencers" in named else ["--sequencers", "1"]
         return [sys.executable, "-m", "penstock.cli", "up", *where, *alone, *shape, *self._arguments]
 
     def start(self) -> None:

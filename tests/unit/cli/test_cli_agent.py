@@ -1,14 +1,44 @@
 """`penstock agent`: its roles and their settings, and one life for all of them."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from structlog.contextvars import get_contextvars
 
 from penstock.cli.agent.app import AgentApp
-from penstock.cli.agent.command import read_settings
-from penstock.cli.agent.roles import PLACES, load_role, parse_roles
+from penstock.cli.agent.command import make_agent, read_settings
+from penstock.cli.agent.roles import PLACES, Role, load_role, parse_roles
 from penstock.contracts.errors import Invalid, Unavailable
+from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.garbage import PolicyOfAnother, ScheduledPolicy
+from penstock.runtime.process.life import App
+
+
+@pytest.mark.parametrize(
+    ("names", "policy"),
+    [
+        (["sequencer"], None),
+        (["sequencer", "flusher"], ScheduledPolicy),
+        (["sequencer", "flusher", "gateway"], PolicyOfAnother),
+    ],
+)
+def test_a_sequencer_beside_other_roles_does_not_keep_their_cycles_from_being_freed(
+    names: list[str], policy: type | None
+) -> None:
+    given: dict[str, dict[str, object]] = {}
+
+    def maker(name: str) -> Callable[..., App]:
+        def make(_config: ServiceConfig, **parts: object) -> App:
+            given[name] = parts
+            return FakeRole([], name)
+
+        return make
+
+    make_agent("agent-1", [Role(name, ServiceConfig, maker(name)) for name in names], [ServiceConfig()] * len(names))
+    found = given["sequencer"].get("garbage")
+    assert (None if found is None else type(found)) is policy
+    assert not any("garbage" in given[name] for name in names if name != "sequencer")
 
 
 class FakeRole:

@@ -41,7 +41,7 @@ def test_without_flags_everything_is_in_a_folder_here() -> None:
     assert found.store == f"file://{Path.cwd()}/penstock-data/objects"
     assert str(found.kafka) == "127.0.0.1:9092"
     assert str(found.http) == "127.0.0.1:8080"
-    assert (found.gateways, found.flushers, found.sequencers, found.cachers) == (1, 1, 1, 1)
+    assert (found.gateways, found.flushers, found.sequencers, found.cachers) == (1, 1, 0, 1)
     assert (found.cluster, found.advertised, found.warnings) == ("default", None, ())
 
 
@@ -56,11 +56,25 @@ def test_agents_are_gateways_flushers_and_cachers() -> None:
     assert agents[0].env["PENSTOCK_FLUSH_INTERVAL_MS"] == "250"
 
 
+def test_the_only_agent_is_also_the_sequencer_unless_sequencers_are_asked_for() -> None:
+    (agent,) = Specs(options("--agents", "1"), 4333, 4334).services("agent")
+    assert agent.argv[-1] == "sequencer,flusher,cacher,gateway"
+    assert agent.roles == ("sequencer", "flusher", "cacher", "gateway")
+    assert agent.env["PENSTOCK_NATS_MONITOR_URL"] == "http://127.0.0.1:4334"
+    assert not Specs(options("--agents", "1"), 4333, 4334).services("sequencer")
+    specs = Specs(options("--agents", "1", "--sequencers", "2"), 4333, 4334)
+    assert [each.name for each in specs.services("sequencer")] == ["sequencer-1", "sequencer-2"]
+    assert specs.services("agent")[0].argv[-1] == "flusher,cacher,gateway"
+    for shape in (("--agents", "2"), ("--separate",)):
+        with pytest.raises(Invalid, match="--sequencers 0 needs exactly one agent"):
+            options(*shape, "--sequencers", "0")
+
+
 @pytest.mark.parametrize(("cores", "agents"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)])
 def test_by_default_there_is_an_agent_for_each_two_cores(cores: int, agents: int) -> None:
     found = options(cores=cores)
     assert (found.agents, found.gateways, found.flushers, found.cachers) == (agents, agents, agents, agents)
-    assert (found.sequencers, found.compactors, found.janitors) == (1, 1, 1)
+    assert (found.sequencers, found.compactors, found.janitors) == (int(agents > 1), 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +203,10 @@ def test_the_store_of_the_last_start_is_that_of_the_next_without_its_keys(tmp_pa
 
 def test_the_cluster_comes_from_its_flag_else_from_the_environment() -> None:
     environ = {"PENSTOCK_CLUSTER": "blue"}
-    for found, name in ((options(environ=environ), "blue"), (options("--cluster", "red", environ=environ), "red")):
+    for found, name in (
+        (options("--separate", environ=environ), "blue"),
+        (options("--separate", "--cluster", "red", environ=environ), "red"),
+    ):
         assert found.cluster == name
         for role in ("gateway", "flusher", "sequencer", "cacher"):
             assert [spec.env["PENSTOCK_CLUSTER"] for spec in Specs(found, 1, 1).services(role)] == [name]

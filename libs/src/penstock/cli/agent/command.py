@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,7 @@ from penstock.cli.agent.app import AgentApp
 from penstock.cli.agent.roles import USUAL, Role, load_role, parse_roles
 from penstock.contracts.errors import Invalid
 from penstock.runtime.process.config import BAD_SETTINGS_EXIT_CODE, ServiceConfig, read_configs
+from penstock.runtime.process.garbage import GarbagePolicy, PolicyOfAnother, ScheduledPolicy
 from penstock.runtime.process.life import run_app
 from penstock.runtime.process.shared_host import SharedHost, instance_of
 
@@ -63,8 +65,17 @@ def make_agent(instance: str, roles: Sequence[Role], configs: Sequence[ServiceCo
     shared = SharedHost(instance)
     made = []
     for role, config in zip(roles, configs, strict=True):
-        made.append((role.name, role.make(config, make_host=shared.host_maker(role.name))))
+        parts: dict[str, Any] = {"make_host": shared.host_maker(role.name)}
+        if role.name == "sequencer" and len(roles) > 1:
+            parts["garbage"] = _garbage_policy(roles)
+        made.append((role.name, role.make(config, **parts)))
     return AgentApp(made)
+
+
+def _garbage_policy(roles: Sequence[Role]) -> GarbagePolicy:
+    """The policy of a sequencer beside other roles, whose objects form cycles that its own policy would never free."""
+    has_gateway = any(role.name == "gateway" for role in roles)
+    return PolicyOfAnother() if has_gateway else ScheduledPolicy()
 
 
 def _of_role(role: str, config: ServiceConfig, *, is_alone: bool) -> ServiceConfig:

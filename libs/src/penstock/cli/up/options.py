@@ -106,7 +106,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="flush interval: longest time that a segment collects batches (%(default)s)",
     )
     _add_shape_flags(parser)
-    for service in ("sequencers", "compactors", "janitors"):
+    parser.add_argument(
+        "--sequencers",
+        metavar="N",
+        type=int,
+        help="number of sequencers to run; 0: the only agent is also the sequencer (0 with one agent, else 1)",
+    )
+    for service in ("compactors", "janitors"):
         parser.add_argument(
             f"--{service}", metavar="N", type=int, default=1, help=f"number of {service} to run (%(default)s)"
         )
@@ -165,7 +171,7 @@ def read_options(
         agents=agents,
         gateways=agents or _count("--gateways", _or_one(arguments.gateways)),
         flushers=agents or _count("--flushers", _or_one(arguments.flushers)),
-        sequencers=_count("--sequencers", arguments.sequencers),
+        sequencers=_sequencers(arguments, agents),
         cachers=agents or _count("--cachers", _or_one(arguments.cachers)),
         compactors=_count("--compactors", arguments.compactors, least=0),
         janitors=_count("--janitors", arguments.janitors, least=0),
@@ -206,6 +212,15 @@ def _agents(arguments: argparse.Namespace, cores: int) -> int:
     if arguments.separate or separate:
         return 0
     return min(max(cores // CORES_PER_AGENT, 1), AGENTS_DEFAULT_MAX)
+
+
+def _sequencers(arguments: argparse.Namespace, agents: int) -> int:
+    """The number of processes that are only a sequencer; 0 if the only agent is one, too."""
+    if arguments.sequencers is None:
+        return 0 if agents == 1 else 1
+    if arguments.sequencers == 0 and agents != 1:
+        raise Invalid("--sequencers 0 needs exactly one agent, which is then the sequencer: add --agents 1")
+    return _count("--sequencers", arguments.sequencers, least=0)
 
 
 def _or_one(value: int | None) -> int:

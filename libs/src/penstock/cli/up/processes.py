@@ -33,6 +33,7 @@ class Processes:
                 for spec in specs.services(kind)
             ]
             for kind in (("sequencer", AGENT) if specs.count(AGENT) else SERVICES)
+            if specs.count(kind)
         }
 
     @property

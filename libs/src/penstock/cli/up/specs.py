@@ -17,7 +17,7 @@ from penstock.runtime.nats.server import find_nats_server, write_config
 ZONE = "local"
 NATS_USER = "up"
 PASSWORD_BYTES = 32
-AGENT = "agent"  # a process that is gateway, flusher and cacher in one
+AGENT = "agent"  # a process that is gateway, flusher and cacher in one, and perhaps the sequencer
 AGENT_ROLES = ("flusher", "cacher", "gateway")
 LOW_PRIORITY = ("nice", "-n", "19")  # for helpers: services get the processor first (ADR 0043)
 
@@ -102,17 +102,21 @@ class Specs:
             argv=[*program, "-m", *self._module(role)],
             env=os.environ | {f"PENSTOCK_{key}": value for key, value in settings.items()},
             log_path=self._options.data / "logs" / f"{name}.log",
-            roles=AGENT_ROLES if role == AGENT else (role,),
+            roles=self._agent_roles if role == AGENT else (role,),
         )
+
+    @property
+    def _agent_roles(self) -> tuple[str, ...]:
+        return AGENT_ROLES if self._options.sequencers else ("sequencer", *AGENT_ROLES)
 
     def _module(self, role: str) -> list[str]:
         if role == AGENT:
-            return ["penstock.cli", "agent", "--roles", ",".join(AGENT_ROLES)]
+            return ["penstock.cli", "agent", "--roles", ",".join(self._agent_roles)]
         return [f"penstock_{role}"]
 
     def _settings_of(self, role: str) -> dict[str, str]:
         if role == AGENT:
-            return {name: value for each in AGENT_ROLES for name, value in self._settings_of(each).items()}
+            return {name: value for each in self._agent_roles for name, value in self._settings_of(each).items()}
         if role == "gateway":
             advertised = self._options.advertised
             if self._secure is not None:

@@ -143,12 +143,16 @@ class Supervisor:
     async def _until_ready(self, directory: Directory, console: Console) -> None:
         deadline_s = asyncio.get_running_loop().time() + self._limits.ready_deadline_s
         while waiting := [
-            *(f"there is no {role} yet" for role in SERVICES if len(directory.live(role)) < self._specs.count(role)),
+            *(f"there is no {role} yet" for role in SERVICES if self._is_missing(role, directory)),
             *await console.waiting(),
         ]:
             self._progress.look(f"waiting: {waiting[0]}")
             self._raise_if_broken(deadline_s)
             await asyncio.sleep(self._limits.ready_poll_s)
+
+    def _is_missing(self, role: str, directory: Directory) -> bool:
+        """Whether instances of a service are missing; the only sequencer may be a role of an agent."""
+        return len(directory.live(role)) < max(self._specs.count(role), 1)
 
     def _raise_if_broken(self, deadline_s: float) -> None:
         for child in self._children():

@@ -47,6 +47,16 @@ class ScheduledPolicy:
             gc.collect()
 
 
+class PolicyOfAnother:
+    """For a role beside one with a policy: a process has one collector."""
+
+    def start(self) -> None:
+        """Does nothing."""
+
+    async def run(self) -> None:
+        """Returns at once."""
+
+
 class LargeStatePolicy:
     """For a process with a large state: the collector visits only new objects.
 
