@@ -27,7 +27,7 @@ from tests.unit.compactor.compactor_world import World, while_running
 pytestmark = pytest.mark.spark
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
-LIMITS = PlanLimits(flushed_count=3, class_count=100, topic_bytes_min=1)
+LIMITS = PlanLimits(flushed_count=3, flushed_rest_ms=0, class_count=100, topic_bytes_min=1, local_bytes_max=0)
 
 
 @pytest.fixture

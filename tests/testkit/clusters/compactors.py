@@ -16,6 +16,7 @@ from tests.testkit.servers.ports import free_port
 EAGER = {
     "merge-flushed-count": "4",
     "merge-flushed-age-ms": "1000",
+    "merge-local-bytes-max": "0",
     "merge-class-count": "4",
     "merge-topic-bytes-min": "1",
     "plan-interval-ms": "100",

@@ -33,6 +33,7 @@ from tests.testkit.sim.clients.consumer import Reader
 from tests.testkit.sim.clients.consumer_member import ConsumerMember, OwnershipChecker, group_configs
 from tests.testkit.sim.clients.expiring_topic import ExpiringTopic
 from tests.testkit.sim.clients.kafka import CREATE_TOPICS, Disconnected, KafkaClient
+from tests.testkit.sim.clients.lane_switcher import LaneSwitcher
 from tests.testkit.sim.clients.member import GroupLedger, Member
 from tests.testkit.sim.clients.merger import Merger
 from tests.testkit.sim.clients.producer import Producer
@@ -75,6 +76,7 @@ JANITORS_SHARE = 0.5  # of runs
 GRACES_MS = (1_500, 4_000)
 ORPHANS = 6
 ALMOST_ORPHAN_MS = 120_000  # before some of them may be deleted
+LANES_SHARE = 0.3  # of runs: the topic's lane changes
 AGENTS_SHARE = 0.25  # of runs: their processes are gateway, flusher and cacher in one
 # Log events that show a bug: they are about messages that only services send.
 BUGS = frozenset(
@@ -121,6 +123,8 @@ class World(SharedEnvironment):
         self.on_halt = self.late_copies.halted
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
+        self.has_lanes = self.stream("lanes").random() < LANES_SHARE
+        store_url += "?landing=memory://landing" if self.has_lanes else ""
         housekeeping = self.stream("housekeeping")
         self.janitors = housekeeping.randint(1, 2) if housekeeping.random() < JANITORS_SHARE else 0
         grace_ms = housekeeping.choice(GRACES_MS)
@@ -284,6 +288,8 @@ class World(SharedEnvironment):
             asker = TimestampLookups(self.client("asker"), self.oracle, TOPIC, self.partitions, START_MS, last_ms)
             self.spawn(asker.run())
 
+        if self.has_lanes:
+            self.spawn(LaneSwitcher(self.client("lanes"), TOPIC, self.stream("lane-switches")).run())
         if self.transactions.is_wanted:
             self.spawn(self.transactions.run())
         self.shares.begin()

@@ -37,7 +37,7 @@ from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
 from tests.unit.compactor.compactor_lake import CLUSTER, batch, meta, topic
 
-LIMITS = PlanLimits(flushed_count=3, class_count=3, topic_bytes_min=1)
+LIMITS = PlanLimits(flushed_count=3, flushed_rest_ms=0, class_count=3, topic_bytes_min=1, local_bytes_max=0)
 
 
 class FakePlanned:

@@ -10,6 +10,7 @@ import pytest
 from penstock.contracts.commands import LeaseJob, ReleaseJob, ReplaceExtents
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
+from penstock.runtime.clock import SystemClock
 from penstock_compactor.app import CompactorLimits
 from penstock_compactor.jobs.job_client import NotLeased
 from penstock_compactor.keys.limits import KeyWorkLimits
@@ -245,6 +246,51 @@ async def test_without_spark_a_compactor_is_degraded_and_starts_no_job(world: Wo
     await while_running([world.compactor()], work)
 
 
+async def test_small_jobs_run_without_spark(world: World) -> None:
+    world.missing = "there is no Java"
+    world.plan_limits = msgspec.structs.replace(world.plan_limits, local_bytes_max=64 * 1024 * 1024)
+    topic_id = world.create_topic(1)
+    for number in range(9):
+        world.flush((topic_id, 0, [str(number)]))
+
+    async def work() -> None:
+        await until(lambda: 0 not in world.levels())
+
+    await while_running([world.compactor()], work)
+    world.check_all_readable()
+    assert not world.sessions
+
+
+async def test_a_drain_ends_a_job_in_this_process_and_its_segments_stay(world: World) -> None:
+    world.plan_limits = msgspec.structs.replace(world.plan_limits, local_bytes_max=64 * 1024 * 1024)
+    topic_id = world.create_topic(1)
+    for _ in range(3):
+        world.flush((topic_id, 0, ["a"]))
+    begun, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    class HeldClock(SystemClock):
+        """A clock that stops the job at its start."""
+
+        def now_ms(self) -> int:
+            if threading.current_thread() is not threading.main_thread():
+                loop.call_soon_threadsafe(begun.set)
+                assert go_on.wait(30)
+            return super().now_ms()
+
+    world.clock = HeldClock()
+    compactor = world.compactor()
+
+    async def work() -> None:
+        await begun.wait()
+        await compactor.drain()
+        go_on.set()
+        assert not world.machine.state.leases
+
+    await while_running([compactor], work)
+    assert world.levels() == [0, 0, 0]
+
+
 async def test_express_segments_are_moved_without_spark(world: World) -> None:
     world.missing = "there is no Java"
     world.plan_limits = msgspec.structs.replace(world.plan_limits, express_age_ms=0)
@@ -296,7 +342,9 @@ async def test_while_no_sequencer_answers_a_compactor_waits_and_is_degraded(worl
 
 
 async def test_an_idle_session_is_ended_and_the_next_job_opens_another(world: World) -> None:
-    world.plan_limits = PlanLimits(flushed_count=3)  # merged segments are not merged again: each round is one job
+    world.plan_limits = PlanLimits(
+        flushed_count=3, flushed_rest_ms=0, local_bytes_max=0
+    )  # merged segments are not merged again: each round is one job
     topic_id = world.create_topic(1)
 
     async def work() -> None:

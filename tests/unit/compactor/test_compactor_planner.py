@@ -24,7 +24,7 @@ from penstock_compactor.planning.planner import (
 from tests.testkit.loads.compaction_model import CompactionModel
 
 NOW_MS = 1_700_000_000_000
-LIMITS = PlanLimits()
+LIMITS = PlanLimits(flushed_rest_ms=0)
 KIB16 = 16 * 1024
 A, B = bytes([1]) * 16, bytes([2]) * 16
 
@@ -65,6 +65,26 @@ def test_flushed_segments_are_merged_by_count_by_bytes_or_by_age(
     count: int, size: int, age_ms: int, is_due: bool
 ) -> None:
     assert bool(chosen([segment(row, size=size, age_ms=age_ms) for row in range(count)])) is is_due
+
+
+@pytest.mark.parametrize(
+    ("count", "age_ms", "is_due"), [(32, 14_999, False), (32, 15_000, True), (31, 15_000, False), (1_001, 0, True)]
+)
+def test_many_flushed_segments_wait_a_moment_for_more_unless_a_job_is_full(
+    count: int, age_ms: int, is_due: bool
+) -> None:
+    waiting = [segment(row, age_ms=age_ms) for row in range(count)]
+    assert bool(choose(waiting, {}, now_ms=NOW_MS, limits=PlanLimits())) is is_due
+
+
+@pytest.mark.parametrize(("size", "needs_spark"), [(4 * MIB, False), (5 * MIB, True)])
+def test_a_large_job_runs_on_spark_and_waits_for_it(size: int, needs_spark: bool) -> None:
+    waiting = [segment(row, size=size) for row in range(32)]
+    (job,) = chosen(waiting)
+    assert job.needs_spark(LIMITS) is needs_spark
+    without = choose(waiting, {}, now_ms=NOW_MS, limits=LIMITS, jobs_max=9, has_spark=False)
+    assert without == ([] if needs_spark else [job])
+    assert not Choice(Kind.EXPRESS, waiting).needs_spark(LIMITS)
 
 
 def express(row: int, level: int = 0, age_ms: int = 20_000, *, extents: int = 1, leased: bool = False) -> SegmentView:

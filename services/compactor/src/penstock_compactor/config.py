@@ -46,6 +46,12 @@ class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
     express_age_ms: Annotated[
         int, Meta(ge=0, description="express segments leave the landing store at this age", extra=ADVANCED)
     ] = 20_000
+    merge_local_bytes_max: Annotated[
+        int,
+        Meta(
+            ge=0, description="a merge of at most this many bytes runs in this process, without Spark", extra=ADVANCED
+        ),
+    ] = 128 * MIB
     merge_class_count: Annotated[
         int, Meta(ge=2, description="merged segments of one size class are merged again at this count", extra=ADVANCED)
     ] = 16
@@ -93,6 +99,7 @@ def plan_limits(config: CompactorConfig) -> PlanLimits:
         flushed_bytes=config.merge_flushed_bytes,
         flushed_age_ms=config.merge_flushed_age_ms,
         express_age_ms=config.express_age_ms,
+        local_bytes_max=config.merge_local_bytes_max,
         class_count=config.merge_class_count,
         class_age_ms=config.merge_class_age_ms,
         topic_bytes_min=config.merge_topic_bytes_min,

@@ -116,7 +116,7 @@ class Compactor:
         await self._cancel_jobs()
 
     async def _until_spark_can_run(self) -> None:
-        """Wait until Spark can run here; without it, only express segments are moved."""
+        """Wait until Spark can run here; without it, there are only small jobs."""
         missing = self._missing()
         log.warning("spark_cannot_run", reason=missing)
         while missing:
@@ -135,9 +135,9 @@ class Compactor:
                 self._begin_merge(group, express)
             if self._can_use_spark:
                 await self._begin_keys(group)
-                for choice in self._choose():
-                    self._begin_merge(group, choice)
-                await self._spark.end_if_idle(self._idle_s)
+            for choice in self._choose():
+                self._begin_merge(group, choice)
+            await self._spark.end_if_idle(self._idle_s)
             self._set_degraded("sequencers", "")
         except PenstockError as error:
             self._set_degraded("sequencers", str(error))
@@ -165,7 +165,7 @@ class Compactor:
 
     async def _begin_keys(self, group: asyncio.TaskGroup) -> None:
         """Start a job of key compaction before merges, one at a time. Otherwise merges would always use all jobs."""
-        if Kind.KEYS in self._kinds.values() or self._spark_jobs >= self._jobs_max:
+        if Kind.KEYS in self._kinds.values() or self._usual_jobs >= self._jobs_max:
             return
         # The state of other segments may be minutes old. If it is wrong, the sequencers reject the lease.
         flushed = (segment for segment in self._listing.segments if segment.level == FLUSHED)
@@ -174,7 +174,8 @@ class Compactor:
             self._begin(group, Kind.KEYS, job.segment_ids, job.size_bytes, partial(self._keys.compact, job))
 
     @property
-    def _spark_jobs(self) -> int:
+    def _usual_jobs(self) -> int:
+        """The number of running jobs, except those of express segments, which are beside all others."""
         return sum(kind is not Kind.EXPRESS for kind in self._kinds.values())
 
     def _busy(self) -> set[SegmentId]:
@@ -201,7 +202,8 @@ class Compactor:
             now_ms=self._listing.clock_ms,
             limits=self._plan_limits,
             busy=self._busy(),
-            jobs_max=self._jobs_max - self._spark_jobs,
+            jobs_max=self._jobs_max - self._usual_jobs,
+            has_spark=self._can_use_spark,
         )
 
     def _compacted(self) -> set[TopicId]:

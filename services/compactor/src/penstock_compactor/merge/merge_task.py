@@ -9,14 +9,14 @@ every offset. If one is wrong, it raises `Corrupt` and writes no output.
 import resource
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import crc32c
 import msgspec
 
 from penstock.contracts.batches import NO_SEGMENT_ID, Marker
 from penstock.contracts.codec import Buffer
-from penstock.contracts.errors import Corrupt, PenstockError
+from penstock.contracts.errors import Corrupt, PenstockError, Unavailable
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id, ulid_text
 from penstock.kafkawire.cleaning import empty_batch
 from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, CRC_START, LENGTH_END, MAGIC, read_batch_header
@@ -39,15 +39,26 @@ _FACTS = struct.Struct(">qi4xbIhi8xqq6xi")
 _BASE_OFFSET = struct.Struct(">q")
 
 
-def merge(place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy) -> Merged | Failed:
-    """Write the task's output with a new id. A failure is a result, so that other tasks of the job continue."""
+def _never() -> bool:
+    return False
+
+
+def merge(
+    place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy, is_cancelled: Callable[[], bool] = _never
+) -> Merged | Failed:
+    """Write the task's output with a new id. A failure is a result, so that other tasks of the job continue.
+
+    `is_cancelled` is asked before each extent. Then the task fails and stores nothing.
+    """
     try:
-        return _merge(place, task, clock, entropy)
+        return _merge(place, task, clock, entropy, is_cancelled)
     except PenstockError as error:
         return Failed(type(error).__name__, str(error))
 
 
-def _merge(place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy) -> Merged:
+def _merge(
+    place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy, is_cancelled: Callable[[], bool]
+) -> Merged:
     began_s, began_cpu_s = clock.monotonic_s(), time.process_time()
     born_ms = clock.now_ms()
     segment_id = new_segment_id(born_ms, entropy.take(ENTROPY_BYTES))
@@ -56,7 +67,7 @@ def _merge(place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy) -
     with StoreRanges(place.url) as ranges:
         with ranges.output(key) as output:
             writer = CompactedWriter(segment_id, level=task.level, created_ms=born_ms, sink=output.write)
-            runs = write_runs(ranges, task, keys, writer)
+            runs = write_runs(ranges, task, keys, writer, is_cancelled)
             writer.finish()
         size_bytes = output.size_bytes
     return Merged(
@@ -70,14 +81,20 @@ def _merge(place: StorePlace, task: MergeTask, clock: Clock, entropy: Entropy) -
     )
 
 
-def write_runs(ranges: StoreRanges, task: MergeTask, keys: Sequence[str], writer: CompactedWriter) -> list[OutputRun]:
+def write_runs(
+    ranges: StoreRanges,
+    task: MergeTask,
+    keys: Sequence[str],
+    writer: CompactedWriter,
+    is_cancelled: Callable[[], bool] = _never,
+) -> list[OutputRun]:
     """Stream the task's runs from its segments, the objects `keys`, into a writer."""
     stored = [each for run in task.runs for each in run.extents if not _is_marker(task, each)]
     fragments = ranges.stream([Range(keys[each.segment], each.position, each.length) for each in stored])
     written = []
     for run in task.runs:
         writer.begin_run(run.topic_id, run.partition, run.extents[0].base_offset)
-        for data, facts in _batches_of(run, fragments, task):
+        for data, facts in _batches_of(run, fragments, task, is_cancelled):
             writer.add(data, facts)
         done = writer.end_run()
         assert done.last_offset == run.extents[-1].last_offset, "extents were checked to their ends"
@@ -92,11 +109,15 @@ def _is_marker(task: MergeTask, extent: InputExtent) -> bool:
     return task.segments[extent.segment].segment_id == NO_SEGMENT_ID
 
 
-def _batches_of(run: InputRun, fragments: Iterator[Fragment], task: MergeTask) -> Iterator[_Stretch]:
+def _batches_of(
+    run: InputRun, fragments: Iterator[Fragment], task: MergeTask, is_cancelled: Callable[[], bool]
+) -> Iterator[_Stretch]:
     markers = {marker.offset: marker for marker in run.markers}
     decided = Decided(run.extents[0].base_offset, run.aborted) if run.without_aborted else None
     end = run.extents[-1].last_offset
     for extent in run.extents:
+        if is_cancelled():
+            raise Unavailable("the job was cancelled")
         if _is_marker(task, extent):
             yield from _marker(markers[extent.base_offset], decided, end)
         else:

@@ -2,13 +2,14 @@
 
 1. Lease the segments, and renew the lease during the job, so that other compactors do not use them.
 2. Query the extents in them, and plan the outputs.
-3. Spark runs one task per output. Express segments are small and cannot wait for Spark: a thread of this process runs
-   their task. A task that fails, or a machine that dies, leaves an orphan.
+3. Spark runs one task per output. A thread of this process runs those of a small job (ADR 0046). A task that fails, or
+   a machine that dies, leaves an orphan.
 4. Send `ReplaceExtents` until its outcome is known. Readers see the old extents before it, the new ones after it.
 5. Release the lease.
 """
 
 import asyncio
+import threading
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from penstock_compactor.merge.merge_task import merge
 from penstock_compactor.merge.outputs import tasks_of
 from penstock_compactor.merge.tasks import Merged, MergeTask
 from penstock_compactor.metrics import CompactorMetrics
-from penstock_compactor.planning.planner import Choice, Kind, PlanLimits
+from penstock_compactor.planning.planner import Choice, PlanLimits
 
 log = structlog.get_logger()
 
@@ -73,7 +74,7 @@ class MergeWork:
         async with self._client.leased(choice.segment_ids) as job_id:
             contents = await self._client.contents_of(choice.segments)
             tasks = tasks_of(choice, contents, compacted=compacted, limits=self._plan_limits)
-            results = await self._run(job_id, tasks, on_spark=choice.kind is not Kind.EXPRESS)
+            results = await self._run(job_id, tasks, on_spark=choice.needs_spark(self._plan_limits))
             return await self._commit(job_id, tasks, results)
 
     async def _run(self, job_id: str, tasks: Sequence[MergeTask], *, on_spark: bool) -> list[Merged | Failed]:
@@ -86,15 +87,25 @@ class MergeWork:
             results: list[Merged | Failed] = planned.map(lambda task: merge(place, task, clock, entropy)).collect()
             return results
 
-        def work_here() -> list[Merged | Failed]:
-            return [merge(place, task, clock, entropy) for task in tasks]
-
         deadline_s, where = self._limits.merge_deadline_s, "spark" if on_spark else "this process"
         try:
             async with asyncio.timeout(deadline_s):
-                return await (self._spark.run(job_id, work) if on_spark else asyncio.to_thread(work_here))
+                return await (self._spark.run(job_id, work) if on_spark else self._run_here(tasks))
         except TimeoutError as error:
             raise Unavailable(f"{where} did not end the job within {deadline_s:g} s") from error
+
+    async def _run_here(self, tasks: Sequence[MergeTask]) -> list[Merged | Failed]:
+        """Run the tasks in a thread; after a cancellation it ends with the next extent, and leaves an orphan."""
+        place, clock, entropy = self._place, self._client.journal_clock(), self._entropy
+        is_cancelled = threading.Event()
+
+        def work() -> list[Merged | Failed]:
+            return [merge(place, task, clock, entropy, is_cancelled.is_set) for task in tasks]
+
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            is_cancelled.set()
 
     async def _commit(self, job_id: str, tasks: Sequence[MergeTask], results: Sequence[Merged | Failed]) -> JobResult:
         done = [(task, each) for task, each in zip(tasks, results, strict=True) if isinstance(each, Merged)]

@@ -46,6 +46,7 @@ class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
     flushed_count: int = 32
     flushed_bytes: int = 256 * MIB
     flushed_age_ms: int = 2 * MINUTE_MS
+    flushed_rest_ms: int = 15_000  # a queue with `flushed_count` segments waits for more: a job costs more than they do
     express_age_ms: int = 20_000
     class_count: int = 16
     class_bytes: int = 4 * 1024 * MIB  # at 5 MB/s a job ends within the 15 minutes that an output may take
@@ -54,6 +55,7 @@ class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
     job_segments_max: int = 1_000
     job_extents_max: int = 20_000  # replaced by one command
     output_bytes_max: int = 1024 * MIB
+    local_bytes_max: int = 128 * MIB  # a job with more runs on Spark, others in a thread of the compactor
     topic_bytes_min: int = 4 * MIB  # a smaller topic gets no separate segment: requests would cost more than bytes
 
 
@@ -73,6 +75,10 @@ class Choice(msgspec.Struct, frozen=True):
         """The approximate number of bytes to read."""
         return sum(segment.live_bytes for segment in self.segments)
 
+    def needs_spark(self, limits: PlanLimits) -> bool:
+        """Whether the job runs on Spark. Small jobs do not: its start costs more than they do."""
+        return self.kind is not Kind.EXPRESS and self.live_bytes > limits.local_bytes_max
+
     @property
     def ranges_saved(self) -> int:
         """The number of ranges that a full catch-up read saves afterwards, if one range per partition is left."""
@@ -88,11 +94,12 @@ def choose(
     limits: PlanLimits,
     busy: Collection[SegmentId] = (),
     jobs_max: int = 1,
+    has_spark: bool = True,
 ) -> list[Choice]:
     """At most `jobs_max` jobs, the best first; no segment is in two jobs.
 
     `topics` has the topic of segments of level 2; a segment that is not in it waits. `busy` has segments of other jobs,
-    in addition to the leased ones. `now_ms` is the journal clock.
+    in addition to the leased ones. `now_ms` is the journal clock. Without `has_spark`, only jobs that need none.
     """
     queues: dict[tuple[Kind, TopicId, int], list[SegmentView]] = {}
     for segment in sorted(segments, key=_row):
@@ -114,7 +121,8 @@ def choose(
         for job in _of_class(kind, waiting, now_ms, limits)
     ]
     others.sort(key=_worth, reverse=True)
-    return [*flushed, *others][:jobs_max]
+    jobs = [job for job in (*flushed, *others) if has_spark or not job.needs_spark(limits)]
+    return jobs[:jobs_max]
 
 
 def choose_express(
@@ -168,8 +176,12 @@ def _flushed(waiting: Sequence[SegmentView], now_ms: int, limits: PlanLimits) ->
     return [
         Choice(Kind.FLUSHED, group)
         for group, is_full in _groups(waiting, limits.flushed_bytes, limits)
-        if is_full or len(group) >= limits.flushed_count or _age_ms(group, now_ms) >= limits.flushed_age_ms
+        if is_full or _age_ms(group, now_ms) >= _wait_ms(group, limits)
     ]
+
+
+def _wait_ms(group: Sequence[SegmentView], limits: PlanLimits) -> int:
+    return limits.flushed_rest_ms if len(group) >= limits.flushed_count else limits.flushed_age_ms
 
 
 def _of_class(kind: Kind, waiting: Sequence[SegmentView], now_ms: int, limits: PlanLimits) -> list[Choice]:
