@@ -76,6 +76,11 @@ async def test_a_landing_store_is_an_address_without_a_landing_store_or_keys_of_
         await open_store(f"memory://final?landing={landing}")
 
 
+async def test_the_servers_of_a_service_are_no_address_elsewhere() -> None:
+    with pytest.raises(Invalid, match="stands for the NATS servers of a service"):
+        await open_store("memory://final?landing=jetstream:?replicas=3")
+
+
 def test_an_address_shows_whether_there_is_a_landing_store() -> None:
     assert has_landing("s3://bucket/?region=x&landing=jetstream:")
     assert not has_landing("s3://bucket/?region=x")

@@ -5,12 +5,13 @@ import os
 from pathlib import Path
 
 from penstock.cli.data_folder import recorded_store
-from penstock.cli.running import DATA_DEFAULT, run
+from penstock.cli.running import DATA_DEFAULT, read_cluster, run
 from penstock.cli.security_client import add_output_flag, as_text
 from penstock.contracts.errors import Invalid
 from penstock.objectstore import absolute_address, open_store
 from penstock.objectstore.encryption import EncryptedStore, keys_in_use
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
+from penstock.runtime.process.landing import needs_servers
 
 STORE_VARIABLE = "PENSTOCK_STORE_URL"
 
@@ -55,4 +56,7 @@ def _address(arguments: argparse.Namespace) -> str:
     file = read_env_file(arguments.env_file or os.environ.get(ENV_FILE_VARIABLE, ""))
     url = arguments.store or os.environ.get(STORE_VARIABLE, "") or file.settings.get(STORE_VARIABLE, "")
     data = Path(arguments.data).expanduser().absolute()
-    return with_store_keys(absolute_address(url) if url else recorded_store(data), file, os.environ)
+    address = with_store_keys(absolute_address(url) if url else recorded_store(data), file, os.environ)
+    if not needs_servers(address):
+        return address
+    return read_cluster(argparse.Namespace(**vars(arguments), nats_url="", cluster="")).store_url

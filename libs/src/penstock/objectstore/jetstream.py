@@ -296,15 +296,16 @@ class JetStreamStore:
         inbox = self._messages.new_inbox()
         found: dict[str, ObjectInfo] = {}
         arrived = asyncio.Event()
-        count = 0
+        count = pending = 0
 
         def take(message: RawMessage) -> None:
-            nonlocal count
+            nonlocal count, pending
             count += 1
             headers = message.headers or {}
             # $JS.ACK.<stream>.<consumer>.<deliveries>.<stream sequence>.<consumer sequence>.<nanoseconds>.<pending>,
             # after JetStream's own order of fields; newer servers add two fields before the stream.
-            sequence, _, nanoseconds, _ = message.reply.split(".")[-4:]
+            sequence, _, nanoseconds, left = message.reply.split(".")[-4:]
+            pending = int(left)
             key = self._key(message.subject)
             found[key] = ObjectInfo(key, int(headers["Nats-Msg-Size"]), sequence, int(nanoseconds) // 1_000_000)
             arrived.set()
@@ -327,7 +328,8 @@ class JetStreamStore:
             if reply.error is not None:
                 raise Unavailable(f"the stream {self._stream} cannot be listed: {reply.error.description}")
             async with asyncio.timeout(self._limits.list_timeout_s):
-                while count < reply.num_pending:
+                # Fewer come if some are deleted meanwhile; the last one has the number 0.
+                while count < reply.num_pending and (pending or not count):
                     arrived.clear()
                     await arrived.wait()
         except TimeoutError as error:

@@ -127,6 +127,10 @@ async def _open_both(address: _Address, clock: Clock, entropy: Entropy, limits: 
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(final.close)
         inner = _parsed(address.landing)
+        if inner.place == "jetstream:":
+            raise Invalid(
+                "landing=jetstream: stands for the NATS servers of a service; here give landing=jetstream://host:port/NAME"
+            )
         if inner.landing or inner.encryption:
             raise Invalid("a landing store has no landing store of its own, and no encryption of its own")
         landing = await _open(inner, clock, entropy, limits)

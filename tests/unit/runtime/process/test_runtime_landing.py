@@ -7,7 +7,7 @@ import pytest
 
 from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.config import ServiceConfig, read_config
-from penstock.runtime.process.landing import with_landing, without_landing
+from penstock.runtime.process.landing import needs_servers, with_landing, without_landing
 
 TLS = NatsTls("/ca.pem", "/own.pem", "/own key.pem")
 
@@ -48,6 +48,7 @@ def test_login_files_and_given_options_are_in_it() -> None:
 )
 def test_other_addresses_stay_as_they_are(store_url: str) -> None:
     assert completed(store_url) == store_url
+    assert not needs_servers(store_url)
 
 
 def test_a_service_reads_the_complete_address() -> None:

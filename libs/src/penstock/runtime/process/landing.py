@@ -13,11 +13,9 @@ def with_landing(store_url: str, *, cluster: str, nats_url: str, user: str, pass
 
     Other processes, such as Spark's workers, then need nothing but the address.
     """
-    place, mark, query = store_url.partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True)) if mark else {}
-    landing = options.get(LANDING, "")
-    if not landing.startswith(OWN_SERVERS) or landing.startswith(f"{OWN_SERVERS}//"):
+    if not needs_servers(store_url):
         return store_url
+    place, options = _parsed(store_url)
     servers = ",".join(server.strip().partition("://")[2] or server.strip() for server in nats_url.split(","))
     login = {"user": user, "password": password}
     files = {
@@ -27,17 +25,27 @@ def with_landing(store_url: str, *, cluster: str, nats_url: str, user: str, pass
         "tls_key": tls.key,
     }
     added = urlencode({name: value for name, value in (login | files).items() if value})
-    given = landing.removeprefix(OWN_SERVERS).lstrip("?")
+    given = options[LANDING].removeprefix(OWN_SERVERS).lstrip("?")
     inner = "&".join(part for part in (given, added) if part)
     options[LANDING] = f"{OWN_SERVERS}//{servers}/{cluster}" + (f"?{inner}" if inner else "")
     return f"{place}?{urlencode(options)}"
 
 
+def needs_servers(store_url: str) -> bool:
+    """Whether `with_landing` changes the address."""
+    landing = _parsed(store_url)[1].get(LANDING, "")
+    return landing.startswith(OWN_SERVERS) and not landing.startswith(f"{OWN_SERVERS}//")
+
+
 def without_landing(store_url: str) -> str:
     """`store_url` without its landing store, for a process that runs before NATS does."""
-    place, mark, query = store_url.partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True)) if mark else {}
+    place, options = _parsed(store_url)
     if LANDING not in options:
         return store_url
     del options[LANDING]
     return place + (f"?{urlencode(options)}" if options else "")
+
+
+def _parsed(store_url: str) -> tuple[str, dict[str, str]]:
+    place, _, query = store_url.partition("?")
+    return place, dict(parse_qsl(query, keep_blank_values=True))
