@@ -11,8 +11,8 @@ MUTANTS = [
         [
             Change(
                 FLUSH,
-                "        built = self._build(flush)\n",
-                "        built = self._build(flush)\n        flush.uploaded.set()\n",
+                "        built = self._build(flush, new_id)\n",
+                "        built = self._build(flush, new_id)\n        flush.uploaded.set()\n",
             )
         ],
     ),

@@ -39,6 +39,30 @@ MUTANTS = [
         ("tests/unit/gateway/server/test_gateway_listener.py",),
     ),
     Mutant(
+        "change_lanes_without_waiting",
+        "The gateway sends a request in another lane before earlier ones are answered: it may be committed first.",
+        [
+            Change(
+                "penstock_gateway.produce.producer_route",
+                " or (self._unanswered and self._waiting[0].is_express != self._is_express)",
+                "",
+            )
+        ],
+        ("tests/unit/gateway/produce/test_gateway_flushes.py",),
+    ),
+    Mutant(
+        "land_records_of_standard_topics",
+        "The gateway lets a request with any express topic take the express lane: a lost NATS loses standard records.",
+        [
+            Change(
+                "penstock_gateway.produce.produce_service",
+                "checked.is_express &= rules.is_express",
+                "checked.is_express = rules.is_express or bool(checked.batches and checked.is_express)",
+            )
+        ],
+        ("tests/unit/gateway/produce/test_gateway_produce.py",),
+    ),
+    Mutant(
         "find_timestamps_one_offset_late",
         "The gateway answers a lookup by time with the offset after the record: a reader misses that record.",
         [

@@ -9,6 +9,12 @@ ACCEPT = "                exception = accept(state, partition, batch, offset, or
 
 MUTANTS = [
     Mutant(
+        "take_a_missing_option_for_a_loss",
+        "A rebuild without the option for the landing store takes all express segments for lost, though they exist.",
+        [Change("penstock_sequencer.rebuild.lost_landing", "if slots and not has_landing:", "if False:")],
+        ("tests/unit/sequencer/rebuild/test_rebuild_lost_landing.py",),
+    ),
+    Mutant(
         "answer_before_journal_commit",
         "The sequencer answers before the journal holds the entry: an acknowledged command can be lost.",
         [
