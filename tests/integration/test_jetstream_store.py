@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from penstock.contracts.errors import Invalid, Unavailable
@@ -90,6 +91,16 @@ async def test_a_stream_that_vanished_is_unavailable_and_not_empty(nats_server: 
         with pytest.raises(Unavailable):
             await call
     await store.close()
+
+
+async def test_a_stream_that_may_lose_objects_is_no_landing_store(nats_server: NatsServer) -> None:
+    connection = await connect_nats(nats_server.url, name="test")
+    name = "penstock-landing-objects"
+    made = {"name": name, "subjects": ["penstock-landing.objects.>"], "storage": "memory", "discard": "new"}
+    await connection.bus.request(f"$JS.API.STREAM.CREATE.{name}", msgspec.json.encode(made), 5.0)
+    await connection.close()
+    with pytest.raises(Invalid, match="is no landing store: its storage is 'memory' instead of 'file'"):
+        await open_store(url(nats_server))
 
 
 @pytest.mark.parametrize(

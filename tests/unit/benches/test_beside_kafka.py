@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benches.kafka.comparison import rows_of, save, table
-from benches.kafka.lines import PENSTOCK, SLOW, all_lines
+from benches.kafka.lines import EXPRESS, PENSTOCK, SLOW, all_lines
 from benches.kafka.loads.load import Load
 from benches.kafka.loads.raw_fetch import end_offsets
 from benches.kafka.loads.raw_produce import batch_of, error_position
@@ -72,7 +72,7 @@ def test_lines_of_a_group_follow_each_other() -> None:
     groups = [(line.group, line.pair) for line in all_lines().values()]
     changes = 1 + sum(one != other for one, other in itertools.pairwise(groups))
     assert changes == len(set(groups))
-    assert {line.pair[0] for line in all_lines().values()} == {PENSTOCK, SLOW}
+    assert {line.pair[0] for line in all_lines().values()} == {PENSTOCK, SLOW, EXPRESS}
 
 
 @pytest.mark.parametrize("error", [0, 87])

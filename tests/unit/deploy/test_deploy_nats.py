@@ -1,4 +1,4 @@
-"""The NATS accounts name every service, and allow no more of JetStream than the journal asks for."""
+"""The NATS accounts name every service, and allow no more of JetStream than journal and landing store ask for."""
 
 import re
 from pathlib import Path
@@ -13,10 +13,12 @@ from penstock.contracts import subjects
 ROOT = Path(__file__).parents[3]
 CLUSTER = "blue"
 STREAM = subjects.journal_stream(CLUSTER)
+LANDING = subjects.landing_stream(CLUSTER)
+OBJECTS = subjects.landing_objects(CLUSTER)
 ACCOUNTS = accounts(CLUSTER, ROLES)
 ALLOWED = permissions(CLUSTER)
 # The first words of all subjects that a user of this cluster may use.
-OWN = (f"penstock.{CLUSTER}.", "_INBOX.", "$JS.API.", f"$JS.FC.{STREAM}.")
+OWN = (f"penstock.{CLUSTER}.", f"penstock-landing.{CLUSTER}.", "_INBOX.", "$JS.API.", f"$JS.FC.{STREAM}.")
 
 
 def test_there_are_credentials_and_a_user_for_each_service_one_for_agents_and_one_for_operators() -> None:
@@ -50,15 +52,37 @@ def test_no_user_may_use_subjects_of_another_cluster(role: str) -> None:
     for subject in (*ALLOWED[role].publish, *ALLOWED[role].subscribe):
         assert subject.startswith(OWN), subject
         if subject.startswith("$JS.API."):
-            assert STREAM in subject.split("."), subject
+            assert {STREAM, LANDING} & {*subject.split(".")}, subject
         assert "*" not in subject.removesuffix(".*"), subject
 
 
 def test_the_sequencer_may_ask_of_jetstream_just_what_the_journal_asks() -> None:
-    sources = "".join(path.read_text() for path in (ROOT / "libs/src/penstock/runtime" / "nats").glob("*.py"))
-    asked = set(re.findall(r"\b((?:STREAM|CONSUMER)(?:\.[A-Z]+)+)\.\{", sources))
+    asked = asked_by("runtime/nats/*.py")
     allowed = set(re.findall(rf"\$JS\.API\.([A-Z.]+)\.{STREAM}", ACCOUNTS))
     assert "STREAM.INFO" in asked
     assert allowed == asked
-    users = [user for user, each in ALLOWED.items() if any("$JS." in subject for subject in each.publish)]
-    assert users == ["sequencer"]
+    assert users_of(STREAM) == ["sequencer"]
+
+
+def test_all_may_read_the_landing_store_flushers_write_it_and_janitors_delete_from_it() -> None:
+    asked = asked_by("objectstore/jetstream.py")
+    assert {"DIRECT.GET", "STREAM.PURGE"} <= asked
+    assert set(re.findall(rf"\$JS\.API\.([A-Z.]+)\.{LANDING}", ACCOUNTS)) == asked
+    assert users_of(LANDING) == [*ALLOWED]
+    assert users_of(f"$JS.API.STREAM.PURGE.{LANDING}") == ["janitor"]
+    assert users_of(OBJECTS) == ["flusher", AGENT]
+
+
+def asked_by(sources: str) -> set[str]:
+    """The verbs of JetStream's interface in these sources."""
+    text = "".join(path.read_text() for path in (ROOT / "libs/src/penstock").glob(sources))
+    return set(re.findall(r"\b((?:STREAM|CONSUMER|DIRECT)(?:\.[A-Z]+)+)\.\{", text))
+
+
+def users_of(part: str) -> list[str]:
+    """The users that may publish to this subject, or to one with this word."""
+    return [
+        user
+        for user, each in ALLOWED.items()
+        if any(part == subject or part in subject.split(".") for subject in each.publish)
+    ]

@@ -50,6 +50,7 @@ from penstock.runtime.nats.tail import RawMessage
 from penstock.runtime.nats.tls import NatsTls
 
 OPTIONS = ("user", "password", "tls", "tls_ca", "tls_certificate", "tls_key", "replicas", "bytes_max")
+FIT = ("subjects", "retention", "storage", "discard", "max_msgs_per_subject", "allow_direct")
 REPLICAS = 3  # on servers of a cluster
 WRONG_LAST_SEQUENCE = (10071, 10164)  # of the subject; the second one is of newer servers
 NO_ROOM = (10047, 10023, 10054)  # no storage, no resources; a message is too large
@@ -60,7 +61,7 @@ Reply = TypeVar("Reply")
 
 
 class _Config(msgspec.Struct, frozen=True):
-    """The settings of the stream."""
+    """The settings of the stream; those from `retention` on decide whether it is a landing store at all."""
 
     name: str
     subjects: list[str]
@@ -87,6 +88,7 @@ class _Info(msgspec.Struct, frozen=True):
     """The answer to a request for the stream's state, with some of its subjects."""
 
     error: ApiError | None = None
+    config: _Config | None = None
     state: _State = _State()
     total: int = 0  # the number of subjects on all pages of the answer
 
@@ -167,13 +169,22 @@ class JetStreamStore:
         self._limits = limits
 
     async def create(self, config: _Config) -> None:
-        """Create the stream unless it exists; a stream that exists keeps its settings."""
+        """Create the stream unless it exists; `Invalid` if it exists and is no landing store.
+
+        A stream that exists keeps its replicas and its bound.
+        """
         reply = await self._ask(f"STREAM.INFO.{self._stream}", b"", _Info)
         if is_error(reply.error, STREAM_NOT_FOUND):
             request = msgspec.json.encode(config)
             reply = await self._ask(f"STREAM.CREATE.{self._stream}", request, _Info, self._limits.create_timeout_s)
         if reply.error is not None and not is_error(reply.error, STREAM_NAME_TAKEN):
             raise Unavailable(f"the landing store {self._stream} cannot be used: {reply.error.description}")
+        if reply.config is not None:
+            for name in FIT:
+                found, wanted = getattr(reply.config, name), getattr(config, name)
+                if found != wanted:
+                    what = f"its {name} is {found!r} instead of {wanted!r}"
+                    raise Invalid(f"the stream {self._stream} is no landing store: {what}")
 
     async def put(self, key: str, body: Sequence[Buffer], *, if_match: str | None = None) -> str:
         subject = self._subject(check_key(key))
