@@ -20,6 +20,7 @@ from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBuc
 from penstock_flusher.flush import FlushLimits, FlushQueue
 from penstock_flusher.fragments import Fragment
 from penstock_flusher.intake import Intake, Lane
+from penstock_flusher.landing import Landing
 from penstock_flusher.metrics import FlusherMetrics
 from penstock_flusher.reassembly import Reassembly
 from penstock_flusher.recent import RecentSegments
@@ -174,7 +175,7 @@ class Rig:
         budget_bytes: int = 128 * MIB,
         upload_parallel_max: int = 8,
         commit_bytes_max: int = 4 * MIB,
-        has_express: bool = False,
+        landing: Landing | None = None,
     ) -> None:
         self.store = store or HeldStore()
         self.sequencers = sequencers or LoggingSequencers()
@@ -206,9 +207,9 @@ class Rig:
         )
         self.buffer: ActiveBuffer[Fragment] = ActiveBuffer(limits, TokenBucket(1_000.0))
         self.express: Lane | None = None
-        if has_express:
+        if landing is not None:
             express_limits = msgspec.structs.replace(limits, interval_s=0.005)
-            self.express = Lane(ActiveBuffer(express_limits, TokenBucket(1_000.0)), new_queue(is_express=True))
+            self.express = Lane(ActiveBuffer(express_limits, TokenBucket(1_000.0)), new_queue(landing=landing))
         self.intake = Intake(
             standard=Lane(self.buffer, self.flushes),
             express=self.express,

@@ -10,8 +10,9 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_express
 from penstock.objectstore import Full
 from penstock.segment.keys import parse_segment_key
+from penstock_flusher.landing import Landing
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
-from tests.unit.flusher.flusher_fakes import HeldStore, LoggingSequencers, Rig, produce
+from tests.unit.flusher.flusher_fakes import MIB, HeldStore, LoggingSequencers, Rig, produce
 
 
 class SmallLanding(HeldStore):
@@ -34,7 +35,7 @@ def stored(rig: Rig) -> list[bool]:
 
 @in_virtual_time
 async def test_an_express_request_waits_for_its_own_timer_and_not_for_the_standard_lane() -> None:
-    async with Rig(clock=VirtualClock(), interval_s=0.25, has_express=True) as rig:
+    async with Rig(clock=VirtualClock(), interval_s=0.25, landing=Landing(MIB)) as rig:
         standard = await rig.send(produce(1))
         express = await rig.send(produce(2, is_express=True))
         await express.reply()
@@ -49,7 +50,7 @@ async def test_an_express_request_waits_for_its_own_timer_and_not_for_the_standa
 @in_virtual_time
 async def test_a_slow_put_of_the_standard_lane_does_not_delay_the_express_lane() -> None:
     store = HeldStore(held=True)
-    async with Rig(clock=VirtualClock(), store=store, interval_s=0.001, has_express=True) as rig:
+    async with Rig(clock=VirtualClock(), store=store, interval_s=0.001, landing=Landing(MIB)) as rig:
         standard = await rig.send(produce(1))
         await asyncio.sleep(0.01)
         assert len(store.ends) == 1
@@ -73,7 +74,7 @@ async def test_without_a_landing_store_express_requests_take_the_standard_lane()
 @in_virtual_time
 async def test_a_segment_without_room_in_the_landing_store_goes_to_the_final_store() -> None:
     store = SmallLanding()
-    async with Rig(clock=VirtualClock(), store=store, has_express=True) as rig:
+    async with Rig(clock=VirtualClock(), store=store, landing=Landing(MIB)) as rig:
         for number in range(3):
             store.error = Full("full") if number == 1 else None
             assert (await (await rig.send(produce(number, is_express=True))).reply()).results[0][0].rejection == 0
@@ -83,11 +84,21 @@ async def test_a_segment_without_room_in_the_landing_store_goes_to_the_final_sto
 
 
 @in_virtual_time
+async def test_segments_above_the_rate_go_to_the_final_store() -> None:
+    """Otherwise a fast producer would delay the journal, which is on the same disks."""
+    async with Rig(clock=VirtualClock(), landing=Landing(1_000)) as rig:
+        for number, pause_s in enumerate((0.0, 0.0, 0.0, 3.0)):
+            await asyncio.sleep(pause_s)
+            await (await rig.send(produce(number, 1_500, is_express=True))).reply()
+    assert stored(rig) == [True, False, False, True]
+
+
+@in_virtual_time
 async def test_a_landing_store_that_does_not_answer_is_overload_and_nothing_is_committed() -> None:
     """Its outcome is unknown, so the same records must not also be in the final store."""
     store = SmallLanding()
     store.error = Unavailable("no answer")
-    async with Rig(clock=VirtualClock(), store=store, has_express=True) as rig:
+    async with Rig(clock=VirtualClock(), store=store, landing=Landing(MIB)) as rig:
         reply = await (await rig.send(produce(1, is_express=True))).reply()
         assert reply.results[0][0].rejection != 0
     assert not rig.sequencers.requests and not store.objects
@@ -95,7 +106,7 @@ async def test_a_landing_store_that_does_not_answer_is_overload_and_nothing_is_c
 
 @pytest.mark.parametrize("express_first", [True, False])
 async def test_a_drain_closes_the_buffers_of_both_lanes(express_first: bool) -> None:
-    async with Rig(has_express=True, sequencers=LoggingSequencers()) as rig:
+    async with Rig(landing=Landing(MIB), sequencers=LoggingSequencers()) as rig:
         messages = [await rig.send(produce(number, is_express=express_first is not bool(number))) for number in (0, 1)]
         await rig.intake.drain()
         for message in messages:

@@ -30,6 +30,7 @@ from penstock_flusher.flush import ATTEMPT_S, FlushLimits, FlushQueue
 from penstock_flusher.fragments import Fragment
 from penstock_flusher.hedged_puts import HedgedPuts, SegmentStore
 from penstock_flusher.intake import Intake, Lane
+from penstock_flusher.landing import Landing
 from penstock_flusher.metrics import FlusherMetrics
 from penstock_flusher.put_latency import HedgeLimits
 from penstock_flusher.reassembly import Reassembly
@@ -91,7 +92,7 @@ class Flusher:
         express = None
         if has_landing(config.store_url):
             limited = _buffer(express_limits(config), PUTS_PER_SECOND_FREE)
-            express = Lane(limited, new_queue(store=store, is_express=True))
+            express = Lane(limited, new_queue(store=store, landing=Landing(config.express_bytes_per_second_max)))
         self.queues = [lane.flushes for lane in (standard, express) if lane is not None]
         self.intake = Intake(
             standard=standard,

@@ -29,6 +29,14 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
         int,
         Meta(ge=1, description="the same for the express lane, which needs a landing store", extra=ADVANCED),
     ] = 5
+    express_bytes_per_second_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="bytes per second that go to the landing store; segments above that go to the final store",
+            extra=ADVANCED,
+        ),
+    ] = 64 * MIB
     flush_quiet_ms: Annotated[
         int, Meta(ge=1, description="a quiet flush needs this long without a new byte", extra=ADVANCED)
     ] = 3

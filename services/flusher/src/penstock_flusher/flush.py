@@ -50,6 +50,7 @@ from penstock_flusher.commit_group import commit_group_size, named, results_in_a
 from penstock_flusher.confirmation import Confirmer, confirm_all
 from penstock_flusher.fragments import Fragment, rejected
 from penstock_flusher.hedged_puts import SegmentStore
+from penstock_flusher.landing import Landing
 from penstock_flusher.metrics import FlusherMetrics
 from penstock_flusher.recent import RecentSegments
 
@@ -116,8 +117,9 @@ class FlushQueue:
         entropy: Entropy,
         metrics: FlusherMetrics,
         limits: FlushLimits,
-        is_express: bool = False,
+        landing: Landing | None = None,
     ) -> None:
+        """`landing`: for a queue of the express lane."""
         self._cluster = cluster
         self._zone = zone
         self._instance = instance
@@ -129,8 +131,7 @@ class FlushQueue:
         self._entropy = entropy
         self._metrics = metrics
         self._limits = limits
-        self._is_express = is_express
-        self._has_room = True  # in the landing store
+        self._landing = landing
         self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # limited by the byte budget of the intake
         self._to_commit: deque[Flush] = deque()  # all flushes until they are answered
         self._submitted = asyncio.Event()
@@ -180,7 +181,7 @@ class FlushQueue:
         started_s = self._clock.monotonic_s()
         self._metrics.waits.labels("upload").observe(started_s - flush.closed_s)
         try:
-            if not self._is_express or not await self._land(flush):
+            if self._landing is None or not await self._land(flush, self._landing):
                 await self._put(flush, new_segment_id)
         except PenstockError as error:
             flush.built = None
@@ -192,19 +193,17 @@ class FlushQueue:
         self._metrics.put_seconds.observe(flush.stored_s - started_s)
         self._metrics.stored_segments.labels("landing" if is_express(flush.segment_id) else "final").inc()
 
-    async def _land(self, flush: Flush) -> bool:
-        """Put the flush into the landing store; whether that had room."""
+    async def _land(self, flush: Flush, landing: Landing) -> bool:
+        """Put the flush into the landing store; whether that took it."""
+        if not landing.take(sum(each.size_bytes for each in flush.fragments), self._clock.monotonic_s()):
+            return False
         try:
             await self._put(flush, new_express_id)
         except Full as error:
-            if self._has_room:
-                log.warning("landing_store_full", error=str(error))
-            self._has_room = False
+            landing.record_full(str(error))
             self._recent.discard(flush.segment_id)
             return False
-        if not self._has_room:
-            log.info("landing_store_has_room")
-        self._has_room = True
+        landing.record_stored()
         return True
 
     async def _put(self, flush: Flush, new_id: Callable[[int, bytes], SegmentId]) -> None:

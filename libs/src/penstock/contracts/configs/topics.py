@@ -153,8 +153,8 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             LANE,
             "STRING",
             STANDARD,
-            "The way of new records into the store: with express, through the landing store, in milliseconds. It is "
-            "without effect in a deployment without a landing store.",
+            "The way of new records into the store: with express, through the landing store, in milliseconds. The "
+            "loss of that store loses those of the last minute. Without a landing store it has no effect.",
             only(STANDARD, EXPRESS),
         ),
     )
