@@ -4,20 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.segment.keys import parse_segment_key
 from tests.testkit.clusters.cluster import running, wait_until
 from tests.testkit.clusters.compactors import CompactorProcess
-from tests.testkit.clusters.janitors import Bucket, make_eager, old_leftovers
+from tests.testkit.clusters.janitors import Bucket, levels_of, make_eager, old_leftovers
 from tests.testkit.loads.retention_load import WHOLE, TopicsLife, until_empty
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROUNDS = 30
 WAIT_S = 400.0
-
-
-def levels(bucket: Bucket) -> set[int]:
-    return {parse_segment_key(key)[0] for key in bucket.segments()}
 
 
 def test_after_the_deletion_of_all_topics_no_merged_segment_is_left(
@@ -33,7 +28,7 @@ def test_after_the_deletion_of_all_topics_no_merged_segment_is_left(
             life.until_expired()
             with CompactorProcess(cluster, "compactor-of-tests"):
                 wait_until(
-                    lambda: 0 not in levels(bucket),
+                    lambda: 0 not in levels_of(bucket),
                     WAIT_S,
                     "all kept segments to be merged, and the others to be deleted",
                     0.2,

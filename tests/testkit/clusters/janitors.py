@@ -182,6 +182,11 @@ class Bucket:
         return 1 <= len(snapshots) <= 2 and len(old) <= 1
 
 
+def levels_of(bucket: Bucket) -> set[int]:
+    """The levels of all segments."""
+    return {parse_segment_key(key)[0] for key in bucket.segments()}
+
+
 def _parses(parse: Callable[[str], object], key: str) -> bool:
     try:
         parse(key)

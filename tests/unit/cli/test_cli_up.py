@@ -185,7 +185,7 @@ def helpers_of(data: Path, python: SparkPython, reports: list[str]) -> Helpers:
     return Helpers(specs, reports.append, limits=LIMITS, find_python=python.find)
 
 
-async def test_compactors_start_when_clients_are_served_and_there_is_a_python_with_spark(tmp_path: Path) -> None:
+async def test_compactors_start_when_clients_are_served_and_again_with_a_python_with_spark(tmp_path: Path) -> None:
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\nexec sleep 600\n")  # a program that ends would be restarted, with a report
     program.chmod(0o700)
@@ -193,17 +193,20 @@ async def test_compactors_start_when_clients_are_served_and_there_is_a_python_wi
     helpers = helpers_of(tmp_path, python, reports)
     keeping = asyncio.create_task(helpers.run(is_ready))
     is_ready.set()
-    await until(lambda: "compaction does not run yet: Spark is not installed" in reports)
-    (janitor,) = helpers.all
-    assert janitor.spec.argv == ["nice", "-n", "19", sys.executable, "-m", "penstock_janitor"], "it waits for no Spark"
-    python.path = program
     await until(lambda: len(helpers.all) == 2)
+    janitor, small = helpers.all
+    assert janitor.spec.argv == ["nice", "-n", "19", sys.executable, "-m", "penstock_janitor"]
+    assert small.spec.argv == ["nice", "-n", "19", sys.executable, "-m", "penstock_compactor"]
+    await until(lambda: small.pid is not None)
+    python.path = program
+    await until(lambda: small not in helpers.all and len(helpers.all) == 2)
+    assert small.pid is None, "two compactors of one name never run"
     compactor = helpers.all[1]
     assert compactor.spec.argv == ["nice", "-n", "19", str(program), "-m", "penstock_compactor"]
     helpers.begin_stop()
     await asyncio.gather(janitor.stop(TIMEOUT_S), compactor.stop(TIMEOUT_S))
     await keeping
-    assert reports == ["compaction does not run yet: Spark is not installed", "compaction starts now"]
+    assert reports == ["only small merges run yet: Spark is not installed", "all compaction runs now"]
 
 
 async def test_low_disk_space_is_reported_once_and_so_is_its_end() -> None:
@@ -227,9 +230,10 @@ async def test_helpers_that_wait_for_spark_are_not_started_during_a_stop(tmp_pat
     helpers = helpers_of(tmp_path, python, [])
     keeping = asyncio.create_task(helpers.run(is_ready))
     is_ready.set()
-    await until(lambda: helpers.all)
+    await until(lambda: len(helpers.all) == 2)
     python.path = Path("/bin/true")
     helpers.begin_stop()
     await asyncio.gather(*(child.stop(TIMEOUT_S) for child in helpers.all))
     await keeping
-    assert [child.spec.name for child in helpers.all] == ["janitor-1"]
+    assert [child.spec.name for child in helpers.all] == ["janitor-1", "compactor-1"]
+    assert helpers.all[1].spec.argv[3] == sys.executable

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.cli.children import Child
@@ -19,7 +20,7 @@ def find_own_spark_python() -> Path:
 
 
 class Helpers:
-    """The helper processes; compactors start only when there is a Python with Spark."""
+    """The helper processes; compactors do only small merges until there is a Python with Spark."""
 
     def __init__(
         self,
@@ -58,27 +59,33 @@ class Helpers:
         await is_ready.wait()
         self._start(group, "janitor", sys.executable)
         if self._specs.count("compactor"):
-            self._start(group, "compactor", await self._until_spark_python())
+            await self._start_compactors(group)
 
-    def _start(self, group: asyncio.TaskGroup, role: str, python: str) -> None:
+    async def _start_compactors(self, group: asyncio.TaskGroup) -> None:
+        """Start compactors in this environment as long as there is no Python with Spark, then with that Python."""
+        small: list[Child] = []
+        reported = ""
+        while True:
+            try:
+                python = str(self._find_python())
+                break
+            except Invalid as error:
+                if str(error) != reported:
+                    reported = str(error)
+                    self._report(f"only small merges run yet: {reported}")
+            if not small and find_spec("penstock_compactor") is not None:
+                small = self._start(group, "compactor", sys.executable)
+            await asyncio.sleep(self._limits.spark_poll_s)
+        if reported:
+            self._report("all compaction runs now")
+        await asyncio.gather(*(child.stop(self._limits.stop_grace_s) for child in small))
+        self.all = [child for child in self.all if child not in small]
+        self._start(group, "compactor", python)
+
+    def _start(self, group: asyncio.TaskGroup, role: str, python: str) -> list[Child]:
         specs = self._specs.helpers(role, python)
         children = [Child(spec, self._report, limits=self._limits.children) for spec in specs]
         self.all += children
         for child in children:
             group.create_task(child.keep())
-
-    async def _until_spark_python(self) -> str:
-        """Wait for the Python for compactors and return its path; report each reason for the wait once."""
-        reported = ""
-        while True:
-            try:
-                python = str(self._find_python())
-            except Invalid as error:
-                if str(error) != reported:
-                    reported = str(error)
-                    self._report(f"compaction does not run yet: {reported}")
-            else:
-                if reported:
-                    self._report("compaction starts now")
-                return python
-            await asyncio.sleep(self._limits.spark_poll_s)
+        return children
