@@ -32,10 +32,8 @@ from penstock.objectstore.store import (
     check_keys,
     check_listing,
     check_parts,
-    check_range,
-    copy_into,
-    range_beyond,
 )
+from penstock.objectstore.whole_reads import WholeReads
 from penstock.runtime.clock import Entropy
 from penstock.runtime.nats.client import NatsConnection, connect_nats
 from penstock.runtime.nats.stream import (
@@ -156,7 +154,7 @@ def _whole_number(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-class JetStreamStore:
+class JetStreamStore(WholeReads):
     """A store over one connection to NATS, which it owns."""
 
     has_local_reads = False
@@ -212,22 +210,6 @@ class JetStreamStore:
         if message is None:
             raise NotFound(f"no object: {key}")
         return message
-
-    async def get_range(self, key: str, position: int, length: int) -> bytes:
-        data = await self.get_up_to(key, position, length)
-        if len(data) < length:
-            raise range_beyond(key, position, length)
-        return data
-
-    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
-        copy_into(buffer, await self.get_range(key, position, len(buffer)))
-
-    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
-        check_range(key, position, length)
-        data = (await self.get(key))[position : position + length]
-        if not data:
-            raise range_beyond(key, position, length)
-        return data
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         check_listing(prefix, after, limit)

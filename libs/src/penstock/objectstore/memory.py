@@ -16,10 +16,8 @@ from penstock.objectstore.store import (
     check_keys,
     check_listing,
     check_parts,
-    check_range,
-    copy_into,
-    range_beyond,
 )
+from penstock.objectstore.whole_reads import WholeReads
 
 
 class _StoredObject(msgspec.Struct, frozen=True):
@@ -45,7 +43,7 @@ class Objects:
 _SHARED: dict[str, Objects] = {}  # by the name in memory://name, for this process
 
 
-class MemoryStore:
+class MemoryStore(WholeReads):
     """Objects in a dict; no call waits for anything. It stands for a store of either kind (`has_local_reads`)."""
 
     def __init__(self, name: str = "", *, now_ms: Callable[[], int] = lambda: 0, has_local_reads: bool = False) -> None:
@@ -71,22 +69,6 @@ class MemoryStore:
         if stored is None:
             raise NotFound(f"no object: {key}")
         return stored.data
-
-    async def get_range(self, key: str, position: int, length: int) -> bytes:
-        data = await self.get_up_to(key, position, length)
-        if len(data) < length:
-            raise range_beyond(key, position, length)
-        return data
-
-    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
-        copy_into(buffer, await self.get_range(key, position, len(buffer)))
-
-    async def get_up_to(self, key: str, position: int, length: int) -> bytes:
-        check_range(key, position, length)
-        data = (await self.get(key))[position : position + length]
-        if not data:
-            raise range_beyond(key, position, length)
-        return data
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         check_listing(prefix, after, limit)
