@@ -57,6 +57,7 @@ from penstock.kafkawire.api.offset_fetch import (
 )
 from penstock.kafkawire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.handlers.discovery import find_coordinator
 from penstock_gateway.handlers.groups.join_group import NO_SUBSCRIPTION
 from penstock_gateway.kafka.broker_view import node_of
 from tests.unit.gateway.gateway_fakes import LISTENER, World, gateway_presence, new_client, new_world, turns
@@ -437,6 +438,19 @@ async def test_the_gateway_that_is_asked_coordinates_every_group(version: int) -
         (0, node.node_id, node.host, node.port)
     ] * len(found)
     assert len(found) == (2 if version >= 4 else 1)
+
+
+async def test_a_question_for_very_many_coordinators_lets_other_tasks_run() -> None:
+    """With 300,000 keys the gateway stood still for three seconds, and undecided requests lost their connections."""
+    keys = [str(number) for number in range(20_000)]
+    asked = FindCoordinatorRequest(coordinator_keys=keys)
+    task = asyncio.create_task(find_coordinator.handle(new_world().gateway, new_client(), 4, asked))
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert [each.key for each in task.result().coordinators] == keys
+    assert turns > 20
 
 
 @pytest.mark.parametrize(("listener", "host"), [("INTERNAL", "10.0.0.1"), ("EXTERNAL", "localhost")])
