@@ -1,6 +1,8 @@
 """Jobs of the compactor: a job replaces its inputs by outputs, or changes nothing. No record is lost."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -289,6 +291,23 @@ async def test_a_drain_ends_a_job_in_this_process_and_its_segments_stay(world: W
 
     await while_running([compactor], work)
     assert world.levels() == [0, 0, 0]
+
+
+def test_the_end_of_a_process_does_not_wait_for_work_in_a_thread() -> None:
+    """A store that does not answer would otherwise hold a stop back until it is killed."""
+    program = """
+import asyncio, threading
+from penstock_compactor.jobs.threads import in_thread
+
+async def main():
+    begun = threading.Event()
+    hanging = asyncio.create_task(in_thread(lambda: (begun.set(), threading.Event().wait())))
+    await asyncio.to_thread(begun.wait)
+    hanging.cancel()
+
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
 async def test_express_segments_are_moved_without_spark(world: World) -> None:

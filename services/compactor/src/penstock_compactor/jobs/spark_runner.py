@@ -5,8 +5,6 @@ is cancelled while it waits for a call, its Spark job is cancelled too.
 """
 
 import asyncio
-import contextlib
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +12,7 @@ import structlog
 
 from penstock.contracts.errors import Unavailable
 from penstock.runtime.clock import Clock
+from penstock_compactor.jobs.threads import in_thread
 from penstock_compactor.metrics import CompactorMetrics
 
 log = structlog.get_logger()
@@ -49,11 +48,11 @@ class SparkRunner:
         `Unavailable` if Spark does not start, or fails.
         """
         session = await self._begin()
-        working = asyncio.ensure_future(_in_thread(lambda: _in_group(session, group, work)))
+        working = asyncio.ensure_future(in_thread(lambda: _in_group(session, group, work)))
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
-            await _in_thread(lambda: session.sparkContext.cancelJobGroup(group))
+            await in_thread(lambda: session.sparkContext.cancelJobGroup(group))
             await asyncio.wait([working])
             if not working.cancelled():
                 working.exception()  # retrieved, so that asyncio does not log it
@@ -69,7 +68,7 @@ class SparkRunner:
         async with self._lock:
             if self._session is None or self._users:
                 return
-            if self._clock.monotonic_s() - self._used_s >= idle_s or not await _in_thread(self._probe):
+            if self._clock.monotonic_s() - self._used_s >= idle_s or not await in_thread(self._probe):
                 await self._end()
 
     async def close(self) -> None:
@@ -80,13 +79,13 @@ class SparkRunner:
 
     async def _begin(self) -> Any:
         async with self._lock:
-            if self._session is not None and not self._users and not await _in_thread(self._probe):
+            if self._session is not None and not self._users and not await in_thread(self._probe):
                 log.warning("spark_session_broken")
                 await self._end()
             if self._session is None:
                 began_s = self._clock.monotonic_s()
                 try:
-                    self._session = await _in_thread(self._open_session)
+                    self._session = await in_thread(self._open_session)
                 except Exception as error:  # for example no Java, memory or master: only the job has failed
                     raise Unavailable(f"spark does not start: {_first_line(error)}") from error
                 self._metrics.sessions.inc()
@@ -98,7 +97,7 @@ class SparkRunner:
     async def _end(self) -> None:
         session, self._session = self._session, None
         self._metrics.is_session_open.set(0)
-        await _in_thread(lambda: self._close_session(session))
+        await in_thread(lambda: self._close_session(session))
         log.info("spark_session_ended")
 
     def _probe(self) -> bool:
@@ -108,31 +107,6 @@ class SparkRunner:
 def _in_group(session: Any, group: str, work: Callable[[Any], Result]) -> Result:
     session.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
     return work(session)
-
-
-async def _in_thread(work: Callable[[], Result]) -> Result:
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Result] = loop.create_future()
-
-    def finish(result: Result | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]  # without an error there is a result
-
-    def target() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except BaseException as raised:  # noqa: BLE001  the waiting task raises it again
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits
-            loop.call_soon_threadsafe(finish, result, error)
-
-    threading.Thread(target=target, name="spark", daemon=True).start()
-    return await done
 
 
 def _first_line(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from penstock.contracts.rejections import Rejection
 from penstock.runtime.clock import Clock, Entropy
 from penstock_compactor.jobs.job_client import JobClient
 from penstock_compactor.jobs.spark_runner import SparkRunner
+from penstock_compactor.jobs.threads import in_thread
 from penstock_compactor.jobs.values import Failed, JobResult, StorePlace
 from penstock_compactor.merge.merge_task import merge
 from penstock_compactor.merge.outputs import tasks_of
@@ -103,7 +104,7 @@ class MergeWork:
             return [merge(place, task, clock, entropy, is_cancelled.is_set) for task in tasks]
 
         try:
-            return await asyncio.to_thread(work)
+            return await in_thread(work)
         finally:
             is_cancelled.set()
 
