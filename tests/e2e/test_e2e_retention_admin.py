@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import kafka
@@ -273,18 +274,19 @@ def test_a_deleted_topic_comes_back_with_its_records_while_its_window_is_open(
     table = run(cluster, "topic", "deleted")
     assert (table.returncode, table.stderr) == (0, "")
     _, row = (re.split(r"  +", line) for line in table.stdout.splitlines())
-    (listed,) = json.loads(run(cluster, "topic", "deleted", "--json").stdout)
-    assert row[:3] == ["precious", listed["id"], "1"]
-    assert listed["until_ms"] - listed["deleted_ms"] == int(HOUR_MS) and listed["bytes"] > 0
+    (listed,) = json.loads(run(cluster, "topic", "deleted", "-o", "json").stdout)
+    assert row[:3] == ["precious", listed["topic_id"], "1"]
+    deleted, gone = (datetime.fromisoformat(listed[name]) for name in ("deleted_at", "gone_at"))
+    assert (gone - deleted).total_seconds() * 1000 == int(HOUR_MS) and listed["size_bytes"] > 0
 
     create(admin, "precious")  # the name is free
     taken = run(cluster, "topic", "undelete", "precious")
     assert (taken.returncode, taken.stdout) == (1, "")
     assert taken.stderr.startswith("penstock: topic 'precious' cannot come back: ")
     admin.delete_topics(["precious"])["precious"].result(30)
-    back = run(cluster, "topic", "undelete", "precious", f"--id={listed['id']}")
+    back = run(cluster, "topic", "undelete", "precious", f"--id={listed['topic_id']}")
     assert (back.returncode, back.stderr) == (0, "")
-    assert back.stdout.startswith(f"topic precious is back: id {listed['id']}, 1 partitions, ")
+    assert back.stdout.startswith(f"topic precious is back: id {listed['topic_id']}, 1 partitions, ")
     assert values_of(cluster, "precious", 0, 5) == [b"%d" % number for number in range(5)]
     again = run(cluster, "topic", "undelete", "precious")
     assert again.stderr.startswith("penstock: no deleted topic 'precious' can come back")

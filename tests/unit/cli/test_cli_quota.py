@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import parse_arguments, quota
-from penstock.cli.security_client import SecurityClient
+from penstock.cli import parse_arguments
+from penstock.cli.security import quota
+from penstock.cli.security.client import SecurityClient
 from penstock.contracts.commands import AlterClientQuotas, QuotaPart
 from penstock.contracts.configs.quotas import Entity
 from penstock.contracts.errors import Invalid

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from penstock.cli import main, parse_arguments
+from penstock.cli.output import Listing, as_text
 from penstock.cli.security import acl, delegation_tokens as token, user
-from penstock.cli.security_client import SecurityClient, as_text
+from penstock.cli.security.client import SecurityClient
 from penstock.contracts.acls import AclBinding, AclFilter, AclOperation, AclPermission, PatternType, ResourceType
 from penstock.contracts.commands import (
     AlterScramCredentials,
@@ -125,7 +126,7 @@ def test_users_are_read_in_pages_and_shown_without_keys() -> None:
         users, bindings = await client.read()
         assert [each.name for each in users] == sorted(names)
         assert bindings == []
-        text = as_text([user.row_of(each) for each in users], "json", "")
+        text = as_text(Listing([user.row_of(each) for each in users], ""), "json")
         assert json.loads(text)[0] == {"name": "alice", "mechanisms": ["SCRAM-SHA-256"], "iterations": [4_096]}
         assert user.found_user(users, "bob").name == "bob"
         with pytest.raises(Invalid, match="there is no user 'mallory'"):
@@ -184,8 +185,8 @@ def test_the_flags_of_list_and_remove_name_a_filter(flags: tuple[str, ...], expe
 
 
 def test_a_table_has_a_heading_and_no_control_characters() -> None:
-    assert as_text([], "table", "there are no users") == "there are no users"
-    table = as_text([{"name": "a\x1b[31m", "iterations": [1, 2]}], "table", "")
+    assert as_text(Listing([], "there are no users"), "table") == "there are no users"
+    table = as_text(Listing([{"name": "a\x1b[31m", "iterations": [1, 2]}], ""), "table")
     assert table == "NAME    ITERATIONS\na?[31m  1, 2"
 
 

@@ -1,12 +1,12 @@
-"""`penstock topic`: its list, the choice of the topic to bring back, and its error texts."""
+"""`penstock topic deleted` and `undelete`: the list, the choice of the topic to bring back, and error texts."""
 
-import argparse
 import json
-import re
 
 import pytest
 
-from penstock.cli import main, topic
+from penstock.cli import main, parse_arguments
+from penstock.cli.output import Listing, as_text
+from penstock.cli.topics import deleted
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import topic_id_text
 from penstock.contracts.queries.topics import DeletedTopicView
@@ -17,36 +17,31 @@ NEW = DeletedTopicView("orders", bytes(range(1, 17)), 12, 0, DELETED_MS + 1_000,
 OTHER = DeletedTopicView("payments-by-country", b"\xff" * 16, 1, 5, DELETED_MS, DELETED_MS)
 
 
-def test_the_table_has_a_line_for_each_topic_with_times_in_utc() -> None:
-    heading, *lines = [re.split(r"  +", line) for line in topic.as_table([OLD, NEW, OTHER]).splitlines()]
-    assert heading == ["NAME", "ID", "PARTITIONS", "BYTES", "DELETED", "GONE AT"]
-    assert lines == [
-        ["orders", "AAECAwQFBgcICQoLDA0ODw", "3", "1,234,567", "2023-11-14 22:13:20Z", "2023-11-14 23:13:20Z"],
-        ["orders", "AQIDBAUGBwgJCgsMDQ4PEA", "12", "0", "2023-11-14 22:13:21Z", "never"],
-        ["payments-by-country", topic_id_text(b"\xff" * 16), "1", "5", "2023-11-14 22:13:20Z", "2023-11-14 22:13:20Z"],
-    ]
-
-
-def test_an_empty_list_is_a_sentence() -> None:
-    assert topic.as_table([]) == "no deleted topic can come back"
-
-
-def test_json_has_plain_numbers() -> None:
-    assert json.loads(topic.as_json([OLD])) == [
+def test_the_list_has_a_row_for_each_topic_with_times_in_utc() -> None:
+    rows = [deleted.row_of(topic) for topic in (OLD, NEW)]
+    assert json.loads(as_text(Listing(rows, ""), "json")) == [
         {
             "name": "orders",
-            "id": "AAECAwQFBgcICQoLDA0ODw",
+            "topic_id": "AAECAwQFBgcICQoLDA0ODw",
             "partitions": 3,
-            "bytes": 1_234_567,
-            "deleted_ms": DELETED_MS,
-            "until_ms": DELETED_MS + 3_600_000,
-        }
+            "size_bytes": 1_234_567,
+            "deleted_at": "2023-11-14T22:13:20.000Z",
+            "gone_at": "2023-11-14T23:13:20.000Z",
+        },
+        {
+            "name": "orders",
+            "topic_id": "AQIDBAUGBwgJCgsMDQ4PEA",
+            "partitions": 12,
+            "size_bytes": 0,
+            "deleted_at": "2023-11-14T22:13:21.000Z",
+            "gone_at": "never",
+        },
     ]
 
 
 def test_without_an_id_the_topic_deleted_last_is_meant() -> None:
-    assert topic.choose([OLD, OTHER, NEW], "orders", None) is NEW
-    assert topic.choose([OLD, OTHER, NEW], "orders", OLD.topic_id) is OLD
+    assert deleted.choose([OLD, OTHER, NEW], "orders", None) is NEW
+    assert deleted.choose([OLD, OTHER, NEW], "orders", OLD.topic_id) is OLD
 
 
 @pytest.mark.parametrize(
@@ -60,18 +55,18 @@ def test_the_error_for_a_missing_topic_names_it_and_the_known_ids(
     name: str, topic_id: bytes | None, error_text: str
 ) -> None:
     with pytest.raises(Invalid, match=error_text):
-        topic.choose([OLD, OTHER, NEW], name, topic_id)
+        deleted.choose([OLD, OTHER, NEW], name, topic_id)
 
 
 def test_ids_are_written_as_kafka_writes_them() -> None:
     for view in (OLD, NEW, OTHER):
-        assert topic.parse_topic_id(topic_id_text(view.topic_id)) == view.topic_id
+        assert deleted.parse_topic_id(topic_id_text(view.topic_id)) == view.topic_id
 
 
 @pytest.mark.parametrize("text", ["", "orders", "AAECAwQFBgcICQoLDA0OD", "AAECAwQFBgcICQoLDA0OD!", "A" * 23, "ä" * 22])
 def test_anything_else_is_no_id(text: str) -> None:
     with pytest.raises(Invalid, match="not a topic id"):
-        topic.parse_topic_id(text)
+        deleted.parse_topic_id(text)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +97,5 @@ def test_invalid_flags_end_with_code_2(argv: list[str], capsys: pytest.CaptureFi
 
 
 def test_the_id_may_begin_with_a_dash() -> None:
-    parser = argparse.ArgumentParser()
-    topic.add_parser(parser.add_subparsers())
-    assert parser.parse_args(["topic", "undelete", "t", "--id=-AECAwQFBgcICQoLDA0ODw"]).id.startswith("-")
+    arguments = parse_arguments(["topic", "undelete", "t", "--id=-AECAwQFBgcICQoLDA0ODw"])
+    assert arguments.id.startswith("-")

@@ -1,51 +1,81 @@
-"""The `penstock` command: `up` runs everything on one machine; other commands query, repair or prepare a cluster.
+"""The `penstock` command: `up` runs everything on one machine; other commands use, query or repair a cluster.
 
-One module or package per command. A command may import all libraries, and the modules here that are no commands. Start
-with `up`.
+One module or package per command; `COMMANDS` names them. A command is imported when it is used, so that the help and
+the version cost little. A command may import all libraries, and the modules here that are no commands. Commands for
+topics, groups and records speak Kafka, by `kafka`. Commands for functions that only Penstock has speak NATS, by
+`running`.
 """
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
 
-from penstock.cli import agent, audit, bucket, credentials, encryption, export, janitor, quota, rebuild, topic, up
-from penstock.cli.security import acl, delegation_tokens, user
+from penstock.cli.command_line import Command, MainParser
 
-COMMANDS = (
-    up,
-    agent,
-    topic,
-    user,
-    acl,
-    delegation_tokens,
-    quota,
-    export,
-    audit,
-    janitor,
-    rebuild,
-    credentials,
-    bucket,
-    encryption,
-)
+COMMANDS: Mapping[str, Mapping[str, Command]] = {
+    "Run": {
+        "up": Command("penstock.cli.up", "run everything on this machine"),
+        "agent": Command("penstock.cli.agent", "run several roles in one process"),
+        "demo": Command("penstock.cli.demo", "write and read records, to have something to look at"),
+    },
+    "Use": {
+        "topic": Command("penstock.cli.topics", "create, list, alter and delete topics; write and read records"),
+        "group": Command("penstock.cli.groups", "list and describe groups, show their lag, reset offsets"),
+        "txn": Command("penstock.cli.transactions.txn", "list, describe and abort transactions"),
+        "producer": Command("penstock.cli.transactions.producer", "list the producers of a topic"),
+        "cluster": Command("penstock.cli.cluster", "describe a cluster and its configurations"),
+        "profile": Command("penstock.cli.profile", "keep addresses and logins of clusters under names"),
+    },
+    "Diagnose": {
+        "status": Command("penstock.cli.diagnosis.status", "list the processes of a cluster and their problems"),
+        "explain": Command("penstock.cli.diagnosis.explain", "explain a record, or the latency of a cluster"),
+        "doctor": Command("penstock.cli.diagnosis.doctor", "check a machine and a cluster, and say how to mend them"),
+    },
+    "Secure": {
+        "user": Command("penstock.cli.security.user", "create, delete and list users"),
+        "acl": Command("penstock.cli.security.acl", "add, remove and list access control lists"),
+        "token": Command("penstock.cli.security.delegation_tokens", "list and revoke delegation tokens"),
+        "quota": Command("penstock.cli.security.quota", "set, remove and list client quotas"),
+        "credentials": Command("penstock.cli.credentials", "create users and passwords for the services"),
+        "encryption": Command("penstock.cli.encryption", "list the keys that objects are encrypted with"),
+    },
+    "Keep": {
+        "export": Command("penstock.cli.export", "export a topic to Parquet or Iceberg"),
+        "audit": Command("penstock.cli.audit", "check every object, record and checksum of a cluster"),
+        "janitor": Command("penstock.cli.janitor", "ask a janitor why it keeps or deletes an object"),
+        "rebuild": Command("penstock.cli.rebuild", "rebuild a lost journal from the object store"),
+        "bucket": Command("penstock.cli.bucket", "create the bucket of the store"),
+        "completion": Command("penstock.cli.completion", "print the completion of commands for a shell"),
+    },
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 done, 1 failed, 2 invalid flags."""
-    arguments = parse_arguments(argv)
+    """Run the command line and return its exit code: 0 done, 1 failed, 2 invalid flags, 130 interrupted."""
+    words = sys.argv[1:] if argv is None else argv
+    if list(words) == ["--version"]:
+        return print_version()
+    arguments = parse_arguments(words)
     run = arguments.run
     return int(run(arguments))
 
 
-def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """The flags of one command; `run` is its function. Ends the process with code 2 if they are invalid."""
-    parser = argparse.ArgumentParser(prog="penstock", description="Kafka without disks.")
-    parser.add_argument("--version", action="version", version=f"penstock {version('penstock')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(commands)
+    is_completing = "_ARGCOMPLETE" in os.environ
+    words = os.environ.get("COMP_LINE", "").split()[1:] if is_completing else argv
+    parser = MainParser(COMMANDS, next((word for word in words if not word.startswith("-")), ""))
+    if is_completing:
+        import argcomplete  # a shell asks for completions
+
+        argcomplete.autocomplete(parser)
     return parser.parse_args(argv)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def print_version() -> int:
+    """Print the version of the installed package."""
+    from importlib.metadata import version  # costs as much as all the rest of this command
+
+    print(f"penstock {version('penstock')}")
+    return 0

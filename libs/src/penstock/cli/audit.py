@@ -7,6 +7,7 @@ import sys
 
 from penstock.audit.audit import Audit, read_on_spark
 from penstock.audit.report import Report, as_json, as_text
+from penstock.cli.command_line import NewParser
 from penstock.cli.running import INTERRUPTED_EXIT_CODE, add_cluster_flags, read_cluster
 from penstock.cli.spark_python import has_pyspark, run_with_spark
 from penstock.contracts.errors import PenstockError
@@ -21,11 +22,9 @@ from penstock.spark.session import open_session
 MASTER_VARIABLE = "PENSTOCK_SPARK_MASTER"
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock audit` with the command line."""
-    parser = commands.add_parser(
-        "audit",
-        help="check every object, record and checksum of a cluster",
+    parser = new_parser(
         description="Read all data of a running cluster with Spark and compare it with the journal: every object, "
         "every live record, all offsets. The exit code is 1 if there are findings.",
     )

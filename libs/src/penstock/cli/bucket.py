@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
+from penstock.cli.command_line import NewParser
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore import make_bucket
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
@@ -17,13 +18,9 @@ RETRY_S = 0.25
 MakeBucket = Callable[[str], Awaitable[bool]]  # takes the store's URL; whether the bucket was created
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock bucket` with the command line."""
-    parser = commands.add_parser(
-        "bucket",
-        help="create the bucket of the store",
-        description="Create the bucket of an S3 store unless it exists. Wait until the server answers.",
-    )
+    parser = new_parser(description="Create the bucket of an S3 store unless it exists. Wait until the server answers.")
     parser.add_argument(
         "--store-url",
         metavar="URL",

@@ -4,9 +4,10 @@ import argparse
 import os
 from pathlib import Path
 
+from penstock.cli.command_line import NewParser
 from penstock.cli.data_folder import recorded_store
+from penstock.cli.output import Listing, add_output_flag
 from penstock.cli.running import DATA_DEFAULT, read_cluster, run
-from penstock.cli.security_client import add_output_flag, as_text
 from penstock.contracts.errors import Invalid
 from penstock.objectstore import absolute_address, open_store
 from penstock.objectstore.encryption import EncryptedStore, keys_in_use
@@ -16,11 +17,9 @@ from penstock.runtime.process.landing import needs_servers
 STORE_VARIABLE = "PENSTOCK_STORE_URL"
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock encryption` with the command line."""
-    parser = commands.add_parser(
-        "encryption",
-        help="list the keys that objects are encrypted with",
+    parser = new_parser(
         description="Count the objects of a store by the key that each is encrypted with. An old key can be removed "
         "from the key file when no object needs it. The command reads a few bytes of every object.",
     )
@@ -40,7 +39,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.set_defaults(run=run, run_verb=_list)
 
 
-async def _list(arguments: argparse.Namespace) -> str:
+async def _list(arguments: argparse.Namespace) -> Listing:
     store = await open_store(_address(arguments))
     try:
         if not isinstance(store, EncryptedStore):
@@ -48,8 +47,8 @@ async def _list(arguments: argparse.Namespace) -> str:
         used = await keys_in_use(store, "")
     finally:
         await store.close()
-    rows = [{"key": name, "objects": use.objects, "bytes": use.size_bytes} for name, use in sorted(used.items())]
-    return as_text(rows, arguments.output, "there are no objects")
+    rows = [{"key": name, "objects": use.objects, "size_bytes": use.size_bytes} for name, use in sorted(used.items())]
+    return Listing(rows, "there are no objects")
 
 
 def _address(arguments: argparse.Namespace) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.cli.command_line import NewParser
 from penstock.cli.running import INTERRUPTED_EXIT_CODE, add_cluster_flags, read_cluster
 from penstock.cli.spark_python import is_installed, run_with_spark
 from penstock.contracts.errors import Invalid, PenstockError
@@ -20,12 +21,10 @@ MASTER_DEFAULT = "local[*]"
 NEEDED = ("pyarrow", "pyiceberg", "fastavro")  # besides PySpark
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock export` with the command line."""
-    parser = commands.add_parser(
-        "export",
-        help="export a topic to Parquet or Iceberg",
-        description="Export the records of a topic from the object store; each run exports the new records only.",
+    parser = new_parser(
+        description="Export the records of a topic from the object store; each run exports the new records only."
     )
     parser.add_argument("--topic", metavar="NAME", required=True, help="name of the topic")
     parser.add_argument("--to", metavar="DIR", required=True, help="target folder, which every Spark worker must see")

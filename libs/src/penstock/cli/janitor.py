@@ -7,6 +7,7 @@ import sys
 
 import msgspec
 
+from penstock.cli.command_line import NewParser
 from penstock.cli.running import INTERRUPTED_EXIT_CODE, add_cluster_flags, connected_bus, read_cluster
 from penstock.contracts import codec, subjects
 from penstock.contracts.errors import PenstockError, Unavailable, Undelivered
@@ -17,13 +18,9 @@ from penstock.runtime.process.logs import configure_logs
 ANSWER_TIMEOUT_S = 20.0  # the janitor asks sequencers and the store first
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock janitor` with the command line."""
-    parser = commands.add_parser(
-        "janitor",
-        help="ask a janitor why it keeps or deletes an object",
-        description="Ask a running janitor about an object. Nothing is deleted.",
-    )
+    parser = new_parser(description="Ask a running janitor about an object. Nothing is deleted.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     explain = verbs.add_parser(
         "explain",

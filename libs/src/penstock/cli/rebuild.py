@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from penstock.cli.children import die_with_parent
+from penstock.cli.command_line import NewParser
 from penstock.cli.data_folder import own_store, recorded_store, take_folder
 from penstock.cli.last_words import last_words
 from penstock.cli.ports import reserved_port
@@ -20,11 +21,9 @@ PROGRAM = "penstock_sequencer.rebuild"  # run, not imported: the library imports
 STOP_TIMEOUT_S = 15.0
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock rebuild` with the command line."""
-    parser = commands.add_parser(
-        "rebuild",
-        help="rebuild a lost journal from the object store",
+    parser = new_parser(
         description="Make a new journal from the object store alone, when the old one is lost. An existing journal is "
         "never replaced. Stop all services first, and read the report of --dry-run.",
     )

@@ -7,16 +7,17 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from penstock.cli.data_folder import client_file, is_taken, recorded_store
+from penstock.cli.output import show
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import check_token
-from penstock.objectstore import absolute_address
-from penstock.runtime.bus.bus import Bus
-from penstock.runtime.nats.client import connect_nats
-from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, EnvFile, read_env_file, with_store_keys
-from penstock.runtime.process.logs import configure_logs
-from penstock.spark.config import CLUSTER_DEFAULT, ClusterAddress
+
+if TYPE_CHECKING:  # imported when a command runs, so that the help of commands costs little
+    from penstock.runtime.bus.bus import Bus
+    from penstock.runtime.nats.client import NatsConnection
+    from penstock.runtime.process.env_file import EnvFile
+    from penstock.spark.config import ClusterAddress
 
 TLS_SETTINGS = ("NATS_TLS_CA", "NATS_TLS_CERTIFICATE", "NATS_TLS_KEY")
 DATA_DEFAULT = "./penstock-data"
@@ -24,10 +25,15 @@ INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the verb `run_verb` and print its text; 0 if that succeeded, 1 with one sentence if not."""
+    """Run the verb `run_verb` and print its text or result; 0 if that succeeded, 1 with one sentence if not."""
+    from penstock.runtime.process.logs import configure_logs
+
     configure_logs(arguments.command, arguments.command, "error", "auto")
     try:
-        print(asyncio.run(arguments.run_verb(arguments)))
+        result = asyncio.run(arguments.run_verb(arguments))
+        if not isinstance(result, str):
+            return show(result, arguments.output)
+        print(result)
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
@@ -55,15 +61,20 @@ def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = Tru
         "--env-file",
         metavar="FILE",
         default="",
-        help=f"file of NAME=value lines, as for a service [{ENV_FILE_VARIABLE}]",
+        help="file of NAME=value lines, as for a service [PENSTOCK_ENV_FILE]",
     )
 
 
-def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
+def read_cluster(arguments: argparse.Namespace) -> "ClusterAddress":
     """The cluster named by flags, environment or env file, in this order; else the one in --data.
 
     `Invalid` with one sentence if no cluster runs there.
     """
+    from penstock.cli.data_folder import recorded_store
+    from penstock.objectstore import absolute_address
+    from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, read_env_file, with_store_keys
+    from penstock.spark.config import CLUSTER_DEFAULT, ClusterAddress
+
     file = read_env_file(arguments.env_file or os.environ.get(ENV_FILE_VARIABLE, ""))
     nats_url = _setting(arguments.nats_url, "NATS_URL", file)
     store_url = _setting(getattr(arguments, "store", ""), "STORE_URL", file)
@@ -84,8 +95,10 @@ def read_cluster(arguments: argparse.Namespace) -> ClusterAddress:
 
 
 @contextlib.asynccontextmanager
-async def connected_bus(cluster: ClusterAddress, name: str) -> AsyncIterator[Bus]:
-    """A bus to the cluster's services for the length of a block; the NATS servers show `name` for the connection."""
+async def connected(cluster: "ClusterAddress", name: str) -> AsyncIterator["NatsConnection"]:
+    """A connection to the cluster's NATS for the length of a block; the servers show `name` for it."""
+    from penstock.runtime.nats.client import connect_nats
+
     connection = await connect_nats(
         cluster.nats_url,
         name=name,
@@ -94,18 +107,28 @@ async def connected_bus(cluster: ClusterAddress, name: str) -> AsyncIterator[Bus
         tls=cluster.nats_tls,
     )
     try:
-        yield connection.bus
+        yield connection
     finally:
         await connection.close()
 
 
-def _setting(flag: str, name: str, file: EnvFile) -> str:
+@contextlib.asynccontextmanager
+async def connected_bus(cluster: "ClusterAddress", name: str) -> AsyncIterator["Bus"]:
+    """A bus to the cluster's services for the length of a block, over a connection of its own."""
+    async with connected(cluster, name) as connection:
+        yield connection.bus
+
+
+def _setting(flag: str, name: str, file: "EnvFile") -> str:
     variable = f"PENSTOCK_{name}"
     return flag or os.environ.get(variable, "") or file.settings.get(variable, "")
 
 
 def _nats_of(data: Path) -> tuple[str, str, str]:
     """The address, the user and the password of the nats-server of the `penstock up` that uses the folder."""
+    from penstock.cli.data_folder import client_file, is_taken
+    from penstock.runtime.process.env_file import read_env_file
+
     path = client_file(data)
     if not path.exists():
         raise Invalid(

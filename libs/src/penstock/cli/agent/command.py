@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.cli.agent.app import AgentApp
 from penstock.cli.agent.roles import USUAL, Role, load_role, parse_roles
+from penstock.cli.command_line import NewParser
 from penstock.contracts.errors import Invalid
 from penstock.runtime.process.config import BAD_SETTINGS_EXIT_CODE, ServiceConfig, read_configs
 from penstock.runtime.process.garbage import GarbagePolicy, PolicyOfAnother, ScheduledPolicy
@@ -21,11 +22,9 @@ PROGRAM = "agent"
 GATEWAY_DRAIN_SHARE = 0.75
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock agent` with the command line."""
-    parser = commands.add_parser(
-        "agent",
-        help="run several roles in one process",
+    parser = new_parser(
         description="Run several roles in one process, until SIGTERM or Ctrl-C. After -- come the flags of the roles; "
         "each can also be given in the environment.",
     )

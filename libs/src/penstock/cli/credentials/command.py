@@ -4,19 +4,16 @@ import argparse
 import sys
 from pathlib import Path
 
+from penstock.cli.command_line import NewParser
 from penstock.cli.credentials.passwords import make_credentials
 from penstock.cli.credentials.wanted import Wanted
 from penstock.contracts.errors import PenstockError
 from penstock.runtime.clock import SystemEntropy
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock credentials` with the command line."""
-    parser = commands.add_parser(
-        "credentials",
-        help="create users and passwords for the services",
-        description="Create a NATS user and an S3 key for each service. Existing ones are kept.",
-    )
+    parser = new_parser(description="Create a NATS user and an S3 key for each service. Existing ones are kept.")
     parser.add_argument(
         "folder",
         metavar="DIR",

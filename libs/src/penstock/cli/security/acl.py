@@ -4,8 +4,10 @@ import argparse
 import sys
 from typing import Any
 
+from penstock.cli.command_line import NewParser
+from penstock.cli.output import Listing, add_output_flag
 from penstock.cli.running import add_cluster_flags, read_cluster, run
-from penstock.cli.security_client import add_output_flag, as_text, connected_security
+from penstock.cli.security.client import connected_security
 from penstock.contracts.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -32,12 +34,10 @@ OPERATIONS: dict[str, AclOperation] = {_word(each): each for each in AclOperatio
 RESOURCES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.USER)
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock acl` with the command line."""
-    parser = commands.add_parser(
-        "acl",
-        help="add, remove and list access control lists",
-        description="Access control lists of a cluster. The command needs no login, only access to NATS.",
+    parser = new_parser(
+        description="Access control lists of a cluster. The command needs no login, only access to NATS."
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     add = verbs.add_parser("add", help="allow or deny operations", description="Allow or deny operations.")
@@ -77,28 +77,27 @@ async def _add(arguments: argparse.Namespace) -> str:
     return "\n".join(f"added: {sentence(each)}" for each in bindings)
 
 
-async def _remove(arguments: argparse.Namespace) -> str:
+async def _remove(arguments: argparse.Namespace) -> Listing:
     filters = filters_of(arguments)
     async with connected_security(read_cluster(arguments), "penstock-acl") as client:
         if not arguments.yes:
             _, bindings = await client.read()
             found = [each for each in bindings if any(matches(wanted, each) for wanted in filters)]
-            text = as_text([row_of(each) for each in found], arguments.output, NOTHING)
             if found:
                 print("nothing is removed without --yes", file=sys.stderr)
-            return text
+            return Listing([row_of(each) for each in found], NOTHING)
         outcome = await client.change(lambda now_ms, seen: DeleteAcls(now_ms, filters, seen))
     removed = outcome.deleted if isinstance(outcome, AclsDeleted) else []
     rows = [row_of(each) for each in dict.fromkeys(each for found in removed for each in found)]
-    return as_text(rows, arguments.output, NOTHING)
+    return Listing(rows, NOTHING)
 
 
-async def _list(arguments: argparse.Namespace) -> str:
+async def _list(arguments: argparse.Namespace) -> Listing:
     filters = filters_of(arguments)
     async with connected_security(read_cluster(arguments), "penstock-acl") as client:
         _, bindings = await client.read()
     found = [each for each in bindings if any(matches(wanted, each) for wanted in filters)]
-    return as_text([row_of(each) for each in found], arguments.output, NOTHING)
+    return Listing([row_of(each) for each in found], NOTHING)
 
 
 def bindings_of(arguments: argparse.Namespace) -> list[AclBinding]:

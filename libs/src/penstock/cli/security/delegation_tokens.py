@@ -4,21 +4,19 @@ import argparse
 import datetime
 from typing import Any
 
+from penstock.cli.command_line import NewParser
+from penstock.cli.output import Listing, add_output_flag
 from penstock.cli.running import add_cluster_flags, read_cluster, run
-from penstock.cli.security_client import add_output_flag, as_text, connected_security
+from penstock.cli.security.client import connected_security
 from penstock.contracts.commands import DelegationToken, ExpireToken
 from penstock.contracts.errors import Invalid
 
 REVOKE_MS = -1
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock token` with the command line."""
-    parser = commands.add_parser(
-        "token",
-        help="list and revoke delegation tokens",
-        description="Delegation tokens of a cluster. The command needs no login, only access to NATS.",
-    )
+    parser = new_parser(description="Delegation tokens of a cluster. The command needs no login, only access to NATS.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     listed = verbs.add_parser("list", help="list all tokens", description="List all tokens, also ended ones.")
     listed.add_argument("--owner", metavar="NAME", default=None, help="only the tokens of this user")
@@ -34,11 +32,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         verb.set_defaults(run=run, run_verb=run_verb)
 
 
-async def _list(arguments: argparse.Namespace) -> str:
+async def _list(arguments: argparse.Namespace) -> Listing:
     async with connected_security(read_cluster(arguments), "penstock-token") as client:
         tokens = await client.read_tokens()
     rows = [row_of(each) for each in tokens if arguments.owner in (None, each.owner)]
-    return as_text(rows, arguments.output, "there are no delegation tokens")
+    return Listing(rows, "there are no delegation tokens")
 
 
 async def _revoke(arguments: argparse.Namespace) -> str:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock.cli.command_line import NewParser
+from penstock.cli.output import Listing, add_output_flag
 from penstock.cli.running import add_cluster_flags, read_cluster, run
-from penstock.cli.security_client import add_output_flag, as_text, connected_security
+from penstock.cli.security.client import connected_security
 from penstock.contracts.commands import (
     AlterScramCredentials,
     Outcome,
@@ -41,12 +43,10 @@ ITERATIONS_DEFAULT = 8_192
 MECHANISMS = {name: mechanism for mechanism, name in MECHANISM_NAMES.items()}
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock user` with the command line."""
-    parser = commands.add_parser(
-        "user",
-        help="create, delete and list users",
-        description="Users of a cluster and their SCRAM passwords. The command needs no login, only access to NATS.",
+    parser = new_parser(
+        description="Users of a cluster and their SCRAM passwords. The command needs no login, only access to NATS."
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     create = verbs.add_parser(
@@ -112,16 +112,16 @@ async def _delete(arguments: argparse.Namespace) -> str:
     return f"user {name} is deleted" if len(deletions) == len(user.verifiers) else f"user {name} has one password less"
 
 
-async def _describe(arguments: argparse.Namespace) -> str:
+async def _describe(arguments: argparse.Namespace) -> Listing:
     async with connected_security(read_cluster(arguments), "penstock-user") as client:
         users, _ = await client.read()
-    return as_text([row_of(found_user(users, arguments.name))], arguments.output, "")
+    return Listing([row_of(found_user(users, arguments.name))], "")
 
 
-async def _list(arguments: argparse.Namespace) -> str:
+async def _list(arguments: argparse.Namespace) -> Listing:
     async with connected_security(read_cluster(arguments), "penstock-user") as client:
         users, _ = await client.read()
-    return as_text([row_of(user) for user in users], arguments.output, "there are no users")
+    return Listing([row_of(user) for user in users], "there are no users")
 
 
 def _checked(name: str) -> str:

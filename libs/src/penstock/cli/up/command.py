@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import prometheus_client
 
+from penstock.cli.command_line import NewParser
 from penstock.cli.data_folder import record_store, take_folder
 from penstock.cli.ports import check_port_is_free, reserved_port
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
@@ -22,13 +23,9 @@ from penstock.runtime.process.landing import without_landing
 from penstock.runtime.process.logs import configure_logs
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock up` with the command line."""
-    parser = commands.add_parser(
-        "up",
-        help="run everything on this machine",
-        description="Run NATS and every service on this machine until Ctrl-C. All data is in --data.",
-    )
+    parser = new_parser(description="Run NATS and every service on this machine until Ctrl-C. All data is in --data.")
     add_flags(parser)
     parser.set_defaults(run=run)
 

@@ -3,11 +3,8 @@
 It needs no gateway and no login. So it also works when no login does, or no user may change anything.
 """
 
-import argparse
-import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from penstock.cli.running import connected_bus
 from penstock.contracts.acls import AclBinding
@@ -94,27 +91,3 @@ async def connected_security(cluster: ClusterAddress, name: str) -> AsyncIterato
     """The users and access control lists of a cluster for the length of a block."""
     async with connected_bus(cluster, name) as bus:
         yield SecurityClient(SequencerClient(bus, cluster.cluster, SystemClock()))
-
-
-def add_output_flag(parser: argparse.ArgumentParser) -> None:
-    """Add the flag for the form of a list."""
-    parser.add_argument("--output", choices=("table", "json"), default="table", help="form of the list (%(default)s)")
-
-
-def as_text(rows: Sequence[dict[str, Any]], output: str, nothing: str) -> str:
-    """The rows as a table with a heading, or as JSON. An empty table is the text `nothing`."""
-    if output == "json":
-        return json.dumps(list(rows))
-    if not rows:
-        return nothing
-    lines = [[name.replace("_", " ").upper() for name in rows[0]]]
-    lines += [[_cell(value) for value in row.values()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
-
-
-def _cell(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return "".join(letter if letter.isprintable() else "?" for letter in text)  # a name cannot change the terminal

@@ -1,13 +1,12 @@
-"""`penstock topic`: lists recoverable topics, which were deleted but can come back, and undeletes them."""
+"""`penstock topic deleted` and `undelete`: recoverable topics, which were deleted but can come back."""
 
 import argparse
 import base64
 import binascii
-import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from penstock.cli.output import Listing, add_output_flag, time_text
 from penstock.cli.running import add_cluster_flags, connected_bus, read_cluster, run
 from penstock.contracts.commands import Rejected, UndeleteTopic
 from penstock.contracts.errors import Invalid
@@ -18,24 +17,17 @@ from penstock.runtime.clock import SystemClock
 from penstock.spark.config import ClusterAddress
 
 DEADLINE_S = 10.0
-LAST_MS = 253_402_300_799_000  # the end of the year 9999, after which dates have no text
-HEADINGS = ("NAME", "ID", "PARTITIONS", "BYTES", "DELETED", "GONE AT")
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `penstock topic` with the command line."""
-    parser = commands.add_parser(
-        "topic",
-        help="list deleted topics, and bring one back",
-        description="A topic deleted with penstock.undelete.window.ms above 0 can come back until that time is over.",
-    )
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
+    """Add the verbs."""
     deleted = verbs.add_parser(
         "deleted",
-        help="list the topics that can still come back",
-        description="List the deleted topics that can still come back, with times of the journal's clock (UTC).",
+        help="list deleted topics that can come back",
+        description="List the deleted topics that can still come back, with times of the journal's clock. A topic that "
+        "was deleted with penstock.undelete.window.ms above 0 can come back until that time is over.",
     )
-    deleted.add_argument("--json", action="store_true", help="print the list as JSON")
+    add_output_flag(deleted)
     undelete = verbs.add_parser(
         "undelete",
         help="bring a deleted topic back",
@@ -54,11 +46,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         verb.set_defaults(run=run, run_verb=run_verb)
 
 
-async def _list_deleted(arguments: argparse.Namespace) -> str:
+async def _list_deleted(arguments: argparse.Namespace) -> Listing:
     cluster = read_cluster(arguments)
     async with connected_bus(cluster, "penstock-topic") as bus:
         view = await deleted_topics(SequencerClient(bus, cluster.cluster, SystemClock()))
-    return as_json(view.topics) if arguments.json else as_table(view.topics)
+    return Listing([row_of(topic) for topic in view.topics], "no deleted topic can come back")
 
 
 async def _undelete(arguments: argparse.Namespace) -> str:
@@ -115,51 +107,13 @@ def parse_topic_id(text: str) -> TopicId:
     return topic_id
 
 
-def as_table(topics: Sequence[DeletedTopicView]) -> str:
-    """A table with one line per topic, or a sentence if there is none."""
-    if not topics:
-        return "no deleted topic can come back"
-    rows = [HEADINGS, *(_row(topic) for topic in topics)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
-    numbers = {HEADINGS.index("PARTITIONS"), HEADINGS.index("BYTES")}
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if column in numbers else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
-
-
-def _row(topic: DeletedTopicView) -> tuple[str, ...]:
-    return (
-        topic.name,
-        topic_id_text(topic.topic_id),
-        f"{topic.partitions:,}",
-        f"{topic.size_bytes:,}",
-        time_text(topic.deleted_ms),
-        time_text(topic.until_ms),
-    )
-
-
-def as_json(topics: Sequence[DeletedTopicView]) -> str:
-    """A JSON list of objects."""
-    return json.dumps([_plain(topic) for topic in topics])
-
-
-def _plain(topic: DeletedTopicView) -> dict[str, Any]:
+def row_of(topic: DeletedTopicView) -> dict[str, Any]:
+    """One line of the list."""
     return {
         "name": topic.name,
-        "id": topic_id_text(topic.topic_id),
+        "topic_id": topic_id_text(topic.topic_id),
         "partitions": topic.partitions,
-        "bytes": topic.size_bytes,
-        "deleted_ms": topic.deleted_ms,
-        "until_ms": topic.until_ms,
+        "size_bytes": topic.size_bytes,
+        "deleted_at": time_text(topic.deleted_ms),
+        "gone_at": time_text(topic.until_ms),
     }
-
-
-def time_text(time_ms: int) -> str:
-    """A time in UTC to the second, or `never` after the year 9999."""
-    if time_ms > LAST_MS:
-        return "never"
-    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -5,8 +5,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.cli.command_line import NewParser
+from penstock.cli.output import Listing, add_output_flag
 from penstock.cli.running import add_cluster_flags, read_cluster, run
-from penstock.cli.security_client import SecurityClient, add_output_flag, as_text, connected_security
+from penstock.cli.security.client import SecurityClient, connected_security
 from penstock.contracts.commands import AlterClientQuotas, QuotaChange, QuotaPart
 from penstock.contracts.configs.quotas import (
     CLIENT_ID,
@@ -25,13 +27,9 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 FLAGS = {USER: "--user", CLIENT_ID: "--client-id", IP: "--ip"}
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_parser(new_parser: NewParser) -> None:
     """Register `penstock quota` with the command line."""
-    parser = commands.add_parser(
-        "quota",
-        help="set, remove and list client quotas",
-        description="Client quotas of a cluster. The command needs no login, only access to NATS.",
-    )
+    parser = new_parser(description="Client quotas of a cluster. The command needs no login, only access to NATS.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     keys = "; ".join(f"{quota.key}: {quota.documentation}" for quota in QUOTAS.values())
     set_ = verbs.add_parser("set", help="set quotas", description=f"Set quotas of one entity. {keys}")
@@ -75,12 +73,10 @@ async def _remove(arguments: argparse.Namespace) -> str:
     return f"{named(entity)} has no {', '.join(wanted)} any more"
 
 
-async def _list(arguments: argparse.Namespace) -> str:
+async def _list(arguments: argparse.Namespace) -> Listing:
     async with connected_security(read_cluster(arguments), "penstock-quota") as client:
         quotas = await client.read_quotas()
-    return as_text(
-        [row_of(entity, values) for entity, values in quotas.items()], arguments.output, "there are no quotas"
-    )
+    return Listing([row_of(entity, values) for entity, values in quotas.items()], "there are no quotas")
 
 
 async def _change(client: SecurityClient, entity: Entity, changes: Sequence[QuotaChange]) -> None:

@@ -1,0 +1,198 @@
+"""`penstock group reset`, `seek` and `delete`: changes of a group's offsets, with a preview."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.cli.groups.members import SHARE, read_group
+from penstock.cli.kafka.offsets import (
+    EARLIEST,
+    LATEST,
+    POSITION_HELP,
+    Partition,
+    offsets_at,
+    parse_partition,
+    parse_position,
+    partitions_of,
+    resolved,
+)
+from penstock.cli.kafka.session import Session, add_verb, confirm, error_text
+from penstock.cli.output import Listing
+from penstock.contracts.errors import Invalid
+
+_EMPTY_STATES = ("Empty", "Dead")
+_NOTHING = "nothing changes"
+
+
+def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
+    """Add the verbs."""
+    reset = add_verb(
+        verbs,
+        "reset",
+        reset_offsets,
+        help="move a group to another position",
+        description=f"Move the offsets of a group without members. A position is {POSITION_HELP}.",
+    )
+    reset.add_argument("name", metavar="GROUP", help="name of the group, which may be a new one")
+    reset.add_argument(
+        "--to", required=True, metavar="POSITION", help="the new position; moves of +N or -N are relative"
+    )
+    reset.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[/PARTITION]",
+        help="only this topic or partition; can be repeated (all topics of the group)",
+    )
+    seek = add_verb(verbs, "seek", seek_offsets, help="set a group's offsets in partitions, or copy those of a group")
+    seek.add_argument("name", metavar="GROUP", help="name of the group")
+    seek.add_argument("places", nargs="*", metavar="TOPIC/PARTITION@OFFSET", help="the new offsets")
+    seek.add_argument("--like", metavar="GROUP", default="", help="the offsets of this group")
+    delete = add_verb(verbs, "delete", delete_groups, help="delete groups, or their offsets in a topic")
+    delete.add_argument("names", nargs="+", metavar="GROUP", help="names of the groups")
+    delete.add_argument("--topic", metavar="TOPIC", default="", help="only the offsets in this topic")
+    for verb in (reset, seek):
+        verb.add_argument("--dry-run", action="store_true", help="only show the offsets before and after")
+    for verb in (reset, seek, delete):
+        verb.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def reset_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
+    """Move the group to a position."""
+    position = parse_position(arguments.to)
+    before = committed_offsets(session, arguments.name)
+    partitions = _chosen(session, arguments.topic) if arguments.topic else sorted(before)
+    if not partitions:
+        raise Invalid(f"group {arguments.name!r} has no offsets: name its topics with --topic")
+    after = resolved(session, position, {each: before.get(each) for each in partitions})
+    return _change(arguments, session, before, after)
+
+
+def seek_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
+    """Set the offsets that the user names, or those of another group."""
+    if bool(arguments.places) == bool(arguments.like):
+        raise Invalid("name the offsets as TOPIC/PARTITION@OFFSET, or a group with --like")
+    wanted = dict(map(parse_place, arguments.places)) or committed_offsets(session, arguments.like)
+    partitions_of(session, sorted({topic for topic, _ in wanted}))
+    earliest, latest = (offsets_at(session, wanted, word) for word in (EARLIEST, LATEST))
+    for each, offset in wanted.items():
+        if not earliest[each] <= offset <= latest[each]:
+            raise Invalid(f"{each[0]}/{each[1]} has offsets {earliest[each]} to {latest[each]}, not {offset}")
+    return _change(arguments, session, committed_offsets(session, arguments.name), wanted)
+
+
+def delete_groups(arguments: argparse.Namespace, session: Session) -> Listing:
+    """Delete groups, or their offsets in one topic, after a question."""
+    if arguments.topic:
+        return _delete_offsets(arguments, session)
+    names = list(dict.fromkeys(arguments.names))
+    for name in names:
+        read_group(session, name)
+    confirm(f"Delete {', '.join(names)} with all offsets?", is_confirmed=arguments.yes)
+    rows = []
+    for name, error in dict(session.admin.delete_groups(names)).items():
+        _check(error, f"group {name!r} is not deleted")
+        rows.append({"name": name, "result": "deleted"})
+    return Listing(rows, _NOTHING)
+
+
+def _delete_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
+    from kafka import TopicPartition
+
+    found = {
+        name: [each for each in committed_offsets(session, name) if each[0] == arguments.topic]
+        for name in dict.fromkeys(arguments.names)
+    }
+    for name, partitions in found.items():
+        if not partitions:
+            raise Invalid(f"group {name!r} has no offsets in topic {arguments.topic!r}")
+    confirm(f"Delete the offsets of {', '.join(found)} in {arguments.topic}?", is_confirmed=arguments.yes)
+    rows = []
+    for name, partitions in found.items():
+        wanted = [TopicPartition(*each) for each in partitions]
+        for partition, error in session.admin.delete_group_offsets(name, wanted).items():
+            _check(error, f"group {name!r} keeps its offset in {partition.topic}/{partition.partition}")
+        rows.append({"name": name, "topic": arguments.topic, "partitions": len(partitions), "result": "deleted"})
+    return Listing(rows, _NOTHING)
+
+
+def committed_offsets(session: Session, name: str) -> dict[Partition, int]:
+    """The committed offsets of a group."""
+    found = session.admin.list_group_offsets({name: None}).get(name, {})
+    return {(each.topic, each.partition): value.offset for each, value in found.items() if value.offset >= 0}
+
+
+def parse_place(text: str) -> tuple[Partition, int]:
+    """The partition and offset in TOPIC/PARTITION@OFFSET; `Invalid` for any other text."""
+    place, separator, offset = text.rpartition("@")
+    topic, partition = parse_partition(place) if separator else ("", None)
+    if partition is None or not offset.isdecimal():
+        raise Invalid(f"an offset of a partition is TOPIC/PARTITION@OFFSET: {text!r}")
+    return (topic, partition), int(offset)
+
+
+def _chosen(session: Session, texts: Sequence[str]) -> list[Partition]:
+    wanted = [parse_partition(text) for text in texts]
+    numbers = partitions_of(session, sorted({topic for topic, _ in wanted}))
+    chosen: dict[Partition, None] = {}
+    for topic, number in wanted:
+        if number is not None and number not in numbers[topic]:
+            raise Invalid(f"topic {topic!r} has no partition {number}, but {len(numbers[topic])} from 0")
+        chosen |= {(topic, each): None for each in (numbers[topic] if number is None else [number])}
+    return list(chosen)
+
+
+def _change(
+    arguments: argparse.Namespace,
+    session: Session,
+    before: Mapping[Partition, int],
+    after: Mapping[Partition, int],
+) -> Listing:
+    """Commit the new offsets after a question, unless it is only a preview."""
+    rows = [
+        {
+            "topic": each[0],
+            "partition": each[1],
+            "before_offset": before.get(each),
+            "after_offset": offset,
+            "change": offset - before[each] if each in before else None,
+        }
+        for each, offset in sorted(after.items())
+    ]
+    if not arguments.dry_run:
+        moved = {each: offset for each, offset in after.items() if before.get(each) != offset}
+        if not moved:
+            return Listing([], _NOTHING)
+        _check_is_empty(session, arguments.name, is_new=not before)
+        confirm(f"Set {len(moved)} offsets of {arguments.name}?", is_confirmed=arguments.yes)
+        _commit(session, arguments.name, moved)
+    return Listing(rows, _NOTHING)
+
+
+def _check_is_empty(session: Session, name: str, *, is_new: bool) -> None:
+    """`Invalid` if the group has members, whose next commit would undo the change."""
+    if is_new:
+        return
+    group = read_group(session, name)
+    if group.type == SHARE:
+        raise Invalid(f"{name!r} is a share group; kafka-share-groups.sh resets its start offsets")
+    if group.state not in _EMPTY_STATES:
+        raise Invalid(f"group {name!r} is {group.state} with {len(group.members)} members: stop them first")
+
+
+def _commit(session: Session, name: str, offsets: Mapping[Partition, int]) -> None:
+    from kafka import TopicPartition
+    from kafka.structs import OffsetAndMetadata
+
+    wanted = {TopicPartition(*each): OffsetAndMetadata(offset, "", -1) for each, offset in offsets.items()}
+    for partition, error in session.admin.alter_group_offsets(name, wanted).items():
+        _check(error, f"the offset in {partition.topic}/{partition.partition} is not set")
+
+
+def _check(error: Any, what: str) -> None:
+    """`Invalid` if an answer of kafka-python is an error class other than `NoError`, or a text other than OK."""
+    if isinstance(error, str):
+        if error != "OK":
+            raise Invalid(f"{what}: {error}")
+    elif error is not None and error.__name__ != "NoError":
+        raise Invalid(f"{what}: {error_text(error())}")

@@ -1,0 +1,59 @@
+"""Configurations of a topic, a group or a broker, as Kafka lists and changes them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.cli.kafka.session import Session
+from penstock.contracts.errors import Invalid
+
+_PREFIX = re.compile(r"^\[Error \d+\] \w+: ")  # kafka-python puts it before the message of the cluster
+
+
+def read_configs(session: Session, kind: str, name: str, *, only_changed: bool = False) -> list[dict[str, Any]]:
+    """The configurations of a resource by name; `kind` is `TOPIC`, `GROUP` or `BROKER`."""
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    resource = ConfigResource(ConfigResourceType[kind], name)
+    found = session.admin.describe_configs([resource], config_filter="modified" if only_changed else "all")
+    entries = found.get(kind.lower(), {}).get(name, {})
+    return [
+        {
+            "name": each,
+            "value": "(secret)" if entry["is_sensitive"] else entry["value"],
+            "source": entry["config_source"].lower().replace("_", " "),
+        }
+        for each, entry in sorted(entries.items())
+    ]
+
+
+def alter_configs(
+    session: Session,
+    kind: str,
+    name: str,
+    changes: Mapping[str, str],
+    removals: Sequence[str],
+    *,
+    is_trial: bool = False,
+) -> None:
+    """Set and remove configurations at once; `Invalid` with the cluster's reason if that is not possible."""
+    from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+
+    wanted: dict[str, Any] = {each: (AlterConfigOp.SET, value) for each, value in changes.items()}
+    wanted |= dict.fromkeys(removals, (AlterConfigOp.DELETE, None))
+    resource = ConfigResource(ConfigResourceType[kind], name, wanted)
+    result = session.admin.alter_configs([resource], validate_only=is_trial, raise_on_unknown=False)
+    answer = result.get(kind.lower(), {}).get(name, "no answer")
+    if answer != "OK":
+        raise Invalid(f"{kind.lower()} {name!r} cannot be changed: {_PREFIX.sub('', answer)}")
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """The configurations NAME=VALUE; `Invalid` for any other text."""
+    found = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not (name and separator):
+            raise Invalid(f"a configuration is NAME=VALUE: {text!r}")
+        found[name] = value
+    return found

@@ -1,0 +1,37 @@
+"""Messages of Kafka that kafka-python does not have, and how a command sends them.
+
+The JSON files are in the form of Kafka's own message descriptions. Private parts of kafka-python are used in this
+module only, so its version is pinned below the next minor release.
+"""
+
+from types import new_class
+from typing import Any
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import CoordinatorType
+
+from penstock.cli.kafka.session import Session
+
+
+def _message(name: str) -> Any:
+    """The class of a message, from the JSON file of its name."""
+    return new_class(name, (ApiMessage,), {"load_json": __name__})
+
+
+ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
+ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
+ShareGroupDescribeRequest = _message("ShareGroupDescribeRequest")
+ShareGroupDescribeResponse = _message("ShareGroupDescribeResponse")
+DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
+DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
+
+
+def ask_coordinator(session: Session, request: Any, group: str) -> Any:
+    """The answer of the coordinator of a group."""
+    admin = session.admin
+
+    async def ask() -> Any:
+        found = await admin._find_coordinator_ids([group], key_type=CoordinatorType.GROUP)
+        return await admin._manager.send(request, node_id=found[group])
+
+    return admin._manager.run(ask)

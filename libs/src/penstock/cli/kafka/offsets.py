@@ -1,0 +1,120 @@
+"""Positions in partitions: the first and last offsets, offsets of times, and the words with which users name them."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from penstock.cli.kafka.session import Session
+from penstock.contracts.errors import Invalid
+from penstock.runtime.clock import Clock, SystemClock
+
+EARLIEST, LATEST = "earliest", "latest"
+_AGO = re.compile(r"(?P<count>\d+)(?P<unit>s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_PARTITION = re.compile(r"(?P<topic>[^/:@]+)(?:[/:](?P<partition>\d+))?")
+
+Partition = tuple[str, int]
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A place in a partition. Exactly one of these is set."""
+
+    word: str = ""  # `earliest` or `latest`
+    offset: int | None = None
+    shift: int | None = None  # records forwards or, below 0, backwards from the present position
+    time_ms: int | None = None
+
+
+POSITION_HELP = "earliest, latest, an offset, +N or -N records, a time (2026-11-27T08:00) or an age (30s, 15m, 2h, 7d)"
+
+
+def parse_position(text: str, clock: Clock | None = None) -> Position:
+    """The place that a user names; `Invalid` if the text names none."""
+    if text in (EARLIEST, LATEST):
+        return Position(word=text)
+    if re.fullmatch(r"[+-]\d+", text):
+        return Position(shift=int(text))
+    if text.isdecimal():
+        return Position(offset=int(text))
+    if found := _AGO.fullmatch(text):
+        age = timedelta(seconds=int(found["count"]) * _SECONDS[found["unit"]])
+        return Position(time_ms=(clock or SystemClock()).now_ms() - int(age.total_seconds() * 1000))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"not a position: {text!r}; a position is {POSITION_HELP}") from None
+    # A time without a zone is the local one of the user.
+    return Position(time_ms=int(time.timestamp() * 1000))
+
+
+def parse_partition(text: str) -> tuple[str, int | None]:
+    """TOPIC or TOPIC/PARTITION; `Invalid` for any other text."""
+    found = _PARTITION.fullmatch(text)
+    if found is None:
+        raise Invalid(f"a partition is TOPIC or TOPIC/NUMBER: {text!r}")
+    return found["topic"], int(found["partition"]) if found["partition"] else None
+
+
+def partitions_of(session: Session, topics: Sequence[str]) -> dict[str, list[int]]:
+    """The partition numbers of the topics; `Invalid` if one does not exist."""
+    if not topics:
+        return {}
+    found: dict[str, list[int]] = {}
+    for topic in session.admin.describe_topics(list(topics)):
+        if topic["error_code"]:
+            raise Invalid(
+                f"there is no topic {topic['name']!r}, or you may not see it; `penstock topic list` lists all"
+            )
+        found[topic["name"]] = sorted(each["partition_index"] for each in topic["partitions"])
+    return found
+
+
+def offsets_at(
+    session: Session, partitions: Iterable[Partition], word: str, *, is_committed: bool = False
+) -> dict[Partition, int]:
+    """The earliest or latest offsets of the partitions; the latest committed one is before open transactions."""
+    from kafka.admin import OffsetSpec
+
+    spec = OffsetSpec.EARLIEST if word == EARLIEST else OffsetSpec.LATEST
+    return _listed(session, dict.fromkeys(partitions, spec), is_committed=is_committed)
+
+
+def offsets_at_time(session: Session, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
+    """The offset of the first record at or after a time in each partition; -1 where there is none."""
+    from kafka.admin import OffsetTimestamp
+
+    return _listed(session, dict.fromkeys(partitions, OffsetTimestamp(time_ms)))
+
+
+def _listed(session: Session, specs: Mapping[Partition, Any], *, is_committed: bool = False) -> dict[Partition, int]:
+    from kafka import TopicPartition
+
+    if not specs:
+        return {}
+    wanted = {TopicPartition(*partition): spec for partition, spec in specs.items()}
+    isolation = "read_committed" if is_committed else "read_uncommitted"
+    found = session.admin.list_partition_offsets(wanted, isolation_level=isolation)
+    return {(partition.topic, partition.partition): each.offset for partition, each in found.items()}
+
+
+def resolved(session: Session, position: Position, present: Mapping[Partition, int | None]) -> dict[Partition, int]:
+    """The offset of the position in each partition, within its bounds.
+
+    `present` has the present offset of each partition, None without one; a shift then counts from the first offset.
+    """
+    earliest = offsets_at(session, present, EARLIEST)
+    latest = offsets_at(session, present, LATEST)
+    if position.time_ms is not None:
+        found = offsets_at_time(session, present, position.time_ms)
+        wanted = {each: offset if offset >= 0 else latest[each] for each, offset in found.items()}
+    elif position.shift is not None:
+        shift = position.shift
+        wanted = {each: (earliest[each] if offset is None else offset) + shift for each, offset in present.items()}
+    elif position.offset is not None:
+        wanted = dict.fromkeys(present, position.offset)
+    else:
+        wanted = dict(earliest if position.word == EARLIEST else latest)
+    return {each: min(max(offset, earliest[each]), latest[each]) for each, offset in wanted.items()}

@@ -1,0 +1,58 @@
+"""Expressions that choose records: JMESPath over key, value, headers and place of a record.
+
+A value that is a JSON object or list is searched as such: `value.price > `100``. Headers are a mapping of texts.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from penstock.contracts.errors import Invalid
+
+Filter = Callable[[Any], bool]
+
+
+def parse_filter(text: str) -> Filter:
+    """Whether a record fits the expression; `Invalid` with the place of the mistake if it is none."""
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    try:
+        expression = jmespath.compile(text)
+    except JMESPathError as error:
+        raise Invalid(f"not a JMESPath expression: {error}") from error
+
+    def fits(record: Any) -> bool:
+        try:
+            return bool(expression.search(searchable(record)))
+        except JMESPathError:  # a function does not fit the type of this record's value
+            return False
+
+    return fits
+
+
+def searchable(record: Any) -> dict[str, Any]:
+    """The record as the expression sees it."""
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "time_ms": record.timestamp,
+        "key": _parsed(record.key),
+        "value": _parsed(record.value),
+        "headers": {name: _text(value) for name, value in record.headers},
+    }
+
+
+def _parsed(data: bytes | None) -> Any:
+    text = _text(data)
+    if text is None or not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")

@@ -1,0 +1,1 @@
+"""`penstock txn` and `penstock producer`: transactions and producers, with those that hang."""
