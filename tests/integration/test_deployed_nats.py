@@ -107,7 +107,14 @@ MAY_PUBLISH = {
         INBOXES["janitor"],
         INBOXES["admin"],
     },
-    "admin": {COMMANDS[Sender.ADMIN], *QUERIES, SECURITY_QUERY, EXPLAIN, INBOXES["admin"]},
+    "admin": {
+        COMMANDS[Sender.ADMIN],
+        *QUERIES,
+        SECURITY_QUERY,
+        EXPLAIN,
+        f"{API}.STREAM.INFO.{STREAM}",
+        INBOXES["admin"],
+    },
 }
 # An agent may do the work of its roles, and nothing that none of them may.
 MAY_PUBLISH["agent"] = set().union(*(MAY_PUBLISH[role] for role in AGENT_ROLES))
@@ -128,7 +135,7 @@ MAY_LISTEN = {
     "cacher": {CACHE, *ALL_PRESENCES, INBOXES["cacher"], "_INBOX.cacher.>"},
     "compactor": {INBOXES["compactor"], "_INBOX.compactor.>"},
     "janitor": {EXPLAIN, INBOXES["janitor"], "_INBOX.janitor.>"},
-    "admin": {INBOXES["admin"], "_INBOX.admin.>"},
+    "admin": {*ALL_PRESENCES, INBOXES["admin"], "_INBOX.admin.>"},
     # No inbox of its roles: separate services get their answers there.
     "agent": {ADVANCED, CONFIRM, FLUSH, CACHE, *ALL_PRESENCES, INBOXES["agent"], "_INBOX.agent.>"},
 }

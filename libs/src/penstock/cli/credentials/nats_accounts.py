@@ -23,7 +23,7 @@ SENDERS = {
     "janitor": Sender.JANITOR,
     "admin": Sender.ADMIN,
 }
-# All that the journal needs of JetStream. Only sequencers have a way to the journal.
+# All that the journal needs of JetStream. Only sequencers have a way to its entries.
 _JOURNAL_API = ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "STREAM.PURGE", "CONSUMER.CREATE")
 # All that readers of the landing store need of JetStream (ADR 0045).
 _LANDING_API = ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "CONSUMER.CREATE")
@@ -68,7 +68,8 @@ def permissions(cluster: str, *, with_old_services: bool = False) -> dict[str, P
         "compactor": ([], []),
         # Operators may use its container, so it asks itself.
         "janitor": ([explain, *_inboxes("admin")], [explain]),
-        "admin": ([explain], []),
+        # It looks at processes, and at the state of the journal, but reads no entry.
+        "admin": ([explain, f"$JS.API.STREAM.INFO.{stream}"], [presence]),
     }
     found = {}
     for user, (publish, subscribe) in own.items():

@@ -1,0 +1,61 @@
+"""`penstock doctor`: checks a machine and a cluster, and describes how to mend each problem."""
+
+import argparse
+import os
+from pathlib import Path
+
+from penstock.cli.command_line import NewParser
+from penstock.cli.output import Listing, add_output_flag
+from penstock.cli.running import add_cluster_flags, read_cluster, run
+from penstock.contracts.errors import Invalid, PenstockError
+
+
+def add_parser(new_parser: NewParser) -> None:
+    """Register `penstock doctor` with the command line."""
+    parser = new_parser(
+        description="Check this machine, and the cluster of --data or --nats-url if it runs: programs, disk, ports, "
+        "the verbs of the store, clocks, the journal, all processes, and the addresses of gateways. Each line has a "
+        "mark, and how to mend a problem. The check of the store writes one small object and deletes it. The exit code "
+        "is 1 if there is an error."
+    )
+    parser.add_argument("--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="port to check (%(default)s)")
+    parser.add_argument("--http", metavar="HOST:PORT", default="127.0.0.1:8080", help="port to check (%(default)s)")
+    parser.add_argument(
+        "--bundle",
+        metavar="FILE",
+        default="",
+        help="also pack findings, logs, metrics and settings without secrets into this .tar.gz, for a report",
+    )
+    add_output_flag(parser)
+    add_cluster_flags(parser)
+    parser.set_defaults(run=run, run_verb=check)
+
+
+async def check(arguments: argparse.Namespace) -> Listing:
+    """The findings of all checks, and the bundle if the user wants one."""
+    from penstock.cli.diagnosis.bundle import write_bundle
+    from penstock.cli.diagnosis.checks import ERROR, Finding, check_cluster, check_machine, check_store
+
+    data = _path(arguments.data)
+    findings = check_machine(data, arguments.kafka, arguments.http, os.environ)
+    metrics: dict[str, str] = {}
+    try:
+        cluster = read_cluster(arguments)
+    except Invalid as error:
+        findings.append(Finding("cluster", "-", f"not checked: {error}"))
+    else:
+        try:
+            found, metrics = await check_cluster(cluster)
+            findings += found
+        except PenstockError as error:
+            advice = "start the nats-server, or name the right one with --nats-url"
+            findings.append(Finding("nats", ERROR, str(error), advice))
+        findings += await check_store(cluster)
+    rows = [each.row() for each in findings]
+    if arguments.bundle:
+        write_bundle(_path(arguments.bundle), rows, metrics, data, os.environ)
+    return Listing(rows, "", is_failure=any(each.mark == ERROR for each in findings))
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser().absolute()

@@ -1,0 +1,92 @@
+"""The processes of a cluster, as they announce themselves, and their pages of health and metrics."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.contracts.errors import Invalid
+from penstock.contracts.messages import Presence
+from penstock.runtime.bus.bus import Bus
+from penstock.runtime.bus.presence import Directory, PresenceLimits
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.process.http_token import read_token
+
+ROLES = ("gateway", "flusher", "sequencer", "cacher", "compactor", "janitor")
+TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN_FILE"  # noqa: S105  the name of a variable
+LISTEN_S = 1.5  # each process announces itself once a second
+ANSWER_TIMEOUT_S = 2.0
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]  # by name and labels
+
+
+async def find_processes(bus: Bus, cluster: str) -> list[Presence]:
+    """All roles of all processes, sorted by role and name; takes as long as their next announcements."""
+    directory = Directory(bus, cluster, SystemClock(), limits=PresenceLimits())
+    await directory.open()
+    try:
+        await asyncio.sleep(LISTEN_S)
+        return [each for role in ROLES for each in directory.live(role)]
+    finally:
+        await directory.close()
+
+
+class Pages:
+    """The HTTP pages of processes."""
+
+    def __init__(self, client: aiohttp.ClientSession, token_file: str) -> None:
+        self._client = client
+        self._token_file = token_file
+
+    async def report(self, process: Presence) -> dict[str, Any]:
+        """The answer at `/ready`, also if the process is not ready; a reason if it does not answer."""
+        try:
+            report: dict[str, Any] = json.loads(await self._read(process, "/ready", (200, 503)))
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return {"ready": False, "reason": f"no answer at {process.http}", "degraded": {}}
+        own: dict[str, Any] = report.get("roles", {}).get(process.role, report)  # a process may have several roles
+        return own
+
+    async def metrics(self, processes: Sequence[Presence]) -> Samples:
+        """The sum of each sample over all processes; `Invalid` if their pages need a token."""
+        addresses = sorted({each.http: each for each in processes}.items())
+        texts = await asyncio.gather(*(self.metrics_text(process) for _, process in addresses))
+        sums: Samples = {}
+        for text in texts:
+            for family in text_string_to_metric_families(text):
+                for sample in family.samples:
+                    labels = {name: value for name, value in sample.labels.items() if name != "role"}
+                    key = (sample.name, tuple(sorted(labels.items())))
+                    sums[key] = sums.get(key, 0.0) + sample.value
+        return sums
+
+    async def metrics_text(self, process: Presence) -> str:
+        """The metrics page of a process, "" if it does not answer; `Invalid` if it needs a token."""
+        try:
+            return await self._read(process, "/metrics", (200,))
+        except aiohttp.ClientResponseError as error:
+            if error.status == 401:
+                raise Invalid(f"the metrics of {process.instance} need the token in {TOKEN_VARIABLE}") from error
+            return ""
+        except (aiohttp.ClientError, TimeoutError):
+            return ""
+
+    async def _read(self, process: Presence, path: str, statuses: Sequence[int]) -> str:
+        token = {"Authorization": f"Bearer {read_token(self._token_file)}"} if self._token_file else {}
+        async with self._client.get(f"http://{process.http}{path}", headers=token) as answer:
+            if answer.status not in statuses:
+                answer.raise_for_status()
+            return await answer.text()
+
+
+@asynccontextmanager
+async def opened_pages() -> AsyncIterator[Pages]:
+    """The pages for the length of a block, with the token of the environment."""
+    timeout = aiohttp.ClientTimeout(total=ANSWER_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=timeout) as client:
+        yield Pages(client, os.environ.get(TOKEN_VARIABLE, ""))
