@@ -87,6 +87,15 @@ def test_host_and_network_clients_produce_and_consume(project: Project) -> None:
         assert account.settle() >= 2000
 
 
+def test_operators_use_the_command_line_in_a_container(project: Project) -> None:
+    info = json.loads(project.compose("run", "--rm", "admin", "cluster", "info", "-o", "json"))
+    assert info["gateways"] and info["partitions_without_leader"] == 0
+    found = json.loads(project.compose("run", "--rm", "admin", "doctor", "-o", "json"))
+    assert [each for each in found if each["mark"] == "error"] == []
+    assert {"gateways", "janitors", "journal", "clock"} <= {each["check"] for each in found if each["mark"] == "ok"}
+    assert any("this key may not write" in each["finding"] for each in found)
+
+
 def test_records_stay_after_down_and_up(project: Project) -> None:
     with steady_account(project.kafka, "kept") as account:
         account.load.wait_for_more(1000)

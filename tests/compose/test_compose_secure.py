@@ -192,6 +192,11 @@ def test_a_client_in_the_network_logs_in_at_the_name_of_all_gateways(secure: Sec
     assert SECRET_TOPIC in printed
 
 
+def test_operators_log_in_in_a_container(secure: Secure) -> None:
+    listed = json.loads(secure.project.compose("run", "--rm", "admin", "topic", "list", "-o", "json"))
+    assert {TOPIC, SECRET_TOPIC} <= {each["name"] for each in listed}
+
+
 def test_a_token_of_the_issuer_logs_in_and_a_forged_one_is_refused(secure: Secure) -> None:
     def settings(issuer: Issuer) -> dict[str, Any]:
         def give(_: str) -> tuple[str, float]:

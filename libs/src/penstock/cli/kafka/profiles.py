@@ -44,7 +44,7 @@ class Profiles(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 def profiles_file(environ: Mapping[str, str] = os.environ) -> Path:
     """The path of the user's file."""
-    folder = environ.get(FOLDER_VARIABLE) or Path.home() / ".config"
+    folder = environ.get(FOLDER_VARIABLE) or os.path.expanduser("~/.config")
     return Path(folder) / "penstock" / FILE_NAME
 
 

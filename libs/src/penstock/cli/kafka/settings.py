@@ -20,6 +20,7 @@ from penstock.contracts.errors import Invalid
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "PENSTOCK_BOOTSTRAP"
 PROFILE_VARIABLE = "PENSTOCK_PROFILE"
+CONFIG_VARIABLE = "PENSTOCK_COMMAND_CONFIG"
 PASSWORD_VARIABLE = "PENSTOCK_PASSWORD"  # noqa: S105  the name of a variable
 TIMEOUT_S = 10.0
 
@@ -37,7 +38,10 @@ def add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         "--profile", metavar="NAME", default="", help=f"profile with address and login [{PROFILE_VARIABLE}]"
     )
     group.add_argument(
-        "--command-config", metavar="FILE", default="", help="client settings, as for Kafka's tools or librdkafka"
+        "--command-config",
+        metavar="FILE",
+        default="",
+        help=f"client settings, as for Kafka's tools or librdkafka [{CONFIG_VARIABLE}]",
     )
     group.add_argument(
         "--timeout", metavar="S", type=positive_seconds, default=TIMEOUT_S, help="wait for each answer (%(default)g)"
@@ -65,14 +69,15 @@ def read_settings(
     """
     profiles = read_profiles(path or profiles_file(environ))
     name = arguments.profile or environ.get(PROFILE_VARIABLE, "")
+    config = arguments.command_config or ("" if name else environ.get(CONFIG_VARIABLE, ""))
     found = KafkaSettings(bootstrap=environ.get(BOOTSTRAP_VARIABLE, ""), password=environ.get(PASSWORD_VARIABLE, ""))
     # A named profile is meant as it is. The current one gives way to an address that is named otherwise.
     if name:
         found = named_profile(profiles, name).over(found)
-    elif profiles.current and not (arguments.bootstrap or arguments.command_config or found.bootstrap):
+    elif profiles.current and not (arguments.bootstrap or config or found.bootstrap):
         found = found.over(named_profile(profiles, profiles.current))
-    if arguments.command_config:
-        found = read_properties(Path(arguments.command_config).expanduser()).over(found)
+    if config:
+        found = read_properties(Path(config).expanduser()).over(found)
     flags = {name: value for name in KafkaSettings.__struct_fields__ if (value := getattr(arguments, name, ""))}
     return checked(KafkaSettings(**flags).over(found).over(KafkaSettings(bootstrap=BOOTSTRAP_DEFAULT)))
 
