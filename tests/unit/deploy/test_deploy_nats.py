@@ -61,7 +61,10 @@ def test_the_sequencer_may_ask_of_jetstream_just_what_the_journal_asks() -> None
     allowed = set(re.findall(rf"\$JS\.API\.([A-Z.]+)\.{STREAM}", ACCOUNTS))
     assert "STREAM.INFO" in asked
     assert allowed == asked
-    assert users_of(STREAM) == ["sequencer"]
+    assert users_of(STREAM) == ["sequencer", "admin"]
+    # Operators may ask for the state of the journal, and for nothing else of it.
+    asked_by_admin = [subject for subject in ALLOWED["admin"].publish if STREAM in subject]
+    assert asked_by_admin == [f"$JS.API.STREAM.INFO.{STREAM}"]
 
 
 def test_all_may_read_the_landing_store_flushers_write_it_and_janitors_delete_from_it() -> None:
