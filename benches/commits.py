@@ -4,8 +4,6 @@ A commit is an append to JetStream, the sequencer's own tail, the apply, and the
 """
 
 import asyncio
-import json
-import re
 import statistics
 import time
 from collections.abc import Iterator
@@ -17,7 +15,6 @@ from penstock.contracts.commands import CommitSegment, CreateTopic
 from penstock.contracts.ids import new_segment_id
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import connect_nats
-from tests.testkit.clusters.cluster import Cluster
 from tests.testkit.every_sender import EverySender
 
 COMMITS = 1_000
@@ -33,7 +30,7 @@ def throughput() -> Iterator[Result]:
     """Many commits at once, through one replica and through three; each replica applies all of them."""
     for replicas in REPLICAS:
         with scratch_cluster("--sequencers", str(replicas)) as cluster:
-            seconds, times_ms = asyncio.run(_many_commits(_nats_url(cluster)))
+            seconds, times_ms = asyncio.run(_many_commits(cluster.nats_url))
         rate = COMMITS_AT_ONCE / seconds
         through = f"through {replicas} replica{'s' if replicas > 1 else ''}, {IN_FLIGHT} in flight"
         yield Result("commit", f"commands {through}", rate, "/s")
@@ -78,16 +75,9 @@ def _commit(now_ms: int, number: int, runs: list[BatchRun]) -> CommitSegment:
 def latency() -> Iterator[Result]:
     """Commits of one batch in each of 16 partitions, answered by the sequencer of a running cluster."""
     with scratch_cluster() as cluster:
-        times_ms = sorted(asyncio.run(_commit_times_ms(_nats_url(cluster))))
+        times_ms = sorted(asyncio.run(_commit_times_ms(cluster.nats_url)))
     yield Result("commit", "latency over JetStream, p50", statistics.median(times_ms), "ms", 2)
     yield Result("commit", "latency over JetStream, p99", times_ms[int(COMMITS * 0.99) - 1], "ms", 10)
-
-
-def _nats_url(cluster: Cluster) -> str:
-    config = (cluster.data / "nats" / "nats-server.conf").read_text()
-    found = re.search(r"^listen: (.*)$", config, re.MULTILINE)
-    assert found is not None, "the settings of the nats-server have no address"
-    return f"nats://{json.loads(found[1])}"
 
 
 async def _commit_times_ms(url: str) -> list[float]:
