@@ -11,7 +11,7 @@ import pytest
 from penstock.cli.diagnosis import latency
 from penstock.cli.diagnosis.bundle import visible_settings, without_secrets, write_bundle
 from penstock.cli.diagnosis.checks import ERROR, OK, WARNING, check_machine, check_verbs
-from penstock.cli.diagnosis.latency import COMMIT, FLUSH, PUT, Times, advice, times_of
+from penstock.cli.diagnosis.latency import COMMIT, FLUSH, PRODUCE, PUT, Times, advice, at_limit_share, times_of
 from penstock.cli.diagnosis.record import ENTRIES_MAX, find_commit, found_in
 from penstock.contracts.batches import Extent, SegmentRef
 from penstock.contracts.codec import Buffer
@@ -52,6 +52,16 @@ def test_the_advice_begins_with_the_longest_stage() -> None:
     commit, put = advice(times, is_slow_store=True)
     assert commit.startswith("Commits are slow") and "penstock.lane=express" in put
     assert advice({PUT: Times(10, 2.0, 5.0)}, is_slow_store=False) == ["No stage is unusually long."]
+
+
+def test_producers_that_the_round_trip_limits_are_found() -> None:
+    name = "penstock_gateway_requests_at_limit_total"
+    requests = ("penstock_gateway_request_seconds_count", (("api", "Produce"),))
+    share = at_limit_share({(name, ()): 10.0, requests: 100.0}, {(name, ()): 100.0, requests: 200.0})
+    assert share == 0.9 and at_limit_share({}, {}) == 0.0
+    times = {PRODUCE: Times(100, 160.0, 200.0), PUT: Times(100, 60.0, 100.0)}
+    first, second = advice(times, is_slow_store=True, at_limit_share=share)
+    assert first.startswith("The round trip limits producers: 90% of") and second.startswith("The upload")
 
 
 def batch(first: int, count: int, base_offset: int = 0) -> bytes:

@@ -61,6 +61,12 @@ class GatewayMetrics:
             registry=registry,
         )
 
+        self.requests_at_limit = Counter(
+            "penstock_gateway_requests_at_limit",
+            "Produce requests that came as the fifth or a later one without an answer on their connection. Stock "
+            "producers send no more, so the round trip limits them.",
+            registry=registry,
+        )
         self.unconfirmed_requests = Counter(
             "penstock_gateway_unconfirmed_requests",
             "Produce requests that were given up, and that a flusher was therefore not allowed to commit.",

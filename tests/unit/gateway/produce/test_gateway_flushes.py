@@ -86,6 +86,28 @@ async def test_a_request_of_another_lane_waits_until_all_before_it_are_answered(
     assert changes[0] and not changes[-1]
 
 
+async def test_requests_of_a_producer_that_waits_for_answers_are_counted(world: World) -> None:
+    flusher = await world.add_flusher("f1")
+    flusher.answers_at_once = False
+    routes = [open_route(world) for _ in range(2)]
+    futures = [submit(route) for route in routes for _ in range(4)]
+    assert at_limit(world) == 0
+    futures += [submit(routes[0]) for _ in range(2)]
+    assert at_limit(world) == 2
+    await turns()
+    await flusher.answer_all()
+    await asyncio.gather(*futures)
+    last = submit(routes[0])
+    assert at_limit(world) == 2
+    await turns()
+    await flusher.answer_all()
+    await last
+
+
+def at_limit(world: World) -> float:
+    return world.metric("penstock_gateway_requests_at_limit_total")
+
+
 async def test_a_connection_keeps_its_flusher_when_others_join(world: World) -> None:
     first = await world.add_flusher("f1")
     route = open_route(world)

@@ -12,6 +12,8 @@ from penstock.contracts.errors import Invalid
 from penstock.spark.config import ClusterAddress
 
 P99 = 0.99
+# Of all produce requests. A stock producer that gets five answers at once sends five requests, of which one counts.
+AT_LIMIT_SHARE = 0.15
 BUCKET_END = "le"
 
 
@@ -56,6 +58,7 @@ async def explain_latency(cluster: ClusterAddress, seconds: float) -> Report:
     times = {stage: found for stage in STAGES if (found := times_of(stage, before, after)) is not None}
     if not times:
         raise Invalid(f"no records were written or read within {seconds:g} s: start a load, or give more --seconds")
+    share = at_limit_share(before, after)
     return Report(
         {
             "measured_seconds": seconds,
@@ -63,7 +66,11 @@ async def explain_latency(cluster: ClusterAddress, seconds: float) -> Report:
                 {"stage": stage.name, "count": each.count, "mean_ms": each.mean_ms, "p99_ms": each.p99_ms}
                 for stage, each in times.items()
             ],
-            "advice": [{"advice": text} for text in advice(times, is_slow_store=_is_remote(cluster.store_url))],
+            "requests_at_limit_share": share,
+            "advice": [
+                {"advice": text}
+                for text in advice(times, is_slow_store=_is_remote(cluster.store_url), at_limit_share=share)
+            ],
         }
     )
 
@@ -94,7 +101,18 @@ def times_of(stage: Stage, before: Samples, after: Samples) -> Times | None:
     return Times(int(count), sum(grown("_sum").values()) / count * 1000, end_s * 1000)
 
 
-def advice(times: Mapping[Stage, Times], *, is_slow_store: bool) -> list[str]:
+def at_limit_share(before: Samples, after: Samples) -> float:
+    """The share of produce requests that came as the fifth or a later one without an answer."""
+
+    def grown(name: str, **labels: str) -> float:
+        key = (name, tuple(labels.items()))
+        return after.get(key, 0.0) - before.get(key, 0.0)
+
+    requests = grown("penstock_gateway_request_seconds_count", api="Produce")
+    return grown("penstock_gateway_requests_at_limit_total") / requests if requests else 0.0
+
+
+def advice(times: Mapping[Stage, Times], *, is_slow_store: bool, at_limit_share: float = 0.0) -> list[str]:
     """Possible changes, the largest effect first; a sentence also if there is none."""
     mean: dict[Stage, float] = {stage: each.mean_ms for stage, each in times.items()}
     found: list[tuple[float, str]] = []
@@ -103,13 +121,20 @@ def advice(times: Mapping[Stage, Times], *, is_slow_store: bool) -> list[str]:
         if mean.get(stage, 0.0) >= least_ms:
             found.append((mean[stage], text))
 
+    if at_limit_share >= AT_LIMIT_SHARE:
+        add(
+            PRODUCE,
+            20,
+            f"The round trip limits producers: {at_limit_share:.0%} of their requests were the fifth or a later one "
+            "without an answer. So producers fall behind if they have more to send. Larger batches help: "
+            "linger.ms=100, batch.size=1000000. So do topics with penstock.lane=express.",
+        )
     if is_slow_store:
         add(
             PUT,
             20,
             "The upload to the store takes most of a round trip. Topics with penstock.lane=express are stored in NATS "
-            "first (docs/guides/deploy.md). For the others let producers send larger batches: linger.ms=100, "
-            "batch.size=1000000.",
+            "first: see express topics in docs/operating/deploy.md.",
         )
     else:
         add(PUT, 20, "The disk of the store is slow: check its load, and whether other programs call fsync on it.")

@@ -175,6 +175,8 @@ class FlushRouter:
         needs_confirmation: bool,
     ) -> QueuedProduce:
         """A queued produce with the next number, and with a deadline."""
+        if route.in_flight + 1 >= self._limits.requests_in_flight_usual:
+            self._metrics.requests_at_limit.inc()
         deadline_s = self._clock.monotonic_s() + timeout_s
         produce = QueuedProduce(next(self._numbers), batches, payload, deadline_s, route)
         if needs_confirmation:

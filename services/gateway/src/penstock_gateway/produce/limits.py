@@ -37,4 +37,6 @@ class ProduceLimits(msgspec.Struct, frozen=True, kw_only=True):
     # How long a commit may take after a confirmation. A flusher is given up only after that time. It is below the three
     # seconds after which a silent flusher counts as gone.
     commit_lease_s: float = 2.0
+    # Stock producers send so many requests without an answer, and then wait for one.
+    requests_in_flight_usual: int = 5
     records: RecordLimits = RecordLimits()

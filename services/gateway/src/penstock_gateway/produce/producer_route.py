@@ -120,6 +120,11 @@ class ProducerRoute:
         """Whether to stop reading from the client."""
         return bool(self._waiting) or (self._window is not None and self._window.is_full)
 
+    @property
+    def in_flight(self) -> int:
+        """How many requests of the connection have no answer yet."""
+        return self._unanswered + len(self._waiting)
+
     def submit(
         self,
         batches: Sequence[FlushBatch],
