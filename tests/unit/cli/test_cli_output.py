@@ -58,6 +58,8 @@ def test_no_text_of_a_client_changes_the_terminal() -> None:
         ("partitions", [], "-"),
         ("producer_id", 123_456, "123456"),
         ("share", 0.25, "0.2"),
+        ("mean_ms", 1_234.56, "1,234.6 ms"),
+        ("commit_ms", 12, "12 ms"),
     ],
 )
 def test_a_cell_fits_its_value(name: str, value: object, text: str) -> None:

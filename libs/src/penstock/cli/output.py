@@ -1,7 +1,7 @@
 """The forms of a command's result: text for people, JSON or YAML for scripts.
 
-The values are the same in all forms. In text a name's end decides how a number looks: `_bytes` is a size, `_seconds` a
-duration, other numbers have separators, except offsets, ids and the like, which people copy.
+The values are the same in all forms. In text a name's end decides how a number looks: `_bytes` is a size, `_seconds`
+and `_ms` are durations. Other numbers have separators, except offsets, ids and the like, which people copy.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def heading(name: str) -> str:
 
 
 def _title(name: str) -> str:
-    return name.removesuffix("_bytes").removesuffix("_seconds").replace("_", " ")
+    return name.removesuffix("_bytes").removesuffix("_seconds").removesuffix("_ms").replace("_", " ")
 
 
 def cell(name: str, value: Any) -> str:
@@ -144,6 +144,8 @@ def cell(name: str, value: Any) -> str:
             return size_text(int(value))
         case int() | float() if name.endswith("_seconds"):
             return duration_text(value)
+        case int() | float() if name.endswith("_ms"):
+            return f"{value:,.1f} ms" if isinstance(value, float) else f"{value:,} ms"
         case int() if name.endswith(_PLAIN_ENDS):
             return str(value)
         case int():

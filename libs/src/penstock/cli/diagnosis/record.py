@@ -177,8 +177,8 @@ def _record_facts(found: Found, offset: int, plan: PartitionPlan) -> dict[str, A
             "headers": len(record.headers),
         }
     facts |= {
-        "batch": f"offsets {found.base_offset} to {found.base_offset + header.last_offset_delta}",
-        "batch_bytes": size_bytes(header),
+        "batch_offsets": f"{found.base_offset} to {found.base_offset + header.last_offset_delta}",
+        "batch_size_bytes": size_bytes(header),
         "batch_codec": CODECS[codec(header)],
         "producer_id": header.producer_id if header.producer_id >= 0 else None,
         "producer_epoch": header.producer_epoch if header.producer_id >= 0 else None,
@@ -199,7 +199,7 @@ def _segment_facts(cluster: ClusterAddress, extent: Extent, index: Any, found: F
     is_landed = segment.level == 0 and is_express(segment.segment_id)
     facts: dict[str, Any] = {
         "segment_id": ulid_text(segment.segment_id),
-        "segment_bytes": segment.size_bytes,
+        "segment_size_bytes": segment.size_bytes,
         "level": segment.level,
         "object": segment_key(NO_PREFIX, cluster.cluster, segment.level, segment.segment_id),
         "store": "the landing store" if is_landed else place,
@@ -216,7 +216,7 @@ async def _entry_facts(journal: Journal, extent: Extent, found: Found) -> dict[s
     """The journal entry with the commit, and the stages from the record's time to it."""
     born_ms = segment_born_ms(extent.segment.segment_id)
     record_ms = found.record.timestamp if found.record is not None else found.header.max_timestamp
-    facts: dict[str, Any] = {"seconds_from_record_to_segment": max(born_ms - record_ms, 0) / 1000}
+    facts: dict[str, Any] = {"record_to_segment_ms": max(born_ms - record_ms, 0)}
     try:
         async with asyncio.timeout(DEADLINE_S):
             entry = await find_commit(journal, extent.segment.segment_id, born_ms)
@@ -228,7 +228,7 @@ async def _entry_facts(journal: Journal, extent: Extent, found: Found) -> dict[s
     return facts | {
         "journal_entry": str(sequence),
         "sequencer": author,
-        "seconds_from_segment_to_commit": max(committed_ms - born_ms, 0) / 1000,
+        "segment_to_commit_ms": max(committed_ms - born_ms, 0),
     }
 
 
