@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -332,6 +333,17 @@ def test_the_latency_of_a_load_is_explained(cluster: Cluster, topic: str) -> Non
     assert found["advice"]
 
 
+def test_a_measurement_shows_times_and_leaves_nothing(cluster: Cluster) -> None:
+    found = values(cluster, "bench", "--rate", "50", "--seconds", "2", "-p", "2")
+    acknowledged, received = found["times"]
+    assert found["records"] == sum(each["count"] for each in found["acknowledged"]) > 50
+    assert sum(each["count"] for each in found["received"]) == found["records"]
+    assert 0 < acknowledged["p50_ms"] <= acknowledged["p99_ms"] <= acknowledged["max_ms"]
+    assert received["to"] == "received" and received["max_ms"] < TIMEOUT_S * 1000
+    assert values(cluster, "topic", "list", "penstock-bench-*") == []
+    assert error_of(cluster, "bench", "--rate", "0").startswith("--rate is 1 to ")
+
+
 def test_the_doctor_finds_a_healthy_cluster_and_packs_a_bundle(cluster: Cluster, tmp_path: Path) -> None:
     bundle = tmp_path / "report.tar.gz"
     done = run("doctor", "--data", str(cluster.data), "--kafka", cluster.kafka, "--bundle", str(bundle), "-o", "json")
@@ -346,3 +358,15 @@ def test_the_doctor_finds_a_healthy_cluster_and_packs_a_bundle(cluster: Cluster,
     assert any("/metrics/" in name for name in names) and any("/logs/" in name for name in names)
     stopped = run("doctor", "--data", str(tmp_path / "nowhere"), "-o", "json")
     assert stopped.returncode == 0 and b"not checked: no `penstock up` has run in" in stopped.stdout
+
+
+@pytest.mark.parametrize("words", ["topic describe topic-", "topic consume topic-", "group describe grou"])
+def test_a_shell_completes_names(cluster: Cluster, topic: str, tmp_path: Path, words: str) -> None:
+    group = f"group-of-{topic}"
+    penstock(cluster, "group", "reset", group, "--to", "earliest", "--topic", topic, "--yes")
+    line = f"penstock {words}"
+    given = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "PENSTOCK_BOOTSTRAP": cluster.kafka}
+    completed = tmp_path / "words"
+    environ = os.environ | given | {"_ARGCOMPLETE_STDOUT_FILENAME": str(completed)}
+    subprocess.run([sys.executable, "-m", "penstock.cli"], env=environ, timeout=TIMEOUT_S, check=False)
+    assert (topic if "topic" in words else group) in completed.read_text().split("\v")

@@ -17,7 +17,7 @@ COMMANDS: Mapping[str, Mapping[str, Command]] = {
     "Run": {
         "up": Command("penstock.cli.up", "run everything on this machine"),
         "agent": Command("penstock.cli.agent", "run several roles in one process"),
-        "demo": Command("penstock.cli.demo", "write and read records, to have something to look at"),
+        "demo": Command("penstock.cli.loads.demo", "write and read records, to have something to look at"),
     },
     "Use": {
         "topic": Command("penstock.cli.topics", "create, list, alter and delete topics; write and read records"),
@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, Mapping[str, Command]] = {
     },
     "Diagnose": {
         "status": Command("penstock.cli.diagnosis.status", "list the processes of a cluster and their problems"),
+        "bench": Command("penstock.cli.loads.bench", "measure the time from a record to its consumer"),
         "explain": Command("penstock.cli.diagnosis.explain", "explain a record, or the latency of a cluster"),
         "doctor": Command("penstock.cli.diagnosis.doctor", "check a machine and a cluster, and say how to mend them"),
     },

@@ -46,6 +46,19 @@ def test_flags_come_before_the_environment_and_the_current_profile(tmp_path: Pat
     assert read_settings(arguments("--bootstrap", "flag:1"), {}, path).username == ""
 
 
+def test_the_password_of_the_environment_is_for_logins_without_one(tmp_path: Path) -> None:
+    config = tmp_path / "client.conf"
+    config.write_text("sasl.username=alice\nsasl.password=own\n")
+    flags = ("--bootstrap", "a:1", "--command-config", str(config))
+    assert profile(tmp_path, "create", "with", *flags) == 0
+    assert profile(tmp_path, "create", "without", "--bootstrap", "a:1", "--username", "bob") == 0
+    environ, path = {"PENSTOCK_PASSWORD": "given"}, profiles_file()
+    assert read_settings(arguments(), environ, path).password == "given"  # `without` is the current one
+    assert read_settings(arguments("--profile", "with"), environ, path).password == "own"
+    assert profile(tmp_path, "use", "with") == 0
+    assert read_settings(arguments(), environ, path).password == "own"
+
+
 def test_a_named_profile_is_used_with_its_login(tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text("secret\nsecond line\n")

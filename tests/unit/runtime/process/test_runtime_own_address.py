@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.process.own_address import LOOPBACK, own_address
+from penstock.runtime.process.own_address import LOOPBACK, announced_address, own_address
 
 ELSEWHERE = "nats://192.0.2.1:4222"  # a documentation address (RFC 5737): routed like any other, but unused
 
@@ -79,3 +79,11 @@ async def test_a_name_that_takes_too_long_is_skipped(slow_names: threading.Event
     assert await own_address(urls, resolve_deadline_s=0.02) == LOOPBACK
     assert not slow_names.is_set()
     slow_names.set()  # the loop waits for its threads before it closes
+
+
+async def test_only_a_listener_on_all_addresses_is_announced_with_another_one() -> None:
+    for address in ("127.0.0.1:8080", "10.1.2.3:80", "[::1]:8080"):
+        assert await announced_address(address, ELSEWHERE) == address
+    own = await own_address(ELSEWHERE)
+    assert await announced_address("0.0.0.0:8080", ELSEWHERE) == (f"[{own}]:8080" if ":" in own else f"{own}:8080")
+    assert await announced_address("[::]:8080", "nats://127.0.0.1:4222") == f"{LOOPBACK}:8080"

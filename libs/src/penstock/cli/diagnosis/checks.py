@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from penstock.cli.data_folder import is_taken
-from penstock.cli.diagnosis.processes import ROLES, find_processes, opened_pages
+from penstock.cli.diagnosis.processes import HELPERS, ROLES, find_processes, opened_pages
 from penstock.cli.output import size_text
 from penstock.cli.ports import check_port_is_free, parse_address
 from penstock.cli.running import connected
@@ -38,7 +38,6 @@ FREE_BYTES_MIN = 2 * 2**30
 CLOCK_MS_MAX = 5_000
 DEADLINE_S = 10.0
 CONNECT_S = 2.0
-HELPERS = ("compactor", "janitor")  # clients are served without them
 _BODY = b"penstock doctor"
 
 
@@ -132,7 +131,9 @@ async def check_cluster(cluster: ClusterAddress) -> tuple[list[Finding], dict[st
     findings.append(_versions(processes))
     async with opened_pages() as pages:
         reports = await asyncio.gather(*(pages.report(each) for each in processes))
-        texts = await asyncio.gather(*(pages.metrics_text(each) for each in processes))
+        texts = [""] * len(processes)
+        with contextlib.suppress(Invalid):  # without the token a bundle has no metrics
+            texts = await asyncio.gather(*(pages.metrics_text(each) for each in processes))
     for process, report in zip(processes, reports, strict=True):
         findings += _health(process, report)
     findings += await asyncio.to_thread(_gateways, processes)
@@ -202,16 +203,26 @@ def _gateways(processes: Sequence[Presence]) -> list[Finding]:
     """Whether this machine reaches the addresses to which gateways send their clients."""
     findings = []
     for process in processes:
-        for listener in process.listeners:
-            name, address = f"address of {process.instance}", f"{listener.host}:{listener.port}"
-            try:
-                socket.create_connection((listener.host, listener.port), timeout=CONNECT_S).close()
-            except OSError as error:
-                advice = "clients connect to this address: make it reachable, or change --advertise"
-                findings.append(Finding(name, ERROR, f"{address}: {error.strerror or error}", advice))
+        found = {f"{each.host}:{each.port}": _reason(each.host, each.port) for each in process.listeners}
+        # A listener may be for another network, but one of a gateway should be for this one.
+        mark = WARNING if "" in found.values() else ERROR
+        for address, reason in found.items():
+            name = f"address of {process.instance}"
+            if reason:
+                advice = "clients here that use this listener need the address: make it reachable, or change it"
+                findings.append(Finding(name, mark, f"{address}: {reason}", advice))
             else:
                 findings.append(Finding(name, OK, f"{address} accepts connections"))
     return findings
+
+
+def _reason(host: str, port: int) -> str:
+    """Why there is no connection to the address, "" if there is one."""
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_S).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 async def check_store(cluster: ClusterAddress) -> list[Finding]:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.contracts.errors import Invalid
@@ -19,18 +20,41 @@ from penstock.runtime.process.http_token import read_token
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher", "compactor", "janitor")
 TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN_FILE"  # noqa: S105  the name of a variable
-LISTEN_S = 1.5  # each process announces itself once a second
-ANSWER_TIMEOUT_S = 2.0
+HELPERS = ("compactor", "janitor")  # clients are served without them
+METRICS_PATH = "/metrics"
+ANSWER_TIMEOUT_S = 5.0
+
+
+class ListenLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a command listens for announcements; each process announces itself once a second."""
+
+    quiet_s: float = 1.5  # it ends when no new process was heard for so long
+    listen_s_max: float = 6.0  # also if a service that clients need is missing
+    poll_s: float = 0.1
+
+
+LISTEN_LIMITS = ListenLimits()
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]  # by name and labels
 
 
-async def find_processes(bus: Bus, cluster: str) -> list[Presence]:
-    """All roles of all processes, sorted by role and name; takes as long as their next announcements."""
-    directory = Directory(bus, cluster, SystemClock(), limits=PresenceLimits())
+async def find_processes(bus: Bus, cluster: str, *, limits: ListenLimits = LISTEN_LIMITS) -> list[Presence]:
+    """All roles of all processes, sorted by role and name.
+
+    It listens until no new process is heard for a while. If a service that clients need is missing, it listens longer.
+    """
+    clock = SystemClock()
+    directory = Directory(bus, cluster, clock, limits=PresenceLimits())
+    started_s = clock.monotonic_s()
+    heard_s = [started_s]
+    directory.on_newcomer(lambda _: heard_s.append(clock.monotonic_s()))
     await directory.open()
     try:
-        await asyncio.sleep(LISTEN_S)
+        while clock.monotonic_s() - started_s < limits.listen_s_max:
+            is_whole = all(directory.live(role) for role in ROLES if role not in HELPERS)
+            if is_whole and clock.monotonic_s() - heard_s[-1] >= limits.quiet_s:
+                break
+            await asyncio.sleep(limits.poll_s)
         return [each for role in ROLES for each in directory.live(role)]
     finally:
         await directory.close()
@@ -68,7 +92,7 @@ class Pages:
     async def metrics_text(self, process: Presence) -> str:
         """The metrics page of a process, "" if it does not answer; `Invalid` if it needs a token."""
         try:
-            return await self._read(process, "/metrics", (200,))
+            return await self._read(process, METRICS_PATH, (200,))
         except aiohttp.ClientResponseError as error:
             if error.status == 401:
                 raise Invalid(f"the metrics of {process.instance} need the token in {TOKEN_VARIABLE}") from error
@@ -77,8 +101,10 @@ class Pages:
             return ""
 
     async def _read(self, process: Presence, path: str, statuses: Sequence[int]) -> str:
-        token = {"Authorization": f"Bearer {read_token(self._token_file)}"} if self._token_file else {}
-        async with self._client.get(f"http://{process.http}{path}", headers=token) as answer:
+        # Readiness needs no token.
+        has_token = bool(self._token_file) and path == METRICS_PATH
+        headers = {"Authorization": f"Bearer {read_token(self._token_file)}"} if has_token else {}
+        async with self._client.get(f"http://{process.http}{path}", headers=headers) as answer:
             if answer.status not in statuses:
                 answer.raise_for_status()
             return await answer.text()

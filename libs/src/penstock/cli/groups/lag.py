@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.cli.groups.members import SHARE, read_group
+from penstock.cli.kafka.completers import with_groups
 from penstock.cli.kafka.offsets import EARLIEST, LATEST, Partition, offsets_at
 from penstock.cli.kafka.session import Session, add_verb
 from penstock.cli.output import Listing
@@ -44,7 +45,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
         description="Show how far groups are behind: in records, and in seconds as the age of the oldest record that "
         "is not consumed. One group is listed by partition, several by group.",
     )
-    verb.add_argument("names", nargs="*", metavar="GROUP", help="names of groups (all groups)")
+    with_groups(verb.add_argument("names", nargs="*", metavar="GROUP", help="names of groups (all groups)"))
     verb.add_argument("--by", choices=_LEVELS, default="", help="one line for each of these")
     verb.add_argument("--no-seconds", action="store_true", help="read no records, so without seconds")
 

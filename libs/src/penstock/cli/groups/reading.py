@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.cli.groups.members import read_group
+from penstock.cli.kafka.completers import with_groups
 from penstock.cli.kafka.session import Session, add_verb
 from penstock.cli.output import Listing, Report
 
@@ -19,7 +20,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
         "--type", action="append", default=[], choices=("classic", "consumer", "share"), help="only groups of this type"
     )
     described = add_verb(verbs, "describe", describe_group, help="show members and assignments of a group")
-    described.add_argument("name", metavar="GROUP", help="name of the group")
+    with_groups(described.add_argument("name", metavar="GROUP", help="name of the group"))
 
 
 def list_groups(arguments: argparse.Namespace, session: Session) -> Listing:

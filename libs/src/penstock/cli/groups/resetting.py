@@ -1,19 +1,20 @@
 """`penstock group reset`, `seek` and `delete`: changes of a group's offsets, with a preview."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.cli.groups.members import SHARE, read_group
+from penstock.cli.kafka.completers import with_groups
 from penstock.cli.kafka.offsets import (
     EARLIEST,
     LATEST,
     POSITION_HELP,
     Partition,
+    chosen_partitions,
     offsets_at,
     parse_partition,
     parse_position,
-    partitions_of,
     resolved,
 )
 from penstock.cli.kafka.session import Session, add_verb, confirm, error_text
@@ -33,7 +34,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
         help="move a group to another position",
         description=f"Move the offsets of a group without members. A position is {POSITION_HELP}.",
     )
-    reset.add_argument("name", metavar="GROUP", help="name of the group, which may be a new one")
+    with_groups(reset.add_argument("name", metavar="GROUP", help="name of the group, which may be a new one"))
     reset.add_argument(
         "--to", required=True, metavar="POSITION", help="the new position; moves of +N or -N are relative"
     )
@@ -45,11 +46,11 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
         help="only this topic or partition; can be repeated (all topics of the group)",
     )
     seek = add_verb(verbs, "seek", seek_offsets, help="set a group's offsets in partitions, or copy those of a group")
-    seek.add_argument("name", metavar="GROUP", help="name of the group")
+    with_groups(seek.add_argument("name", metavar="GROUP", help="name of the group"))
     seek.add_argument("places", nargs="*", metavar="TOPIC/PARTITION@OFFSET", help="the new offsets")
     seek.add_argument("--like", metavar="GROUP", default="", help="the offsets of this group")
     delete = add_verb(verbs, "delete", delete_groups, help="delete groups, or their offsets in a topic")
-    delete.add_argument("names", nargs="+", metavar="GROUP", help="names of the groups")
+    with_groups(delete.add_argument("names", nargs="+", metavar="GROUP", help="names of the groups"))
     delete.add_argument("--topic", metavar="TOPIC", default="", help="only the offsets in this topic")
     for verb in (reset, seek):
         verb.add_argument("--dry-run", action="store_true", help="only show the offsets before and after")
@@ -61,7 +62,7 @@ def reset_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
     """Move the group to a position."""
     position = parse_position(arguments.to)
     before = committed_offsets(session, arguments.name)
-    partitions = _chosen(session, arguments.topic) if arguments.topic else sorted(before)
+    partitions = chosen_partitions(session, arguments.topic) if arguments.topic else sorted(before)
     if not partitions:
         raise Invalid(f"group {arguments.name!r} has no offsets: name its topics with --topic")
     after = resolved(session, position, {each: before.get(each) for each in partitions})
@@ -73,7 +74,7 @@ def seek_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
     if bool(arguments.places) == bool(arguments.like):
         raise Invalid("name the offsets as TOPIC/PARTITION@OFFSET, or a group with --like")
     wanted = dict(map(parse_place, arguments.places)) or committed_offsets(session, arguments.like)
-    partitions_of(session, sorted({topic for topic, _ in wanted}))
+    chosen_partitions(session, [f"{topic}/{partition}" for topic, partition in wanted])  # they exist
     earliest, latest = (offsets_at(session, wanted, word) for word in (EARLIEST, LATEST))
     for each, offset in wanted.items():
         if not earliest[each] <= offset <= latest[each]:
@@ -129,17 +130,6 @@ def parse_place(text: str) -> tuple[Partition, int]:
     if partition is None or not offset.isdecimal():
         raise Invalid(f"an offset of a partition is TOPIC/PARTITION@OFFSET: {text!r}")
     return (topic, partition), int(offset)
-
-
-def _chosen(session: Session, texts: Sequence[str]) -> list[Partition]:
-    wanted = [parse_partition(text) for text in texts]
-    numbers = partitions_of(session, sorted({topic for topic, _ in wanted}))
-    chosen: dict[Partition, None] = {}
-    for topic, number in wanted:
-        if number is not None and number not in numbers[topic]:
-            raise Invalid(f"topic {topic!r} has no partition {number}, but {len(numbers[topic])} from 0")
-        chosen |= {(topic, each): None for each in (numbers[topic] if number is None else [number])}
-    return list(chosen)
 
 
 def _change(

@@ -58,17 +58,26 @@ def parse_partition(text: str) -> tuple[str, int | None]:
     return found["topic"], int(found["partition"]) if found["partition"] else None
 
 
-def partitions_of(session: Session, topics: Sequence[str]) -> dict[str, list[int]]:
-    """The partition numbers of the topics; `Invalid` if one does not exist."""
-    if not topics:
-        return {}
-    found: dict[str, list[int]] = {}
-    for topic in session.admin.describe_topics(list(topics)):
+def chosen_partitions(session: Session, texts: Iterable[str]) -> list[Partition]:
+    """The partitions that TOPIC or TOPIC/PARTITION name, each once; `Invalid` if one does not exist."""
+    wanted = [parse_partition(text) for text in texts]
+    counts = _partition_counts(session, sorted({topic for topic, _ in wanted}))
+    chosen: dict[Partition, None] = {}
+    for topic, number in wanted:
+        if number is not None and number >= counts[topic]:
+            raise Invalid(f"topic {topic!r} has no partition {number}, but {counts[topic]} from 0")
+        chosen |= {(topic, each): None for each in (range(counts[topic]) if number is None else [number])}
+    return list(chosen)
+
+
+def _partition_counts(session: Session, topics: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for topic in session.admin.describe_topics(list(topics)) if topics else []:
         if topic["error_code"]:
             raise Invalid(
                 f"there is no topic {topic['name']!r}, or you may not see it; `penstock topic list` lists all"
             )
-        found[topic["name"]] = sorted(each["partition_index"] for each in topic["partitions"])
+        found[topic["name"]] = len(topic["partitions"])
     return found
 
 

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 from penstock.cli.kafka.profiles import KafkaSettings
 from penstock.cli.kafka.settings import add_kafka_flags, client_configs, read_settings
 from penstock.cli.output import FORMS, Result, add_output_flag, show
+from penstock.cli.running import INTERRUPTED_EXIT_CODE
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 
 CLIENT_ID = "penstock-cli"
-INTERRUPTED_EXIT_CODE = 130  # the convention of shells for Ctrl-C
+TOPIC_ALREADY_EXISTS = 36  # an error code of Kafka
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 

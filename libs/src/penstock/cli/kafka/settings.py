@@ -75,7 +75,7 @@ def read_settings(
     if name:
         found = named_profile(profiles, name).over(found)
     elif profiles.current and not (arguments.bootstrap or config or found.bootstrap):
-        found = found.over(named_profile(profiles, profiles.current))
+        found = named_profile(profiles, profiles.current).over(found)
     if config:
         found = read_properties(Path(config).expanduser()).over(found)
     flags = {name: value for name in KafkaSettings.__struct_fields__ if (value := getattr(arguments, name, ""))}

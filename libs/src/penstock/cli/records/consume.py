@@ -7,23 +7,22 @@ from typing import Any
 
 import msgspec
 
+from penstock.cli.kafka.completers import with_topics
 from penstock.cli.kafka.offsets import (
     EARLIEST,
     LATEST,
     POSITION_HELP,
     Partition,
     Position,
+    chosen_partitions,
     offsets_at,
-    parse_partition,
     parse_position,
-    partitions_of,
     resolved,
 )
 from penstock.cli.kafka.session import Session, add_verb
 from penstock.cli.output import duration_text, size_text
 from penstock.cli.records.filters import Filter, parse_filter
 from penstock.cli.records.shown import RECORD_FORMS, as_bytes
-from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import SystemClock
 
 _POLL_MS = 500
@@ -60,7 +59,9 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
     )
     tailed.set_defaults(follow=True, to=LATEST)
     for verb, start in ((consumed, EARLIEST), (tailed, LATEST)):
-        verb.add_argument("topics", nargs="+", metavar="TOPIC[/PARTITION]", help="topics, or single partitions")
+        with_topics(
+            verb.add_argument("topics", nargs="+", metavar="TOPIC[/PARTITION]", help="topics, or single partitions")
+        )
         verb.add_argument("--from", dest="start", metavar="POSITION", default=start, help="begin here (%(default)s)")
         verb.add_argument("-n", "--count", type=int, default=0, metavar="N", help="end after N printed records")
         verb.add_argument(
@@ -102,7 +103,7 @@ def _print(record: Any, form: str, chosen: Filter | None, counts: Counts) -> Non
 
 def bounds(session: Session, arguments: argparse.Namespace) -> tuple[dict[Partition, int], dict[Partition, int] | None]:
     """The first offset of each partition, and the end of each, None to follow them."""
-    partitions = _chosen(session, arguments.topics)
+    partitions = chosen_partitions(session, arguments.topics)
     starts = _located(session, parse_position(arguments.start), partitions)
     if arguments.follow:
         return starts, None
@@ -118,16 +119,6 @@ def _located(session: Session, position: Position, partitions: list[Partition]) 
         return resolved(session, position, dict.fromkeys(partitions))
     word = LATEST if position.shift < 0 else EARLIEST
     return resolved(session, position, dict(offsets_at(session, partitions, word)))
-
-
-def _chosen(session: Session, texts: list[str]) -> list[Partition]:
-    wanted = [parse_partition(text) for text in texts]
-    numbers = partitions_of(session, sorted({topic for topic, _ in wanted}))
-    for topic, number in wanted:
-        if number is not None and number not in numbers[topic]:
-            raise Invalid(f"topic {topic!r} has no partition {number}, but {len(numbers[topic])} from 0")
-    every = [(topic, each) for topic, number in wanted for each in (numbers[topic] if number is None else [number])]
-    return list(dict.fromkeys(every))
 
 
 def read_records(

@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from penstock.cli.kafka.offsets import parse_partition, partitions_of
+from penstock.cli.kafka.completers import with_topics
+from penstock.cli.kafka.offsets import chosen_partitions, parse_partition
 from penstock.cli.kafka.session import Session, add_verb, error_text
 from penstock.cli.output import Done
 from penstock.contracts.errors import Invalid, Unavailable
@@ -36,7 +37,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
         description="Write records to a topic: each line of the input is the value of one. Without --file and --value "
         "the input is read from stdin.",
     )
-    verb.add_argument("topic", metavar="TOPIC[/PARTITION]", help="the topic, or one of its partitions")
+    with_topics(verb.add_argument("topic", metavar="TOPIC[/PARTITION]", help="the topic, or one of its partitions"))
     verb.add_argument("--value", metavar="TEXT", action="append", help="write this value; can be repeated")
     verb.add_argument("--file", metavar="FILE", default="", help="read the lines of this file")
     verb.add_argument("--json", action="store_true", help="lines are JSON objects, as `consume -o json` prints them")
@@ -53,9 +54,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
 def produce(arguments: argparse.Namespace, session: Session) -> Done:
     """Write the records, and wait until all are acknowledged; stop at the first error."""
     topic, partition = parse_partition(arguments.topic)
-    numbers = partitions_of(session, [topic])[topic]
-    if partition is not None and partition not in numbers:
-        raise Invalid(f"topic {topic!r} has no partition {partition}, but {len(numbers)} from 0")
+    chosen_partitions(session, [arguments.topic])  # they exist
     sent = _Sent()
     producer = session.new_producer(
         acks="all", compression_type=None if arguments.compression == "none" else arguments.compression

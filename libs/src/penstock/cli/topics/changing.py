@@ -4,24 +4,22 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.cli.kafka.completers import with_topics
 from penstock.cli.kafka.configs import alter_configs, parse_settings, read_configs
 from penstock.cli.kafka.offsets import (
     EARLIEST,
     POSITION_HELP,
     Partition,
+    chosen_partitions,
     offsets_at,
-    parse_partition,
     parse_position,
-    partitions_of,
     resolved,
 )
-from penstock.cli.kafka.session import Session, add_verb, check_ok, confirm
+from penstock.cli.kafka.session import TOPIC_ALREADY_EXISTS, Session, add_verb, check_ok, confirm
 from penstock.cli.output import Done, Listing
 from penstock.cli.topics.reading import found_topic, record_counts
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import is_legal_topic_name
-
-ALREADY_EXISTS = 36  # an error code of Kafka
 
 
 def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
@@ -33,7 +31,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
     )
     create.add_argument("--if-not-exists", action="store_true", help="an existing topic is no error")
     alter = add_verb(verbs, "alter", alter_topic, help="add partitions to a topic, change its configurations")
-    alter.add_argument("name", metavar="TOPIC", help="name of the topic")
+    with_topics(alter.add_argument("name", metavar="TOPIC", help="name of the topic"))
     alter.add_argument("-p", "--partitions", type=int, default=0, metavar="N", help="partitions, more than before")
     alter.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="set a configuration; can be repeated"
@@ -55,10 +53,10 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
         help="delete the oldest records of a topic",
         description=f"Delete the records before a position. A position is {POSITION_HELP}.",
     )
-    trim.add_argument("partition", metavar="TOPIC[/PARTITION]", help="a topic, or one of its partitions")
+    with_topics(trim.add_argument("partition", metavar="TOPIC[/PARTITION]", help="a topic, or one of its partitions"))
     trim.add_argument("--to", required=True, metavar="POSITION", help="the first record that stays")
-    for verb in (create, delete):
-        verb.add_argument("names", nargs="+", metavar="TOPIC", help="names of the topics")
+    create.add_argument("names", nargs="+", metavar="TOPIC", help="names of the topics")
+    with_topics(delete.add_argument("names", nargs="+", metavar="TOPIC", help="names of the topics"))
     for verb in (delete, trim):
         verb.add_argument("-y", "--yes", action="store_true", help="do not ask")
     for verb in (create, alter, trim):
@@ -76,7 +74,7 @@ def create_topics(arguments: argparse.Namespace, session: Session) -> Listing:
     )
     rows = []
     for topic in answer["topics"]:
-        is_there = topic["error_code"] == ALREADY_EXISTS and arguments.if_not_exists
+        is_there = topic["error_code"] == TOPIC_ALREADY_EXISTS and arguments.if_not_exists
         if not is_there:
             check_ok(topic["error_code"], topic.get("error_message"), f"topic {topic['name']!r} is not created")
         result = "exists already" if is_there else "would be created" if arguments.dry_run else "created"
@@ -129,11 +127,8 @@ def delete_topics(arguments: argparse.Namespace, session: Session) -> Listing:
 
 def trim_topic(arguments: argparse.Namespace, session: Session) -> Listing | Done:
     """Delete the records before a position, after a question."""
-    name, number = parse_partition(arguments.partition)
-    numbers = partitions_of(session, [name])[name]
-    if number is not None and number not in numbers:
-        raise Invalid(f"topic {name!r} has no partition {number}, but {len(numbers)} from 0")
-    partitions = [(name, each) for each in (numbers if number is None else [number])]
+    partitions = chosen_partitions(session, [arguments.partition])
+    name = partitions[0][0]
     earliest = offsets_at(session, partitions, EARLIEST)
     wanted = resolved(session, parse_position(arguments.to), dict(earliest))
     rows = _trim_rows(partitions, earliest, wanted)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from penstock.cli.kafka.completers import with_topics
 from penstock.cli.kafka.configs import read_configs
 from penstock.cli.kafka.offsets import EARLIEST, LATEST, Partition, offsets_at
 from penstock.cli.kafka.session import Session, add_verb, check_ok
@@ -22,7 +23,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
     listed.add_argument("--internal", action="store_true", help="also topics of the system itself")
     listed.add_argument("--detail", action="store_true", help="with records and sizes")
     described = add_verb(verbs, "describe", describe_topic, help="show partitions, sizes and configurations of a topic")
-    described.add_argument("name", metavar="TOPIC", help="name of the topic")
+    with_topics(described.add_argument("name", metavar="TOPIC", help="name of the topic"))
     described.add_argument("--all-configs", action="store_true", help="also the configurations at their defaults")
 
 

@@ -3,7 +3,8 @@
 import argparse
 
 from penstock.cli.command_line import NewParser, add_verbs
-from penstock.cli.kafka.offsets import parse_partition, partitions_of
+from penstock.cli.kafka.completers import with_topics
+from penstock.cli.kafka.offsets import chosen_partitions
 from penstock.cli.kafka.session import Session, add_verb
 from penstock.cli.output import Listing, time_text
 
@@ -12,16 +13,15 @@ def add_parser(new_parser: NewParser) -> None:
     """Register `penstock producer` with the command line."""
     verbs = add_verbs(new_parser(description="Producers of a topic. All verbs speak Kafka."))
     listed = add_verb(verbs, "list", list_producers, help="list the idempotent producers of a topic")
-    listed.add_argument("topic", metavar="TOPIC[/PARTITION]", help="a topic, or one of its partitions")
+    with_topics(listed.add_argument("topic", metavar="TOPIC[/PARTITION]", help="a topic, or one of its partitions"))
 
 
 def list_producers(arguments: argparse.Namespace, session: Session) -> Listing:
     """The producers of each partition."""
     from kafka import TopicPartition
 
-    topic, number = parse_partition(arguments.topic)
-    numbers = partitions_of(session, [topic])[topic] if number is None else [number]
-    found = session.admin.describe_producers([TopicPartition(topic, each) for each in numbers])
+    chosen = chosen_partitions(session, [arguments.topic])
+    found = session.admin.describe_producers([TopicPartition(*each) for each in chosen])
     rows = [
         {
             "partition": partition.partition,

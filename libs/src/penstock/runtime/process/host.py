@@ -17,6 +17,7 @@ from penstock.runtime.nats.client import NatsLimits, connect_nats
 from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.health import Health, HttpServer, new_registry
+from penstock.runtime.process.own_address import announced_address
 
 
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +100,7 @@ class ServiceHost:
         self._http = make_http(
             self.health, self.registry, config.http_host, config.http_port, token_file=config.http_token_file
         )
+        self._http_address = ""  # as other machines reach it
         self._connection: Connection | None = None
         self._is_listening = False
 
@@ -131,6 +133,7 @@ class ServiceHost:
             limits=self._limits.nats,
         )
         bus = self.bus
+        self._http_address = await announced_address(self._http.address, config.nats_url)
         self.health.require(lambda: "" if bus.is_connected else "not connected to nats")
         presence = self._limits.presence
         self.directory = Directory(bus, config.cluster, self._clock, limits=presence)
@@ -165,5 +168,5 @@ class ServiceHost:
 
     def _presence(self) -> Presence:
         config = self._config
-        own = Presence(self._role, config.zone, config.instance, self._version, http=self._http.address)
+        own = Presence(self._role, config.zone, config.instance, self._version, http=self._http_address)
         return self._complete(own) if self._complete is not None else own

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 LOOPBACK = "127.0.0.1"
+ANY_HOSTS = ("0.0.0.0", "[::]")
 RESOLVE_DEADLINE_S = 2.0  # for one name; a name that is not resolved by then is skipped
 ANY_PORT = 4222  # routes do not depend on it
 
@@ -41,6 +42,15 @@ async def own_address(
             if source:
                 return LOOPBACK if ipaddress.ip_address(source).is_loopback else source
     return LOOPBACK
+
+
+async def announced_address(address: str, nats_url: str) -> str:
+    """The address `host:port` of a listener as other machines reach it: this machine's own, if it listens on all."""
+    host, _, port = address.rpartition(":")
+    if host not in ANY_HOSTS:
+        return address
+    own = await own_address(nats_url)
+    return f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
 
 
 async def _resolve(url: str, family: socket.AddressFamily, deadline_s: float) -> list[tuple[int, SocketAddress]]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.cli.command_line import NewParser
-from penstock.cli.kafka.session import Session, run
+from penstock.cli.kafka.session import TOPIC_ALREADY_EXISTS, Session, run
 from penstock.cli.kafka.settings import add_kafka_flags
 from penstock.cli.output import FORMS
 from penstock.contracts.errors import Invalid
@@ -18,7 +18,6 @@ from penstock.runtime.clock import SystemClock
 
 TOPIC, GROUP = "demo-orders", "demo-billing"
 PARTITIONS = 3
-ALREADY_EXISTS = 36  # an error code of Kafka
 _CITIES = ("Lagos", "Lima", "Oslo", "Osaka", "Pune", "Quito")
 _PAYMENTS = ("card", "transfer", "cash")
 _INTRODUCTION = """\
@@ -72,7 +71,7 @@ def demonstrate(arguments: argparse.Namespace, session: Session) -> None:
 def _create_topic(session: Session) -> None:
     answer = session.admin.create_topics({TOPIC: {"num_partitions": PARTITIONS}}, raise_errors=False)
     (topic,) = answer["topics"]
-    if topic["error_code"] not in (0, ALREADY_EXISTS):
+    if topic["error_code"] not in (0, TOPIC_ALREADY_EXISTS):
         raise Invalid(f"topic {TOPIC!r} cannot be created: {topic['error_message']}")
 
 
