@@ -73,16 +73,17 @@ def measure(arguments: argparse.Namespace, session: Session) -> Report:
         reader = None
         if not arguments.write_only:
             starts = {(topic, partition): 0 for partition in range(arguments.partitions)}
-            records = read_records(session, starts, None, is_committed=True)
-            reader = threading.Thread(
-                target=_receive, args=(records, counts, is_over), name="bench-reader", daemon=True
-            )
+            records = read_records(session, starts, None, is_committed=True, is_over=is_over.is_set)
+            reader = threading.Thread(target=_receive, args=(records, counts), name="bench-reader", daemon=True)
             reader.start()
-        seconds = _write(session, topic, arguments, counts)
-        if reader is not None:
-            _wait_for_records(counts, session.timeout_s)
+        try:
+            seconds = _write(session, topic, arguments, counts)
+            if reader is not None:
+                _wait_for_records(counts, session.timeout_s)
+        finally:
             is_over.set()
-            reader.join(session.timeout_s)
+            if reader is not None:
+                reader.join(session.timeout_s)
     if counts.errors:
         raise Unavailable(f"{len(counts.errors)} records are not written: {error_text(counts.errors[0])}")
     written = len(counts.acknowledged_ms)
@@ -138,12 +139,10 @@ def _write(session: Session, topic: str, arguments: argparse.Namespace, counts: 
     return clock.monotonic_s() - started_s
 
 
-def _receive(records: Iterator[Any], counts: Counts, is_over: threading.Event) -> None:
+def _receive(records: Iterator[Any], counts: Counts) -> None:
     clock = SystemClock()
     for record in records:
         counts.received_ms.append(max(clock.now_ms() - record.timestamp, 0))
-        if is_over.is_set():
-            return
 
 
 def _wait_for_records(counts: Counts, timeout_s: float) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -127,8 +127,9 @@ def read_records(
     ends: Mapping[Partition, int] | None,
     *,
     is_committed: bool,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Iterator[Any]:
-    """The records from each start to each end, in the order of their arrival."""
+    """The records from each start to each end, in the order of their arrival, until `is_over`."""
     from kafka import TopicPartition
 
     left = {each for each in starts if ends is None or starts[each] < ends[each]}
@@ -142,7 +143,7 @@ def read_records(
     consumer.assign([TopicPartition(*each) for each in sorted(left)])
     for each in left:
         consumer.seek(TopicPartition(*each), starts[each])
-    while left:
+    while left and not is_over():
         for records in consumer.poll(timeout_ms=_POLL_MS).values():
             yield from (each for each in records if ends is None or each.offset < ends[each.topic, each.partition])
         if ends is not None:
