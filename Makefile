@@ -6,8 +6,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher services/compactor services/janitor
-LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher penstock-compactor penstock-janitor
+MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher services/compactor services/janitor services/console
+LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher penstock-compactor penstock-janitor penstock-console
 # The stamp of an environment to run Penstock, and of one for development, which can also run it.
 RUN_STAMP := $(VENV)/.made-run
 STAMP := $(VENV)/.made

@@ -98,6 +98,7 @@ COMMANDS: Mapping[Sender, frozenset[CommandType]] = {
     Sender.JANITOR: frozenset(
         {ExpireLogs, DropExtents, RemoveSegments, TakeTaskLease, EndTaskLease, LeaseJob, ReleaseJob}
     ),
+    Sender.CONSOLE: frozenset(),
     Sender.ADMIN: SECURITY_COMMANDS | {UndeleteTopic, AlterClientQuotas, ExpireToken},
 }
 # The one subject of release 0.1 takes the commands of that release, from each sender that NATS lets use it.
@@ -110,6 +111,18 @@ QUERIES: Mapping[Sender, tuple[str, ...]] = {
     Sender.FLUSHER: (),
     Sender.COMPACTOR: ("logs", "metadata", "plan", "segment_extents", "segments"),
     Sender.JANITOR: ("condemned", "journal", "known_segments", "retention", "usage"),
+    Sender.CONSOLE: (
+        "deleted_topics",
+        "describe_transactions",
+        "group_survey",
+        "logs",
+        "plan",
+        "producers",
+        "segments",
+        "topic_survey",
+        "transactions",
+        "usage",
+    ),
     Sender.ADMIN: (*QUERY_NAMES,),
 }
 

@@ -39,6 +39,8 @@ QUERY_NAMES = (
     "share_offsets",
     "group_configs",
     "journal",
+    "topic_survey",
+    "group_survey",
 )
 
 
@@ -49,6 +51,7 @@ class Sender(enum.StrEnum):
     FLUSHER = "flusher"
     COMPACTOR = "compactor"
     JANITOR = "janitor"
+    CONSOLE = "console"  # it only asks
     ADMIN = "admin"  # operators, with `penstock` on the command line
 
 

@@ -21,6 +21,7 @@ SENDERS = {
     "flusher": Sender.FLUSHER,
     "compactor": Sender.COMPACTOR,
     "janitor": Sender.JANITOR,
+    "console": Sender.CONSOLE,
     "admin": Sender.ADMIN,
 }
 # All that the journal needs of JetStream. Only sequencers have a way to its entries.
@@ -68,6 +69,8 @@ def permissions(cluster: str, *, with_old_services: bool = False) -> dict[str, P
         "compactor": ([], []),
         # Operators may use its container, so it asks itself.
         "janitor": ([explain, *_inboxes("admin")], [explain]),
+        # It looks at processes, and reads the state.
+        "console": ([], [presence]),
         # It looks at processes, and at the state of the journal, but reads no entry.
         "admin": ([explain, f"$JS.API.STREAM.INFO.{stream}"], [presence]),
     }

@@ -22,6 +22,7 @@ ROLES = {
     "cacher": READS,
     "compactor": WRITES,
     "janitor": WRITES,
+    "console": (),
     AGENT: WRITES,
     ADMIN: READS,
 }

@@ -43,6 +43,7 @@ from penstock_sequencer.core.log.partitions import find_partition, last_stable_o
 from penstock_sequencer.core.log.retention_queries import cluster_configs, deleted_topics, retention
 from penstock_sequencer.core.log.segment_queries import logs, segment_extents, segments
 from penstock_sequencer.core.maintenance.queries import dead, known_segments, usage
+from penstock_sequencer.core.maintenance.surveys import group_survey, topic_survey
 from penstock_sequencer.core.security.queries import security
 from penstock_sequencer.core.security.tokens import delegation_tokens
 from penstock_sequencer.core.share.offsets import share_offsets
@@ -287,4 +288,6 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "security": security,
     "delegation_tokens": delegation_tokens,
     "log_sizes": log_sizes,
+    "topic_survey": topic_survey,
+    "group_survey": group_survey,
 }

@@ -16,6 +16,7 @@ from penstock.contracts.queries import (
     quotas as ask_quotas,
     security as ask_security,
     share as ask_share,
+    survey as ask_survey,
     topics as ask_topics,
     transactions as ask_transactions,
 )
@@ -23,7 +24,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import consumer_queries
 from penstock_sequencer.core.log import retention_queries
-from penstock_sequencer.core.maintenance import queries as janitor_queries
+from penstock_sequencer.core.maintenance import queries as janitor_queries, surveys
 from penstock_sequencer.core.security import queries as security_queries, tokens
 from penstock_sequencer.core.share import offsets as share_offsets, queries as share_queries
 from penstock_sequencer.core.state.cluster import State
@@ -185,6 +186,16 @@ QUERY_HANDLERS: dict[str, QueryHandler] = {
         ask_groups.GroupConfigsQuery,
         share_queries.group_configs,
         lambda sequence, text: ask_groups.GroupConfigsView(sequence, [], text),
+    ),
+    "topic_survey": QueryHandler(
+        ask_survey.TopicSurveyQuery,
+        surveys.topic_survey,
+        lambda sequence, text: ask_survey.TopicSurveyView(sequence, 0, [], text),
+    ),
+    "group_survey": QueryHandler(
+        ask_survey.GroupSurveyQuery,
+        surveys.group_survey,
+        lambda sequence, text: ask_survey.GroupSurveyView(sequence, 0, [], text),
     ),
     "journal": QueryHandler(
         ask_janitor.JournalQuery, None, lambda sequence, text: ask_janitor.JournalView(sequence, "", "", text)

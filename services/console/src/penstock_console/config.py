@@ -1,0 +1,41 @@
+"""The console's settings."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from penstock.runtime.process.config import ADVANCED, Port, ServiceConfig
+
+
+class ConsoleConfig(ServiceConfig, frozen=True, kw_only=True):
+    """Settings of one console process."""
+
+    listen_host: Annotated[str, Meta(description="address on which the pages are served")] = "127.0.0.1"
+    listen_port: Annotated[Port, Meta(description="port on which the pages are served; 0: any free port")] = 8081
+    bootstrap: Annotated[str, Meta(description="Kafka listener of the cluster, HOST:PORT")] = "127.0.0.1:9092"
+    command_config: Annotated[
+        str,
+        Meta(
+            description="file of Kafka client settings without a login; with a SASL protocol, each user logs in at the "
+            "console with the own name and password"
+        ),
+    ] = ""
+    changes: Annotated[
+        bool, Meta(description="let users change topics and groups and write records; otherwise the pages only show")
+    ] = False
+    secure_cookies: Annotated[
+        bool, Meta(description="send login cookies over HTTPS only, for a console behind a proxy with TLS")
+    ] = False
+    host_names: Annotated[
+        str,
+        Meta(
+            description="names by which browsers reach the console, separated by commas; addresses and localhost "
+            "always work, and with logins all names do"
+        ),
+    ] = ""
+    supervisor_url: Annotated[
+        str, Meta(description="address of `penstock up`, which knows processes that are silent", extra=ADVANCED)
+    ] = ""
+    metrics_topics_max: Annotated[
+        int, Meta(ge=0, description="most topics, and most pairs of group and topic, with metrics of their own")
+    ] = 1_000

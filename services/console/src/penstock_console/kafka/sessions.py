@@ -1,0 +1,156 @@
+"""Kafka sessions of logged-in users: one client each, closed when it is not used for a while."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from penstock.cli.kafka.profiles import KafkaSettings
+from penstock.cli.kafka.properties import read_properties
+from penstock.cli.kafka.session import Session, error_text
+from penstock.contracts.errors import PenstockError, Unavailable
+from penstock.runtime.clock import Clock
+
+Result = TypeVar("Result")
+CLIENT_LOGGER = "kafka"
+
+
+class KafkaLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long answers may take, and how many clients there are."""
+
+    timeout_s: float = 10.0
+    threads_max: int = 16
+    clients_max: int = 50
+    idle_s: float = 120.0
+    expire_interval_s: float = 10.0
+
+
+DEFAULT_LIMITS = KafkaLimits()
+
+
+class Login(msgspec.Struct, frozen=True):
+    """The name and password of a user; "" where the listener asks for no login."""
+
+    username: str = ""
+    password: str = msgspec.field(default="", name="password")
+
+    def __repr__(self) -> str:
+        return f"Login({self.username!r})"
+
+
+ANONYMOUS = Login()
+
+
+class _Client:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.lock = asyncio.Lock()  # a client is for one thread at a time
+        self.used_s = 0.0
+
+
+class KafkaSessions:
+    """The Kafka clients of all users."""
+
+    def __init__(self, settings: KafkaSettings, clock: Clock, *, limits: KafkaLimits = DEFAULT_LIMITS) -> None:
+        """`settings` are those of the listener, without a login."""
+        self.needs_login = settings.security_protocol.startswith("SASL")
+        self._settings = settings
+        self._clock = clock
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(limits.threads_max, thread_name_prefix="kafka")
+        self._clients: dict[Login, _Client] = {}
+        logging.getLogger(CLIENT_LOGGER).setLevel(logging.CRITICAL)
+
+    async def call(self, login: Login, work: Callable[[Session], Result]) -> Result:
+        """The result of `work` in a thread with a client of the user; `Unavailable` for an error of the client."""
+        client = self._client(login)
+        async with client.lock:
+            client.used_s = self._clock.monotonic_s()
+            try:
+                return await self._in_thread(lambda: _translated(lambda: work(client.session)))
+            except PenstockError:
+                self._clients.pop(login, None)
+                await self._in_thread(client.session.close)
+                raise
+
+    @contextlib.asynccontextmanager
+    async def own_session(self, login: Login) -> AsyncIterator[Session]:
+        """A session for one long reader."""
+        session = self._session(login)
+        try:
+            yield session
+        finally:
+            await self._in_thread(session.close)
+
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
+        """The result of `work` in a thread; `Unavailable` for an error of the client."""
+        return await self._in_thread(lambda: _translated(work))
+
+    async def run(self) -> None:
+        """Close idle clients, for ever."""
+        while True:
+            await asyncio.sleep(self._limits.expire_interval_s)
+            now_s = self._clock.monotonic_s()
+            for login, client in list(self._clients.items()):
+                if not client.lock.locked() and now_s - client.used_s > self._limits.idle_s:
+                    del self._clients[login]
+                    await self._in_thread(client.session.close)
+
+    async def forget(self, login: Login) -> None:
+        """Close the client of a user that has logged out."""
+        client = self._clients.pop(login, None)
+        if client is not None:
+            async with client.lock:
+                await self._in_thread(client.session.close)
+
+    async def close(self) -> None:
+        """Close all clients."""
+        for login in list(self._clients):
+            await self.forget(login)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _client(self, login: Login) -> _Client:
+        client = self._clients.get(login)
+        if client is None:
+            if len(self._clients) >= self._limits.clients_max:
+                raise Unavailable(f"{self._limits.clients_max} users use the console already: try again in a minute")
+            client = self._clients[login] = _Client(self._session(login))
+        return client
+
+    def _session(self, login: Login) -> Session:
+        own = KafkaSettings(username=login.username, password=login.password)
+        return Session(own.over(self._settings), self._limits.timeout_s)
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def listener_settings(bootstrap: str, command_config: str) -> KafkaSettings:
+    """The settings of the listener; `Invalid` if the file cannot be read. Its login, if it has one, is not used."""
+    found = read_properties(Path(command_config)) if command_config else KafkaSettings()
+    own = KafkaSettings(bootstrap=bootstrap, security_protocol=found.security_protocol or "PLAINTEXT")
+    settings = own.over(found)
+    return msgspec.structs.replace(settings, username="", password="", password_file="")
+
+
+def _translated(work: Callable[[], Result]) -> Result:
+    with _client_errors():
+        return work()
+
+
+@contextmanager
+def _client_errors() -> Iterator[None]:
+    try:
+        yield
+    except (PenstockError, OSError):
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith("kafka."):
+            raise
+        raise Unavailable(error_text(error)) from error

@@ -1,0 +1,72 @@
+"""The sources of all pages, and parts that several pages use."""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.runtime.clock import Clock
+from penstock_console.kafka.sessions import KafkaSessions, Login
+from penstock_console.survey.polling import Poll
+from penstock_console.survey.processes import Reading
+from penstock_console.survey.survey import Survey
+
+Row = TypeVar("Row")
+ROWS_PER_PAGE = 50
+ROWS_PER_PAGE_MAX = 500
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """The sources of pages."""
+
+    cluster: str
+    clock: Clock
+    sequencers: SequencerClient
+    survey: Poll[Survey]
+    processes: Poll[Reading]
+    kafka: KafkaSessions
+    may_change: bool
+
+
+class Request(msgspec.Struct, frozen=True):
+    """The user of a page."""
+
+    login: Login
+
+
+class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a list to show: a search text, a column to sort by, `-` before it for descending, and a page."""
+
+    q: str = ""
+    sort: str = ""
+    page: int = 1
+    size: int = ROWS_PER_PAGE
+
+
+class Part(msgspec.Struct, Generic[Row], frozen=True):
+    """A page of a sorted list."""
+
+    rows: list[Row]
+    found: int  # rows that fit the search
+    page: int
+    pages: int
+    sort: str
+
+
+def part_of(rows: Sequence[Row], query: ListQuery, default_sort: str) -> Part[Row]:
+    """One page of the rows, sorted by the column that the query names, or else by the default."""
+    sort = query.sort or default_sort
+    column = sort.removeprefix("-")
+    if rows and not hasattr(rows[0], column):
+        sort, column = default_sort, default_sort.removeprefix("-")
+    ordered = sorted(rows, key=lambda row: _key(getattr(row, column)), reverse=sort.startswith("-"))
+    size = min(max(query.size, 1), ROWS_PER_PAGE_MAX)
+    pages = max(-(-len(ordered) // size), 1)
+    page = min(max(query.page, 1), pages)
+    return Part(ordered[(page - 1) * size : page * size], len(ordered), page, pages, sort)
+
+
+def _key(value: object) -> tuple[int, object]:
+    """A value to sort by; None comes before all others."""
+    return (0, 0) if value is None else (1, value)

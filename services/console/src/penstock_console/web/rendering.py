@@ -1,0 +1,84 @@
+"""HTML from templates, with sizes, durations and times in the words of the command line."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import jinja2
+
+from penstock.cli.output import duration_text, size_text, time_text
+
+_DASH = "-"  # for an unknown value
+
+
+class Templates:
+    """The templates of all pages."""
+
+    def __init__(self) -> None:
+        self._environment = jinja2.Environment(
+            loader=jinja2.PackageLoader("penstock_console", "web/templates"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        self._environment.filters |= {
+            "size": _size,
+            "duration": _duration,
+            "number": _number,
+            "rate": _rate,
+            "ms": _ms,
+            "time": _time,
+            "path": lambda text: quote(str(text), safe=""),
+        }
+        self._environment.globals |= {"spark": spark, "with_query": with_query}
+
+    def render(self, name: str, values: Mapping[str, Any]) -> str:
+        """The HTML of a template."""
+        return self._environment.get_template(name).render(values)
+
+
+def with_query(path: str, parameters: Mapping[str, Any], **changes: Any) -> str:
+    """The path with the parameters, some of which are changed; empty ones are left out."""
+    values = {name: str(value) for name, value in (dict(parameters) | changes).items() if value not in ("", None)}
+    return f"{path}?{urlencode(values)}" if values else path
+
+
+def spark(points: list[float], width: int = 120, height: int = 24) -> str:
+    """The points of an SVG polyline for a small chart."""
+    if len(points) < 2:
+        return ""
+    top = max(max(points), 1)
+    step = width / (len(points) - 1)
+    return " ".join(
+        f"{index * step:.1f},{height - 1 - value / top * (height - 2):.1f}" for index, value in enumerate(points)
+    )
+
+
+def _size(value: float | None) -> str:
+    return _DASH if value is None else size_text(int(value))
+
+
+def _duration(value: float | None) -> str:
+    return _DASH if value is None else duration_text(value)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return _DASH
+    return f"{value:,.1f}" if isinstance(value, float) and not value.is_integer() else f"{int(value):,}"
+
+
+def _rate(value: float | None) -> str:
+    """A rate per second with as many digits as matter."""
+    if value is None:
+        return _DASH
+    return f"{value:,.0f}" if value >= 10 or not value else f"{value:,.2f}"
+
+
+def _ms(value: float | None) -> str:
+    return _DASH if value is None else f"{value:,.1f} ms" if value < 100 else f"{value:,.0f} ms"
+
+
+def _time(value: int | None) -> str:
+    return _DASH if value is None else time_text(value)
