@@ -102,6 +102,7 @@ class Project:
         self.name = name
         self.port = free_port()
         self.port_b = free_port()
+        self.console_port = free_port()
         self.kafka = f"127.0.0.1:{self.port}"
         self.kafka_b = f"127.0.0.1:{self.port_b}"
         self.started_s = 0.0  # how long the first start took
@@ -110,6 +111,7 @@ class Project:
         self._environment = os.environ | {
             "PENSTOCK_KAFKA_PORT": str(self.port),
             "PENSTOCK_KAFKA_PORT_B": str(self.port_b),
+            "PENSTOCK_CONSOLE_PORT": str(self.console_port),
             **environment,
         }
 

@@ -8,7 +8,13 @@ from typing import NamedTuple
 from tests.testkit.docs.blocks import Maker, table
 
 ROOT = Path(__file__).parents[3]
-KINDS = {"counter": "counter", "gauge": "gauge", "histogram": "histogram", "gaugemetricfamily": "gauge"}
+KINDS = {
+    "counter": "counter",
+    "gauge": "gauge",
+    "histogram": "histogram",
+    "gaugemetricfamily": "gauge",
+    "countermetricfamily": "counter",
+}
 SECTIONS = {
     "gateway": "services/gateway",
     "flusher": "services/flusher",
@@ -16,6 +22,7 @@ SECTIONS = {
     "cacher": "services/cacher",
     "compactor": "services/compactor",
     "janitor": "services/janitor",
+    "console": "services/console",
     "shared": "libs",
 }
 

@@ -8,6 +8,7 @@ from msgspec.structs import FieldInfo
 from penstock.runtime.process.config import ADVANCED, ServiceConfig
 from penstock_cacher.config import CacherConfig
 from penstock_compactor.config import CompactorConfig
+from penstock_console.config import ConsoleConfig
 from penstock_flusher.config import FlusherConfig
 from penstock_gateway.config import GatewayConfig
 from penstock_janitor.config import JanitorConfig
@@ -22,6 +23,7 @@ CONFIGS: dict[str, type[ServiceConfig]] = {
     "cacher": CacherConfig,
     "compactor": CompactorConfig,
     "janitor": JanitorConfig,
+    "console": ConsoleConfig,
 }
 
 

@@ -50,6 +50,12 @@ def check_port_is_free(flag: str, address: Address) -> None:
             raise Invalid(f"cannot listen on {address}: {reason}; choose another address with {flag}") from error
 
 
+def own_address(address: Address) -> Address:
+    """The address by which this machine itself reaches a server that may listen on all of its addresses."""
+    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    return msgspec.structs.replace(address, host=own.get(address.host, address.host))
+
+
 @contextlib.contextmanager
 def reserved_port(platform: str = sys.platform) -> Iterator[int]:
     """Reserve a port on loopback; only a program that reuses addresses, such as a nats-server, can listen on it.

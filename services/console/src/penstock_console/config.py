@@ -16,8 +16,7 @@ class ConsoleConfig(ServiceConfig, frozen=True, kw_only=True):
     command_config: Annotated[
         str,
         Meta(
-            description="file of Kafka client settings without a login; with a SASL protocol, each user logs in at the "
-            "console with the own name and password"
+            description="file of Kafka client settings; with a SASL protocol in it, users log in with their own passwords"
         ),
     ] = ""
     changes: Annotated[
@@ -29,8 +28,7 @@ class ConsoleConfig(ServiceConfig, frozen=True, kw_only=True):
     host_names: Annotated[
         str,
         Meta(
-            description="names by which browsers reach the console, separated by commas; addresses and localhost "
-            "always work, and with logins all names do"
+            description="names by which browsers reach a console without logins, separated by commas; addresses also work"
         ),
     ] = ""
     supervisor_url: Annotated[

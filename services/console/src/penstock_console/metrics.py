@@ -25,7 +25,7 @@ class SurveyMetrics(prometheus_client.registry.Collector):
 
     def _topics(self, survey: Survey | None) -> Sequence[Metric]:
         written = CounterMetricFamily(
-            "penstock_topic_written_records", "Offsets assigned in a topic, over its whole life.", labels=["topic"]
+            "penstock_topic_records_written", "Offsets assigned in a topic, over its whole life.", labels=["topic"]
         )
         size = GaugeMetricFamily("penstock_topic_size_bytes", "Bytes of a topic's live records.", labels=["topic"])
         partitions = GaugeMetricFamily("penstock_topic_partitions", "Partitions of a topic.", labels=["topic"])
@@ -46,12 +46,13 @@ class SurveyMetrics(prometheus_client.registry.Collector):
         return written, size, partitions, newest
 
     def _groups(self, survey: Survey | None) -> Sequence[Metric]:
-        labels = ["group", "topic"]
-        lag = GaugeMetricFamily("penstock_group_lag_records", "Records that a group has not consumed.", labels=labels)
+        lag = GaugeMetricFamily(
+            "penstock_group_lag_records", "Records that a group has not consumed.", labels=["group", "topic"]
+        )
         behind = GaugeMetricFamily(
             "penstock_group_lag_seconds",
             "Estimated age of the oldest record that a group has not consumed.",
-            labels=labels,
+            labels=["group", "topic"],
         )
         members = GaugeMetricFamily("penstock_group_members", "Members of a group.", labels=["group", "kind"])
         if survey is not None:

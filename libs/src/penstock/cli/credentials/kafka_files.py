@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.cli.credentials.private_files import read
-from penstock.cli.credentials.wanted import AGENT, CLIENT, HTTP_TOKEN, KAFKA, KAFKA_AUTHORITY, TOKEN_KEY, Wanted
+from penstock.cli.credentials.wanted import (
+    AGENT,
+    CLIENT,
+    CONSOLE,
+    HTTP_TOKEN,
+    KAFKA,
+    KAFKA_AUTHORITY,
+    TOKEN_KEY,
+    Wanted,
+)
 from penstock.cli.identities.certificates import Identity, is_good, new_authority, new_certificate
 from penstock.cli.identities.client_files import (
     LIBRDKAFKA_FILE,
@@ -18,11 +27,13 @@ from penstock.cli.identities.client_files import (
     SECRET_BYTES,
     java_properties,
     librdkafka_settings,
+    listener_properties,
     login_secret,
 )
 from penstock.runtime.clock import Entropy
 
 CA, CERTIFICATE, KEY = "ca.pem", "kafka.pem", "kafka-key.pem"
+CONSOLE_CA = "kafka-ca.pem"  # beside the authority of NATS
 GATEWAYS = ("gateway", AGENT)  # the users that serve clients
 TOKEN_FILE = "http-token"  # noqa: S105  the name of a file
 LOGIN_SECRET_VARIABLE = "PENSTOCK_SASL_LOGIN_SECRET"  # noqa: S105  the name of a variable
@@ -61,6 +72,9 @@ def kafka_files(folder: Path, wanted: Wanted, password: str, now: datetime.datet
         LIBRDKAFKA_FILE: librdkafka_settings("", Path(CA), password),
     }
     yield from ((f"{CLIENT}/{name}", text, wanted.owner) for name, text in texts.items())
+    if CONSOLE in wanted.roles:
+        yield f"{CONSOLE}/{CONSOLE_CA}", authority.certificate, wanted.owner
+        yield f"{CONSOLE}/{PROPERTIES_FILE}", listener_properties(Path(CONSOLE_CA)), wanted.owner
 
 
 def token_key_files(folder: Path, wanted: Wanted, entropy: Entropy) -> Files:

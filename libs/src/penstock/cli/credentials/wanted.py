@@ -12,6 +12,7 @@ from penstock.contracts.ids import check_token
 # `nats_accounts`.
 ADMIN = "admin"  # for operators, with `penstock` on the command line
 AGENT = "agent"
+CONSOLE = "console"  # it asks sequencers and gateways, and reads no store
 AGENT_ROLES = ("gateway", "flusher", "cacher")  # the roles of an agent; its user may do what any of them may
 READS = ("Read", "List")
 WRITES = (*READS, "Write")
@@ -22,7 +23,7 @@ ROLES = {
     "cacher": READS,
     "compactor": WRITES,
     "janitor": WRITES,
-    "console": (),
+    CONSOLE: (),
     AGENT: WRITES,
     ADMIN: READS,
 }

@@ -14,10 +14,14 @@ SECRET_BYTES = 32
 def java_properties(ca: Path, password: str) -> str:
     """The text of `client.properties`; `ca` is the path of the authority's certificate."""
     login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{ADMINISTRATOR}"'
+    return f'{listener_properties(ca)}sasl.jaas.config={login} password="{password}";\n'
+
+
+def listener_properties(ca: Path) -> str:
+    """The settings of the listener, without a login."""
     return (
         "security.protocol=SASL_SSL\n"
         f"sasl.mechanism={MECHANISM}\n"
-        f'sasl.jaas.config={login} password="{password}";\n'
         "ssl.truststore.type=PEM\n"
         f"ssl.truststore.location={ca}\n"
     )

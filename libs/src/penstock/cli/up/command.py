@@ -53,8 +53,8 @@ async def _run(options: UpOptions) -> int:
         if options.is_secure:
             clock, entropy = SystemClock(), SystemEntropy()
             secure = make_secure_files(options.data, options.kafka, options.advertised, clock, entropy)
-        with reserved_port() as nats_port, reserved_port() as monitor_port:
-            supervisor = Supervisor(options, nats_port, monitor_port, secure=secure)
+        with reserved_port() as nats_port, reserved_port() as monitor_port, reserved_port() as console_port:
+            supervisor = Supervisor(options, nats_port, monitor_port, console_port, secure=secure)
             try:
                 return await supervisor.run()
             finally:

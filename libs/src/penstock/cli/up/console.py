@@ -1,20 +1,22 @@
-"""The console of `penstock up`: one web page, one health answer and one metrics page for all processes together."""
+"""The web server of `penstock up`: health, metrics and a page of all processes; other paths are the console's."""
 
 import asyncio
 import html
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import aiohttp
 import msgspec
 import prometheus_client
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.cli.children import Child
 from penstock.cli.ports import Address
+from penstock.cli.up.console_proxy import BODY_BYTES_MAX, ConsoleProxy
 from penstock.cli.up.specs import AGENT
 from penstock.cli.up.watch import is_hung
 from penstock.contracts.errors import Invalid
@@ -23,14 +25,15 @@ from penstock.runtime.bus.presence import Directory
 from penstock.runtime.process.http_token import read_token, require_token
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
-HELPERS = ("compactor", "janitor")  # clients are served without them
+HELPERS = ("compactor", "janitor", "console")  # clients are served without them
 RUNNING, HANGS, NOT_RUNNING = "runs", "hangs", "does not run"
 _WRONG = {HANGS: "its process runs, but does not answer", NOT_RUNNING: "its process does not run"}
+OWN_PATHS = ("/health", "/ready", "/processes", "/metrics")
 SCRAPE_TIMEOUT_S = 2.0  # a stuck process must not block the page of all processes
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="refresh" content="5"><title>Penstock</title>
+<meta http-equiv="refresh" content="2"><title>Penstock</title>
 <style>
  body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2.5rem auto; max-width: 60rem; padding: 0 1rem; color: #1c2733 }}
  h1 {{ font-size: 1.4rem }} h2 {{ font-size: 1.2rem }} .ok {{ color: #17693a }} .bad {{ color: #a11d1d }}
@@ -76,30 +79,39 @@ class Console:
         find_shortage: Callable[[], str],
         *,
         token_file: str = "",
+        proxy: ConsoleProxy | None = None,
+        is_secure: bool = False,
     ) -> None:
         """`children` returns the processes; `find_shortage` returns a sentence if the disk is nearly full, else "".
 
         With `token_file`, all pages but `/health` and `/ready` need the token in that file, as those of services do.
+        Behind `proxy` is the console; if `is_secure`, it asks for logins itself, and needs no token.
         """
         self._address = address
         self._directory = directory
         self._children = children
         self._find_shortage = find_shortage
         self._token_file = token_file
+        self._proxy = proxy
+        self._is_secure = is_secure
         self._runner: web.AppRunner | None = None
         self._client: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
         """Listen."""
         self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SCRAPE_TIMEOUT_S))
-        app = web.Application(middlewares=[require_token(self._token_file)] if self._token_file else [])
+        app = web.Application(
+            middlewares=[self._require_token()] if self._token_file else [], client_max_size=BODY_BYTES_MAX
+        )
+        if self._proxy is not None:
+            await self._proxy.open()
         app.add_routes(
             [
-                web.get("/", self._page),
                 web.get("/health", self._health),
                 web.get("/ready", self._health),
                 web.get("/processes", self._processes),
                 web.get("/metrics", self._metrics),
+                web.route("*", "/{path:.*}", self._console),
             ]
         )
         self._runner = web.AppRunner(app, access_log=None)
@@ -112,6 +124,8 @@ class Console:
             await self._runner.cleanup()
         if self._client is not None:
             await self._client.close()
+        if self._proxy is not None:
+            await self._proxy.close()
 
     async def waiting(self) -> list[str]:
         """The reasons why clients are not served; none if each service has an instance, and all report ready."""
@@ -170,7 +184,29 @@ class Console:
         except (aiohttp.ClientError, TimeoutError, Invalid):
             return None
 
-    async def _page(self, _request: web.Request) -> web.Response:
+    def _require_token(self) -> Middleware:
+        """All paths need the token, but not those of a console that asks for logins."""
+        check = require_token(self._token_file)
+
+        @web.middleware
+        async def check_own(
+            request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+        ) -> web.StreamResponse:
+            if self._is_secure and self._proxy is not None and request.path not in OWN_PATHS:
+                return await handler(request)
+            return await check(request, handler)
+
+        return check_own
+
+    async def _console(self, request: web.Request) -> web.StreamResponse:
+        """The console's answer; while it starts, or without it, the page of all processes."""
+        answer = await self._proxy.answer(request) if self._proxy is not None else None
+        if answer is not None:
+            return answer
+        if request.method != "GET" or self._is_secure:
+            raise web.HTTPServiceUnavailable(text="the console starts: try again in a moment")
+        if request.path != "/" and self._proxy is None:
+            raise web.HTTPNotFound
         return web.Response(text=await self.page(), content_type="text/html")
 
     async def page(self) -> str:

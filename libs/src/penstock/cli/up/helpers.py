@@ -1,4 +1,4 @@
-"""The helpers (janitors and compactors): started once clients are served; clients never wait for them."""
+"""The helpers (janitors, compactors, the console): started once clients are served; clients never wait for them."""
 
 import asyncio
 import os
@@ -35,6 +35,7 @@ class Helpers:
         self._limits = limits
         self._find_python = find_python
         self._starting: asyncio.Task[None] | None = None
+        self._is_console_wanted = asyncio.Event()
         self._ending = asyncio.Event()
         self.all: list[Child] = []
 
@@ -42,8 +43,14 @@ class Helpers:
         """Start the helpers once clients are served, and keep them alive until `begin_stop` and then `stop`."""
         async with asyncio.TaskGroup() as group:
             self._starting = group.create_task(self._start_all(group, is_ready))
+            console = group.create_task(self._start_console(group))
             await self._ending.wait()
+            console.cancel()
             self._starting.cancel()
+
+    def want_console(self) -> None:
+        """Start the console, unless it runs already."""
+        self._is_console_wanted.set()
 
     def begin_stop(self) -> None:
         """Start no more helpers."""
@@ -60,6 +67,14 @@ class Helpers:
         self._start(group, "janitor", sys.executable)
         if self._specs.count("compactor"):
             await self._start_compactors(group)
+
+    async def _start_console(self, group: asyncio.TaskGroup) -> None:
+        """A console costs as much memory as a gateway, so it runs from the first page on."""
+        await self._is_console_wanted.wait()
+        if find_spec("penstock_console") is not None:
+            child = Child(self._specs.console(), self._report, limits=self._limits.children)
+            self.all.append(child)
+            group.create_task(child.keep())
 
     async def _start_compactors(self, group: asyncio.TaskGroup) -> None:
         """Start compactors in this environment as long as there is no Python with Spark, then with that Python."""

@@ -48,6 +48,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     advertised: Address | None = None  # none: clients use `kafka`
     warnings: tuple[str, ...] = ()  # about the addresses, for the terminal
     is_secure: bool = False  # clients log in, over TLS
+    has_console_changes: bool = False  # the console does not only show
     http_token_file: str = ""  # with the token of the console and of `/metrics`; "": they are open
 
 
@@ -85,6 +86,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         default="",
         help=f"file with the token that the console and metrics need [{TOKEN_VARIABLE}]",
+    )
+    parser.add_argument(
+        "--console-changes",
+        action="store_true",
+        help="let the console change topics and groups and write records; without it, it only shows",
     )
     parser.add_argument(
         "--store",
@@ -179,6 +185,7 @@ def read_options(
         advertised=advertised,
         warnings=tuple(filter(None, (open_to_others, about_advertised))),
         is_secure=arguments.secure,
+        has_console_changes=arguments.console_changes,
         http_token_file=str(Path(token_file).expanduser().absolute()) if token_file else "",
     )
 

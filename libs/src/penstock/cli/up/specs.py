@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.cli.children import ChildSpec
 from penstock.cli.data_folder import write_client_file
-from penstock.cli.ports import Address
+from penstock.cli.ports import Address, own_address
 from penstock.cli.running import TLS_SETTINGS
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions
@@ -17,6 +17,7 @@ from penstock.runtime.nats.server import find_nats_server, write_config
 ZONE = "local"
 NATS_USER = "up"
 PASSWORD_BYTES = 32
+CONSOLE = "console"
 AGENT = "agent"  # a process that is gateway, flusher and cacher in one, and perhaps the sequencer
 AGENT_ROLES = ("flusher", "cacher", "gateway")
 LOW_PRIORITY = ("nice", "-n", "19")  # for helpers: services get the processor first (ADR 0043)
@@ -30,6 +31,7 @@ class Specs:
         options: UpOptions,
         nats_port: int,
         monitor_port: int,
+        console_port: int = 0,
         *,
         limits: UpLimits = DEFAULT_LIMITS,
         secure: SecureFiles | None = None,
@@ -39,6 +41,7 @@ class Specs:
         self._limits = limits
         self._secure = secure
         self._monitor_port = monitor_port
+        self.console_port = console_port
         self.nats_password = f"k{(entropy or SystemEntropy()).take(PASSWORD_BYTES).hex()}"  # another at each start
         self.nats_address = Address("127.0.0.1", nats_port)
 
@@ -73,6 +76,10 @@ class Specs:
     def helpers(self, role: str, python: str) -> list[ChildSpec]:
         """All instances of a helper, at low priority."""
         return self._all_of(role, (*LOW_PRIORITY, python))
+
+    def console(self) -> ChildSpec:
+        """The console; its first page starts it."""
+        return self._spec(CONSOLE, 0, (sys.executable,))
 
     def count(self, role: str) -> int:
         """The number of instances of a service or helper in the options."""
@@ -127,6 +134,15 @@ class Specs:
             }
         if role == "flusher":
             return {"FLUSH_INTERVAL_MS": str(self._options.flush_ms)}
+        if role == CONSOLE:
+            return {
+                "LISTEN_HOST": "127.0.0.1",
+                "LISTEN_PORT": str(self.console_port),
+                "BOOTSTRAP": str(own_address(self._options.kafka)),
+                "COMMAND_CONFIG": str(self._secure.properties) if self._secure is not None else "",
+                "CHANGES": str(self._options.has_console_changes).lower(),
+                "SUPERVISOR_URL": f"http://{own_address(self._options.http)}",
+            }
         if role == "sequencer":
             return {"NATS_MONITOR_URL": f"http://127.0.0.1:{self._monitor_port}"}
         return {}

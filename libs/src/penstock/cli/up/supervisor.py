@@ -9,6 +9,7 @@ from functools import partial
 
 from penstock.cli.children import Child
 from penstock.cli.up.console import Console
+from penstock.cli.up.console_proxy import ConsoleProxy
 from penstock.cli.up.disk import report_shortages, shortage
 from penstock.cli.up.helpers import Helpers
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
@@ -45,6 +46,7 @@ class Supervisor:
         options: UpOptions,
         nats_port: int,
         monitor_port: int,
+        console_port: int = 0,
         report: Callable[[str], None] = print_line,
         *,
         limits: UpLimits = DEFAULT_LIMITS,
@@ -55,7 +57,7 @@ class Supervisor:
         self._report = report
         self._limits = limits
         self._secure = secure
-        self._specs = make_specs(options, nats_port, monitor_port, limits=limits, secure=secure)
+        self._specs = make_specs(options, nats_port, monitor_port, console_port, limits=limits, secure=secure)
         self._processes = Processes(self._specs, report, limits=limits)
         self._helpers = Helpers(self._specs, report, limits=limits)
         self._find_shortage = partial(shortage, options.data, limits.free_bytes_min)
@@ -98,7 +100,16 @@ class Supervisor:
         connection = await self._connect()
         directory = Directory(connection.bus, options.cluster, SystemClock())
         token_file = options.http_token_file
-        console = Console(options.http, directory, self._children, self._find_shortage, token_file=token_file)
+        proxy = ConsoleProxy(self._specs.console_port, self._helpers.want_console) if self._specs.console_port else None
+        console = Console(
+            options.http,
+            directory,
+            self._children,
+            self._find_shortage,
+            token_file=token_file,
+            proxy=proxy,
+            is_secure=options.is_secure,
+        )
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(connection.close)
             await directory.open()

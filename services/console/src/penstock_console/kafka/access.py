@@ -4,11 +4,11 @@ from typing import Any
 
 from penstock.cli.kafka.session import Session
 
-_UNKNOWN = -(2**31)  # a gateway without access control reports this
+_DESCRIBE = "DESCRIBE"
+_OPERATIONS = "authorized_operations"
 
 
-def cluster_operations(session: Session) -> int:
-    """The operations that the user may do on the cluster, as the bits of Kafka's numbers; all of them without ACLs."""
+def may_describe_cluster(session: Session) -> bool:
+    """Whether the user may see the topics and groups of the cluster in a list."""
     found: dict[str, Any] = session.admin.describe_cluster()
-    print(found)
-    return -1
+    return _DESCRIBE in found.get(_OPERATIONS, ())

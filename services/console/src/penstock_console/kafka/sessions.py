@@ -150,7 +150,7 @@ def _client_errors() -> Iterator[None]:
         yield
     except (PenstockError, OSError):
         raise
-    except Exception as error:
+    except Exception as error:  # all errors of kafka-python
         if not type(error).__module__.startswith("kafka."):
             raise
         raise Unavailable(error_text(error)) from error

@@ -1,4 +1,4 @@
-"""The processes of the cluster, their reports and their metrics, with a short history for charts."""
+"""The processes of the cluster, their reports and their metrics, with earlier readings for rates."""
 
 import asyncio
 from collections import deque
@@ -14,6 +14,7 @@ from penstock.contracts.errors import Invalid
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.clock import Clock
+from penstock.runtime.process.http_token import read_token
 
 ROLES = ("gateway", "flusher", "sequencer", "cacher", "compactor", "janitor", "console")
 NEEDED_ROLES = ("gateway", "flusher", "sequencer", "cacher")  # without one of each, clients are not served
@@ -77,6 +78,7 @@ class ProcessWatch:
         self._pages = Pages(client, token_file)
         self._clock = clock
         self._supervisor_url = supervisor_url
+        self._token_file = token_file
         self._limits = limits
         self._earlier: deque[tuple[float, Samples]] = deque(maxlen=limits.points_max)
 
@@ -101,7 +103,8 @@ class ProcessWatch:
         if not self._supervisor_url:
             return []
         try:
-            async with self._client.get(f"{self._supervisor_url}/processes") as answer:
+            headers = {"Authorization": f"Bearer {read_token(self._token_file)}"} if self._token_file else {}
+            async with self._client.get(f"{self._supervisor_url}/processes", headers=headers) as answer:
                 return msgspec.json.decode(await answer.read(), type=list[SupervisedProcess])
         except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, Invalid):
             return []

@@ -8,12 +8,12 @@ import msgspec
 
 from penstock.contracts.errors import Unavailable
 from penstock.runtime.clock import Clock, Entropy
+from penstock_console.kafka.access import may_describe_cluster
 from penstock_console.kafka.sessions import ANONYMOUS, KafkaSessions, Login
 from penstock_console.pages.errors import Forbidden
 
 COOKIE = "penstock_session"
 TOKEN_BYTES = 32
-DESCRIBE_BIT = 1 << 8  # of the operations that a user may do on the cluster
 
 
 class LoginLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,10 +88,7 @@ class Logins:
 
 async def check_at_gateway(kafka: KafkaSessions, login: Login) -> None:
     """Return if the user may log in and describe the cluster; `Unavailable` or `Forbidden` if not."""
-    from penstock_console.kafka.access import cluster_operations
-
-    operations = await kafka.call(login, cluster_operations)
-    if not operations & DESCRIBE_BIT:
+    if not await kafka.call(login, may_describe_cluster):
         raise Forbidden(f"the user {login.username!r} needs the right to describe the cluster")
 
 

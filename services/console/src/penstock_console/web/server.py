@@ -113,7 +113,7 @@ class WebServer:
             response = self._failed(request, _status_of(error), str(error))
         except msgspec.ValidationError as error:
             response = self._failed(request, 400, str(error))
-        except Exception:
+        except Exception:  # a page fails, the console goes on
             log.exception("request_failed", path=request.path)
             response = self._failed(request, 500, "the console failed; its log has the reason")
         if not response.prepared:

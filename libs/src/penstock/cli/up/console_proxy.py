@@ -1,0 +1,76 @@
+"""The pages of the console service under the address of `penstock up`, and its start with the first page."""
+
+from collections.abc import Callable
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+
+BODY_BYTES_MAX = 8 * 2**20
+# Of one connection only (RFC 9110, 7.6.1), or made anew by this server.
+_OWN_HEADERS = ("connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length")
+
+
+class ProxyLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the console may take."""
+
+    connect_s: float = 1.0
+    # A page waits for gateways, and a live tail is silent while no records come.
+    silence_s: float = 120.0
+
+
+DEFAULT_LIMITS = ProxyLimits()
+
+
+class ConsoleProxy:
+    """Passes requests on to the console; the first one starts it."""
+
+    def __init__(self, port: int, start: Callable[[], None], *, limits: ProxyLimits = DEFAULT_LIMITS) -> None:
+        """`port` is the console's on loopback; `start` is called with each request."""
+        self._url = f"http://127.0.0.1:{port}"
+        self._start = start
+        self._limits = limits
+        self._client: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Be ready for requests."""
+        limits = self._limits
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_s, sock_read=limits.silence_s)
+        self._client = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse | None:
+        """The console's answer; None if it does not run (yet)."""
+        assert self._client is not None, "the proxy is not open"
+        self._start()
+        try:
+            return await self._passed_on(self._client, request)
+        except aiohttp.ClientConnectorError:
+            return None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise web.HTTPBadGateway(text=f"the console does not answer: {error}") from error
+
+    async def _passed_on(self, client: aiohttp.ClientSession, request: web.Request) -> web.StreamResponse:
+        async with client.request(
+            request.method,
+            f"{self._url}{request.raw_path}",
+            headers=_passed_headers(request.headers),
+            data=await request.read() if request.can_read_body else None,
+            allow_redirects=False,
+        ) as answer:
+            response = web.StreamResponse(status=answer.status, headers=_passed_headers(answer.headers))
+            await response.prepare(request)
+            async for part in answer.content.iter_any():
+                await response.write(part)
+            await response.write_eof()
+            return response
+
+
+def _passed_headers(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """The headers that belong to the message and not to the connection."""
+    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _OWN_HEADERS)
