@@ -114,6 +114,7 @@ def test_the_key_of_a_service_allows_only_its_own_actions_in_one_bucket(tmp_path
     writes = {*reads, "Write:records"}
     assert actions == {
         "gateway": reads,
+        "console": set(),
         "cacher": reads,
         "flusher": writes,
         "sequencer": writes,

@@ -15,9 +15,7 @@ class ConsoleConfig(ServiceConfig, frozen=True, kw_only=True):
     bootstrap: Annotated[str, Meta(description="Kafka listener of the cluster, HOST:PORT")] = "127.0.0.1:9092"
     command_config: Annotated[
         str,
-        Meta(
-            description="file of Kafka client settings; with a SASL protocol in it, users log in with their own passwords"
-        ),
+        Meta(description="file of Kafka client settings; with a SASL protocol, users log in with their passwords"),
     ] = ""
     changes: Annotated[
         bool, Meta(description="let users change topics and groups and write records; otherwise the pages only show")
@@ -27,9 +25,7 @@ class ConsoleConfig(ServiceConfig, frozen=True, kw_only=True):
     ] = False
     host_names: Annotated[
         str,
-        Meta(
-            description="names by which browsers reach a console without logins, separated by commas; addresses also work"
-        ),
+        Meta(description="names of a console without logins in browsers, separated by commas; addresses also work"),
     ] = ""
     supervisor_url: Annotated[
         str, Meta(description="address of `penstock up`, which knows processes that are silent", extra=ADVANCED)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,13 +17,14 @@ from penstock.contracts.errors import PenstockError, Unavailable
 from penstock.runtime.clock import Clock
 
 Result = TypeVar("Result")
-CLIENT_LOGGER = "kafka"
 
 
 class KafkaLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long answers may take, and how many clients there are."""
 
     timeout_s: float = 10.0
+    # The client tries a refused login again until this time.
+    login_s: float = 3.0
     threads_max: int = 16
     clients_max: int = 50
     idle_s: float = 120.0
@@ -65,7 +65,6 @@ class KafkaSessions:
         self._limits = limits
         self._threads = ThreadPoolExecutor(limits.threads_max, thread_name_prefix="kafka")
         self._clients: dict[Login, _Client] = {}
-        logging.getLogger(CLIENT_LOGGER).setLevel(logging.CRITICAL)
 
     async def call(self, login: Login, work: Callable[[Session], Result]) -> Result:
         """The result of `work` in a thread with a client of the user; `Unavailable` for an error of the client."""
@@ -80,13 +79,18 @@ class KafkaSessions:
                 raise
 
     @contextlib.asynccontextmanager
-    async def own_session(self, login: Login) -> AsyncIterator[Session]:
-        """A session for one long reader."""
-        session = self._session(login)
+    async def own_session(self, login: Login, timeout_s: float | None = None) -> AsyncIterator[Session]:
+        """A session for one long reader, with another time-out if it is given."""
+        session = self._session(login, timeout_s)
         try:
             yield session
         finally:
             await self._in_thread(session.close)
+
+    async def try_login(self, login: Login, work: Callable[[Session], Result]) -> Result:
+        """As `call`, with a client that ends after it; `Unavailable` soon if the gateways refuse the login."""
+        async with self.own_session(login, self._limits.login_s) as session:
+            return await self.in_thread(lambda: work(session))
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         """The result of `work` in a thread; `Unavailable` for an error of the client."""
@@ -123,9 +127,9 @@ class KafkaSessions:
             client = self._clients[login] = _Client(self._session(login))
         return client
 
-    def _session(self, login: Login) -> Session:
+    def _session(self, login: Login, timeout_s: float | None = None) -> Session:
         own = KafkaSettings(username=login.username, password=login.password)
-        return Session(own.over(self._settings), self._limits.timeout_s)
+        return Session(own.over(self._settings), self._limits.timeout_s if timeout_s is None else timeout_s)
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

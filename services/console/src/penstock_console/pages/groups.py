@@ -74,7 +74,7 @@ async def groups(sources: Sources, _request: Request, query: ListQuery) -> Group
 
 async def group(sources: Sources, request: Request, name: str) -> GroupPage:
     """One group; `Invalid` if there is none."""
-    survey = await sources.survey.current()
+    survey = await sources.survey.with_item(lambda taken: name in taken.groups)
     found = survey.groups.get(name)
     if found is None:
         raise NotFound(f"there is no group {name!r}")

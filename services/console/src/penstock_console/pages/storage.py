@@ -110,8 +110,7 @@ async def storage(sources: Sources, _request: Request) -> StoragePage:
 
 async def partition(sources: Sources, _request: Request, name: str, number: int) -> PartitionPage:
     """The extents of one partition; `Invalid` if there is no such partition."""
-    survey = await sources.survey.current()
-    topic = found_topic(survey, name)
+    _, topic = await found_topic(sources, name)
     if not 0 <= number < len(topic.size_bytes):
         raise NotFound(f"topic {name!r} has no partition {number}, but {len(topic.size_bytes)} from 0")
     offset, extents, is_cut = topic.log_start_offsets[number], 0, False

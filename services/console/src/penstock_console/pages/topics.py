@@ -100,8 +100,7 @@ async def topics(sources: Sources, _request: Request, query: ListQuery) -> Topic
 
 async def topic(sources: Sources, request: Request, name: str) -> TopicPage:
     """One topic; `Invalid` if there is none."""
-    survey = await sources.survey.current()
-    found = found_topic(survey, name)
+    survey, found = await found_topic(sources, name)
     configs, configs_error = await _configs(sources, request, name)
     partitions = [
         PartitionRow(number, start, end, end - start, size_bytes)
@@ -125,12 +124,12 @@ async def deleted_topics(sources: Sources, _request: Request) -> DeletedTopics:
     )
 
 
-def found_topic(survey: Survey, name: str) -> TopicSurvey:
-    """The topic; `Invalid` if there is none."""
-    found = survey.topics.get(name)
-    if found is None:
+async def found_topic(sources: Sources, name: str) -> tuple[Survey, TopicSurvey]:
+    """The topic and the survey that has it; `NotFound` if there is none."""
+    survey = await sources.survey.with_item(lambda found: name in found.topics)
+    if name not in survey.topics:
         raise NotFound(f"there is no topic {name!r}")
-    return found
+    return survey, survey.topics[name]
 
 
 def topic_row(survey: Survey, each: TopicSurvey) -> TopicRow:

@@ -22,6 +22,8 @@ class PollLimits(msgspec.Struct, frozen=True, kw_only=True):
     busy_share: float = 0.1
     # No reading is made if nothing asked for one in this time.
     wanted_s: float = 60.0
+    # No reading is made for an item that a reading of this age lacks.
+    repeat_s: float = 1.0
     # An older reading is made anew before a page is answered.
     fresh_s: float = 12.0
 
@@ -55,6 +57,13 @@ class Poll(Generic[Reading]):
         if self._newest is not None and now_s - self._read_s <= fresh_s:
             return self._newest
         return await self.refresh(since_s=now_s - fresh_s)
+
+    async def with_item(self, has_item: Callable[[Reading], bool]) -> Reading:
+        """The newest reading, or a new one if it lacks an item, which may be younger than the reading."""
+        found = await self.current()
+        if has_item(found):
+            return found
+        return await self.refresh(since_s=self._clock.monotonic_s() - self._limits.repeat_s)
 
     def newest_wanted(self) -> Reading | None:
         """The newest reading, None if it is old; readings go on for a while."""

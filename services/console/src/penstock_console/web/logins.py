@@ -88,7 +88,7 @@ class Logins:
 
 async def check_at_gateway(kafka: KafkaSessions, login: Login) -> None:
     """Return if the user may log in and describe the cluster; `Unavailable` or `Forbidden` if not."""
-    if not await kafka.call(login, may_describe_cluster):
+    if not await kafka.try_login(login, may_describe_cluster):
         raise Forbidden(f"the user {login.username!r} needs the right to describe the cluster")
 
 

@@ -29,6 +29,8 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_DENIED = "authorization failed"  # in the text of a gateway
+_KEPT = ("WWW-Authenticate", "Allow")  # of an error of aiohttp
 log = structlog.get_logger()
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOGIN_KEY = web.RequestKey("login", Login)
@@ -109,6 +111,7 @@ class WebServer:
             if error.status < 400:
                 raise
             response = self._failed(request, error.status, error.reason)
+            response.headers.update({name: error.headers[name] for name in _KEPT if name in error.headers})
         except PenstockError as error:
             response = self._failed(request, _status_of(error), str(error))
         except msgspec.ValidationError as error:
@@ -294,7 +297,7 @@ def _status_of(error: PenstockError) -> int:
         case Forbidden():
             return 403
         case Invalid():
-            return 400
+            return 403 if _DENIED in str(error).lower() else 400
     return 503
 
 
