@@ -89,7 +89,7 @@ def test_another_host_needs_another_certificate_only(tmp_path: Path) -> None:
     ("rotated", "written"),
     [
         ("kafka", LISTENER),
-        ("kafka-ca", AUTHORITY | LISTENER | {"client/ca.pem"}),
+        ("kafka-ca", AUTHORITY | LISTENER | {"client/ca.pem", "console/kafka-ca.pem"}),
         ("client", (CLIENT - {"client/ca.pem"}) | {GATEWAY, AGENT}),
         ("http", TOKENS),
         ("token-key", KEYS),
