@@ -38,7 +38,7 @@ def addresses(project: Project) -> set[str]:
 
 def test_agents_replace_three_services_and_see_their_own_credentials_only(agents: Project) -> None:
     services = {container.service for container in agents.containers()}
-    assert services == {"agent", "sequencer", "janitor", "nats", "s3", "proxy"}
+    assert services == {"agent", "sequencer", "janitor", "console", "nats", "s3", "proxy"}
     facts = json.loads(docker("inspect", agents.one("agent").id))[0]
     assert [mount["Name"] for mount in facts["Mounts"]] == [f"{agents.name}_agent-credentials"]
     assert facts["Config"]["User"] == "10001:10001"

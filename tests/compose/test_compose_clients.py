@@ -1,6 +1,8 @@
 """A fresh project serves clients on the host and in the network, keeps the rules, and keeps its data."""
 
 import json
+import urllib.error
+import urllib.request
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -15,7 +17,7 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 MIB = 1024 * 1024
 IMAGE_BYTES_MAX = 250 * MIB
 BROKERS_S = 120.0
-SERVICES = ("gateway", "flusher", "sequencer", "cacher", "janitor")
+SERVICES = ("gateway", "flusher", "sequencer", "cacher", "janitor", "console")
 
 
 def brokers(bootstrap: str, client_id: str = "") -> set[str]:
@@ -94,6 +96,21 @@ def test_operators_use_the_command_line_in_a_container(project: Project) -> None
     assert [each for each in found if each["mark"] == "error"] == []
     assert {"gateways", "janitors", "journal", "clock"} <= {each["check"] for each in found if each["mark"] == "ok"}
     assert any("this key may not write" in each["finding"] for each in found)
+
+
+def test_the_console_shows_every_process_and_only_shows(project: Project) -> None:
+    console = f"http://127.0.0.1:{project.console_port}"
+
+    def roles() -> set[str]:
+        with urllib.request.urlopen(f"{console}/api/v1/cluster", timeout=BROKERS_S) as answer:
+            return {each["role"] for each in json.load(answer)["processes"]}
+
+    wait_until(lambda: set(SERVICES) <= roles(), BROKERS_S, "the console to show all services", POLL_S)
+    with urllib.request.urlopen(f"{console}/topics", timeout=BROKERS_S) as answer:
+        assert b"<h1>Topics" in answer.read()
+    creation = urllib.request.Request(f"{console}/api/v1/topics", data=b'{"name": "made"}')
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(creation, timeout=BROKERS_S)
 
 
 def test_records_stay_after_down_and_up(project: Project) -> None:

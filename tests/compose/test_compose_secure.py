@@ -4,6 +4,7 @@ It also has compose.certificates.yaml, and an issuer of tokens.
 """
 
 import asyncio
+import base64
 import contextlib
 import json
 import ssl
@@ -55,7 +56,7 @@ SCRAMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramM
 MECHANISMS = [*SCRAMS, "PLAIN"]
 VALUES = [b"%d" % number for number in range(5)]
 ITERATIONS = 4_096
-SERVICES = ("gateway", "flusher", "sequencer", "cacher", "janitor")
+SERVICES = ("gateway", "flusher", "sequencer", "cacher", "janitor", "console")
 # Prints all files of the volumes with credentials.
 PRINT_FILES = "import pathlib\nfor path in pathlib.Path('/c').rglob('*'): path.is_file() and print(path.read_text())"
 # Runs in the network: the brokers that a client gets, and their topics.
@@ -195,6 +196,23 @@ def test_a_client_in_the_network_logs_in_at_the_name_of_all_gateways(secure: Sec
 def test_operators_log_in_in_a_container(secure: Secure) -> None:
     listed = json.loads(secure.project.compose("run", "--rm", "admin", "topic", "list", "-o", "json"))
     assert {TOPIC, SECRET_TOPIC} <= {each["name"] for each in listed}
+
+
+def test_users_log_in_at_the_console_with_their_own_rights(secure: Secure) -> None:
+    def ask(path: str, user: str, password: str) -> int:
+        login = base64.b64encode(f"{user}:{password}".encode()).decode()
+        url = f"http://127.0.0.1:{secure.project.console_port}/api/v1{path}"
+        request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"} if user else {})
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    administrator = ("admin", (secure.folder / "password").read_text().strip())
+    assert ask("/topics", *administrator) == ask(f"/topics/{SECRET_TOPIC}/messages", *administrator) == 200
+    assert ask("/topics", "", "") == ask("/topics", "admin", "wrong") == 401
+    assert ask("/topics", USER, PASSWORD) == 403, "the user may not describe the cluster"
 
 
 def test_a_token_of_the_issuer_logs_in_and_a_forged_one_is_refused(secure: Secure) -> None:
