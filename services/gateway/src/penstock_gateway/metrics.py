@@ -4,8 +4,24 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from penstock.contracts.commands import AcknowledgeType
 from penstock.kafkawire.api import API_TABLE
+from penstock.kafkawire.api.fetch import API as FETCH
+from penstock.kafkawire.api.produce import API as PRODUCE
 
 REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class _ByApi(dict[int, Histogram]):
+    """The histogram of each API by its key, from the first request on: a gateway is rarely asked for most of them."""
+
+    def __init__(self, seconds: Histogram) -> None:
+        super().__init__()
+        self._seconds = seconds
+        for api in (PRODUCE, FETCH):  # rates of these begin at zero
+            self[api.key] = self.__missing__(api.key)
+
+    def __missing__(self, key: int) -> Histogram:
+        found = self[key] = self._seconds.labels(API_TABLE[key].name)
+        return found
 
 
 class GatewayMetrics:
@@ -20,7 +36,7 @@ class GatewayMetrics:
             buckets=REQUEST_SECONDS_BUCKETS,
             registry=registry,
         )
-        self.request_seconds = {key: seconds.labels(api.name) for key, api in API_TABLE.items()}
+        self.request_seconds = _ByApi(seconds)
         self._add_connections(registry)
         self.produced_bytes = Counter(
             "penstock_gateway_produced_bytes", "Record bytes handed to flushers.", registry=registry
