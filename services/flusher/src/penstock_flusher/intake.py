@@ -66,6 +66,7 @@ class Intake:
         self._budget = budget
         self._clock = clock
         self._metrics = metrics
+        metrics.held_bytes_max.set(budget.bytes_max)
         self._sleeps_until_s = math.inf
         self._wake = asyncio.Event()
         for lane in self._lanes:

@@ -24,6 +24,8 @@ class FlusherMetrics:
             "Segments, by outcome: `committed`, `upload_given_up`, or the rejection.",
             ["outcome"],
         )
+        for outcome in ("committed", "upload_given_up"):
+            self.segments.labels(outcome)  # from zero on, so that an alert sees the first one
         self.stored_segments = counter(
             "penstock_flusher_stored_segments", "Segments stored, by store: `landing` or `final`.", ["store"]
         )
@@ -60,6 +62,10 @@ class FlusherMetrics:
             "penstock_flusher_commit_segments", "Segments in one commit.", buckets=(1, 2, 4, 8, 16, 32, 64)
         )
         self.held_bytes = gauge("penstock_flusher_held_bytes", "Bytes held in the byte budget, with overhead.")
+        self.held_bytes_max = gauge(
+            "penstock_flusher_held_bytes_max",
+            "Most bytes in the byte budget (`flusher_bytes_max`); above it the flusher rejects messages.",
+        )
         self.recent_bytes = gauge("penstock_flusher_recent_bytes", "Bytes of the newest segments kept in memory.")
         self.recent_reads = counter(
             "penstock_flusher_recent_reads",

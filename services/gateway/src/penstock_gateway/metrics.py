@@ -104,6 +104,16 @@ class GatewayMetrics:
         self.held_bytes = Gauge(
             "penstock_gateway_held_bytes", "Bytes received from clients and not yet answered.", registry=registry
         )
+        self.held_bytes_max = Gauge(
+            "penstock_gateway_held_bytes_max",
+            "Most bytes received and not yet answered (`held_bytes_max`); at that number the gateway stops reading.",
+            registry=registry,
+        )
+        self.unsent_bytes_max = Gauge(
+            "penstock_gateway_unsent_bytes_max",
+            "Most bytes of answers not taken (`unsent_bytes_max`); above it fetches stop reading.",
+            registry=registry,
+        )
         self.fetch_session_partitions = Gauge(
             "penstock_gateway_fetch_session_partitions",
             "Partitions in the fetch sessions of clients.",

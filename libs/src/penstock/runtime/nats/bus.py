@@ -97,6 +97,8 @@ class NatsBus:
             ["cause"],
             registry=registry,
         )
+        for cause in ("slow", "offline", "refused"):
+            self._dropped.labels(cause)  # from zero on, so that an alert sees the first one
         self._disconnects = prometheus_client.Counter(
             "penstock_bus_disconnects", "Lost connections to NATS.", registry=registry
         )

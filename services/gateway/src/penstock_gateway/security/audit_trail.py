@@ -87,6 +87,8 @@ class AuditTrail:
         self._clock = clock
         self._metrics = metrics
         self.limits = limits or AuditLimits()
+        for kind in AuditKind:
+            metrics.audit_events.labels(kind, DROPPED)  # from zero on, so that an alert sees the first one
         self._rates = {kind: _Rate(clock.monotonic_s()) for kind in AuditKind}
         self._queue: deque[AuditEvent] = deque()
         self._unwritten = 0  # in the queue, or taken

@@ -56,6 +56,8 @@ class ConnectionManager:
         self._rejections = RejectionLog(gateway.clock.monotonic_s, self.limits.rejection_log)
         self._memory_release = MemoryRelease(self.limits.memory_release)
         self.response_memory = gateway.response_memory
+        gateway.metrics.held_bytes_max.set(config.held_bytes_max)
+        gateway.metrics.unsent_bytes_max.set(config.unsent_bytes_max)
         self.handshakes = Handshakes(gateway.metrics, gateway.clock.monotonic_s, self.limits.handshakes)
         self._connections: dict[Connection, None] = {}
         self._tasks: asyncio.TaskGroup | None = None
