@@ -1,4 +1,4 @@
-"""kcat and the package catalogue from Debian's archive, without root and without changes to the machine.
+"""kcat, Prometheus and the package catalogue from Debian's archive, without root and without changes to the machine.
 
 All files are kept under `.venv/debian`, so a second run fetches nothing.
 """
@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FOLDER = Path(sys.prefix) / "debian"
@@ -63,21 +63,32 @@ def kcat() -> tuple[str, dict[str, str]]:
     installed = shutil.which("kcat")
     if installed:
         return installed, dict(os.environ)
-    root = FOLDER / "kcat"
-    with _alone():
-        if not (root / "usr/bin/kcat").exists():
-            _unpack(root)
+    root = _unpacked("kcat", KCAT_PACKAGES)
     libraries = sorted({str(library.parent) for library in root.rglob("*.so*")})
     return str(root / "usr/bin/kcat"), os.environ | {"LD_LIBRARY_PATH": ":".join(libraries)}
 
 
-def _unpack(root: Path) -> None:
+def prometheus(program: str = "prometheus") -> str:
+    """The path of a program of the package prometheus, which are `prometheus` and `promtool`."""
+    return shutil.which(program) or str(_unpacked("prometheus", ["prometheus"]) / "usr/bin" / program)
+
+
+def _unpacked(program: str, packages: Iterable[str]) -> Path:
+    """The folder in which the packages of a program are unpacked, also by an earlier run."""
+    root = FOLDER / program
+    with _alone():
+        if not (root / "usr/bin" / program).exists():
+            _unpack(root, packages)
+    return root
+
+
+def _unpack(root: Path, packages: Iterable[str]) -> None:
     _options()
     _update()
     known = subprocess.run(["apt-cache", *_options(), "pkgnames"], check=True, capture_output=True, text=True).stdout
-    wanted = [name for name in KCAT_PACKAGES if name in known.split()]
-    downloads = FOLDER / "packages"
-    downloads.mkdir(exist_ok=True)
+    wanted = [name for name in packages if name in known.split()]
+    downloads = FOLDER / "packages" / root.name
+    downloads.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         ["apt-get", *_options(), "-q", "download", *wanted],
         cwd=downloads,
