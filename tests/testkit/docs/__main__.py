@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.testkit.docs import access, beside_kafka, compatibility, metrics, performance, settings
+from tests.testkit.docs import access, alerts, beside_kafka, compatibility, metrics, performance, settings
 from tests.testkit.docs.blocks import Maker, fill
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -21,6 +21,7 @@ def pages() -> dict[Path, Mapping[str, Maker]]:
         ),
         DOCS / "operating" / "reference.md": settings.makers(),
         DOCS / "operating" / "metrics.md": metrics.makers(),
+        DOCS / "operating" / "monitoring.md": alerts.makers(),
         DOCS / "operating" / "security.md": access.makers(),
         DOCS / "performance.md": performance.makers(performance.read_results())
         | beside_kafka.makers(beside_kafka.read_results()),
