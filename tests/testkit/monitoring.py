@@ -1,5 +1,6 @@
 """The alerts and dashboards of deploy/, and the metrics that they name."""
 
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -84,6 +85,7 @@ def selectors(query: str) -> set[Selector]:
     return {Selector(name, frozenset(_MATCHER.findall(matchers))) for name, matchers in found}
 
 
+@functools.cache
 def known_metrics() -> dict[str, set[str]]:
     """The labels of each series that processes serve, by its name; a histogram has three names."""
     known: dict[str, set[str]] = {}

@@ -1,14 +1,16 @@
 """`make docs`: generates the blocks of pages that come from code and kept results; `--check` only compares.
 
-A page has text written by hand, and blocks between the comments `made: NAME` and `made: end`.
+The dashboards of Grafana come from tables, too. A page has text written by hand, and blocks between the comments
+`made: NAME` and `made: end`.
 """
 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.testkit.docs import access, alerts, beside_kafka, compatibility, metrics, performance, settings
+from tests.testkit.docs import access, alerts, beside_kafka, compatibility, dashboards, metrics, performance, settings
 from tests.testkit.docs.blocks import Maker, fill
+from tests.testkit.docs.dashboards.layout import text_of
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -28,13 +30,18 @@ def pages() -> dict[Path, Mapping[str, Maker]]:
     }
 
 
+def files() -> dict[Path, str]:
+    """Each file with generated text, and that text."""
+    boards = DOCS.parent / "deploy" / "grafana" / "dashboards"
+    made = {path: fill(path.read_text(), makers) for path, makers in pages().items()}
+    return made | {boards / f"{each.name}.json": text_of(each) for each in dashboards.DASHBOARDS}
+
+
 def main() -> int:
-    """Write the pages, or with `--check` report those that are not current."""
+    """Write the files, or with `--check` report those that are not current."""
     stale = []
-    for path, makers in pages().items():
-        page = path.read_text()
-        made = fill(page, makers)
-        if made != page:
+    for path, made in files().items():
+        if not path.exists() or path.read_text() != made:
             stale.append(path.name)
             if "--check" not in sys.argv[1:]:
                 path.write_text(made)
