@@ -227,7 +227,8 @@ def promtool(*arguments: str) -> None:
 
 def test_prometheus_accepts_the_alerts_and_the_settings() -> None:
     promtool("check", "rules", "--lint-fatal", str(monitoring.ALERTS))
-    promtool("check", "config", "--syntax-only", str(monitoring.ALERTS.with_name("prometheus.yaml")))
+    for name in ("prometheus", "secure", "up"):
+        promtool("check", "config", "--syntax-only", str(monitoring.ALERTS.with_name(f"{name}.yaml")))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
