@@ -24,6 +24,7 @@ FLAGS = (
     "--font-render-hinting=none",
     "--force-color-profile=srgb",
     "--no-first-run",
+    "--hide-scrollbars",
     "--remote-debugging-port=0",
 )
 

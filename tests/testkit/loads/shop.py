@@ -95,7 +95,7 @@ class Shop:
         self._producer.produce("customers", bytes(range(128, 168)), b"\xff\x00\x01")
         self._producer.produce("customers", "<script>alert('no')</script> & \"quotes\"", "customer-<b>9</b>")
         self._producer.produce("customers", "long " * 2_000, "customer-18")
-        self._producer.produce("customers", "Grüße aus Zürich, Привіт, γειά σου", None)
+        self._producer.produce("audit-log", "Grüße aus Zürich, Привіт, γειά σου", None)
         self._producer.produce(LONG_NAME, "x" * 300, "k" * 200)
         assert self._producer.flush(WAIT_S) == 0
 

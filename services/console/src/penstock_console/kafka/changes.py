@@ -36,7 +36,7 @@ class OffsetMove(msgspec.Struct, frozen=True):
 def topic_configs(session: Session, name: str) -> list[ConfigEntry]:
     """All configurations of a topic, by name."""
     found = read_configs(session, TOPIC, name, only_changed=False)
-    changed = {each["name"] for each in read_configs(session, TOPIC, name)}
+    changed = {each["name"] for each in read_configs(session, TOPIC, name, only_changed=True)}
     return [ConfigEntry(each["name"], each["value"], each["source"], each["name"] in changed) for each in found]
 
 

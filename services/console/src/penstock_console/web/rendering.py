@@ -5,10 +5,12 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import jinja2
+from markupsafe import Markup
 
 from penstock.cli.output import duration_text, size_text, time_text
 
 _DASH = "-"  # for an unknown value
+_LINE_CHARACTERS = 300  # of a record's field that is shown in one line
 
 
 class Templates:
@@ -29,6 +31,8 @@ class Templates:
             "rate": _rate,
             "ms": _ms,
             "time": _time,
+            "instant": _instant,
+            "one_line": lambda text: " ".join(text[:_LINE_CHARACTERS].split()),
             "path": lambda text: quote(str(text), safe=""),
         }
         self._environment.globals |= {"spark": spark, "with_query": with_query}
@@ -81,4 +85,18 @@ def _ms(value: float | None) -> str:
 
 
 def _time(value: int | None) -> str:
-    return _DASH if value is None else time_text(value)
+    """A time in UTC to the second; its title is exact."""
+    return _time_element(value, len("2026-11-27 08:00:00"))
+
+
+def _instant(value: int | None) -> str:
+    """A time in UTC to the millisecond."""
+    return _time_element(value, len("2026-11-27 08:00:00.000"))
+
+
+def _time_element(value: int | None, length: int) -> str:
+    text = _DASH if value is None else time_text(value) or _DASH
+    if not text[0].isdecimal():
+        return text
+    shown = text[:length].replace("T", " ")
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(text, shown)

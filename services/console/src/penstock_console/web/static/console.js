@@ -3,61 +3,104 @@
 
 const REFRESH_MS = 5000;
 const TAIL_ROWS_MAX = 500;
+const SHORT_TEXT_MAX = 160; // as in parts.html
+const SUMMARY_TEXT_MAX = 300;
 
-function isBusy(main) {
-  return document.hidden || main.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")
-    || main.querySelector("details[open]") !== null;
+// Changes a tree into another one. Elements that stay keep the focus, the text of the user, and whether they are open.
+function patch(old, next) {
+  const olds = [...old.childNodes];
+  const nexts = [...next.childNodes];
+  nexts.forEach((each, index) => {
+    const found = olds[index];
+    if (!found) old.append(each);
+    else if (found.nodeName !== each.nodeName) found.replaceWith(each);
+    else if (found.nodeType === Node.ELEMENT_NODE) patchElement(found, each);
+    else if (found.data !== each.data) found.data = each.data;
+  });
+  olds.slice(nexts.length).forEach((each) => each.remove());
+}
+
+function patchElement(old, next) {
+  for (const { name } of [...old.attributes]) {
+    if (!next.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  }
+  for (const { name, value } of next.attributes) {
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  patch(old, next);
+}
+
+function show(main, next) {
+  const held = document.activeElement;
+  const href = main.contains(held) ? held.getAttribute("href") : null;
+  const done = main.querySelector(".done");
+  if (done) next.prepend(...main.querySelectorAll(".done"));
+  patch(main, next);
+  // A row may have moved: the focus goes with it.
+  if (href && (document.activeElement !== held || held.getAttribute("href") !== href)) {
+    main.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus({ preventScroll: true });
+  }
 }
 
 async function refresh(main) {
-  if (!isBusy(main)) {
-    try {
-      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-      if (answer.ok) {
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const next = page.getElementById("content");
-        if (next && !isBusy(main)) {
-          next.querySelectorAll(".done").forEach((each) => each.remove());
-          main.replaceChildren(...next.childNodes);
-          document.body.classList.remove("offline");
-        }
-      }
-    } catch {
-      document.body.classList.add("offline");
-    }
+  const offline = document.getElementById("offline");
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.redirected) return location.reload(); // the login has ended
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (answer.ok) show(main, page.getElementById("content"));
+    offline.hidden = answer.ok;
+  } catch {
+    offline.hidden = false;
   }
-  setTimeout(() => refresh(main), REFRESH_MS);
 }
 
-function cell(row, text, name) {
-  const made = row.insertCell();
-  if (name) made.className = name;
-  if (text === null) {
-    const none = document.createElement("span");
-    none.className = "null";
-    none.textContent = "null";
-    made.append(none);
-  } else {
-    const code = document.createElement("code");
-    code.textContent = text.length > 400 ? `${text.slice(0, 400)}...` : text;
-    made.append(code);
-  }
-  return made;
+function keepFresh(main) {
+  const button = document.getElementById("pause");
+  let isPaused = false;
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    isPaused = !isPaused;
+    button.textContent = isPaused ? "Refresh again" : "Pause";
+  });
+  const turn = async () => {
+    if (!isPaused && !document.hidden) await refresh(main);
+    setTimeout(turn, REFRESH_MS);
+  };
+  setTimeout(turn, REFRESH_MS);
+}
+
+function made(name, text, className = "") {
+  const element = document.createElement(name);
+  element.textContent = text;
+  element.className = className;
+  return element;
+}
+
+function field(text, format) {
+  if (text === null) return made("span", "null", "null");
+  if (format !== "json" && text.length <= SHORT_TEXT_MAX && !text.includes("\n")) return made("code", text);
+  const details = document.createElement("details");
+  const summary = document.createElement("summary");
+  summary.append(made("code", text.slice(0, SUMMARY_TEXT_MAX).replace(/\s+/g, " ")));
+  details.append(summary, made("pre", text));
+  return details;
 }
 
 function showRecord(body, record) {
   const row = body.insertRow(0);
   row.className = "fresh";
-  cell(row, `${record.partition}@${record.offset}`, "place");
-  cell(row, new Date(record.time_ms).toISOString(), "time");
-  cell(row, record.key);
-  const value = cell(row, record.value);
-  for (const header of record.headers) {
-    const tag = document.createElement("span");
-    tag.className = "tag";
-    tag.textContent = `${header.name}=${header.value}`;
-    value.append(" ", tag);
-  }
+  const place = made("th", `${record.partition}@${record.offset}`, "place");
+  place.scope = "row";
+  row.append(place);
+  const time = new Date(record.time_ms).toISOString();
+  row.append(made("td", time.slice(0, -1).replace("T", " "), "time"));
+  row.insertCell().append(field(record.key, record.key_format));
+  const value = row.insertCell();
+  value.append(field(record.value, record.value_format));
+  if (record.value_format === "hex") value.append(" ", made("span", "hex", "tag"));
+  if (record.is_cut) value.append(" ", made("span", "cut", "tag"));
+  for (const header of record.headers) value.append(" ", made("span", `${header.name}=${header.value}`, "tag"));
   while (body.rows.length > TAIL_ROWS_MAX) body.deleteRow(-1);
 }
 
@@ -72,29 +115,39 @@ function follow(button) {
     button.textContent = "Live";
     state.textContent = text;
   };
-  button.addEventListener("click", () => {
-    if (source) return stop(`${count} new records; stopped`);
-    document.getElementById("no-messages")?.remove();
+  const start = () => {
+    const wanted = new FormData(button.form);
+    const given = new URLSearchParams();
+    for (const name of ["partition", "filter"]) if (wanted.get(name)) given.set(name, wanted.get(name));
+    document.querySelectorAll("#no-messages, #next-messages").forEach((each) => each.remove());
     body.replaceChildren();
     count = 0;
     button.textContent = "Stop";
-    state.textContent = "waiting for new records";
-    source = new EventSource(button.dataset.tail);
+    state.textContent = "live: waiting for new records";
+    source = new EventSource(`${button.dataset.tail}?${given}`);
     source.onmessage = (event) => {
-      for (const record of JSON.parse(event.data)) {
-        showRecord(body, record);
-        count += 1;
-      }
-      state.textContent = `live: ${count} new records`;
+      const records = JSON.parse(event.data);
+      records.forEach((each) => showRecord(body, each));
+      count += records.length;
+      if (records.length) state.textContent = `live: ${count} new records`;
     };
     source.addEventListener("end", () => stop(`${count} new records; the time is over`));
-    source.onerror = () => stop("the console does not send records: see its log, or try again");
-  });
+    source.onerror = () => stop("no new records come: press Read for the reason, or Live to try again");
+  };
+  button.addEventListener("click", () => (source ? stop(`${count} new records; stopped`) : start()));
+}
+
+function forgetDone() {
+  const address = new URL(location.href);
+  if (!address.searchParams.has("done")) return;
+  address.searchParams.delete("done");
+  history.replaceState(null, "", address);
 }
 
 document.querySelectorAll(".strip [data-grow]").forEach((each) => {
   each.style.flexGrow = Math.max(1, Math.log2(1 + Number(each.dataset.grow)));
 });
 document.querySelectorAll("[data-tail]").forEach(follow);
+forgetDone();
 const live = document.querySelector("main[data-live]");
-if (live) setTimeout(() => refresh(live), REFRESH_MS);
+if (live) keepFresh(live);
