@@ -125,7 +125,7 @@ class Page:
 
     def fill(self, name: str, text: str) -> None:
         """Replace the text of a field."""
-        self.focus(name)
+        self.call("DOM.focus", backendNodeId=self._control(name, FIELDS))
         self.evaluate("document.activeElement.select()")
         if text:
             self.call("Input.insertText", text=text)
@@ -146,7 +146,9 @@ class Page:
         """The name of the control that has the focus, "" if none has."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]
         for each in nodes:
-            has_focus = any(found["name"] == "focused" and found["value"]["value"] for found in each["properties"])
+            has_focus = any(
+                found["name"] == "focused" and found["value"]["value"] for found in each.get("properties", [])
+            )
             if has_focus and each["role"]["value"] != "RootWebArea":
                 return str(each["name"]["value"])
         return ""

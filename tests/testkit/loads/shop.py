@@ -3,7 +3,7 @@
 import contextlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -64,6 +64,25 @@ class Shop:
         self._commit(SLASH_GROUP, "clickstream", behind=200)
         self._commit(UNICODE_GROUP, "inventory", behind=0)
         self.write("orders", NEW_ORDERS)
+
+    def add_topics(self, names: Iterable[str]) -> None:
+        """Create topics without records."""
+        for future in self._admin.create_topics([NewTopic(name, 1) for name in names]).values():
+            future.result(WAIT_S)
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """The offsets of a group, by topic and partition."""
+        wanted = [ConsumerGroupTopicPartitions(group)]
+        answer = self._admin.list_consumer_group_offsets(wanted)[group].result(WAIT_S)
+        return {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
+
+    def groups(self) -> set[str]:
+        """The ids of all groups."""
+        return {each.group_id for each in self._admin.list_consumer_groups().result(WAIT_S).valid}
+
+    def topics(self) -> set[str]:
+        """The names of all topics."""
+        return set(self._admin.list_topics(timeout=WAIT_S).topics)
 
     def write(self, topic: str, count: int) -> None:
         """Write records with JSON values."""

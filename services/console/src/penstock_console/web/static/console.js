@@ -33,8 +33,7 @@ function patchElement(old, next) {
 function show(main, next) {
   const held = document.activeElement;
   const href = main.contains(held) ? held.getAttribute("href") : null;
-  const done = main.querySelector(".done");
-  if (done) next.prepend(...main.querySelectorAll(".done"));
+  next.querySelector(".note").replaceWith(main.querySelector(".note").cloneNode(true)); // it is shown once
   patch(main, next);
   // A row may have moved: the focus goes with it.
   if (href && (document.activeElement !== held || held.getAttribute("href") !== href)) {
