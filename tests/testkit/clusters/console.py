@@ -41,10 +41,21 @@ def running_console(cluster: Cluster, *, port: int = 0, **settings: str) -> Iter
             process.wait(STOP_TIMEOUT_S)
 
 
+def started_console(cluster: Cluster) -> str:
+    """The origin of the console of `penstock up`, which starts with the first request."""
+    origin = f"http://{cluster.http}"
+    wait_until(lambda: _has_styles(origin), READY_TIMEOUT_S, "the console of penstock up")
+    return origin
+
+
 def _answers(process: subprocess.Popen[bytes], origin: str, log: Path) -> bool:
     assert process.poll() is None, f"the console ended: {log.read_text()}"
+    return _has_styles(origin)
+
+
+def _has_styles(origin: str) -> bool:
     try:
         with urllib.request.urlopen(f"{origin}/static/console.css", timeout=READY_TIMEOUT_S) as answer:
-            return bool(answer.status == 200)
+            return bool(answer.headers["Content-Type"] == "text/css")
     except (urllib.error.URLError, ConnectionError):
         return False

@@ -15,6 +15,7 @@ LONG_NAME = "a.name.of-249-letters." + "x" * 227
 UNICODE_GROUP = "Überwachung-μετρήσεις"
 SLASH_GROUP = "analytics/daily"
 OPEN_ID, DONE_ID = "ledger-7", "payments-writer-1"
+DELETED = "campaign-2025"  # it may come back
 TOPICS = {
     "orders": (12, {}),
     "payments": (6, {"retention.ms": "2592000000"}),
@@ -26,6 +27,7 @@ TOPICS = {
     "prices.live": (2, {"penstock.lane": "express"}),
     LONG_NAME: (1, {}),
     "nothing-yet": (1, {}),
+    DELETED: (2, {"penstock.undelete.window.ms": "86400000"}),
 }
 # Records of each topic, before and after the groups read.
 COUNTS = {
@@ -69,6 +71,10 @@ class Shop:
         """Create topics without records."""
         for future in self._admin.create_topics([NewTopic(name, 1) for name in names]).values():
             future.result(WAIT_S)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; it may come back if its configuration allows that."""
+        self._admin.delete_topics([name])[name].result(WAIT_S)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The offsets of a group, by topic and partition."""
