@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark spark-classes \
     sbom audit quick e2e-compose conformance conformance-compose sim sim-all mutants chaos fuzz check house format \
-    bench bench-kafka bench-spark docs lock clean
+    bench bench-kafka bench-spark docs screenshots lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +120,9 @@ bench-spark: env spark-test-env  ## measure what runs on Spark
 	$(SPARK_VENV)/bin/python -m benches.merging
 	$(SPARK_VENV)/bin/python -m benches.keys
 	$(SPARK_VENV)/bin/python -m benches.topics
+
+screenshots: env  ## make the pictures of the console anew, in docs/img, with Chromium from Debian
+	$(BIN)/python -m tests.testkit.screenshots
 
 docs: env  ## generate the pages that come from code: APIs, settings, metrics, plots
 	$(BIN)/python -m tests.testkit.docs

@@ -11,7 +11,7 @@ from tests.testkit.browser.audit import findings
 from tests.testkit.browser.devtools import DevTools, running_chromium
 from tests.testkit.browser.page import Page, opened_page
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
-from tests.testkit.clusters.console import running_console
+from tests.testkit.clusters.console import running_console, started_console
 from tests.testkit.loads.shop import LONG_NAME, OPEN_ID, SLASH_GROUP, UNICODE_GROUP, Shop
 
 pytestmark = pytest.mark.e2e
@@ -52,7 +52,7 @@ WINDOWS = {
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp("console") / "data", "--janitors", "1") as started:
+    with running(tmp_path_factory.mktemp("console") / "data", "--janitors", "1", "--console-changes") as started:
         yield started
 
 
@@ -60,14 +60,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def shop(cluster: Cluster) -> Iterator[Shop]:
     shop = Shop(cluster.kafka)
     shop.fill()
+    shop.add_odd_records()
     with shop.members("billing", "orders", 2), shop.transactions():
         yield shop
 
 
 @pytest.fixture(scope="module")
-def origin(cluster: Cluster, shop: Shop) -> Iterator[str]:
-    with running_console(cluster, changes="true") as found:
-        yield found
+def origin(cluster: Cluster, shop: Shop) -> str:
+    return started_console(cluster)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_topics_are_searched_sorted_and_paged(page: Page, shop: Shop) -> None:
     page.fill("Search", "TENANT-01")
     page.follow("Search")
     assert page.column() == MANY_TOPICS[10:20]
-    assert "10 of 70 topics" in page.text
+    assert f"10 of {len(shop.topics())} topics" in page.text
     page.follow("Name")  # it was ascending
     assert page.column() == MANY_TOPICS[19:9:-1]
 
@@ -394,10 +394,8 @@ def test_a_process_that_hangs_is_a_problem_on_the_overview(cluster: Cluster, pag
 
 def test_users_log_in_with_their_kafka_password(tmp_path: Path, devtools: DevTools) -> None:
     with running(tmp_path / "data", "--secure") as cluster:
-        folder = cluster.data / "secure"
-        password = (folder / "password").read_text().strip()
-        settings = {"command_config": str(folder / "client.properties"), "changes": "true"}
-        with running_console(cluster, **settings) as origin, opened_page(devtools, origin) as page:
+        password = (cluster.data / "secure" / "password").read_text().strip()
+        with opened_page(devtools, started_console(cluster)) as page:
             page.open("/topics?q=x")
             assert page.heading == "Log in"
             assert page.focused == "User"

@@ -71,10 +71,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         given = ("--janitors", "1", "--compactors", "1", "--console-changes")
         cluster = stack.enter_context(running(Path(folder, "data"), *given))
-        stack.enter_context(_filled(cluster, Path(folder, "password")))
+        shop = stack.enter_context(_filled(cluster, Path(folder, "password")))
         devtools = stack.enter_context(running_chromium())
         page = stack.enter_context(opened_page(devtools, started_console(cluster)))
-        wait_until(lambda: _span_s(cluster) >= SPAN_S, WAIT_S, "rates and trends", poll_s=2.0)
+        wait_until(lambda: _span_s(cluster, shop) >= SPAN_S, WAIT_S, "rates and trends", poll_s=2.0)
         for name, path in PATHS.items():
             if name == "cluster":
                 cluster.pause("janitor-1")
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def _filled(cluster: Cluster, password: Path) -> Iterator[None]:
+def _filled(cluster: Cluster, password: Path) -> Iterator[Shop]:
     """Data in all pages, and a load as long as the context is open."""
     shop = Shop(cluster.kafka)
     shop.fill()
@@ -103,7 +103,7 @@ def _filled(cluster: Cluster, password: Path) -> Iterator[None]:
         stack.enter_context(shop.transactions())
         demo = subprocess.Popen(_cli("demo", "--bootstrap", cluster.kafka), stdout=subprocess.DEVNULL)
         try:
-            yield
+            yield shop
         finally:
             demo.terminate()
             demo.wait(WAIT_S)
@@ -113,7 +113,9 @@ def _cli(*words: str) -> list[str]:
     return [sys.executable, "-m", "penstock.cli", *words]
 
 
-def _span_s(cluster: Cluster) -> float:
+def _span_s(cluster: Cluster, shop: Shop) -> float:
+    """The time that rates cover; meanwhile the lag of a group grows."""
+    shop.write("orders", 40)
     with urllib.request.urlopen(f"http://{cluster.http}/api/v1/overview", timeout=WAIT_S) as answer:
         return float(json.load(answer)["span_s"])
 

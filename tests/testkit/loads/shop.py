@@ -25,7 +25,6 @@ TOPICS = {
     "clickstream": (24, {"retention.ms": "86400000"}),
     "audit-log": (1, {"retention.ms": "-1"}),
     "prices.live": (2, {"penstock.lane": "express"}),
-    LONG_NAME: (1, {}),
     "nothing-yet": (1, {}),
     DELETED: (2, {"penstock.undelete.window.ms": "86400000"}),
 }
@@ -59,7 +58,6 @@ class Shop:
             future.result(WAIT_S)
         for topic, count in COUNTS.items():
             self.write(topic, count)
-        self._write_odd_records()
         self._commit("billing", "orders", behind=0)
         self._commit("warehouse", "shipments", behind=3)
         self._commit("fraud-detection", "payments", behind=120)
@@ -114,8 +112,9 @@ class Shop:
             "items": items,
         }
 
-    def _write_odd_records(self) -> None:
-        """Records that are hard to show."""
+    def add_odd_records(self) -> None:
+        """Add records that are hard to show, some in a topic with a long name."""
+        self.add_topics([LONG_NAME])
         self._producer.produce("customers", None, "customer-17")
         self._producer.produce("customers", bytes(range(128, 168)), b"\xff\x00\x01")
         self._producer.produce("customers", "<script>alert('no')</script> & \"quotes\"", "customer-<b>9</b>")
