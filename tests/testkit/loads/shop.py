@@ -34,6 +34,8 @@ COUNTS = {
     "payments": 1_500,
     "shipments": 900,
     "inventory": 600,
+    "customers": 400,
+    "audit-log": 120,
     "clickstream": 9_000,
     "prices.live": 50,
 }
