@@ -52,7 +52,7 @@ COMMANDS = (
 
 
 class Style(NamedTuple):
-    """A window and what is added to the names of its pictures."""
+    """A window, and the end of the names of its pictures."""
 
     suffix: str
     width: int
