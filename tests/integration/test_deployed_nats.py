@@ -107,6 +107,8 @@ MAY_PUBLISH = {
         INBOXES["janitor"],
         INBOXES["admin"],
     },
+    # Its commands are none, but each sender has a subject for them.
+    "console": {COMMANDS[Sender.CONSOLE], *READS[Sender.CONSOLE], PRESENCES["console"], INBOXES["console"]},
     "admin": {
         COMMANDS[Sender.ADMIN],
         *QUERIES,
@@ -135,6 +137,7 @@ MAY_LISTEN = {
     "cacher": {CACHE, *ALL_PRESENCES, INBOXES["cacher"], "_INBOX.cacher.>"},
     "compactor": {INBOXES["compactor"], "_INBOX.compactor.>"},
     "janitor": {EXPLAIN, INBOXES["janitor"], "_INBOX.janitor.>"},
+    "console": {*ALL_PRESENCES, INBOXES["console"], "_INBOX.console.>"},
     "admin": {*ALL_PRESENCES, INBOXES["admin"], "_INBOX.admin.>"},
     # No inbox of its roles: separate services get their answers there.
     "agent": {ADVANCED, CONFIRM, FLUSH, CACHE, *ALL_PRESENCES, INBOXES["agent"], "_INBOX.agent.>"},

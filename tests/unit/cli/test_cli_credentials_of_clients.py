@@ -13,6 +13,7 @@ from cryptography.x509.verification import PolicyBuilder, Store
 from penstock.cli import main
 from penstock.cli.credentials import ROLES, Wanted, make_credentials
 from penstock.cli.identities.certificates import CERTIFICATE_DAYS, RENEWAL_DAYS
+from penstock.cli.kafka.properties import read_properties
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import SystemEntropy
 from penstock.runtime.process.env_file import parse_env
@@ -23,6 +24,7 @@ NOW_MS = 1_800_000_000_000
 CLIENT = {f"client/{name}" for name in ("ca.pem", "password", "client.properties", "librdkafka.conf")}
 LISTENER = {f"{user}/{name}" for user in ("gateway", "agent") for name in ("kafka.pem", "kafka-key.pem")}
 AUTHORITY = {"kafka-ca/kafka.pem", "kafka-ca/kafka-key.pem"}
+CONSOLE_CA, CONSOLE_LISTENER = "console/kafka-ca.pem", "console/client.properties"
 KEYS = {"gateway/token-key", "agent/token-key"}
 TOKENS = {"http/http-token", *(f"{role}/http-token" for role in ROLES)}
 GATEWAY, AGENT = "gateway/credentials.env", "agent/credentials.env"  # with the login secret, made of the password
@@ -59,6 +61,15 @@ def test_gateways_get_a_certificate_and_operators_the_files_of_clients(tmp_path:
     assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in written} == {0o400}
 
 
+def test_a_console_gets_the_listener_with_its_authority_and_no_login(tmp_path: Path) -> None:
+    assert {CONSOLE_CA, CONSOLE_LISTENER} <= make(tmp_path)
+    assert (tmp_path / CONSOLE_CA).read_bytes() == (tmp_path / "client" / "ca.pem").read_bytes()
+    found = read_properties(tmp_path / CONSOLE_LISTENER)
+    assert (found.security_protocol, found.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert Path(found.ca_file).read_bytes() == (tmp_path / CONSOLE_CA).read_bytes()
+    assert (found.username, found.password, found.password_file) == ("", "", "")
+
+
 def test_the_key_of_the_authority_and_the_password_are_in_their_own_folder_only(tmp_path: Path) -> None:
     make(tmp_path)
     key = (tmp_path / "kafka-ca" / "kafka-key.pem").read_bytes()
@@ -89,7 +100,7 @@ def test_another_host_needs_another_certificate_only(tmp_path: Path) -> None:
     ("rotated", "written"),
     [
         ("kafka", LISTENER),
-        ("kafka-ca", AUTHORITY | LISTENER | {"client/ca.pem", "console/kafka-ca.pem"}),
+        ("kafka-ca", AUTHORITY | LISTENER | {"client/ca.pem", CONSOLE_CA}),
         ("client", (CLIENT - {"client/ca.pem"}) | {GATEWAY, AGENT}),
         ("http", TOKENS),
         ("token-key", KEYS),

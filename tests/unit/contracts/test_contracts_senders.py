@@ -62,6 +62,17 @@ def test_a_cacher_makes_no_commands() -> None:
     assert not built_in(CACHER)
 
 
+def test_a_console_may_ask_just_the_queries_of_its_code() -> None:
+    asked = {
+        node.args[0].value
+        for path in (SOURCES / "services/console/src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "query"
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert asked == {*QUERIES[Sender.CONSOLE]}
+
+
 def test_only_its_own_kind_sends_what_changes_segments() -> None:
     assert [sender for sender in Sender if ReplaceExtents in COMMANDS[sender]] == [Sender.COMPACTOR]
     assert [sender for sender in Sender if CommitSegment in COMMANDS[sender]] == [Sender.FLUSHER]

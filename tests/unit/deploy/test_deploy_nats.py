@@ -9,6 +9,8 @@ from penstock.cli.agent.roles import USUAL
 from penstock.cli.credentials import ADMIN, AGENT, AGENT_ROLES, ROLES, USERS
 from penstock.cli.credentials.nats_accounts import accounts, permissions
 from penstock.contracts import subjects
+from penstock.contracts.senders import COMMANDS, QUERIES
+from penstock.contracts.subjects import Sender
 
 ROOT = Path(__file__).parents[3]
 CLUSTER = "blue"
@@ -67,13 +69,23 @@ def test_the_sequencer_may_ask_of_jetstream_just_what_the_journal_asks() -> None
     assert asked_by_admin == [f"$JS.API.STREAM.INFO.{STREAM}"]
 
 
-def test_all_may_read_the_landing_store_flushers_write_it_and_janitors_delete_from_it() -> None:
+def test_all_but_consoles_may_read_the_landing_store_flushers_write_it_and_janitors_delete_from_it() -> None:
     asked = asked_by("objectstore/jetstream.py")
     assert {"DIRECT.GET", "STREAM.PURGE"} <= asked
     assert set(re.findall(rf"\$JS\.API\.([A-Z.]+)\.{LANDING}", ACCOUNTS)) == asked
-    assert users_of(LANDING) == [*ALLOWED]
+    assert users_of(LANDING) == [user for user in ALLOWED if user != "console"]
     assert users_of(f"$JS.API.STREAM.PURGE.{LANDING}") == ["janitor"]
     assert users_of(OBJECTS) == ["flusher", AGENT]
+
+
+def test_a_console_only_asks_and_looks_at_processes() -> None:
+    allowed = ALLOWED["console"]
+    queries = {subjects.sequencer_query(CLUSTER, name) for name in QUERIES[Sender.CONSOLE]}
+    commands = subjects.sequencer_command(CLUSTER, Sender.CONSOLE)
+    assert COMMANDS[Sender.CONSOLE] == frozenset(), "a sequencer rejects each command from there"
+    present = f"penstock.{CLUSTER}.presence.console.>"
+    assert {*allowed.publish} == {*queries, commands, present, "_INBOX.console.>"}
+    assert {*allowed.subscribe} == {subjects.presence_all(CLUSTER), "_INBOX.console.>"}
 
 
 def asked_by(sources: str) -> set[str]:

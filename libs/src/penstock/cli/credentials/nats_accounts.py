@@ -123,7 +123,12 @@ def _requests(user: str, cluster: str, *, with_old_services: bool) -> list[str]:
 
 
 def _landing(user: str, cluster: str) -> list[str]:
-    """The subjects by which the user reads the landing store, flushers write it, and janitors delete from it."""
+    """The subjects by which the user reads the landing store, flushers write it, and janitors delete from it.
+
+    A console gets none: it reads records from gateways only, with the rights of its user.
+    """
+    if user == "console":
+        return []
     stream, objects = subjects.landing_stream(cluster), subjects.landing_objects(cluster)
     reads = [f"$JS.API.{name}.{stream}" for name in _LANDING_API]
     reads += [f"$JS.API.CONSUMER.DELETE.{stream}.*", f"$JS.API.DIRECT.GET.{stream}.>"]
