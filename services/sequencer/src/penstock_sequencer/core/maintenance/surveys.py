@@ -13,6 +13,7 @@ from penstock.contracts.queries.survey import (
     TopicSurveyQuery,
     TopicSurveyView,
 )
+from penstock_sequencer.core.log.control_markers import is_marker
 from penstock_sequencer.core.share.group import state_of
 from penstock_sequencer.core.state.cluster import Group, Partition, State, Topic
 from penstock_sequencer.core.state.extents import Extents
@@ -35,7 +36,7 @@ def topic_survey(state: State, query: TopicSurveyQuery) -> TopicSurveyView:
 
 def _topic(topic: Topic) -> TopicSurvey:
     partitions = topic.partitions
-    newest_ms = max((each.extents.highest[-1] for each in partitions if len(each.extents)), default=UNKNOWN_TIME)
+    newest_ms = max((_newest_ms(each.extents) for each in partitions), default=UNKNOWN_TIME)
     return TopicSurvey(
         topic.name,
         topic.topic_id,
@@ -45,6 +46,12 @@ def _topic(topic: Topic) -> TopicSurvey:
         [each.size_bytes for each in partitions],
         newest_ms,
     )
+
+
+def _newest_ms(extents: Extents) -> int:
+    row = extents.find_latest()
+    # The time of a marker is below all times.
+    return UNKNOWN_TIME if row == extents.end else max(extents.timestamps[row], UNKNOWN_TIME)
 
 
 def _topic_bytes(topic: Topic) -> int:
@@ -104,17 +111,20 @@ def _lag_of(topic: Topic, offsets: Iterable[tuple[int, int]]) -> GroupTopicSurve
 
 
 def _time_at(partition: Partition, offset: int) -> int:
-    """The estimated time of the record at an offset; UNKNOWN_TIME if there is none."""
-    if offset >= partition.high_watermark:
-        return UNKNOWN_TIME
+    """The estimated time of the first record from an offset on; UNKNOWN_TIME if there is none. Markers have no time."""
     extents: Extents = partition.extents
-    row = extents.find_offset(offset)
-    if row == extents.end:
+    row, end = extents.find_offset(offset), extents.end
+    while row < end and is_marker(partition, row):
+        row += 1
+    if row == end:
         return UNKNOWN_TIME
+    before = row - 1
+    while before >= extents.head and is_marker(partition, before):
+        before -= 1
     newest_ms = extents.timestamps[row]
-    before_ms = extents.timestamps[row - 1] if row > extents.head else newest_ms
+    before_ms = extents.timestamps[before] if before >= extents.head else newest_ms
     if not 0 <= before_ms < newest_ms:
-        return newest_ms
+        return max(newest_ms, UNKNOWN_TIME)
     first, last = extents.base_offsets[row], extents.last_offsets[row]
     return before_ms + (newest_ms - before_ms) * (max(offset, first) - first + 1) // (last - first + 1)
 
