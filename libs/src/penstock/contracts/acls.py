@@ -1,6 +1,7 @@
 """Access control lists: resources, operations, bindings, and filters over bindings. Pure; the numbers are Kafka's."""
 
 import enum
+import ipaddress
 
 import msgspec
 
@@ -125,3 +126,13 @@ def only_binding(wanted: AclFilter) -> AclBinding | None:
 def user_principal(name: str) -> str:
     """The principal of a user: "User:" and the name."""
     return f"{USER_TYPE}:{name}"
+
+
+def canonical_host(host: str) -> str:
+    """One spelling of an IP address, so that `::1` equals `0:0:0:0:0:0:0:1`; other text stays as it is."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)

@@ -3,8 +3,15 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from penstock.contracts.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
-from penstock_gateway.security.acl_index import ALL_OPERATIONS, AclIndex, bits, canonical_host
+from penstock.contracts.acls import (
+    AclBinding,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+    canonical_host,
+)
+from penstock_gateway.security.acl_index import ALL_OPERATIONS, AclIndex, bits
 from tests.unit.gateway.security.security_fakes import binding
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP

@@ -8,12 +8,14 @@ import msgspec
 from penstock.cli.kafka.session import Session, error_text
 from penstock.contracts.acls import (
     CLUSTER_NAME,
+    WILDCARD,
     AclBinding,
     AclFilter,
     AclOperation,
     AclPermission,
     PatternType,
     ResourceType,
+    canonical_host,
     matches,
     user_principal,
 )
@@ -25,7 +27,9 @@ _IMPLIED = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
-_EVERY_USER = user_principal("*")
+_EVERY_USER = user_principal(WILDCARD)
+_OPERATIONS = [each for each in AclOperation if each not in (AclOperation.ANY, AclOperation.ALL)]
+_RESOURCE_TYPES = [each for each in ResourceType if each != ResourceType.ANY]
 
 
 class User(msgspec.Struct, frozen=True):
@@ -89,8 +93,8 @@ async def security(sources: Sources, request: Request) -> SecurityPage:
         users_error,
         [_shown(each) for each in bindings],
         acls_error,
-        [_word(each) for each in AclOperation if each not in (AclOperation.ANY, AclOperation.ALL)],
-        [_word(each) for each in ResourceType if each != ResourceType.ANY],
+        [_word(each) for each in _OPERATIONS],
+        [_word(each) for each in _RESOURCE_TYPES],
     )
 
 
@@ -102,16 +106,19 @@ async def check(sources: Sources, request: Request, query: CheckQuery) -> CheckR
 
 def decided(bindings: Sequence[AclBinding], query: CheckQuery) -> CheckResult:
     """A denial decides before all others; an operation is allowed if it, or one that includes it, is."""
-    operation = _member(AclOperation, query.operation)
-    kind = _member(ResourceType, query.resource_type)
+    operation = _member(_OPERATIONS, query.operation)
+    kind = _member(_RESOURCE_TYPES, query.resource_type)
     name = CLUSTER_NAME if kind == ResourceType.CLUSTER else query.name
     if not name:
         raise Invalid("name the resource")
     meant = AclFilter(kind, name, PatternType.MATCH)
+    principals, host = (query.principal, _EVERY_USER), canonical_host(query.host)
     applied = [
         each
         for each in bindings
-        if matches(meant, each) and each.principal in (query.principal, _EVERY_USER) and each.host in (query.host, "*")
+        if matches(meant, each)
+        and each.principal in principals
+        and (each.host == WILDCARD or canonical_host(each.host) == host)
     ]
     exact = (operation, AclOperation.ALL)
     denied = [each for each in applied if each.permission == AclPermission.DENY and each.operation in exact]
@@ -189,8 +196,8 @@ def _word(value: Any) -> str:
     return str(value.name).lower().replace("_", "-")
 
 
-def _member(kind: Any, word: str) -> Any:
-    for each in kind:
+def _member(members: Sequence[Any], word: str) -> Any:
+    for each in members:
         if _word(each) == word:
             return each
-    raise Invalid(f"not one of {', '.join(_word(each) for each in kind)}: {word!r}")
+    raise Invalid(f"not one of {', '.join(_word(each) for each in members)}: {word!r}")

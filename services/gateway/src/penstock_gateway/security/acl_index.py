@@ -4,7 +4,6 @@ A binding that denies wins over all bindings that allow, of any pattern. Operati
 bit for each operation by its number, as in Kafka's answers (KIP-430).
 """
 
-import ipaddress
 from collections.abc import Iterable
 
 from penstock.contracts.acls import (
@@ -14,6 +13,7 @@ from penstock.contracts.acls import (
     AclPermission,
     PatternType,
     ResourceType,
+    canonical_host,
     user_principal,
 )
 
@@ -40,16 +40,6 @@ def bits(*operations: AclOperation) -> Operations:
 
 ALL_OPERATIONS = bits(*(each for each in AclOperation if each > AclOperation.ALL))
 NO_OPERATIONS = 0
-
-
-def canonical_host(host: str) -> str:
-    """One spelling of an IP address, so that `::1` equals `0:0:0:0:0:0:0:1`; other text stays as it is."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)
 
 
 class _Rule:
