@@ -41,7 +41,7 @@ def times(before: Samples, after: Samples, name: str, **labels: str) -> Times | 
     for (each, found), value in after.items():
         if each == f"{name}_bucket" and wanted <= set(found):
             end = float(dict(found)[BUCKET_END])
-            buckets[end] = buckets.get(end, 0.0) + value - before.get((each, found), 0.0)
+            buckets[end] = buckets.get(end, 0.0) + max(value - before.get((each, found), 0.0), 0.0)
     count = grown(before, after, f"{name}_count", **labels)
     if count <= 0:
         return None

@@ -48,6 +48,7 @@ class Poll(Generic[Reading]):
         self._wanted_s = float("-inf")
         self._wanted = asyncio.Event()
         self._lock = asyncio.Lock()
+        self._attempts = 0  # that have ended
 
     async def current(self) -> Reading:
         """The newest reading, made now if it is too old; `Unavailable` if that fails."""
@@ -73,9 +74,15 @@ class Poll(Generic[Reading]):
         return None if is_old else self._newest
 
     async def refresh(self, *, since_s: float | None = None) -> Reading:
-        """A reading that began after `since_s`, by default after this call."""
+        """A reading that began after `since_s`, by default after this call.
+
+        `Unavailable` also if another task waits for the same reading, and that fails: each failure may take long.
+        """
         since_s = self._clock.monotonic_s() if since_s is None else since_s
+        attempts = self._attempts
         async with self._lock:
+            if self._attempts > attempts and self.error:
+                raise Unavailable(self.error)
             if self._newest is None or self._read_s < since_s:
                 await self._make()
             assert self._newest is not None, "a reading was made"
@@ -107,6 +114,8 @@ class Poll(Generic[Reading]):
         except (TimeoutError, OSError) as error:
             self.error = str(error) or type(error).__name__
             raise Unavailable(self.error) from error
+        finally:
+            self._attempts += 1
         self.error = ""
         self._read_s = began_s
         self._took_s = self._clock.monotonic_s() - began_s

@@ -101,7 +101,7 @@ class Surveyor:
         """Records per second by topic, since the oldest survey in the window."""
         limits = self._limits
         recent = [each for each in self._written if now_s - each[0] <= limits.rate_window_s]
-        self._written = [*recent[1 - limits.rate_points_max :], (now_s, written)]
+        self._written = [*recent, (now_s, written)][-limits.rate_points_max :]
         if not recent or now_s <= recent[0][0]:
             return {}
         first_s, first = recent[0]
@@ -115,9 +115,7 @@ class Surveyor:
         trends: dict[str, array[int]] = {}
         for name, group in groups.items():
             points = self._trends.get(name) or array("q")
-            kept = points[1 - self._limits.trend_points_max :]
-            kept.append(lag_of(group))
-            trends[name] = kept
+            trends[name] = (points + array("q", [lag_of(group)]))[-self._limits.trend_points_max :]
         self._trends = trends
 
 
