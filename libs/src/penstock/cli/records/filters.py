@@ -50,7 +50,7 @@ def _parsed(data: bytes | None) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -214,9 +214,26 @@ def _shown_field(values: Mapping[str, Any], name: str, limits: RecordLimits) -> 
     if text is None:
         return None, "null", False
     if form == "text" and text.lstrip().startswith(("{", "[")):
-        with contextlib.suppress(ValueError):
-            text, form = json.dumps(json.loads(text), ensure_ascii=False, indent=2), "json"
+        with contextlib.suppress(ValueError, RecursionError):
+            text, form = _in_lines(text, limits.shown_characters_max), "json"
     return text[: limits.shown_characters_max], form, len(text) > limits.shown_characters_max
+
+
+def _in_lines(text: str, characters_max: int) -> str:
+    """JSON in lines, up to a little more than so many characters: deep values would grow a thousandfold.
+
+    `ValueError` for a text that is no JSON, or has no form in UTF-8.
+    """
+    parts: list[str] = []
+    left = characters_max
+    for part in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(json.loads(text)):
+        parts.append(part)
+        left -= len(part)
+        if left < 0:
+            break
+    found = "".join(parts)
+    found.encode()
+    return found
 
 
 class NewRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,6 +53,7 @@ class _Client:
         self.session = session
         self.lock = asyncio.Lock()  # a client is for one thread at a time
         self.used_s = 0.0
+        self.is_closed = False
 
 
 class KafkaSessions:
@@ -67,16 +69,21 @@ class KafkaSessions:
         self._clients: dict[Login, _Client] = {}
 
     async def call(self, login: Login, work: Callable[[Session], Result]) -> Result:
-        """The result of `work` in a thread with a client of the user; `Unavailable` for an error of the client."""
-        client = self._client(login)
-        async with client.lock:
-            client.used_s = self._clock.monotonic_s()
-            try:
-                return await self._in_thread(lambda: _translated(lambda: work(client.session)))
-            except PenstockError:
-                self._clients.pop(login, None)
-                await self._in_thread(client.session.close)
-                raise
+        """The result of `work` in a thread with a client of the user; `Unavailable` for an error of the client.
+
+        After such an error the user gets a new client.
+        """
+        while True:
+            client = self._client(login)
+            async with client.lock:
+                if client.is_closed:  # by the task before
+                    continue
+                client.used_s = self._clock.monotonic_s()
+                try:
+                    return await self._in_thread(partial(_translated, partial(work, client.session)))
+                except (Unavailable, OSError):
+                    await self._close(login, client)
+                    raise
 
     @contextlib.asynccontextmanager
     async def own_session(self, login: Login, timeout_s: float | None = None) -> AsyncIterator[Session]:
@@ -103,21 +110,28 @@ class KafkaSessions:
             now_s = self._clock.monotonic_s()
             for login, client in list(self._clients.items()):
                 if not client.lock.locked() and now_s - client.used_s > self._limits.idle_s:
-                    del self._clients[login]
-                    await self._in_thread(client.session.close)
+                    await self._close(login, client)
 
     async def forget(self, login: Login) -> None:
         """Close the client of a user that has logged out."""
-        client = self._clients.pop(login, None)
+        client = self._clients.get(login)
         if client is not None:
             async with client.lock:
-                await self._in_thread(client.session.close)
+                await self._close(login, client)
 
     async def close(self) -> None:
         """Close all clients."""
         for login in list(self._clients):
             await self.forget(login)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _close(self, login: Login, client: _Client) -> None:
+        """Close a client that no thread uses."""
+        if self._clients.get(login) is client:
+            del self._clients[login]
+        if not client.is_closed:
+            client.is_closed = True
+            await self._in_thread(client.session.close)
 
     def _client(self, login: Login) -> _Client:
         client = self._clients.get(login)
