@@ -58,7 +58,7 @@ def part_of(rows: Sequence[Row], query: ListQuery, default_sort: str) -> Part[Ro
     """One page of the rows, sorted by the column that the query names, or else by the default."""
     sort = query.sort or default_sort
     column = sort.removeprefix("-")
-    if rows and not hasattr(rows[0], column):
+    if rows and column not in getattr(rows[0], "__struct_fields__", ()):
         sort, column = default_sort, default_sort.removeprefix("-")
     ordered = sorted(rows, key=lambda row: _key(getattr(row, column)), reverse=sort.startswith("-"))
     size = min(max(query.size, 1), ROWS_PER_PAGE_MAX)

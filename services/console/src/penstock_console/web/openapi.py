@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from penstock_console.web.routes import ACTIONS, API, PAGES, Action, Page
+from penstock_console.kafka.records import Record, RecordQuery
+from penstock_console.web.routes import ACTIONS, API, PAGES, TAIL, Action, Page
 
 _REFERENCE = "#/components/schemas/{name}"
 _ERRORS = {
@@ -17,7 +18,7 @@ _ERRORS = {
 }
 
 
-class Problem(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True):
     """The answer to a request that failed."""
 
     error: str
@@ -27,10 +28,11 @@ def description(version: str) -> dict[str, Any]:
     """The document at `/api/v1/openapi.json`."""
     types = [each for page in PAGES for each in (page.result, page.query) if each is not None]
     types += [each for action in ACTIONS for each in (action.result, action.body)]
-    (*schemas, problem), components = msgspec.json.schema_components([*types, Problem], ref_template=_REFERENCE)
-    by_type = dict(zip(map(id, types), schemas, strict=True))
+    types += [list[Record], Failure]
+    (*schemas, failure), components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
+    by_type = dict(zip(map(id, types), schemas, strict=False))
     errors = {
-        code: {"description": text, "content": {"application/json": {"schema": problem}}}
+        code: {"description": text, "content": {"application/json": {"schema": failure}}}
         for code, text in _ERRORS.items()
     }
     paths: dict[str, dict[str, Any]] = {}
@@ -49,11 +51,27 @@ def description(version: str) -> dict[str, Any]:
             "requestBody": {"required": True, "content": {"application/json": {"schema": by_type[id(action.body)]}}},
             "responses": {"200": _json("The change is made.", by_type[id(action.result)]), **errors},
         }
+    paths[API + TAIL] = {"get": _tail(_fields(components, RecordQuery), schemas[-1], errors)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Penstock console", "version": version},
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}}},
+    }
+
+
+def _tail(fields: list[dict[str, Any]], records: Any, errors: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "summary": "New records as they come",
+        "description": "Server-sent events: each has a list of records, perhaps empty, and the last one is `end`.",
+        "parameters": [
+            {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}},
+            *(each for each in fields if each["name"] in ("partition", "filter")),
+        ],
+        "responses": {
+            "200": {"description": "The events.", "content": {"text/event-stream": {"schema": records}}},
+            **errors,
+        },
     }
 
 
@@ -82,4 +100,5 @@ def _fields(components: dict[str, Any], query: type[Any] | None) -> list[dict[st
     return [
         {"name": name, "in": "query", "required": name in required, "schema": each}
         for name, each in schema["properties"].items()
+        if (query, name) != (RecordQuery, "topic")  # it is in the path
     ]

@@ -21,6 +21,7 @@ from penstock_console.pages import (
 from penstock_console.pages.context import ListQuery, Request, Sources
 
 API = "/api/v1"
+TAIL = "/topics/{name}/tail"  # new records as server-sent events
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

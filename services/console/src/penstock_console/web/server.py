@@ -1,5 +1,6 @@
 """The HTTP server of the pages and the API."""
 
+import contextlib
 import ipaddress
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,9 +19,10 @@ from penstock_console.pages.errors import Forbidden, NotFound
 from penstock_console.web.logins import COOKIE, Logins
 from penstock_console.web.openapi import description
 from penstock_console.web.rendering import Templates
-from penstock_console.web.routes import ACTIONS, API, PAGES, Action, Page
+from penstock_console.web.routes import ACTIONS, API, PAGES, TAIL, Action, Page
 
 BODY_BYTES_MAX = 4 * 2**20
+NUMBER_DIGITS_MAX = 18  # in a path
 STATIC, LOGIN, LOGOUT, OPENAPI = "/static", "/login", "/logout", f"{API}/openapi.json"
 _OPEN = (STATIC + "/", LOGIN, "/health", "/ready")
 _HEADERS = {
@@ -69,8 +71,8 @@ class WebServer:
             web.post(LOGIN, self._log_in),
             web.post(LOGOUT, self._log_out),
             web.get(OPENAPI, self._openapi),
-            web.get("/topics/{name}/tail", self._tail),
-            web.get(f"{API}/topics/{{name}}/tail", self._tail),
+            web.get(TAIL, self._tail),
+            web.get(API + TAIL, self._tail),
         ]
         for page in PAGES:
             routes.append(web.get(page.path, self._html(page)))
@@ -109,6 +111,7 @@ class WebServer:
             response = await handler(request)
         except web.HTTPException as error:
             if error.status < 400:
+                error.headers.update(_HEADERS)
                 raise
             response = self._failed(request, error.status, error.reason)
             response.headers.update({name: error.headers[name] for name in _KEPT if name in error.headers})
@@ -158,7 +161,7 @@ class WebServer:
         """Reject names that are not this console's: a page of another site could reach it under such a name."""
         if self._logins.are_needed:
             return
-        name = (urlsplit(f"//{request.host}").hostname or "").lower()
+        name = _host_name(request.host)
         if name not in self._host_names and not _is_address(name):
             raise Forbidden(f"the console is not known as {name!r}: set PENSTOCK_HOST_NAMES, or use its address")
 
@@ -194,8 +197,7 @@ class WebServer:
 
     def _form(self, action: Action) -> Handler:
         async def answer(request: web.Request) -> web.Response:
-            fields = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
-            body = msgspec.convert(_present(fields), action.body, strict=False)
+            body = msgspec.convert(_present(await _fields(request)), action.body, strict=False)
             arguments = _arguments(action.path, (), request)
             result = await self._perform(action, request, arguments, body)
             message = getattr(result, "message", "") or f"written at {result.partition}@{result.offset}"
@@ -208,7 +210,7 @@ class WebServer:
         async def answer(request: web.Request) -> web.Response:
             try:
                 body = msgspec.json.decode(await request.read() or b"{}", type=action.body)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise Invalid(f"the body is not as described at {OPENAPI}: {error}") from error
             return _as_json(await self._perform(action, request, _arguments(action.path, (), request), body))
 
@@ -225,7 +227,8 @@ class WebServer:
             log.info("change_rejected", **facts, reason=str(error))
             raise
         log.info("change_made", **facts)
-        await self._sources.survey.refresh()
+        with contextlib.suppress(PenstockError):  # the change is made; the next page reports the error
+            await self._sources.survey.refresh()
         return result
 
     async def _tail(self, request: web.Request) -> web.StreamResponse:
@@ -243,6 +246,10 @@ class WebServer:
             await response.write(b"event: end\ndata: {}\n\n")
         except ConnectionError:  # the reader has left
             pass
+        except PenstockError as error:
+            if not response.prepared:
+                raise
+            log.info("tail_ended", reason=str(error))  # without the event `end`, a browser reports an error
         finally:
             await records.aclose()  # type: ignore[attr-defined]
         return response
@@ -255,9 +262,9 @@ class WebServer:
         return web.Response(text=self._templates.render("login.html", values), content_type="text/html")
 
     async def _log_in(self, request: web.Request) -> web.Response:
-        fields = await request.post()
-        login = Login(str(fields.get("username", "")), str(fields.get("password", "")))
-        target = _local(str(fields.get("next", "/")))
+        fields = await _fields(request)
+        login = Login(fields.get("username", ""), fields.get("password", ""))
+        target = _local(fields.get("next", "/"))
         try:
             token = await self._logins.log_in(login)
         except (Unavailable, Forbidden) as error:
@@ -291,14 +298,11 @@ class WebServer:
 
 
 def _status_of(error: PenstockError) -> int:
-    match error:
-        case NotFound():
-            return 404
-        case Forbidden():
-            return 403
-        case Invalid():
-            return 403 if _DENIED in str(error).lower() else 400
-    return 503
+    if isinstance(error, NotFound):
+        return 404
+    if isinstance(error, Forbidden) or _DENIED in str(error).lower():
+        return 403
+    return 400 if isinstance(error, Invalid) else 503
 
 
 def _check_same_site(request: web.Request) -> None:
@@ -306,7 +310,7 @@ def _check_same_site(request: web.Request) -> None:
     site = request.headers.get("Sec-Fetch-Site")
     origin = request.headers.get("Origin")
     is_other = site not in (None, "same-origin", "none") or (
-        site is None and origin is not None and urlsplit(origin).netloc != request.host
+        site is None and origin is not None and origin.partition("://")[2] != request.host
     )
     if is_other:
         raise Forbidden("this request comes from another site")
@@ -315,10 +319,19 @@ def _check_same_site(request: web.Request) -> None:
 def _arguments(path: str, numbers: tuple[str, ...], request: web.Request) -> dict[str, Any]:
     found: dict[str, Any] = dict(request.match_info)
     for name in numbers:
-        if not found[name].isdecimal():
+        if not (found[name].isdecimal() and len(found[name]) <= NUMBER_DIGITS_MAX):
             raise NotFound(f"not a number: {found[name]!r}")
         found[name] = int(found[name])
     return found
+
+
+async def _fields(request: web.Request) -> dict[str, str]:
+    """The texts of a form; `Invalid` if its body is malformed."""
+    try:
+        fields = await request.post()
+    except (ValueError, LookupError, AssertionError) as error:
+        raise Invalid(f"the body is no form: {error}") from error
+    return {name: value for name, value in fields.items() if isinstance(value, str)}
 
 
 def _present(fields: Mapping[str, str]) -> dict[str, Any]:
@@ -329,8 +342,17 @@ def _present(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _local(target: str) -> str:
-    """The target of a redirect, `/` unless it is a path of this console."""
-    return target if target.startswith("/") and not target.startswith(("//", "/\\")) else "/"
+    """The target of a redirect, `/` unless it is a path of this console. Browsers skip control characters."""
+    is_path = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_path else "/"
+
+
+def _host_name(host: str) -> str:
+    """The name in the header `Host`, "" if it is malformed."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
 
 
 def _is_address(name: str) -> bool:
