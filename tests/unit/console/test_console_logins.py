@@ -1,0 +1,208 @@
+"""Users log in with passwords that gateways accept; sessions end, are bounded, and are closed by a logout."""
+
+import asyncio
+import base64
+
+import pytest
+
+from penstock.cli.kafka.session import Session
+from penstock.contracts.errors import Invalid, Unavailable
+from penstock_console.kafka.sessions import ANONYMOUS, KafkaLimits, KafkaSessions, Login
+from penstock_console.pages.errors import Forbidden
+from penstock_console.web.logins import LoginLimits, Logins
+from tests.testkit.fakes.clock import ManualClock
+from tests.testkit.fakes.virtual_time import CountingEntropy
+from tests.testkit.waiting import known
+from tests.unit.console.console_fakes import SETTINGS, FakeKafka
+from tests.unit.sequencer.core.core_world import World
+
+ALICE, BOB = Login("alice", "a"), Login("bob", "b:with:colons")
+PASSWORDS = {"alice": "a", "bob": "b:with:colons"}
+LIMITS = LoginLimits(sessions_max=3, session_s=100, basic_s=10)
+
+
+class Rig:
+    """Logins at gateways that know two users."""
+
+    def __init__(self, passwords: dict[str, str] | None = PASSWORDS) -> None:
+        self.clock = ManualClock()
+        self.kafka = FakeKafka(World(), self.clock, passwords)
+        self.logins = Logins(self.kafka, self.clock, CountingEntropy(), limits=LIMITS)
+
+
+def basic(name: str, password: str) -> str:
+    return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
+
+
+async def test_a_session_has_its_user_until_its_time_is_over() -> None:
+    rig = Rig()
+    token = await rig.logins.log_in(ALICE)
+    assert len(token) == 64
+    assert rig.logins.of_session(token) == ALICE
+    rig.clock.now_s += 99
+    assert rig.logins.of_session(token) == ALICE
+    rig.clock.now_s += 1
+    assert rig.logins.of_session(token) is None
+
+
+@pytest.mark.parametrize("token", ["", "0", "f" * 64])
+async def test_a_token_without_a_session_has_no_user(token: str) -> None:
+    rig = Rig()
+    await rig.logins.log_in(ALICE)
+    assert rig.logins.of_session(token) is None
+
+
+@pytest.mark.parametrize("login", [Login("alice", "b"), Login("mallory", "a"), Login("", ""), Login("alice", "")])
+async def test_a_login_that_gateways_refuse_makes_no_session(login: Login) -> None:
+    rig = Rig()
+    with pytest.raises(Unavailable, match="refuses the login"):
+        await rig.logins.log_in(login)
+    with pytest.raises(Unavailable, match="refuses the login"):
+        await rig.logins.of_header(basic(login.username, login.password))
+    assert len({await rig.logins.log_in(ALICE) for _ in range(LIMITS.sessions_max)}) == LIMITS.sessions_max
+
+
+async def test_a_user_without_the_right_to_describe_the_cluster_is_not_let_in() -> None:
+    rig = Rig()
+    rig.kafka.session.admin.operations = ["ALTER"]
+    with pytest.raises(Forbidden, match="'alice' needs the right to describe the cluster"):
+        await rig.logins.log_in(ALICE)
+
+
+async def test_sessions_are_bounded_and_ended_ones_make_room() -> None:
+    rig = Rig()
+    for _ in range(LIMITS.sessions_max):
+        await rig.logins.log_in(ALICE)
+    with pytest.raises(Unavailable, match="3 users are logged in: try again later"):
+        await rig.logins.log_in(BOB)
+    rig.clock.now_s += LIMITS.session_s
+    assert rig.logins.of_session(await rig.logins.log_in(BOB)) == BOB
+
+
+async def test_a_logout_ends_one_session_and_the_last_one_closes_the_client() -> None:
+    rig = Rig()
+    first, second = await rig.logins.log_in(ALICE), await rig.logins.log_in(ALICE)
+    await rig.logins.log_out(first)
+    assert (rig.logins.of_session(first), rig.logins.of_session(second)) == (None, ALICE)
+    assert rig.kafka.closed == []
+    await rig.logins.log_out(second)
+    await rig.logins.log_out(second)
+    await rig.logins.log_out("stranger")
+    assert rig.kafka.closed == [ALICE]
+
+
+async def test_the_password_of_a_header_is_checked_again_after_a_while() -> None:
+    rig = Rig()
+    header = basic(ALICE.username, ALICE.password)
+    checks = []
+    for _ in range(6):
+        assert await rig.logins.of_header(header) == ALICE
+        checks.append(len(rig.kafka.calls))
+        rig.clock.now_s += 4
+    assert checks == [1, 1, 1, 2, 2, 2]
+
+
+async def test_a_changed_password_ends_the_old_one_after_a_while() -> None:
+    rig = Rig()
+    header = basic("alice", "a")
+    assert await rig.logins.of_header(header) == ALICE
+    rig.kafka.passwords = {"alice": "new"}
+    assert await rig.logins.of_header(header) == ALICE
+    rig.clock.now_s += LIMITS.basic_s
+    with pytest.raises(Unavailable):
+        await rig.logins.of_header(header)
+
+
+async def test_a_right_password_does_not_let_a_wrong_one_in() -> None:
+    rig = Rig()
+    await rig.logins.of_header(basic("alice", "a"))
+    with pytest.raises(Unavailable):
+        await rig.logins.of_header(basic("alice", "b"))
+
+
+async def test_a_password_may_have_colons() -> None:
+    assert await Rig().logins.of_header(basic(BOB.username, BOB.password)) == BOB
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Basic", "Basic ", "Bearer abc", "Basic !!!", "Basic YWxpY2U=", "Basic /zp4"],
+)
+async def test_a_header_without_a_login_has_no_user(header: str) -> None:
+    assert await Rig().logins.of_header(header) is None
+
+
+async def test_where_no_login_is_needed_each_user_is_anonymous() -> None:
+    rig = Rig(passwords=None)
+    assert not rig.logins.are_needed
+    assert rig.logins.of_session("") == ANONYMOUS
+
+
+def test_a_password_is_in_no_text_of_a_login() -> None:
+    assert "secret" not in f"{Login('alice', 'secret')} {Login('alice', 'secret')!r}"
+
+
+class Sessions:
+    """The clients of real sessions, which connect only when they are used."""
+
+    def __init__(self, **limits: float) -> None:
+        self.clock = ManualClock()
+        self.kafka = KafkaSessions(SETTINGS, self.clock, limits=KafkaLimits(**{"clients_max": 2, **limits}))
+
+    async def session(self, login: Login = ALICE) -> Session:
+        return await self.kafka.call(login, lambda session: session)
+
+
+async def test_a_user_keeps_a_client_and_shares_it_with_no_other() -> None:
+    sessions = Sessions()
+    first = await sessions.session()
+    assert await sessions.session() is first
+    assert await sessions.session(BOB) is not first
+    assert (first.settings.username, first.settings.password) == ("alice", "a")
+    with pytest.raises(Unavailable, match="2 users use the console already"):
+        await sessions.session(Login("carol", "c"))
+    await sessions.kafka.forget(BOB)
+    await sessions.session(Login("carol", "c"))
+    await sessions.kafka.close()
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+async def test_an_error_of_the_client_gives_the_user_a_new_one_and_a_rejection_does_not() -> None:
+    sessions = Sessions()
+    first = await sessions.session()
+    with pytest.raises(Invalid):
+        await sessions.kafka.call(ALICE, lambda _: fail(Invalid("there is no such topic")))
+    assert await sessions.session() is first
+    with pytest.raises(Unavailable):
+        await sessions.kafka.call(ALICE, lambda _: fail(Unavailable("gone")))
+    assert await sessions.session() is not first
+    await sessions.kafka.close()
+
+
+async def test_no_request_uses_a_client_that_the_request_before_has_closed() -> None:
+    sessions = Sessions()
+    closed: list[Session] = []
+    used: list[bool] = []
+
+    def use(session: Session) -> None:
+        used.append(session in closed)
+        closed.append(session)
+        raise Unavailable("gone")
+
+    found = await asyncio.gather(*(sessions.kafka.call(ALICE, use) for _ in range(5)), return_exceptions=True)
+    assert [type(each) for each in found] == [Unavailable] * 5
+    assert used == [False] * 5
+    await sessions.kafka.close()
+
+
+async def test_an_idle_client_is_closed_and_makes_room_for_another_user() -> None:
+    sessions = Sessions(clients_max=1, idle_s=100, expire_interval_s=0)
+    task = asyncio.create_task(sessions.kafka.run())
+    await sessions.session()
+    sessions.clock.now_s += 101
+    await known(lambda: sessions.session(BOB))
+    task.cancel()
+    await sessions.kafka.close()
