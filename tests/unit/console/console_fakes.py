@@ -230,7 +230,13 @@ class FakeRecord(msgspec.Struct, frozen=True, kw_only=True):
 class FakeConsumer:
     """A consumer of records in a list."""
 
-    def __init__(self, records: list[FakeRecord], ends: Callable[[TopicPartition], int]) -> None:
+    def __init__(
+        self,
+        records: list[FakeRecord],
+        ends: Callable[[TopicPartition], int],
+        on_poll: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._on_poll = on_poll
         self._records = records
         self._ends = ends
         self._positions: dict[TopicPartition, int] = {}
@@ -245,6 +251,7 @@ class FakeConsumer:
         return self._positions[partition]
 
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[FakeRecord]]:
+        self._on_poll()
         found: dict[TopicPartition, list[FakeRecord]] = {}
         left = max_records or 500
         for place, position in self._positions.items():
@@ -300,10 +307,11 @@ class FakeSession:
     def __init__(self, world: World) -> None:
         self.admin = FakeAdmin(world)
         self.records: list[FakeRecord] = []
+        self.on_poll: Callable[[], object] = lambda: None
         self._world = world
 
     def new_consumer(self, **_: Any) -> FakeConsumer:
-        return FakeConsumer(self.records, lambda place: self._end(place))
+        return FakeConsumer(self.records, self._end, self.on_poll)
 
     def new_producer(self, **_: Any) -> FakeProducer:
         return FakeProducer(self._world, self.records)
@@ -320,6 +328,7 @@ class FakeKafka(KafkaSessions):
         super().__init__(msgspec.structs.replace(SETTINGS, security_protocol=protocol), clock)
         self.session = FakeSession(world)
         self.is_available = True
+        self.refusal: Exception | None = None
         self.calls: list[Login] = []
         self.closed: list[Login] = []
         self.passwords = passwords
@@ -330,6 +339,8 @@ class FakeKafka(KafkaSessions):
             raise Unavailable("no gateway accepts a connection")
         if self.passwords is not None and self.passwords.get(login.username) != login.password:
             raise Unavailable(f"127.0.0.1:1 refuses the login of {login.username!r}")
+        if self.refusal is not None:
+            raise self.refusal
         return await self.in_thread(lambda: work(cast(Session, self.session)))
 
     @contextlib.asynccontextmanager
