@@ -32,7 +32,7 @@ from penstock.runtime.bus.sequencer_client import View
 from penstock.runtime.clock import Clock
 from penstock_console.kafka.sessions import KafkaSessions, Login
 from penstock_sequencer.core import queries
-from tests.unit.sequencer.core.core_world import World
+from tests.unit.sequencer.core.core_world import World, batch
 
 Result = TypeVar("Result")
 NOT_FOUND, EXISTS, INVALID = 3, 36, 40  # error codes of Kafka
@@ -270,7 +270,7 @@ class FakeConsumer:
 
 
 class FakeProducer:
-    """A producer that adds to a list of records, and to the state machine's offsets."""
+    """A producer that adds to a list of records, and to the state machine's log."""
 
     def __init__(self, world: World, records: list[FakeRecord]) -> None:
         self._world, self._records = world, records
@@ -284,7 +284,8 @@ class FakeProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Any:
-        log = self._world.state.topics[topic].partitions[partition or 0]
+        found = self._world.state.topics[topic]
+        log = found.partitions[partition or 0]
         record = FakeRecord(
             topic=topic,
             partition=log.number,
@@ -294,9 +295,11 @@ class FakeProducer:
             headers=tuple(headers or ()),
         )
         self._records.append(record)
-        log.high_watermark += 1
-        found = SimpleNamespace(partition=record.partition, offset=record.offset)
-        return SimpleNamespace(get=lambda timeout: found)
+        command = self._world.segment_command((1, log.number, [batch()]))
+        runs = [msgspec.structs.replace(each, topic_id=found.topic_id) for each in command.runs]
+        self._world.do(msgspec.structs.replace(command, runs=runs))
+        written = SimpleNamespace(partition=record.partition, offset=record.offset)
+        return SimpleNamespace(get=lambda timeout: written)
 
 
 class FakeSession:

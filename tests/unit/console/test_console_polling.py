@@ -1,4 +1,4 @@
-"""A reading is made while it is wanted, once for all waiting pages, and no more often than it may cost."""
+"""A reading is made while it is wanted, once for all waiting pages, and at most at its interval."""
 
 import asyncio
 from collections.abc import AsyncIterator

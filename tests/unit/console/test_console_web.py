@@ -1,5 +1,6 @@
-"""The web server has HTML and JSON of each page, answers errors in their form, and lets no other site in."""
+"""The web server has HTML and JSON of each page, answers errors, and lets no other site in."""
 
+import io
 import json
 import re
 import urllib.parse
@@ -151,7 +152,7 @@ async def test_each_page_has_html_and_json_of_its_type(page: Page) -> None:
             assert ('<form method="post" action="/topics' in found.text) <= may_change
             found = await web.get(API + (page.api_path or path_of(page)))
             assert (found.status, found.headers["Content-Type"]) == (200, "application/json")
-            msgspec.convert(found.json, page.result)
+            msgspec.convert(found.json, page.result, strict=False)  # names of JSON are texts
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if "{" not in page.path and page.path not in QUERIES])
@@ -168,7 +169,7 @@ async def test_a_name_in_a_path_is_the_name_that_was_quoted(name: str) -> None:
     rig.world.do(CommitOffsets(0, name, -1, "", None, [OffsetToCommit("t", 0, 0, -1, "")]))
     async with served(rig) as web:
         text = (await web.get("/groups")).text
-        (link,) = re.findall(r'<th scope="row"><a href="(/groups/[^"]*)"', text)
+        (link,) = re.findall(r'<th scope="row" class="name"><a href="(/groups/[^"]*)"', text)
         page = await web.get(link)
         assert (page.status, "<b>" in page.text) == (200, False)
         assert (await web.get(API + link)).json["row"]["name"] == name
@@ -394,7 +395,7 @@ async def test_nothing_is_deleted_without_its_name(confirm: str) -> None:
 )
 async def test_a_malformed_json_body_changes_nothing(body: bytes, status: int) -> None:
     async with served(full_rig(may_change=True)) as web:
-        found = await web.post(f"{API}/topics", data=body)
+        found = await web.post(f"{API}/topics", data=io.BytesIO(body))
         assert (found.status, list(found.json)) == (status, ["error"])
         assert web.rig.world.state.topics.keys() == {"t"}
 

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import structlog
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock_console.kafka.records import RecordQuery, tail
@@ -71,15 +72,15 @@ class WebServer:
             web.post(LOGIN, self._log_in),
             web.post(LOGOUT, self._log_out),
             web.get(OPENAPI, self._openapi),
-            web.get(TAIL, self._tail),
-            web.get(API + TAIL, self._tail),
+            web.get(_pattern(TAIL), self._tail),
+            web.get(_pattern(API + TAIL), self._tail),
         ]
         for page in PAGES:
-            routes.append(web.get(page.path, self._html(page)))
-            routes.append(web.get(API + (page.api_path or page.path), self._json(page)))
+            routes.append(web.get(_pattern(page.path), self._html(page)))
+            routes.append(web.get(_pattern(API + (page.api_path or page.path)), self._json(page)))
         for action in ACTIONS:
-            routes.append(web.post(action.path, self._form(action)))
-            routes.append(web.post(API + action.path, self._change(action)))
+            routes.append(web.post(_pattern(action.path), self._form(action)))
+            routes.append(web.post(_pattern(API + action.path), self._change(action)))
         app.add_routes(routes)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
@@ -297,6 +298,11 @@ class WebServer:
         }
 
 
+def _pattern(path: str) -> str:
+    """The path for aiohttp. A name in it may have braces, which aiohttp's own pattern of a name excludes."""
+    return path.replace("}", ":[^/]+}")
+
+
 def _status_of(error: PenstockError) -> int:
     if isinstance(error, NotFound):
         return 404
@@ -329,7 +335,7 @@ async def _fields(request: web.Request) -> dict[str, str]:
     """The texts of a form; `Invalid` if its body is malformed."""
     try:
         fields = await request.post()
-    except (ValueError, LookupError, AssertionError) as error:
+    except (ValueError, LookupError, AssertionError, HttpProcessingError) as error:
         raise Invalid(f"the body is no form: {error}") from error
     return {name: value for name, value in fields.items() if isinstance(value, str)}
 
