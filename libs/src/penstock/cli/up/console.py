@@ -199,15 +199,16 @@ class Console:
         return check_own
 
     async def _console(self, request: web.Request) -> web.StreamResponse:
-        """The console's answer; while it starts, or without it, the page of all processes."""
-        answer = await self._proxy.answer(request) if self._proxy is not None else None
+        """The console's answer; without it, `/` is the page of all processes, also while the console starts."""
+        has_page = request.path == "/" and request.method == "GET" and not self._is_secure
+        if self._proxy is None and not has_page:
+            raise web.HTTPNotFound
+        answer = await self._proxy.answer(request, waits=not has_page) if self._proxy is not None else None
         if answer is not None:
             return answer
-        if request.method != "GET" or self._is_secure:
-            raise web.HTTPServiceUnavailable(text="the console starts: try again in a moment")
-        if request.path != "/" and self._proxy is None:
-            raise web.HTTPNotFound
-        return web.Response(text=await self.page(), content_type="text/html")
+        if has_page:
+            return web.Response(text=await self.page(), content_type="text/html")
+        raise web.HTTPServiceUnavailable(text="the console does not run: its log has the reason\n")
 
     async def page(self) -> str:
         """The web page, as HTML."""

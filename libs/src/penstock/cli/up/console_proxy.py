@@ -1,5 +1,6 @@
 """The pages of the console service under the address of `penstock up`, and its start with the first page."""
 
+import asyncio
 from collections.abc import Callable
 
 import aiohttp
@@ -16,6 +17,9 @@ class ProxyLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long the console may take."""
 
     connect_s: float = 1.0
+    # The first requests wait for its start.
+    start_s: float = 20.0
+    retry_s: float = 0.1
     # A page waits for gateways, and a live tail is silent while no records come.
     silence_s: float = 120.0
 
@@ -44,23 +48,31 @@ class ConsoleProxy:
         if self._client is not None:
             await self._client.close()
 
-    async def answer(self, request: web.Request) -> web.StreamResponse | None:
-        """The console's answer; None if it does not run (yet)."""
+    async def answer(self, request: web.Request, *, waits: bool) -> web.StreamResponse | None:
+        """The console's answer; None if it does not run. With `waits`, only after the time of a start."""
         assert self._client is not None, "the proxy is not open"
         self._start()
-        try:
-            return await self._passed_on(self._client, request)
-        except aiohttp.ClientConnectorError:
-            return None
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise web.HTTPBadGateway(text=f"the console does not answer: {error}") from error
+        body = await request.read() if request.can_read_body else None  # once: the first attempt takes it
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + (self._limits.start_s if waits else 0)
+        while True:
+            try:
+                return await self._passed_on(self._client, request, body)
+            except aiohttp.ClientConnectorError:
+                if loop.time() >= end_s:
+                    return None
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise web.HTTPBadGateway(text=f"the console does not answer: {error}") from error
+            await asyncio.sleep(self._limits.retry_s)
 
-    async def _passed_on(self, client: aiohttp.ClientSession, request: web.Request) -> web.StreamResponse:
+    async def _passed_on(
+        self, client: aiohttp.ClientSession, request: web.Request, body: bytes | None
+    ) -> web.StreamResponse:
         async with client.request(
             request.method,
             f"{self._url}{request.raw_path}",
             headers=_passed_headers(request.headers),
-            data=await request.read() if request.can_read_body else None,
+            data=body,
             allow_redirects=False,
         ) as answer:
             response = web.StreamResponse(status=answer.status, headers=_passed_headers(answer.headers))
