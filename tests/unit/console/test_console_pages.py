@@ -206,11 +206,26 @@ def test_errors_come_before_warnings_and_each_has_an_advice() -> None:
     assert all(each.advice.endswith(".") for each in found)
 
 
+def test_a_process_that_hangs_is_one_problem_with_all_its_roles() -> None:
+    silent = {"ready": False, "reason": "no answer", "degraded": {}}
+    found = problems_of(
+        reading(
+            [process(role, silent if role in ("gateway", "flusher") else READY) for role in NEEDED_ROLES],
+            supervised=[SupervisedProcess("gateway-1", "hangs", 7, 0)],
+        )
+    )
+    assert [(each.where, each.text) for each in found] == [
+        ("gateway-1", "the process hangs"),
+        ("flusher-1", "not ready: no answer"),
+    ]
+
+
 async def test_the_overview_has_no_rates_before_the_second_reading() -> None:
     rig = Rig()
     page = await overview.overview(rig.sources, REQUEST)
     assert page.is_ready
-    assert (page.bytes_in_per_s, page.produce, page.stages, page.store_usd_per_hour) == (None, None, [], None)
+    assert (page.records_in_per_s, page.bytes_in_per_s, page.store_usd_per_hour) == (None, None, None)
+    assert (page.produce, page.stages) == (None, [])
 
 
 async def test_the_overview_has_rates_and_prices_between_two_readings() -> None:

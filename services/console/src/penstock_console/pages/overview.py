@@ -47,7 +47,7 @@ class Overview(msgspec.Struct, frozen=True):
     records: int
     size_bytes: int
     span_s: float
-    records_in_per_s: float
+    records_in_per_s: float | None
     bytes_in_per_s: float | None
     bytes_out_per_s: float | None
     requests_per_s: float | None
@@ -79,7 +79,7 @@ async def overview(sources: Sources, _request: Request) -> Overview:
         records=sum(each.records for each in survey.totals.values()),
         size_bytes=sum(each.size_bytes for each in survey.totals.values()),
         span_s=reading.span_s,
-        records_in_per_s=sum(survey.records_per_s.values()),
+        records_in_per_s=sum(survey.records_per_s.values()) if survey.records_per_s else None,
         bytes_in_per_s=bytes_in,
         bytes_out_per_s=_rate(reading, "penstock_gateway_read_bytes_total"),
         requests_per_s=_rate(reading, "penstock_gateway_request_seconds_count"),

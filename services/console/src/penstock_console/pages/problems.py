@@ -47,8 +47,11 @@ def _silent(reading: Reading) -> Sequence[Problem]:
 
 def _reported(reading: Reading) -> Sequence[Problem]:
     found = []
+    silent = tuple(f"{each.name}-" for each in reading.supervised if each.state in _ADVICE)
     for each in reading.processes:
         name, report = each.presence.instance, each.report
+        if f"{name}-".startswith(silent):  # the process is a problem already
+            continue
         if not report["ready"]:
             found.append(Problem(ERROR, name, f"not ready: {report['reason']}", _GENERAL))
         found += [Problem(WARNING, name, text, _GENERAL) for text in report["degraded"].values()]
