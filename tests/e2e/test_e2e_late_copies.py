@@ -43,7 +43,7 @@ def counted(cluster: Cluster, role: str, metric: str, label: str = "") -> dict[s
     """A metric of both processes of a role, by their names."""
     found = cluster.metrics().items()
     names = (f"{role}-1", f"{role}-2")
-    parts = {name: [sample for sample in found if f'instance="{name}-' in sample[0]] for name in names}
+    parts = {name: [sample for sample in found if f'instance="{name}"' in sample[0]] for name in names}
     return {
         name: sum(value for sample, value in parts[name] if sample.partition("{")[0] == metric and label in sample)
         for name in names

@@ -8,6 +8,7 @@ from typing import cast
 import aiohttp
 import pytest
 
+from penstock.cli.children import Child, ChildSpec
 from penstock.cli.ports import Address
 from penstock.cli.up.console import HELPERS, ROLES, Console
 from penstock.cli.up.disk import shortage
@@ -29,6 +30,7 @@ class Rig:
     def __init__(self, data: Path, token_file: str = "") -> None:
         self.free_bytes_min = 0
         self.gone: set[str] = set()
+        self.children: list[Child] = []
         self.agents: dict[str, Presence] = {}  # by role, instead of a process of its own
         self.health = {role: Health() for role in (*ROLES, *HELPERS)}
         self._servers = {
@@ -39,7 +41,7 @@ class Rig:
         self._console = Console(
             Address(LOOPBACK, port),
             cast(Directory, self),
-            list,
+            lambda: self.children,
             lambda: shortage(data, self.free_bytes_min),
             token_file=token_file,
         )
@@ -118,6 +120,17 @@ async def test_a_process_with_several_roles_is_one_process_with_a_health_for_eac
     finally:
         for host in hosts.values():
             await host.close_http()
+
+
+async def test_metrics_name_the_process_as_before_it_started_again(rig: Rig, tmp_path: Path) -> None:
+    [flusher] = rig.live("flusher")
+    child = Child(ChildSpec("flusher-2", [], {}, tmp_path / "log", ("flusher",)), str)
+    rig.children = [child]
+    for child.instance in ("flusher-2-0a1b", "flusher-2-2c3d"):
+        rig.agents = {"flusher": Presence("flusher", "z", child.instance, "0", http=flusher.http)}
+        metrics = (await rig.page("/metrics"))[1]
+        assert 'penstock_memory_blocks{instance="flusher-2",service="flusher",zone="z"}' in metrics
+        assert 'penstock_memory_blocks{instance="cacher-1",service="cacher",zone="z"}' in metrics
 
 
 def an_agent(role: str) -> ServiceConfig:

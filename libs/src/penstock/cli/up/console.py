@@ -3,7 +3,7 @@
 import asyncio
 import html
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -242,22 +242,26 @@ class Console:
         )
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        instances = _processes(self._instances())
+        names = {instance: child.spec.name for child in self._children() for instance in child.instances}
+        instances = _processes(self._instances(), names)
         texts = await asyncio.gather(*(self._fetch(instance, "/metrics") for instance in instances))
         registry = prometheus_client.CollectorRegistry()
         registry.register(_Joined([(i, text) for i, text in zip(instances, texts, strict=True) if text is not None]))
         return web.Response(body=prometheus_client.generate_latest(registry), content_type="text/plain")
 
 
-def _processes(instances: Iterable[Presence]) -> list[Presence]:
-    """One instance for each process; several roles of one process have one address."""
+def _processes(instances: Iterable[Presence], names: Mapping[str, str]) -> list[Presence]:
+    """One instance for each process; several roles of one process have one address.
+
+    A process that `names` has gets its name there, which stays the same when it starts again.
+    """
     by_address: dict[str, Presence] = {}
     for instance in instances:
+        name = names.get(instance.instance, instance.instance)
+        role = instance.role
         if instance.http in by_address:
-            name = instance.instance.removesuffix(f"-{instance.role}")
-            by_address[instance.http] = msgspec.structs.replace(instance, role=AGENT, instance=name)
-        else:
-            by_address[instance.http] = instance
+            role, name = AGENT, name.removesuffix(f"-{instance.role}")
+        by_address[instance.http] = msgspec.structs.replace(instance, role=role, instance=name)
     return list(by_address.values())
 
 
