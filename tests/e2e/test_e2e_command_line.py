@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.commands import TIMEOUT_S, error_of, penstock, run, values
 
 pytestmark = pytest.mark.e2e
 
-TIMEOUT_S = 60.0
 NUMBERS = itertools.count()
 
 
@@ -33,32 +33,6 @@ def topic(cluster: Cluster) -> str:
     name = f"topic-{next(NUMBERS)}"
     penstock(cluster, "topic", "create", name, "-p", "3")
     return name
-
-
-def run(*words: str, text: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "penstock.cli", *words]
-    return subprocess.run(command, input=text, capture_output=True, timeout=TIMEOUT_S, check=False)
-
-
-def penstock(cluster: Cluster, *words: str, text: bytes | None = None) -> str:
-    """The output of a command that succeeds."""
-    done = run(*words, "--bootstrap", cluster.kafka, text=text)
-    assert (done.returncode, done.stderr) == (0, b"")
-    return done.stdout.decode()
-
-
-def values(cluster: Cluster, *words: str) -> Any:
-    """The result of a command as values."""
-    return json.loads(penstock(cluster, *words, "-o", "json"))
-
-
-def error_of(cluster: Cluster, *words: str) -> str:
-    """The sentence of a command that fails."""
-    done = run(*words, "--bootstrap", cluster.kafka)
-    assert (done.returncode, done.stdout) == (1, b"")
-    lines = done.stderr.decode().splitlines()
-    assert len(lines) == 1 and lines[0].startswith("penstock: ")
-    return lines[0].removeprefix("penstock: ")
 
 
 def test_topics_are_created_listed_described_altered_and_deleted(cluster: Cluster) -> None:
