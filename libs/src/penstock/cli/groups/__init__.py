@@ -1,6 +1,7 @@
 """`penstock group`: groups of consumers, their members, their lag and their offsets.
 
 `reading` lists and describes, `lag` compares offsets with the ends of partitions, `resetting` changes offsets.
+`share_offsets` reads and changes those of share groups.
 """
 
 from penstock.cli.command_line import NewParser, add_verbs

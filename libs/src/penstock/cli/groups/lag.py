@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from penstock.cli.groups.members import SHARE, read_group
+from penstock.cli.groups.share_offsets import start_offsets
 from penstock.cli.kafka.completers import with_groups
 from penstock.cli.kafka.offsets import EARLIEST, LATEST, Partition, offsets_at
 from penstock.cli.kafka.session import Session, add_verb
@@ -101,25 +102,9 @@ def _committed(session: Session, names: Sequence[str]) -> dict[str, dict[Partiti
             if each.offset >= 0
         }
         if not offsets and len(names) == 1:
-            offsets = _start_offsets(session, name)
+            offsets = start_offsets(session, name) if read_group(session, name).type == SHARE else {}
         found[name] = offsets
     return found
-
-
-def _start_offsets(session: Session, name: str) -> dict[Partition, int]:
-    """The start offsets of a share group, nothing for another group; `Invalid` if there is no such group."""
-    if read_group(session, name).type != SHARE:
-        return {}
-    from penstock.cli.kafka.messages import DescribeShareGroupOffsetsRequest, ask_coordinator
-
-    wanted = DescribeShareGroupOffsetsRequest.RequestGroup(group_id=name, topics=None)
-    (group,) = ask_coordinator(session, DescribeShareGroupOffsetsRequest(groups=[wanted]), name).groups
-    return {
-        (topic.topic_name, each.partition_index): each.start_offset
-        for topic in group.topics
-        for each in topic.partitions
-        if each.start_offset >= 0
-    }
 
 
 def _existing(session: Session, partitions: Iterable[Partition]) -> list[Partition]:

@@ -37,14 +37,19 @@ class Group(msgspec.Struct, frozen=True):
 
 def read_group(session: Session, name: str) -> Group:
     """The group; `Invalid` if there is none, or this user may not see it."""
+    found = find_group(session, name)
+    if found is None:
+        raise Invalid(f"there is no group {name!r}; `penstock group list` lists all groups")
+    return found
+
+
+def find_group(session: Session, name: str) -> Group | None:
+    """The group, None if there is none; `Invalid` if this user may not see it."""
     from penstock.cli.kafka.messages import ConsumerGroupDescribeRequest, ShareGroupDescribeRequest
 
     found = _read_new(session, name, CONSUMER, ConsumerGroupDescribeRequest)
     found = found or _read_classic(session, name)
-    found = found or _read_new(session, name, SHARE, ShareGroupDescribeRequest)
-    if found is None:
-        raise Invalid(f"there is no group {name!r}; `penstock group list` lists all groups")
-    return found
+    return found or _read_new(session, name, SHARE, ShareGroupDescribeRequest)
 
 
 def _read_new(session: Session, name: str, kind: str, request: Any) -> Group | None:

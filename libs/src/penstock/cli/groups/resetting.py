@@ -1,10 +1,11 @@
 """`penstock group reset`, `seek` and `delete`: changes of a group's offsets, with a preview."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.cli.groups.members import SHARE, read_group
+from penstock.cli.groups.members import SHARE, Group, find_group, read_group
+from penstock.cli.groups.share_offsets import delete_start_offsets, set_start_offsets, start_offsets
 from penstock.cli.kafka.completers import with_groups
 from penstock.cli.kafka.offsets import (
     EARLIEST,
@@ -61,25 +62,28 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
 def reset_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
     """Move the group to a position."""
     position = parse_position(arguments.to)
-    before = committed_offsets(session, arguments.name)
+    group = find_group(session, arguments.name)
+    before = offsets_of(session, arguments.name, group)
     partitions = chosen_partitions(session, arguments.topic) if arguments.topic else sorted(before)
     if not partitions:
         raise Invalid(f"group {arguments.name!r} has no offsets: name its topics with --topic")
     after = resolved(session, position, {each: before.get(each) for each in partitions})
-    return _change(arguments, session, before, after)
+    return _change(arguments, session, group, before, after)
 
 
 def seek_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
     """Set the offsets that the user names, or those of another group."""
     if bool(arguments.places) == bool(arguments.like):
         raise Invalid("name the offsets as TOPIC/PARTITION@OFFSET, or a group with --like")
-    wanted = dict(map(parse_place, arguments.places)) or committed_offsets(session, arguments.like)
+    wanted = dict(map(parse_place, arguments.places))
+    wanted = wanted or offsets_of(session, arguments.like, read_group(session, arguments.like))
     chosen_partitions(session, [f"{topic}/{partition}" for topic, partition in wanted])  # they exist
     earliest, latest = (offsets_at(session, wanted, word) for word in (EARLIEST, LATEST))
     for each, offset in wanted.items():
         if not earliest[each] <= offset <= latest[each]:
             raise Invalid(f"{each[0]}/{each[1]} has offsets {earliest[each]} to {latest[each]}, not {offset}")
-    return _change(arguments, session, committed_offsets(session, arguments.name), wanted)
+    group = find_group(session, arguments.name)
+    return _change(arguments, session, group, offsets_of(session, arguments.name, group), wanted)
 
 
 def delete_groups(arguments: argparse.Namespace, session: Session) -> Listing:
@@ -98,11 +102,10 @@ def delete_groups(arguments: argparse.Namespace, session: Session) -> Listing:
 
 
 def _delete_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
-    from kafka import TopicPartition
-
+    groups = {name: read_group(session, name) for name in arguments.names}
     found = {
-        name: [each for each in committed_offsets(session, name) if each[0] == arguments.topic]
-        for name in dict.fromkeys(arguments.names)
+        name: [each for each in offsets_of(session, name, group) if each[0] == arguments.topic]
+        for name, group in groups.items()
     }
     for name, partitions in found.items():
         if not partitions:
@@ -110,15 +113,28 @@ def _delete_offsets(arguments: argparse.Namespace, session: Session) -> Listing:
     confirm(f"Delete the offsets of {', '.join(found)} in {arguments.topic}?", is_confirmed=arguments.yes)
     rows = []
     for name, partitions in found.items():
-        wanted = [TopicPartition(*each) for each in partitions]
-        for partition, error in session.admin.delete_group_offsets(name, wanted).items():
-            _check(error, f"group {name!r} keeps its offset in {partition.topic}/{partition.partition}")
+        if groups[name].type == SHARE:
+            delete_start_offsets(session, name, arguments.topic)
+        else:
+            _delete_committed(session, name, partitions)
         rows.append({"name": name, "topic": arguments.topic, "partitions": len(partitions), "result": "deleted"})
     return Listing(rows, _NOTHING)
 
 
-def committed_offsets(session: Session, name: str) -> dict[Partition, int]:
-    """The committed offsets of a group."""
+def _delete_committed(session: Session, name: str, partitions: Iterable[Partition]) -> None:
+    from kafka import TopicPartition
+
+    wanted = [TopicPartition(*each) for each in partitions]
+    for partition, error in session.admin.delete_group_offsets(name, wanted).items():
+        _check(error, f"group {name!r} keeps its offset in {partition.topic}/{partition.partition}")
+
+
+def offsets_of(session: Session, name: str, group: Group | None) -> dict[Partition, int]:
+    """The committed offsets of a group, the start offsets of a share group. `group` is None if it does not exist."""
+    if group is None:
+        return {}
+    if group.type == SHARE:
+        return start_offsets(session, name)
     found = session.admin.list_group_offsets({name: None}).get(name, {})
     return {(each.topic, each.partition): value.offset for each, value in found.items() if value.offset >= 0}
 
@@ -135,10 +151,11 @@ def parse_place(text: str) -> tuple[Partition, int]:
 def _change(
     arguments: argparse.Namespace,
     session: Session,
+    group: Group | None,
     before: Mapping[Partition, int],
     after: Mapping[Partition, int],
 ) -> Listing:
-    """Commit the new offsets after a question, unless it is only a preview."""
+    """Set the new offsets after a question, unless it is only a preview. A new group is one of consumers."""
     rows = [
         {
             "topic": each[0],
@@ -153,21 +170,17 @@ def _change(
         moved = {each: offset for each, offset in after.items() if before.get(each) != offset}
         if not moved:
             return Listing([], _NOTHING)
-        _check_is_empty(session, arguments.name, is_new=not before)
+        _check_is_empty(group)
         confirm(f"Set {len(moved)} offsets of {arguments.name}?", is_confirmed=arguments.yes)
-        _commit(session, arguments.name, moved)
+        set_offsets = set_start_offsets if group is not None and group.type == SHARE else _commit
+        set_offsets(session, arguments.name, moved)
     return Listing(rows, _NOTHING)
 
 
-def _check_is_empty(session: Session, name: str, *, is_new: bool) -> None:
+def _check_is_empty(group: Group | None) -> None:
     """`Invalid` if the group has members, whose next commit would undo the change."""
-    if is_new:
-        return
-    group = read_group(session, name)
-    if group.type == SHARE:
-        raise Invalid(f"{name!r} is a share group; kafka-share-groups.sh resets its start offsets")
-    if group.state not in _EMPTY_STATES:
-        raise Invalid(f"group {name!r} is {group.state} with {len(group.members)} members: stop them first")
+    if group is not None and group.state not in _EMPTY_STATES:
+        raise Invalid(f"group {group.name!r} is {group.state} with {len(group.members)} members: stop them first")
 
 
 def _commit(session: Session, name: str, offsets: Mapping[Partition, int]) -> None:
