@@ -127,7 +127,7 @@ def test_the_command_line_and_clients_see_the_same_users_and_lists(cluster: Clus
     removed = run_command(cluster, "acl", "remove", "--principal", "User:operator", "--yes")
     assert removed.returncode == 0, removed.stderr
     assert ("kafka-cluster", "User:operator") not in names(admin.describe_acls(EVERYTHING).result(TIMEOUT_S))
-    assert run_command(cluster, "user", "delete", "operator").returncode == 0
+    assert run_command(cluster, "user", "delete", "operator", "--yes").returncode == 0
     assert "operator" not in admin.describe_user_scram_credentials().result(TIMEOUT_S)
 
 

@@ -10,8 +10,12 @@ HASHES = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
 
 def verifier_of_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> ScramVerifier:
     """The verifier of a password; it costs some milliseconds of CPU."""
-    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
-    return verifier_of_salted(mechanism, salted, salt, iterations)
+    return verifier_of_salted(mechanism, salted_password(mechanism, password, salt, iterations), salt, iterations)
+
+
+def salted_password(mechanism: ScramMechanism, password: bytes, salt: bytes, iterations: int) -> bytes:
+    """The `SaltedPassword` of a password; it costs some milliseconds of CPU."""
+    return hashlib.pbkdf2_hmac(HASHES[mechanism], password, salt, iterations)
 
 
 def verifier_of_salted(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> ScramVerifier:

@@ -1,13 +1,14 @@
-"""`penstock acl`: adds, removes and lists access control lists, directly over NATS."""
+"""`penstock acl`: adds, removes and lists entries of access control lists."""
 
 import argparse
-import sys
 from typing import Any
 
+import msgspec
+
 from penstock.cli.command_line import NewParser
-from penstock.cli.output import Listing, add_output_flag
-from penstock.cli.running import add_cluster_flags, read_cluster, run
-from penstock.cli.security.client import connected_security
+from penstock.cli.kafka.session import confirm
+from penstock.cli.output import Listing
+from penstock.cli.security.connecting import TRANSPORT_HELP, add_admin_flags, connected_admin
 from penstock.contracts.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -17,9 +18,7 @@ from penstock.contracts.acls import (
     AclPermission,
     PatternType,
     ResourceType,
-    matches,
 )
-from penstock.contracts.commands import AclsDeleted, CreateAcls, DeleteAcls
 from penstock.contracts.errors import Invalid
 from penstock.contracts.security_rules import binding_validation_error
 
@@ -36,22 +35,18 @@ RESOURCES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_
 
 def add_parser(new_parser: NewParser) -> None:
     """Register `penstock acl` with the command line."""
-    parser = new_parser(
-        description="Access control lists of a cluster. The command needs no login, only access to NATS."
-    )
+    parser = new_parser(description=f"Access control lists of a cluster. {TRANSPORT_HELP}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     add = verbs.add_parser("add", help="allow or deny operations", description="Allow or deny operations.")
     remove = verbs.add_parser(
         "remove", help="remove entries", description="Remove all entries that agree with the flags."
     )
-    remove.add_argument("--yes", action="store_true", help="remove them; without it they are only listed")
+    remove.add_argument("-y", "--yes", action="store_true", help="do not ask")
     listed = verbs.add_parser("list", help="list entries", description="List the entries that agree with the flags.")
-    for verb in (remove, listed):
-        add_output_flag(verb)
     for verb, run_verb in ((add, _add), (remove, _remove), (listed, _list)):
         _add_entry_flags(verb, is_required=verb is add)
-        add_cluster_flags(verb, with_store=False)
-        verb.set_defaults(run=run, run_verb=run_verb)
+        add_admin_flags(verb, is_change=verb is not listed)
+        verb.set_defaults(run_verb=run_verb)
 
 
 def _add_entry_flags(parser: argparse.ArgumentParser, *, is_required: bool) -> None:
@@ -70,34 +65,35 @@ def _add_entry_flags(parser: argparse.ArgumentParser, *, is_required: bool) -> N
         parser.add_argument("--allow", action="store_true", help="entries that allow")
 
 
-async def _add(arguments: argparse.Namespace) -> str:
+async def _add(arguments: argparse.Namespace) -> Listing:
     bindings = bindings_of(arguments)
-    async with connected_security(read_cluster(arguments), "penstock-acl") as client:
-        await client.change(lambda now_ms, seen: CreateAcls(now_ms, bindings, seen))
-    return "\n".join(f"added: {sentence(each)}" for each in bindings)
+    async with connected_admin(arguments) as admin:
+        present = set(await admin.bindings([AclFilter(*msgspec.structs.astuple(each)) for each in bindings]))
+        if not arguments.dry_run:
+            await admin.create_bindings(bindings)
+    word = "would be added" if arguments.dry_run else "added"
+    return Listing(
+        [row_of(each) | {"result": "exists already" if each in present else word} for each in bindings], NOTHING
+    )
 
 
 async def _remove(arguments: argparse.Namespace) -> Listing:
     filters = filters_of(arguments)
-    async with connected_security(read_cluster(arguments), "penstock-acl") as client:
-        if not arguments.yes:
-            _, bindings = await client.read()
-            found = [each for each in bindings if any(matches(wanted, each) for wanted in filters)]
-            if found:
-                print("nothing is removed without --yes", file=sys.stderr)
-            return Listing([row_of(each) for each in found], NOTHING)
-        outcome = await client.change(lambda now_ms, seen: DeleteAcls(now_ms, filters, seen))
-    removed = outcome.deleted if isinstance(outcome, AclsDeleted) else []
-    rows = [row_of(each) for each in dict.fromkeys(each for found in removed for each in found)]
-    return Listing(rows, NOTHING)
+    async with connected_admin(arguments) as admin:
+        found = await admin.bindings(filters)
+    if found and not arguments.dry_run:  # the question can wait for long, so no connection is open meanwhile
+        question = f"Remove {len(found)} entries, which --dry-run lists?"
+        confirm(question, is_confirmed=arguments.yes)
+        async with connected_admin(arguments) as admin:
+            found = await admin.delete_bindings(filters)
+    word = "would be removed" if arguments.dry_run else "removed"
+    return Listing([row_of(each) | {"result": word} for each in found], NOTHING)
 
 
 async def _list(arguments: argparse.Namespace) -> Listing:
     filters = filters_of(arguments)
-    async with connected_security(read_cluster(arguments), "penstock-acl") as client:
-        _, bindings = await client.read()
-    found = [each for each in bindings if any(matches(wanted, each) for wanted in filters)]
-    return Listing([row_of(each) for each in found], NOTHING)
+    async with connected_admin(arguments) as admin:
+        return Listing([row_of(each) for each in await admin.bindings(filters)], NOTHING)
 
 
 def bindings_of(arguments: argparse.Namespace) -> list[AclBinding]:
@@ -152,12 +148,3 @@ def row_of(binding: AclBinding) -> dict[str, Any]:
         "pattern": _word(binding.pattern_type),
         "host": binding.host,
     }
-
-
-def sentence(binding: AclBinding) -> str:
-    """The binding in words."""
-    verb = "may" if binding.permission == AclPermission.ALLOW else "may not"
-    pattern = "prefix " if binding.pattern_type == PatternType.PREFIXED else ""
-    where = "" if binding.host == WILDCARD else f" from {binding.host}"
-    resource = f"{_word(binding.resource_type)} {pattern}{binding.name}"
-    return f"{binding.principal} {verb} {_word(binding.operation)} {resource}{where}"

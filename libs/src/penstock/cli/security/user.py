@@ -1,7 +1,7 @@
-"""`penstock user`: creates, deletes, lists and describes users, directly over NATS.
+"""`penstock user`: creates, deletes, lists and describes users.
 
 A password comes from a prompt, a file or the environment, never from an argument: all users of a machine see the
-arguments of its processes. Only the verifiers leave this process.
+arguments of its processes.
 """
 
 import argparse
@@ -13,20 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cli.command_line import NewParser
-from penstock.cli.output import Listing, add_output_flag
-from penstock.cli.running import add_cluster_flags, read_cluster, run
-from penstock.cli.security.client import connected_security
-from penstock.contracts.commands import (
-    AlterScramCredentials,
-    Outcome,
-    PerItem,
-    ScramDeletion,
-    ScramMechanism,
-    ScramUpsertion,
-)
+from penstock.cli.kafka.session import confirm
+from penstock.cli.output import Listing
+from penstock.cli.security.administration import Credential, NewPassword, ScramUser
+from penstock.cli.security.connecting import TRANSPORT_HELP, add_admin_flags, connected_admin
+from penstock.contracts.commands import ScramDeletion, ScramMechanism
 from penstock.contracts.errors import Invalid
-from penstock.contracts.queries.security import User
-from penstock.contracts.scram_keys import verifier_of_password
+from penstock.contracts.scram_keys import salted_password
 from penstock.contracts.security_rules import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -45,9 +38,7 @@ MECHANISMS = {name: mechanism for mechanism, name in MECHANISM_NAMES.items()}
 
 def add_parser(new_parser: NewParser) -> None:
     """Register `penstock user` with the command line."""
-    parser = new_parser(
-        description="Users of a cluster and their SCRAM passwords. The command needs no login, only access to NATS."
-    )
+    parser = new_parser(description=f"Users of a cluster and their SCRAM passwords. {TRANSPORT_HELP}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     create = verbs.add_parser(
         "create",
@@ -56,7 +47,13 @@ def add_parser(new_parser: NewParser) -> None:
         description="Create a user. The password is read from the terminal, twice, or from --password-file or "
         f"{PASSWORD_VARIABLE}.",
     )
-    create.add_argument("--password-file", metavar="FILE", default="", help="file whose first line is the password")
+    create.add_argument(
+        "--password-file",
+        metavar="FILE",
+        default="",
+        dest="new_password_file",  # `password_file` is the one of the login
+        help="file whose first line is the password",
+    )
     create.add_argument("--replace", action="store_true", help="give an existing user a new password")
     create.add_argument(
         "--iterations",
@@ -72,56 +69,72 @@ def add_parser(new_parser: NewParser) -> None:
     listed = verbs.add_parser("list", help="list all users", description="List all users and their mechanisms.")
     for verb in (create, delete, describe):
         verb.add_argument("name", metavar="NAME", help="name of the user")
-    for verb in (describe, listed):
-        add_output_flag(verb)
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
     for verb, run_verb in ((create, _create), (delete, _delete), (describe, _describe), (listed, _list)):
-        add_cluster_flags(verb, with_store=False)
-        verb.set_defaults(run=run, run_verb=run_verb)
+        add_admin_flags(verb, is_change=verb in (create, delete))
+        verb.set_defaults(run_verb=run_verb)
 
 
-async def _create(arguments: argparse.Namespace) -> str:
-    name = _checked(arguments.name)
-    reason = iterations_validation_error(arguments.iterations)
+async def _create(arguments: argparse.Namespace) -> Listing:
+    name, iterations = _checked(arguments.name), arguments.iterations
+    reason = iterations_validation_error(iterations)
     if reason:
-        raise Invalid(f"{reason.lower()}: {arguments.iterations}, allowed are {ITERATIONS_MIN} to {ITERATIONS_MAX}")
-    cluster = read_cluster(arguments)
-    password = read_password(arguments.password_file)
-    entropy = SystemEntropy()
-    upsertions = [
-        ScramUpsertion(name, verifier_of_password(each, password, entropy.take(SALT_BYTES), arguments.iterations))
-        for each in mechanisms_of(arguments.mechanism)
-    ]
-    async with connected_security(cluster, "penstock-user") as client:
-        users, _ = await client.read()
-        is_there = any(each.name == name for each in users)
-        if is_there and not arguments.replace:
-            raise Invalid(f"user {name!r} exists already; --replace gives it a new password")
-        check(await client.change(lambda now_ms, seen: AlterScramCredentials(now_ms, upsertions, [], seen)))
-    return f"user {name} {'has a new password' if is_there else 'is created'}"
+        raise Invalid(f"{reason.lower()}: {iterations}, allowed are {ITERATIONS_MIN} to {ITERATIONS_MAX}")
+    mechanisms = mechanisms_of(arguments.mechanism)
+    async with connected_admin(arguments) as admin:
+        is_there = any(each.name == name for each in await admin.users())
+    if is_there and not arguments.replace:
+        raise Invalid(f"user {name!r} exists already; --replace gives it a new password")
+    if not arguments.dry_run:  # the prompt can wait for long, so no connection is open meanwhile
+        passwords = new_passwords(name, mechanisms, read_password(arguments.new_password_file), iterations)
+        async with connected_admin(arguments) as admin:
+            await admin.set_passwords(passwords)
+    credentials = [Credential(each, iterations) for each in mechanisms]
+    word = "replaced" if is_there else "created"
+    return _changed(ScramUser(name, credentials), word, arguments)
 
 
-async def _delete(arguments: argparse.Namespace) -> str:
+async def _delete(arguments: argparse.Namespace) -> Listing:
     name, wanted = _checked(arguments.name), mechanisms_of(arguments.mechanism)
-    async with connected_security(read_cluster(arguments), "penstock-user") as client:
-        users, _ = await client.read()
-        user = found_user(users, name)
-        deletions = [ScramDeletion(name, each.mechanism) for each in user.verifiers if each.mechanism in wanted]
-        if not deletions:
-            raise Invalid(f"user {name!r} has no password of {arguments.mechanism}")
-        check(await client.change(lambda now_ms, seen: AlterScramCredentials(now_ms, [], deletions, seen)))
-    return f"user {name} is deleted" if len(deletions) == len(user.verifiers) else f"user {name} has one password less"
+    async with connected_admin(arguments) as admin:
+        user = found_user(await admin.users(), name)
+    chosen = [each for each in user.credentials if each.mechanism in wanted]
+    if not chosen:
+        raise Invalid(f"user {name!r} has no password of {arguments.mechanism}")
+    if not arguments.dry_run:  # the question can wait for long, so no connection is open meanwhile
+        is_whole = len(chosen) == len(user.credentials)
+        what = f"user {name}" if is_whole else f"the {MECHANISM_NAMES[chosen[0].mechanism]} password of user {name}"
+        confirm(f"Delete {what}?", is_confirmed=arguments.yes)
+        async with connected_admin(arguments) as admin:
+            await admin.delete_credentials([ScramDeletion(name, each.mechanism) for each in chosen])
+    return _changed(ScramUser(name, chosen), "deleted", arguments)
+
+
+def _changed(user: ScramUser, word: str, arguments: argparse.Namespace) -> Listing:
+    """The result of a change: the user with the credentials that it concerns."""
+    return Listing([row_of(user) | {"result": f"would be {word}" if arguments.dry_run else word}], "")
 
 
 async def _describe(arguments: argparse.Namespace) -> Listing:
-    async with connected_security(read_cluster(arguments), "penstock-user") as client:
-        users, _ = await client.read()
-    return Listing([row_of(found_user(users, arguments.name))], "")
+    async with connected_admin(arguments) as admin:
+        return Listing([row_of(found_user(await admin.users(), arguments.name))], "")
 
 
 async def _list(arguments: argparse.Namespace) -> Listing:
-    async with connected_security(read_cluster(arguments), "penstock-user") as client:
-        users, _ = await client.read()
-    return Listing([row_of(user) for user in users], "there are no users")
+    async with connected_admin(arguments) as admin:
+        return Listing([row_of(user) for user in await admin.users()], "there are no users")
+
+
+def new_passwords(
+    name: str, mechanisms: Sequence[ScramMechanism], password: bytes, iterations: int
+) -> list[NewPassword]:
+    """The password for each mechanism, with a salt of its own."""
+    entropy = SystemEntropy()
+    salts = [entropy.take(SALT_BYTES) for _ in mechanisms]
+    return [
+        NewPassword(name, each, iterations, salt, salted_password(each, password, salt, iterations))
+        for each, salt in zip(mechanisms, salts, strict=True)
+    ]
 
 
 def _checked(name: str) -> str:
@@ -136,7 +149,7 @@ def mechanisms_of(name: str | None) -> list[ScramMechanism]:
     return list(ScramMechanism) if name is None else [MECHANISMS[name]]
 
 
-def found_user(users: Sequence[User], name: str) -> User:
+def found_user(users: Sequence[ScramUser], name: str) -> ScramUser:
     """The user with this name; `Invalid` if there is none."""
     found = [user for user in users if user.name == name]
     if not found:
@@ -144,17 +157,10 @@ def found_user(users: Sequence[User], name: str) -> User:
     return found[0]
 
 
-def row_of(user: User) -> dict[str, Any]:
+def row_of(user: ScramUser) -> dict[str, Any]:
     """One line of a list, without any key."""
-    mechanisms = [MECHANISM_NAMES[each.mechanism] for each in user.verifiers]
-    return {"name": user.name, "mechanisms": mechanisms, "iterations": [each.iterations for each in user.verifiers]}
-
-
-def check(outcome: Outcome) -> None:
-    """`Invalid` if an item was rejected."""
-    rejected = [each for each in outcome.rejections if each] if isinstance(outcome, PerItem) else []
-    if rejected:
-        raise Invalid(f"the change was rejected: {rejected[0].name}; the user may have been changed meanwhile")
+    mechanisms = [MECHANISM_NAMES[each.mechanism] for each in user.credentials]
+    return {"name": user.name, "mechanisms": mechanisms, "iterations": [each.iterations for each in user.credentials]}
 
 
 def read_password(path: str, ask: Callable[[str], str] = getpass.getpass) -> bytes:

@@ -30,6 +30,12 @@ DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
 DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
 
 
+def ask_any(session: Session, request: Any) -> Any:
+    """The answer of any gateway."""
+    manager = session.admin._manager
+    return manager.run(manager.send, request)
+
+
 def ask_coordinator(session: Session, request: Any, group: str) -> Any:
     """The answer of the coordinator of a group."""
     admin = session.admin
