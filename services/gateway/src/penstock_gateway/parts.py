@@ -38,6 +38,8 @@ from penstock_gateway.share.partition_queue import PartitionQueues
 from penstock_gateway.share.reader import ShareReader
 from penstock_gateway.tail.tail_index import TailLimits
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
+from penstock_gateway.telemetry.limits import TelemetryLimits
+from penstock_gateway.telemetry.telemetry import Telemetry
 
 
 class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
     segments: SegmentLimits = SegmentLimits()
     share: ShareLimits = ShareLimits()
     tail: TailLimits = TailLimits()
+    telemetry: TelemetryLimits = TelemetryLimits()
     logins: LoginLimits = LoginLimits()
     audit: AuditLimits = AuditLimits()
 
@@ -88,6 +91,7 @@ class GatewayParts(SharedParts):
     fetcher: Fetcher
     share_commands: ShareCommands
     share_fetcher: ShareFetcher
+    telemetry: Telemetry
 
     @classmethod
     def build(cls, shared: SharedParts, *, flush_router: FlushRouter, limits: GatewayLimits) -> Self:
@@ -140,4 +144,5 @@ class GatewayParts(SharedParts):
                 entropy=shared.entropy,
                 limits=limits.share,
             ),
+            telemetry=Telemetry(shared.clock, shared.entropy, limits.telemetry),
         )

@@ -8,6 +8,8 @@ from penstock_gateway.security.api_needs import NEEDS
 OPEN = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 # A client names a token by its password, and the machine accepts changes by its owner and its renewers only.
 OF_OWNERS = {"RenewDelegationToken", "ExpireDelegationToken"}
+# Every client reports its own metrics, as in Kafka.
+TELEMETRY = {"GetTelemetrySubscriptions", "PushTelemetry"}
 
 
 def test_every_api_has_a_row() -> None:
@@ -15,9 +17,9 @@ def test_every_api_has_a_row() -> None:
     assert not missing, f"add these APIs to penstock_gateway.security.api_needs: {missing}"
 
 
-def test_only_apis_of_the_login_need_nothing() -> None:
+def test_only_logins_owners_and_telemetry_need_nothing() -> None:
     free = {api.name for key, api in API_TABLE.items() if not NEEDS[key]}
-    assert free <= OPEN | OF_OWNERS
+    assert free <= OPEN | OF_OWNERS | TELEMETRY
 
 
 def test_filters_never_stand_among_needs() -> None:

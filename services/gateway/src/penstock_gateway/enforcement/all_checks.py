@@ -1,6 +1,6 @@
 """The checks of all APIs, by the keys of the APIs."""
 
-from penstock.kafkawire.api import produce
+from penstock.kafkawire.api import get_telemetry_subscriptions, produce, push_telemetry
 from penstock_gateway.enforcement import (
     administration,
     delegation_tokens,
@@ -18,10 +18,13 @@ _PRODUCE: Checks = {produce.API.key: ()}
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 _LOGINS: Checks = {SASL_HANDSHAKE: (), SASL_AUTHENTICATE: ()}  # a client without rights may log in
+# As in Kafka, every client may report its own metrics.
+_TELEMETRY: Checks = {get_telemetry_subscriptions.API.key: (), push_telemetry.API.key: ()}
 
 ALL_CHECKS: Checks = {
     **_PRODUCE,
     **_LOGINS,
+    **_TELEMETRY,
     **records.CHECKS,
     **discovery.CHECKS,
     **groups.CHECKS,

@@ -131,6 +131,8 @@ NEEDS: dict[int, tuple[Need, ...]] = {
     66: (Need(DESCRIBE, TRANSACTIONAL_ID, "else hidden"),),  # ListTransactions
     68: (_READ_GROUP, Need(DESCRIBE, TOPIC, "for each topic in the subscription")),  # ConsumerGroupHeartbeat
     69: (_DESCRIBE_GROUP, _SEEN_TOPICS),  # ConsumerGroupDescribe
+    71: (),  # GetTelemetrySubscriptions
+    72: (),  # PushTelemetry
     74: (Need(DESCRIBE_CONFIGS, CLUSTER),),  # ListConfigResources
     75: (Need(DESCRIBE, TOPIC, "else hidden in lists"),),  # DescribeTopicPartitions
     76: (_READ_GROUP, Need(DESCRIBE, TOPIC, "for each topic in the subscription")),  # ShareGroupHeartbeat

@@ -1,0 +1,1 @@
+"""APIs by which clients report their own metrics (KIP-714)."""
