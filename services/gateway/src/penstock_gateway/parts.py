@@ -144,5 +144,10 @@ class GatewayParts(SharedParts):
                 entropy=shared.entropy,
                 limits=limits.share,
             ),
-            telemetry=Telemetry(shared.clock, shared.entropy, limits.telemetry),
+            telemetry=Telemetry(
+                clock=shared.clock,
+                entropy=shared.entropy,
+                registry=shared.metrics.registry,
+                limits=limits.telemetry,
+            ),
         )

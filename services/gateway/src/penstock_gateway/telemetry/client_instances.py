@@ -60,7 +60,7 @@ class ClientInstances:
         return len(self._instances)
 
     def find(self, client: Client, instance_id: bytes, wanted: Wanted) -> Instance:
-        """The instance, which this connection has from now on. With another subscription it is a new one, as in Kafka."""
+        """The instance, which this connection has from now on; a new one if its subscription is another one."""
         instance = self._instances.pop(instance_id, None)
         owner = self._owner(client, instance_id)
         if instance is None or instance.wanted != wanted:

@@ -1,18 +1,25 @@
 """Answers the two requests of clients' telemetry (KIP-714)."""
 
+import asyncio
 from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter
 
 from penstock.kafkawire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
 from penstock.kafkawire.api.push_telemetry import PushTelemetryRequest
+from penstock.kafkawire.compression import decompress
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.errors import DecodeError, OversizeError
 from penstock.kafkawire.schema import NO_UUID
 from penstock.runtime.clock import Clock, Entropy
 from penstock_gateway.kafka.client import Client
-from penstock_gateway.telemetry.client_instances import ACCEPTED_CODECS, ClientInstances
+from penstock_gateway.telemetry.client_instances import ACCEPTED_CODECS, ClientInstances, Instance
+from penstock_gateway.telemetry.client_metrics import ClientMetrics, Summary, add_point
 from penstock_gateway.telemetry.limits import TelemetryLimits
+from penstock_gateway.telemetry.otlp import decode_points
 from penstock_gateway.telemetry.subscriptions import Wanted, union
 
 RESERVED_IDS = (NO_UUID, bytes(15) + b"\1")  # as Kafka: the second one is that of the metadata topic
@@ -22,10 +29,18 @@ _VERSION_4, _VARIANT_1 = 0x40, 0x80
 class Telemetry:
     """The telemetry of this gateway's clients."""
 
-    def __init__(self, clock: Clock, entropy: Entropy, limits: TelemetryLimits) -> None:
+    def __init__(self, *, clock: Clock, entropy: Entropy, registry: CollectorRegistry, limits: TelemetryLimits) -> None:
         self._entropy = entropy
         self._limits = limits
         self._instances = ClientInstances(clock.monotonic_s, limits)
+        self._metrics = ClientMetrics(registry, clock.monotonic_s, limits)
+        self._large_push = asyncio.Lock()  # so that only one is decoded at a time
+        self._pushes = Counter(
+            "penstock_gateway_telemetry_pushes",
+            "Pushes of clients' own metrics, by Kafka error; `NONE` for accepted ones.",
+            ["error"],
+            registry=registry,
+        )
 
     def subscriptions(
         self, client: Client, request: GetTelemetrySubscriptionsRequest
@@ -50,10 +65,48 @@ class Telemetry:
 
     async def push(self, client: Client, request: PushTelemetryRequest) -> ErrorCode:
         """Take the metrics of a client instance."""
-        if request.client_instance_id in RESERVED_IDS:
+        error = await self._push(client, request)
+        self._pushes.labels(error.name).inc()
+        return error
+
+    async def _push(self, client: Client, request: PushTelemetryRequest) -> ErrorCode:
+        instance_id = request.client_instance_id
+        if instance_id in RESERVED_IDS:
             return ErrorCode.INVALID_REQUEST
-        wanted = self._wanted(client, request.client_instance_id)
-        return self._instances.push(self._instances.find(client, request.client_instance_id, wanted), request)
+        instance = self._instances.find(client, instance_id, self._wanted(client, instance_id))
+        error = self._instances.push(instance, request)
+        if error or not request.metrics or not instance.wanted.metrics:
+            return error
+        try:
+            summaries = await self._decode(request)
+        except OversizeError:
+            return self._failed(instance, ErrorCode.TELEMETRY_TOO_LARGE)
+        except DecodeError:
+            return self._failed(instance, ErrorCode.INVALID_RECORD)
+        self._metrics.record(instance_id, client.client_id, instance.interval_s, summaries)
+        return ErrorCode.NONE
+
+    async def _decode(self, request: PushTelemetryRequest) -> dict[str, Summary]:
+        try:
+            return self._summaries(request, self._limits.decoded_at_once_max)
+        except OversizeError:
+            async with self._large_push:
+                return await asyncio.to_thread(self._summaries, request, self._limits.plain_bytes_max)
+
+    def _summaries(self, request: PushTelemetryRequest, plain_bytes_max: int) -> dict[str, Summary]:
+        """Decode everything before anything counts: a damaged push changes nothing."""
+        plain = decompress(request.metrics, request.compression_type, plain_bytes_max)
+        if len(plain) > plain_bytes_max:
+            raise OversizeError(f"{len(plain)} bytes of metrics")
+        summaries: dict[str, Summary] = {}
+        for point in decode_points(plain, self._limits.fields_max):
+            add_point(summaries, point, self._limits.metric_name_length_max)
+        return summaries
+
+    @staticmethod
+    def _failed(instance: Instance, error: ErrorCode) -> ErrorCode:
+        instance.last_error = error
+        return error
 
     def _wanted(self, client: Client, instance_id: bytes) -> Wanted:
         return union(())
