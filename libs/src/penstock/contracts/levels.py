@@ -11,6 +11,7 @@ import msgspec
 from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
+    AlterClientMetrics,
     AlterClientQuotas,
     AlterConfigs,
     AlterGroupConfigs,
@@ -52,9 +53,11 @@ from penstock.contracts.configs.topics import (
     need_retention,
 )
 
-NEWEST_LEVEL = 8  # the newest that this code knows; level 0 is that of release 0.1.0
+NEWEST_LEVEL = 9  # the newest that this code knows; level 0 is that of release 0.1.0
 # From this level on topics may have Kafka configurations that are without effect here.
 INERT_CONFIGS_LEVEL = 3
+# From this level on there are subscriptions to metrics of clients (KIP-714).
+CLIENT_METRICS_LEVEL = 9
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.
@@ -118,6 +121,7 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     CreateToken: TOKENS_LEVEL,
     RenewToken: TOKENS_LEVEL,
     ExpireToken: TOKENS_LEVEL,
+    AlterClientMetrics: CLIENT_METRICS_LEVEL,
 }
 # From this level on topics may have configurations that replicas of lower levels reject.
 KEY_COMPACTION_LEVEL = 1

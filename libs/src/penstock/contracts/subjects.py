@@ -41,6 +41,7 @@ QUERY_NAMES = (
     "journal",
     "topic_survey",
     "group_survey",
+    "client_metrics",
 )
 
 

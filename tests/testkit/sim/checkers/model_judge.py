@@ -71,6 +71,7 @@ def differences(model: Model, state: State) -> Iterator[str]:
     )
     yield from _table_differences("cluster configurations", model.cluster_configs, state.cluster_configs)
     yield from _table_differences("group configurations", model.group_configs, state.group_configs)
+    yield from _table_differences("subscriptions to metrics", model.client_metrics, state.client_metrics)
     yield from _table_differences("passwords", model.security.credentials.now, _credentials(state))
     bindings = dict.fromkeys(model.security.bindings.now)
     yield from _table_differences("access control lists", bindings, state.bindings)

@@ -41,6 +41,7 @@ class Model:
         self.topic_ids: dict[str, Past[TopicId | None]] = {}  # by name; None while there is no such topic
         self.cluster_configs: dict[str, str] = {}
         self.group_configs: dict[str, dict[str, str]] = {}
+        self.client_metrics: dict[str, dict[str, str]] = {}
         self.groups: dict[str, ModelGroup] = {}
         self.transactions: dict[str, ModelTransaction] = {}
         self.producer_ids: dict[int, None] = {}
@@ -58,6 +59,7 @@ class Model:
             c.CreatePartitions: self._create_partitions,
             c.AlterConfigs: self._alter_configs,
             c.AlterGroupConfigs: self._alter_group_configs,
+            c.AlterClientMetrics: self._alter_client_metrics,
             c.CommitSegment: self._commit_segment,
             c.DeleteRecords: self._delete_records,
             c.ExpireLogs: self._expire_logs,
@@ -199,6 +201,12 @@ class Model:
             configs = altered(self.group_configs.pop(command.group_id, {}), command)
             if configs:
                 self.group_configs[command.group_id] = configs
+
+    def _alter_client_metrics(self, command: c.AlterClientMetrics, outcome: c.Outcome) -> None:
+        if not isinstance(outcome, c.Rejected):
+            configs = altered(self.client_metrics.pop(command.name, {}), command)
+            if configs:
+                self.client_metrics[command.name] = configs
 
     def _commit_segment(self, command: c.CommitSegment, outcome: c.Outcome) -> None:
         """Append all accepted batches; a segment that comes again gets the first answer again, and adds nothing."""

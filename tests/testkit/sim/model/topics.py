@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigOperation
+from penstock.contracts.commands import AlterClientMetrics, AlterConfigs, AlterGroupConfigs, ConfigOperation
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
 from penstock.contracts.ids import TopicId
@@ -26,7 +26,7 @@ class ModelTopic:
     lost_offsets: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # of groups, while it is deleted
 
 
-def altered(configs: dict[str, str], command: AlterConfigs | AlterGroupConfigs) -> dict[str, str]:
+def altered(configs: dict[str, str], command: AlterConfigs | AlterGroupConfigs | AlterClientMetrics) -> dict[str, str]:
     """The configurations after a command."""
     after = {} if command.replace else dict(configs)
     for change in command.changes:
@@ -36,7 +36,9 @@ def altered(configs: dict[str, str], command: AlterConfigs | AlterGroupConfigs) 
         elif change.operation is ConfigOperation.DELETE:
             after.pop(change.name, None)
         elif change.operation is ConfigOperation.APPEND:
-            after[change.name] = ",".join(dict.fromkeys([*present.split(","), *change.value.split(",")]))
+            after[change.name] = ",".join(
+                dict.fromkeys([*(present.split(",") if present else []), *change.value.split(",")])
+            )
         else:
             removed = change.value.split(",")
             after[change.name] = ",".join(each for each in present.split(",") if each not in removed)

@@ -18,6 +18,7 @@ from penstock.contracts.commands import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
     AllocateProducer,
+    AlterClientMetrics,
     AlterClientQuotas,
     AlterConfigs,
     AlterScramCredentials,
@@ -380,6 +381,22 @@ def quota_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
     return st.builds(AlterClientQuotas, number(NOW_MS), parts, changes, number(SEEN))
 
 
+def client_metrics_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    """Changes of few subscriptions, with good and bad values."""
+    values = {
+        "metrics": ["*", "a.b", "a.b,c", ""],
+        "interval.ms": ["100", "99", "x"],
+        "match": ["client_id=a.*", "x"],
+        "bad": ["1"],
+    }
+    pairs = st.sampled_from([(name, value) for name, several in values.items() for value in several])
+    change = st.builds(lambda pair, kind: ConfigChange(pair[0], kind, pair[1]), pairs, st.sampled_from(ConfigOperation))
+    changes = st.lists(change, max_size=3)
+    return st.builds(
+        AlterClientMetrics, number(NOW_MS), st.sampled_from(["one", "two", ""]), changes, st.booleans(), number(SEEN)
+    )
+
+
 def verifiers(number: Callable[[Integers], Integers]) -> st.SearchStrategy[ScramVerifier]:
     """Valid verifiers with few keys, and invalid ones."""
     keys = st.sampled_from([b"k" * 32, b"q" * 32, b"k" * 64])
@@ -452,6 +469,7 @@ KINDS = (
     retention_commands,
     transaction_commands,
     quota_commands,
+    client_metrics_commands,
     security_commands,
     token_commands,
 )

@@ -126,6 +126,7 @@ from penstock.contracts.commands.share import (
     ShareRecords as ShareRecords,
 )
 from penstock.contracts.commands.topics import (
+    AlterClientMetrics as AlterClientMetrics,
     AlterConfigs as AlterConfigs,
     AlterGroupConfigs as AlterGroupConfigs,
     ConfigChange as ConfigChange,
@@ -189,6 +190,7 @@ Command = (
     | AlterShareOffsets
     | DeleteShareOffsets
     | AlterGroupConfigs
+    | AlterClientMetrics
     | AlterScramCredentials
     | CreateAcls
     | DeleteAcls

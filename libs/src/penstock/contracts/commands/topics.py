@@ -91,3 +91,17 @@ class AlterGroupConfigs(msgspec.Struct, frozen=True, array_like=True, tag=104):
     changes: list[ConfigChange]
     replace: bool = False
     seen_sequence: int = -1
+
+
+class AlterClientMetrics(msgspec.Struct, frozen=True, array_like=True, tag=105):
+    """Change a subscription to metrics of clients (Kafka's CLIENT_METRICS resource), all of it or nothing.
+
+    A subscription without configurations does not exist. With `replace` each configuration that is not set here returns
+    to its default.
+    """
+
+    now_ms: int
+    name: str
+    changes: list[ConfigChange]
+    replace: bool = False
+    seen_sequence: int = -1

@@ -55,7 +55,7 @@ from penstock_sequencer.core.share import (
 from penstock_sequencer.core.state import shares
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.limits import CLOCK_MS_MAX
-from penstock_sequencer.core.topics import client_quotas, configs, deletion, topics
+from penstock_sequencer.core.topics import client_metrics, client_quotas, configs, deletion, topics
 from penstock_sequencer.core.transactions import coordinator, lifecycle
 
 
@@ -152,6 +152,7 @@ APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.AlterShareOffsets: share_offsets.alter_share_offsets,
     commands.DeleteShareOffsets: share_offsets.delete_share_offsets,
     commands.AlterGroupConfigs: configs.alter_group_configs,
+    commands.AlterClientMetrics: client_metrics.alter_client_metrics,
     commands.AlterScramCredentials: users.alter_scram_credentials,
     commands.CreateAcls: acls.create_acls,
     commands.DeleteAcls: acls.delete_acls,

@@ -16,7 +16,7 @@ from penstock_sequencer.core.groups import classic_commands, classic_leave, offs
 from penstock_sequencer.core.security import acls, tokens, users
 from penstock_sequencer.core.share import acquire_ack, offsets as share_offsets
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.core.topics import client_quotas, configs, topics
+from penstock_sequencer.core.topics import client_metrics, client_quotas, configs, topics
 from penstock_sequencer.core.transactions import coordinator
 
 Preview = Callable[[State, Any], Outcome | None]
@@ -52,6 +52,7 @@ PREVIEWS: dict[type[Command], Preview] = {
     commands.CreatePartitions: _rejection_of(topics.check_create_partitions),
     commands.AlterConfigs: _rejection_of(configs.check_alter_configs),
     commands.AlterGroupConfigs: _rejection_of(configs.check_alter_group_configs),
+    commands.AlterClientMetrics: _rejection_of(client_metrics.check_alter_client_metrics),
     commands.AlterClientQuotas: _rejection_of(client_quotas.check_alter_client_quotas),
 }
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.contracts.batches import MARKER_BYTES, AbortedTransaction, Extent, SegmentRef
 from penstock.contracts.commands import (
+    AlterClientMetrics,
     AlterClientQuotas,
     AlterConfigs,
     AlterGroupConfigs,
@@ -51,6 +52,7 @@ from penstock_sequencer.core.share.queries import group_configs, share_groups, s
 from penstock_sequencer.core.state.cluster import Partition, State, Topic
 from penstock_sequencer.core.state.pages import NUMBER_BYTES, page_of, text_bytes
 from penstock_sequencer.core.state.segments import MARKERS
+from penstock_sequencer.core.topics.client_metrics import check_alter_client_metrics, client_metrics
 from penstock_sequencer.core.topics.client_quotas import check_alter_client_quotas, client_quotas, log_sizes
 from penstock_sequencer.core.topics.configs import check_alter_configs, check_alter_group_configs
 from penstock_sequencer.core.topics.topics import check_create_partitions, check_create_topic
@@ -252,6 +254,8 @@ def _validated(state: State, command: object) -> Outcome:
         return check_alter_configs(state, command)
     if isinstance(command, AlterGroupConfigs):
         return check_alter_group_configs(state, command)
+    if isinstance(command, AlterClientMetrics):
+        return check_alter_client_metrics(state, command)
     return Rejected(Rejection.INVALID_REQUEST, f"{type(command).__name__} cannot be validated")
 
 
@@ -290,4 +294,5 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "log_sizes": log_sizes,
     "topic_survey": topic_survey,
     "group_survey": group_survey,
+    "client_metrics": client_metrics,
 }

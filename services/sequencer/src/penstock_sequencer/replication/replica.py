@@ -233,6 +233,7 @@ class Replica:
                     state.quotas_altered_sequence,
                     state.security_altered_sequence,
                     state.tokens_altered_sequence,
+                    state.metrics_altered_sequence,
                 )
             )
         self._record(entry, effects)

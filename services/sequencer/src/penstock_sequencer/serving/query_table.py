@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.contracts.commands import Waiting
 from penstock.contracts.queries import (
+    client_metrics as ask_client_metrics,
     compaction as ask_compaction,
     consumer_groups,
     delegation_tokens as ask_tokens,
@@ -28,7 +29,7 @@ from penstock_sequencer.core.maintenance import queries as janitor_queries, surv
 from penstock_sequencer.core.security import queries as security_queries, tokens
 from penstock_sequencer.core.share import offsets as share_offsets, queries as share_queries
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.core.topics import client_quotas
+from penstock_sequencer.core.topics import client_metrics, client_quotas
 from penstock_sequencer.core.transactions import queries as transaction_queries
 
 
@@ -156,6 +157,11 @@ QUERY_HANDLERS: dict[str, QueryHandler] = {
         ask_tokens.TokensQuery,
         tokens.delegation_tokens,
         lambda sequence, text: ask_tokens.TokensView(sequence, 0, [], failure=text),
+    ),
+    "client_metrics": QueryHandler(
+        ask_client_metrics.ClientMetricsQuery,
+        client_metrics.client_metrics,
+        lambda sequence, text: ask_client_metrics.ClientMetricsView(sequence, 0, {}, text),
     ),
     "log_sizes": QueryHandler(
         ask_log.LogSizesQuery,

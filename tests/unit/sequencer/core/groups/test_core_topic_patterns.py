@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
+from penstock.contracts.regex.regex_subscriptions import BadPattern, Pattern
 
 LETTERS = "ab.-_1A"
 ATOMS = [".", "[ab]", "[^a]", r"\d", r"\w", "[a-c1]", r"\.", r"\W", "^", "$", r"[^\w.]", r"\S", r"[\d_-]", "[]a]"]

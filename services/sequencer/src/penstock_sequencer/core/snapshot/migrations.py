@@ -73,6 +73,8 @@ class Later(msgspec.Struct, frozen=True, omit_defaults=True):
     member_owners: list[tuple[str, str, int]] = []  # group, member, number of the principal
     producer_owners: bytes = b""  # columns of `_OWNER_NUMBERS` numbers
     evictions: bytes = b""  # the same: partition, principal, time
+    client_metrics: list[tuple[str, dict[str, str]]] = []
+    metrics_altered_sequence: int = 0
 
 
 NOTHING = Later()
@@ -111,6 +113,8 @@ def written_later(state: State) -> Later:
         member_owners=_written_member_owners(state),
         producer_owners=_written_owners(state),
         evictions=_written_evictions(state),
+        client_metrics=list(state.client_metrics.items()),
+        metrics_altered_sequence=state.metrics_altered_sequence,
     )
 
 
@@ -285,4 +289,6 @@ def read_later(state: State, later: Later) -> None:
     state.security_altered_sequence = later.security_altered_sequence
     state.tokens = {token.token_id: token for token in later.tokens}
     state.tokens_altered_sequence = later.tokens_altered_sequence
+    state.client_metrics = dict(later.client_metrics)
+    state.metrics_altered_sequence = later.metrics_altered_sequence
     _read_principals(state, later)

@@ -342,6 +342,8 @@ class State(msgspec.Struct, eq=False):
     share_record_count: int = 0  # records in flight in all of them; for a group without members the holds count instead
     group_configs: dict[str, dict[str, str]] = {}  # by group id, of groups that have any
     group_configs_altered_sequence: int = 0  # of the entry that last changed any
+    client_metrics: dict[str, dict[str, str]] = {}  # subscriptions to metrics of clients, by name
+    metrics_altered_sequence: int = 0  # of the entry that last changed one
     limits: Limits = DEFAULT_LIMITS  # of the release: neither in snapshots nor in the hash of the state
 
 

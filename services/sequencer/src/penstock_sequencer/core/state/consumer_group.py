@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.contracts.commands import GroupProtocol
 from penstock.contracts.ids import TopicId
-from penstock_sequencer.core.regex.regex_subscriptions import Pattern
+from penstock.contracts.regex.regex_subscriptions import Pattern
 
 RECONCILED = 0  # has its target
 REVOKING = 1  # must revoke partitions before it continues

@@ -114,6 +114,8 @@ class TopicLimits(msgspec.Struct, frozen=True, kw_only=True):
     recoverable_topics_max: int = 10_000  # their partitions count as all others do
     partitions_pending_delete_per_step: int = 10_000  # whose window is over; about 10 ms, the last topic may exceed it
     quota_entities_max: int = 5_000  # users, client ids and addresses with quotas; all fit into one answer
+    # All fit into one answer, and each request of clients' telemetry is matched with all of them.
+    metrics_subscriptions_max: int = 50
     groups_with_configs_max: int = 10_000  # groups with their own configurations, about 10 MB
 
 

@@ -12,7 +12,15 @@ went back to its defaults. A group need not exist to have configurations.
 from collections import Counter
 from collections.abc import Callable
 
-from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigChange, ConfigOperation, Done, Rejected
+from penstock.contracts.commands import (
+    AlterClientMetrics,
+    AlterConfigs,
+    AlterGroupConfigs,
+    ConfigChange,
+    ConfigOperation,
+    Done,
+    Rejected,
+)
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_validation_errors
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
@@ -92,7 +100,7 @@ def _unless_late(
 
 
 def changed(
-    command: AlterConfigs | AlterGroupConfigs,
+    command: AlterConfigs | AlterGroupConfigs | AlterClientMetrics,
     configs: dict[str, str],
     known: dict[str, TopicConfig],
     find_validation_errors: Callable[[dict[str, str]], list[str]],
@@ -121,12 +129,17 @@ def _change(configs: dict[str, str], change: ConfigChange, default: str) -> None
         case ConfigOperation.DELETE:
             configs.pop(change.name, None)
         case ConfigOperation.APPEND:
-            items = _items(configs.get(change.name, default))
+            items = _present(configs, change.name, default)
             configs[change.name] = ",".join(dict.fromkeys([*items, *_items(change.value)]))
         case ConfigOperation.SUBTRACT:
             removed = _items(change.value)
-            items = _items(configs.get(change.name, default))
+            items = _present(configs, change.name, default)
             configs[change.name] = ",".join(item for item in items if item not in removed)
+
+
+def _present(configs: dict[str, str], name: str, default: str) -> list[str]:
+    value = configs.get(name, default)
+    return _items(value) if value else []
 
 
 def _items(value: str) -> list[str]:

@@ -16,9 +16,9 @@ from penstock.contracts.queries.transactions import (
     TransactionTopic,
     TransactionView,
 )
+from penstock.contracts.regex.regex_subscriptions import BadPattern, Pattern
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.partitions import find_partition
-from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
 from penstock_sequencer.core.state.cluster import DEAD, ONGOING, Partition, State, Transaction
 from penstock_sequencer.core.state.limits import AnswerLimits
 from penstock_sequencer.core.state.producer_clock import producer_ms

@@ -1,7 +1,7 @@
 """The topics that each consumer group subscribes, by name or by pattern, updated with members and topics."""
 
 from penstock.contracts.levels import KEPT_MATCHES_LEVEL
-from penstock_sequencer.core.regex.regex_subscriptions import BadPattern, Pattern
+from penstock.contracts.regex.regex_subscriptions import BadPattern, Pattern
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.state.consumer_group import ConsumerMember, PatternUse
 

@@ -5,7 +5,7 @@ runs a Glushkov automaton over the positions of the pattern; an integer holds a 
 match.
 """
 
-from penstock_sequencer.core.regex.regex_syntax import (
+from penstock.contracts.regex.regex_syntax import (
     END,
     IN_A_LINE,
     NO_LIMIT,
