@@ -46,10 +46,12 @@ from penstock_gateway.segments.segment_reader import Data
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
+from penstock_gateway.telemetry.telemetry import Telemetry
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.security.queries import security
 from penstock_sequencer.core.security.tokens import delegation_tokens
 from penstock_sequencer.core.state.cluster import State, new_state
+from penstock_sequencer.core.topics.client_metrics import client_metrics
 from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.virtual_time import CountingEntropy
@@ -107,13 +109,14 @@ class FakeSequencer:
         self.cluster_configs: dict[str, str] = {}
         self.quotas: list[QuotaEntry] = []
         self.quotas_sequence = 0
-        self.machine: State = new_state()  # of users, bindings and tokens; `apply_security` changes it
+        self.machine: State = new_state()  # of users, bindings, tokens and metrics; `apply` changes it
         self.views: dict[str, Callable[[Any], Any]] = {
             "cluster_configs": lambda query: ClusterConfigsView(self.seen_sequence, self.cluster_configs),
             "client_quotas": lambda query: ClientQuotasView(self.seen_sequence, self.quotas_sequence, self.quotas),
             "log_sizes": self._log_sizes,
             "security": lambda query: security(self.machine, query),
             "delegation_tokens": lambda query: delegation_tokens(self.machine, query),
+            "client_metrics": lambda query: client_metrics(self.machine, query),
         }
         self.is_down = False
         self.hold: asyncio.Event | None = None
@@ -163,8 +166,8 @@ class FakeSequencer:
         self.quotas.append(QuotaEntry(parts, {key: value}))
         self.quotas_sequence += 1
 
-    def apply_security(self, command: Command) -> Outcome:
-        """The outcome of a command that changes users, bindings or tokens, from the real state machine."""
+    def apply(self, command: Command) -> Outcome:
+        """The outcome of a command for users, bindings, tokens or metrics, from the real state machine."""
         outcomes, _ = apply_entry(self.machine, self.machine.sequence + 1, [[command]])
         self.record_sequence(self.machine.sequence)
         return outcomes[0][0]
@@ -340,6 +343,14 @@ def new_world(
     mode = AuthorizerMode.OFF if bindings is None else AuthorizerMode.ON
     denials = DenialLog(metrics, clock.monotonic_s)
     security = SecurityCache(sequencer)
+    telemetry = Telemetry(
+        sequencer=sequencer,  # type: ignore[arg-type]
+        clock=clock,
+        entropy=CountingEntropy(),
+        metrics=metrics,
+        limits=limits.telemetry,
+    )
+    telemetry.subscriptions.record(0)
     tokens = DelegationTokens(config.tokens(), sequencer=sequencer, clock=clock, entropy=CountingEntropy())
     authorizer = Authorizer(mode, frozenset(), bindings or security, denials)
     made_logins, _ = make_logins(
@@ -372,6 +383,7 @@ def new_world(
             quotas=QuotaCache(sequencer, clock, directory, instance),  # type: ignore[arg-type]
             security=security,
             delegation_tokens=tokens,
+            telemetry=telemetry,
             authorizer=authorizer,
             logins=made_logins,
             **parts,

@@ -232,6 +232,7 @@ class World:
                 quotas=none,
                 security=none,
                 delegation_tokens=none,
+                telemetry=none,
                 authorizer=none,
                 logins=none,
             ),

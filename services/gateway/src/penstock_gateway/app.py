@@ -58,6 +58,7 @@ from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.server.listener import Listener, open_socket
 from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
+from penstock_gateway.telemetry.telemetry import Telemetry
 
 # The drain ends before the deadline of the process. A client without an answer by then is disconnected.
 DRAIN_SHARE = 0.8
@@ -105,6 +106,7 @@ class GatewayApp:
         self._quotas: QuotaCache
         self._security: SecurityCache
         self._delegation_tokens: DelegationTokens
+        self._telemetry: Telemetry
         self._token_keys: KeySet | None = None
         self._connections: ConnectionManager | None = None
         self._audit_trail: AuditTrail | None = None  # None: off
@@ -146,6 +148,7 @@ class GatewayApp:
             tasks.create_task(self._flush_router.run())
             tasks.create_task(self._quotas.run())
             tasks.create_task(self._security.run())
+            tasks.create_task(self._telemetry.subscriptions.run())
             if self._delegation_tokens:
                 tasks.create_task(self._delegation_tokens.cache.run())
             if self._tls:
@@ -197,6 +200,9 @@ class GatewayApp:
         self._flush_router = self._new_flush_router(bus, sequencer, metrics)
         self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
         self._security = SecurityCache(sequencer)
+        self._telemetry = Telemetry(
+            sequencer=sequencer, clock=clock, entropy=self._entropy, metrics=metrics, limits=limits.telemetry
+        )
         self._delegation_tokens = DelegationTokens(
             config.tokens(), sequencer=sequencer, clock=clock, entropy=self._entropy
         )
@@ -214,6 +220,7 @@ class GatewayApp:
             record_quotas=self._quotas.record,
             record_security=self._security.record,
             record_tokens=self._delegation_tokens.cache.record,
+            record_subscriptions=self._telemetry.subscriptions.record,
             record_new_data=throttle.record_new_data,
         )
         self._segment_reader = SegmentReader(
@@ -250,6 +257,7 @@ class GatewayApp:
                 quotas=self._quotas,
                 security=self._security,
                 delegation_tokens=self._delegation_tokens,
+                telemetry=self._telemetry,
                 authorizer=self._authorizer(metrics),
                 logins=self._make_logins(metrics),
             ),

@@ -62,6 +62,7 @@ class GatewayMetrics:
         self._add_share_groups(registry)
         self._add_tls(registry)
         self._add_logins(registry)
+        self._add_telemetry(registry)
         self.flush_messages = Counter(
             "penstock_gateway_flush_messages", "Messages sent to flushers.", registry=registry
         )
@@ -159,6 +160,22 @@ class GatewayMetrics:
             "penstock_gateway_certificate_reloads",
             "Changed certificate files that were read, by outcome: `completed`, or `failed`: the old ones serve on.",
             ["outcome"],
+            registry=registry,
+        )
+
+    def _add_telemetry(self, registry: CollectorRegistry) -> None:
+        """Add the metrics of clients' own metrics (KIP-714)."""
+        self.telemetry_pushes = Counter(
+            "penstock_gateway_telemetry_pushes",
+            "Pushes of clients' own metrics, by Kafka error; `NONE` for accepted ones.",
+            ["error"],
+            registry=registry,
+        )
+        self.client_metrics_dropped = Counter(
+            "penstock_gateway_client_metrics_dropped",
+            "Metrics of clients that are not shown, by the limit that they exceed: `clients`, `metrics` or `series`. A "
+            "`kind` counts gauges that another client reports as a sum, and the other way round.",
+            ["limit"],
             registry=registry,
         )
 

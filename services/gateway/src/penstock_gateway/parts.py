@@ -77,6 +77,7 @@ class SharedParts:
     quotas: QuotaCache
     security: SecurityCache
     delegation_tokens: DelegationTokens
+    telemetry: Telemetry
     authorizer: Authorizer
     logins: Logins
     heartbeat_leases: HeartbeatLeases = field(default_factory=HeartbeatLeases)
@@ -91,7 +92,6 @@ class GatewayParts(SharedParts):
     fetcher: Fetcher
     share_commands: ShareCommands
     share_fetcher: ShareFetcher
-    telemetry: Telemetry
 
     @classmethod
     def build(cls, shared: SharedParts, *, flush_router: FlushRouter, limits: GatewayLimits) -> Self:
@@ -143,11 +143,5 @@ class GatewayParts(SharedParts):
                 metrics=shared.metrics,
                 entropy=shared.entropy,
                 limits=limits.share,
-            ),
-            telemetry=Telemetry(
-                clock=shared.clock,
-                entropy=shared.entropy,
-                registry=shared.metrics.registry,
-                limits=limits.telemetry,
             ),
         )

@@ -20,6 +20,7 @@ from penstock.kafkawire.api.list_config_resources import ListConfigResourcesRequ
 from penstock.kafkawire.error_codes import ErrorCode
 from tests.unit.gateway.gateway_fakes import World, gateway_presence, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask
+from tests.unit.gateway.telemetry.gateway_telemetry import subscribe
 
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS = 29, 30, 31, 34, 35
 DESCRIBE_QUOTAS, ALTER_QUOTAS, DESCRIBE_SCRAM, LIST_RESOURCES = 48, 49, 50, 74
@@ -89,7 +90,7 @@ async def test_no_partition_moves_to_an_unknown_directory(world: World, version:
     assert errors == [[no_dir, no_dir], [no_dir], [0, unknown], [unknown]]
 
 
-async def test_topics_and_brokers_are_resources_with_configurations(world: World) -> None:
+async def test_topics_brokers_and_subscriptions_are_resources_with_configurations(world: World) -> None:
     def found(response: Any) -> set[tuple[str, int]]:
         assert response.error_code == 0
         return {(each.resource_name, each.resource_type) for each in response.config_resources}
@@ -100,6 +101,9 @@ async def test_topics_and_brokers_are_resources_with_configurations(world: World
     assert found(await ask(world, LIST_RESOURCES, 1, ListConfigResourcesRequest([2]))) == topics
     assert found(await ask(world, LIST_RESOURCES, 1, ListConfigResourcesRequest([4]))) == {broker}
     assert found(await ask(world, LIST_RESOURCES, 0, ListConfigResourcesRequest())) == set()
+    await subscribe(world, "metrics-1", metrics="*")
+    assert found(await ask(world, LIST_RESOURCES, 0, ListConfigResourcesRequest())) == {("metrics-1", 16)}
+    assert found(await ask(world, LIST_RESOURCES, 1, ListConfigResourcesRequest([16]))) == {("metrics-1", 16)}
     rejected = await ask(world, LIST_RESOURCES, 1, ListConfigResourcesRequest([2, 8]))
     assert rejected.error_code == ErrorCode.UNSUPPORTED_VERSION
 

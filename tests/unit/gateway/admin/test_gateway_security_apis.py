@@ -39,7 +39,7 @@ every_version = pytest.mark.parametrize("version", [1, 2, 3])
 def world() -> World:
     world = new_world()
     world.sequencer.seen_level = SECURITY_LEVEL
-    world.sequencer.on_command = world.sequencer.apply_security
+    world.sequencer.on_command = world.sequencer.apply
     return world
 
 
@@ -236,7 +236,7 @@ async def test_a_credential_that_is_changed_twice_in_a_request_is_a_duplicate(wo
 
 async def test_a_gateway_that_missed_a_change_sends_the_command_again(world: World) -> None:
     await alter(world, upsertion("bob"))
-    real = world.sequencer.apply_security
+    real = world.sequencer.apply
 
     def late_once(command: Command) -> Outcome:
         late = msgspec.structs.replace(command, seen_sequence=0)

@@ -45,7 +45,7 @@ every_create = pytest.mark.parametrize("version", [1, 2, 3])
 def tokens_world(**settings: Any) -> World:
     world = new_world(**{"delegation_token_secret_key": SECRET, **settings})
     world.sequencer.seen_level = TOKENS_LEVEL
-    world.sequencer.on_command = world.sequencer.apply_security
+    world.sequencer.on_command = world.sequencer.apply
     return world
 
 

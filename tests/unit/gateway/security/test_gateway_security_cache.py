@@ -49,10 +49,10 @@ class Cluster(FakeSequencer):
         self.machine = new_state(Limits(answers=AnswerLimits(names_listed_max=3)))
 
     def add_user(self, name: str, mechanism: ScramMechanism = SHA_256) -> None:
-        self.apply_security(AlterScramCredentials(1, [ScramUpsertion(name, verifier(mechanism))], []))
+        self.apply(AlterScramCredentials(1, [ScramUpsertion(name, verifier(mechanism))], []))
 
     def add_binding(self, name: str) -> None:
-        self.apply_security(CreateAcls(1, [binding(name)]))
+        self.apply(CreateAcls(1, [binding(name)]))
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ async def test_all_pages_are_read_and_a_change_is_read_after_its_announcement(cl
         assert cache.verifier("alice", SHA_512) is None
         assert cache.verifier("eve", SHA_256) is None
         assert cache.bindings == tuple(cluster.machine.bindings)
-        cluster.apply_security(DeleteAcls(1, [AclFilter()]))
-        cluster.apply_security(AlterScramCredentials(1, [], [ScramDeletion("alice", SHA_256)]))
+        cluster.apply(DeleteAcls(1, [AclFilter()]))
+        cluster.apply(AlterScramCredentials(1, [], [ScramDeletion("alice", SHA_256)]))
         assert cache.verifier("alice", SHA_256) is not None, "it was not announced"
         cache.record(cluster.machine.sequence)
         await until(lambda: cache.verifier("alice", SHA_256) is None)
@@ -195,7 +195,7 @@ def test_every_page_fits_a_message_at_the_limits_of_the_release() -> None:
     cluster = FakeSequencer()
     long = "\N{GRINNING FACE}" * 255
     wide = [msgspec.structs.replace(binding(f"{n:04}" + long[4:]), host=long) for n in range(1_500)]
-    cluster.apply_security(CreateAcls(1, wide))
+    cluster.apply(CreateAcls(1, wide))
     view = cluster.views["security"](SecurityQuery(0))
     assert not view.is_last
     assert len(msgspec.msgpack.encode(view)) < 3 * 1024 * 1024

@@ -35,10 +35,10 @@ class Cluster(FakeSequencer):
     def create(self, *token_ids: str, key_id: str = KEYS.newest_id) -> None:
         now_ms = self.clock.now_ms()
         for each in token_ids:
-            self.apply_security(CreateToken(now_ms, each, key_id, "alice", "alice", (), HOUR_MS, 2 * HOUR_MS))
+            self.apply(CreateToken(now_ms, each, key_id, "alice", "alice", (), HOUR_MS, 2 * HOUR_MS))
 
     def revoke(self, token_id: str) -> None:
-        self.apply_security(ExpireToken(self.clock.now_ms(), token_id, "alice", -1))
+        self.apply(ExpireToken(self.clock.now_ms(), token_id, "alice", -1))
 
     def known(self) -> list[int]:
         """The entries up to which the queries so far knew all tokens."""
@@ -75,7 +75,7 @@ async def test_all_pages_are_read_at_first_and_then_only_the_changes(cluster: Cl
         await until(lambda: cache.is_known)
         assert valid(cache) == ["a", "b", "c", "d", "e"]
         assert cluster.known() == [0, 2, 4]
-        cluster.apply_security(RenewToken(cluster.clock.now_ms(), "b", "alice", 1))
+        cluster.apply(RenewToken(cluster.clock.now_ms(), "b", "alice", 1))
         cluster.revoke("c")
         assert valid(cache) == ["a", "b", "c", "d", "e"], "it was not announced"
         cache.record(cluster.machine.sequence)

@@ -39,7 +39,7 @@ TOKEN = ",tokenauth=true"
 def gateway_with_tokens(**settings: Any) -> Kafka:
     gateway = kafka(**{"delegation_token_secret_key": SECRET, **settings})
     gateway.world.sequencer.seen_level = TOKENS_LEVEL
-    gateway.world.sequencer.on_command = gateway.world.sequencer.apply_security
+    gateway.world.sequencer.on_command = gateway.world.sequencer.apply
     return gateway
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from penstock.contracts.commands import AlterClientMetrics, ConfigChange, ConfigOperation, Done
+from penstock.contracts.levels import CLIENT_METRICS_LEVEL
 from penstock.kafkawire.api.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from penstock.kafkawire.api.push_telemetry import PushTelemetryRequest
 from penstock.kafkawire.schema import NO_UUID
@@ -35,3 +37,15 @@ class Reporter:
         request = PushTelemetryRequest(client_instance_id=self.instance_id, metrics=metrics, **given)
         error: int = (await ask(self.world, PUSH, 0, request, self.client)).error_code
         return error
+
+
+async def subscribe(world: World, name: str = "s", **configs: str) -> None:
+    """Change a subscription, and let the gateway hear of it."""
+    world.sequencer.seen_level = CLIENT_METRICS_LEVEL
+    changes = [
+        ConfigChange(each.replace("_", "."), ConfigOperation.SET if value else ConfigOperation.DELETE, value)
+        for each, value in configs.items()
+    ]
+    assert world.sequencer.apply(AlterClientMetrics(world.clock.now_ms(), name, changes)) == Done()
+    world.gateway.telemetry.subscriptions.record(world.sequencer.machine.metrics_altered_sequence)
+    await world.gateway.telemetry.subscriptions.refresh()

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.telemetry.client_metrics import ClientMetrics, Summary, add_point, metric_name
 from penstock_gateway.telemetry.limits import TelemetryLimits
 from penstock_gateway.telemetry.otlp import Kind, Point
@@ -24,7 +25,7 @@ class Shown:
     def __init__(self, **limits: int) -> None:
         self.clock = ManualClock()
         self.registry = CollectorRegistry()
-        self._metrics = ClientMetrics(self.registry, self.clock.monotonic_s, TelemetryLimits(**limits))
+        self._metrics = ClientMetrics(GatewayMetrics(self.registry), self.clock.monotonic_s, TelemetryLimits(**limits))
 
     def push(self, instance_id: bytes = ONE, client_id: str = "app", **numbers: tuple[Kind, float]) -> None:
         summaries = {name: Summary(kind, value) for name, (kind, value) in numbers.items()}

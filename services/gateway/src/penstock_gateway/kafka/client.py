@@ -37,8 +37,11 @@ class Client:
 
     host: str  # the peer's IP address
     zone: str  # where the client runs: the gateway's zone, unless its client id names another one
+    port: int = 0  # of the peer
     listener: str = "PLAINTEXT"  # the name of the listener that accepted the connection
     client_id: str = ""
+    software_name: str = ""  # of the client, as its ApiVersions reports it (KIP-511)
+    software_version: str = ""
     user: str = ANONYMOUS  # after a login or with an accepted client certificate: its user
     token_id: str = ""  # of the delegation token with which it logged in
     # Until then, monotonic, it must have logged in; infinite: it has, or its listener demands no login.

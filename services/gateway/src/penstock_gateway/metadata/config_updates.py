@@ -5,7 +5,14 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.contracts.commands import AlterConfigs, AlterGroupConfigs, ConfigChange, ConfigOperation
+from penstock.contracts.commands import (
+    AlterClientMetrics,
+    AlterConfigs,
+    AlterGroupConfigs,
+    ConfigChange,
+    ConfigOperation,
+)
+from penstock.contracts.configs.client_metrics import CLIENT_METRICS_CONFIGS, client_metrics_validation_errors
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_validation_errors
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
@@ -15,11 +22,11 @@ from penstock.contracts.configs.topics import (
 )
 from penstock.contracts.configs.values import TopicConfig
 from penstock.contracts.ids import is_legal_topic_name
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import CLIENT_METRICS_LEVEL, SHARE_GROUPS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import error_of
-from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, until_level
+from penstock_gateway.kafka.feature_levels import NO_CLIENT_METRICS, NO_SHARE_GROUPS, until_level
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
@@ -29,7 +36,7 @@ from penstock_gateway.metadata.admin_commands import (
     run_commands,
     topic_name_validation_error,
 )
-from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC
+from penstock_gateway.metadata.config_view import BROKER, CLIENT_METRICS, GROUP, TOPIC
 
 TIMEOUT_MS = 30_000  # neither API has one of its own
 # An attempt is rejected as STALE if this gateway has not seen a newer change. The rejection brings its sequence.
@@ -43,6 +50,7 @@ KNOWN_CONFIGS: dict[int, tuple[dict[str, TopicConfig], Callable[[dict[str, str]]
     TOPIC: (TOPIC_CONFIGS, validation_errors),
     BROKER: (CLUSTER_CONFIGS, cluster_validation_errors),
     GROUP: (GROUP_RESOURCE_CONFIGS, group_validation_errors),
+    CLIENT_METRICS: (CLIENT_METRICS_CONFIGS, client_metrics_validation_errors),
 }
 
 Resource = tuple[int, str]  # type and name
@@ -70,8 +78,11 @@ class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
 
 async def alter(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, AdminResult]:
     """A result for each resource, in the order in which they were named first."""
-    if any(kind == GROUP for kind, _ in (each.resource for each in asked)):
+    kinds = {kind for kind, _ in (each.resource for each in asked)}
+    if GROUP in kinds:
         await until_level(gateway, SHARE_GROUPS_LEVEL)
+    if CLIENT_METRICS in kinds:
+        await until_level(gateway, CLIENT_METRICS_LEVEL)
     repeated = duplicates(each.resource for each in asked)
     results = {each.resource: _validation_error(gateway, each, each.resource in repeated) for each in asked}
     good = [each for each in asked if not results[each.resource][0]]
@@ -89,13 +100,21 @@ async def _run(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bo
     return {each.resource: result_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
 
 
-def _command(gateway: Needs, asked: Alteration) -> AlterConfigs | AlterGroupConfigs:
+def _command(gateway: Needs, asked: Alteration) -> AlterConfigs | AlterGroupConfigs | AlterClientMetrics:
     kind, name = asked.resource
     changes = [ConfigChange(each.name, ConfigOperation(each.operation), each.value or "") for each in asked.changes]
     if kind == GROUP:
         return AlterGroupConfigs(
             now_ms=gateway.clock.now_ms(),
             group_id=name,
+            changes=changes,
+            replace=asked.replace,
+            seen_sequence=gateway.sequencer.seen_sequence,
+        )
+    if kind == CLIENT_METRICS:
+        return AlterClientMetrics(
+            now_ms=gateway.clock.now_ms(),
+            name=name,
             changes=changes,
             replace=asked.replace,
             seen_sequence=gateway.sequencer.seen_sequence,
@@ -120,6 +139,12 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> A
             return ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS
         if not name:
             return ErrorCode.INVALID_REQUEST, "the group id must not be empty"
+    elif kind == CLIENT_METRICS:
+        level = gateway.sequencer.seen_level
+        if level is not None and level < CLIENT_METRICS_LEVEL:
+            return ErrorCode.UNSUPPORTED_VERSION, NO_CLIENT_METRICS
+        if not name:
+            return ErrorCode.INVALID_REQUEST, "Subscription name can't be empty"
     elif kind not in (TOPIC, BROKER):
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
     if kind == TOPIC and not is_legal_topic_name(name):

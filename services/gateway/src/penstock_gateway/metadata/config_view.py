@@ -4,15 +4,18 @@ import enum
 
 import msgspec
 
+from penstock.contracts.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
 from penstock.contracts.configs.values import TopicConfig
+from penstock.contracts.levels import CLIENT_METRICS_LEVEL
+from penstock.contracts.queries.client_metrics import ClientMetricsQuery, ClientMetricsView
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView
 from penstock.contracts.queries.topics import ClusterConfigsQuery, ClusterConfigsView
 from penstock.runtime.bus.listings import all_configured_groups
 from penstock_gateway.kafka.parts import HasSequencer
 
-TOPIC, BROKER, GROUP = 2, 4, 32  # types of resources that have configurations
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32  # types of resources that have configurations
 CONFIGS_DEADLINE_S = 5.0  # sequencers of an earlier release do not know the query, and do not answer
 
 
@@ -23,6 +26,7 @@ class ConfigSource(enum.IntEnum):
     CLUSTER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -96,11 +100,32 @@ async def groups_with_configs(gateway: HasSequencer) -> list[str]:
     return await all_configured_groups(gateway.sequencer, CONFIGS_DEADLINE_S)
 
 
+async def metrics_subscriptions(gateway: HasSequencer) -> dict[str, dict[str, str]]:
+    """The configurations of all subscriptions to metrics, by name; `Unavailable` if no sequencer answers."""
+    level = gateway.sequencer.seen_level
+    if level is not None and level < CLIENT_METRICS_LEVEL:  # there is none, and older sequencers do not answer
+        return {}
+    view = await gateway.sequencer.query(
+        "client_metrics", ClientMetricsQuery(0, fresh=True), ClientMetricsView, deadline_s=CONFIGS_DEADLINE_S
+    )
+    return view.subscriptions
+
+
 def group_settings(configs: dict[str, str]) -> list[Setting]:
     """Every configuration of a group, given those that were set for it."""
+    return _settings(GROUP_RESOURCE_CONFIGS, configs, ConfigSource.GROUP)
+
+
+def subscription_settings(configs: dict[str, str]) -> list[Setting]:
+    """Every configuration of a subscription to metrics, given those that were set for it."""
+    return _settings(CLIENT_METRICS_CONFIGS, configs, ConfigSource.CLIENT_METRICS)
+
+
+def _settings(known: dict[str, TopicConfig], configs: dict[str, str], source: ConfigSource) -> list[Setting]:
+    """Every configuration of a resource whose defaults no one can change."""
     settings = []
-    for name, config in GROUP_RESOURCE_CONFIGS.items():
-        own = [Synonym(name, configs[name], ConfigSource.GROUP)] if name in configs else []
+    for name, config in known.items():
+        own = [Synonym(name, configs[name], source)] if name in configs else []
         settings.append(Setting(name, config, [*own, Synonym(name, config.default, ConfigSource.DEFAULT)]))
     return settings
 

@@ -125,6 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._client = self._owner.new_client(peer[0] if peer else "", self._listener)
         self._client.user = self._user
+        self._client.port = peer[1] if peer else 0
         self._client.on_flusher_change = self._advance
         self._needs_login = self._client.needs_login
         self._owner.limit(self._pipeline, self._client)

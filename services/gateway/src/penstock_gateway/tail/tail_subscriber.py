@@ -124,6 +124,7 @@ class TailSubscriber:
         record_quotas: Callable[[int], None] = _ignore,
         record_security: Callable[[int], None] = _ignore,
         record_tokens: Callable[[int], None] = _ignore,
+        record_subscriptions: Callable[[int], None] = _ignore,
         record_new_data: Callable[[float, int], None] = _ignore_new_data,
     ) -> None:
         self._bus = bus
@@ -134,6 +135,7 @@ class TailSubscriber:
         self._record_quotas = record_quotas
         self._record_security = record_security
         self._record_tokens = record_tokens
+        self._record_subscriptions = record_subscriptions
         self._record_new_data = record_new_data
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: TailWatches = {}  # woken in the order in which they began
@@ -214,6 +216,7 @@ class TailSubscriber:
         self._record_quotas(advanced.quotas_sequence)
         self._record_security(advanced.security_altered_sequence)
         self._record_tokens(advanced.tokens_altered_sequence)
+        self._record_subscriptions(advanced.metrics_altered_sequence)
         self._sequencer.record_level(advanced.level)
         self._record_age(advanced)
         self._notify(self._tail.receive(advanced, self._clock.monotonic_s()))

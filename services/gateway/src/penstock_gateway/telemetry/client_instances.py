@@ -76,10 +76,10 @@ class ClientInstances:
         now_s = self._monotonic_s()
         is_due = now_s - max(instance.asked_s, instance.pushed_s) >= instance.interval_s
         if is_due:
-            instance.asked_s, instance.may_push = now_s, True
+            instance.asked_s = now_s
         elif instance.last_error not in _ASKS_AGAIN:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        instance.last_error = ErrorCode.NONE
+        instance.may_push, instance.last_error = True, ErrorCode.NONE
         return ErrorCode.NONE
 
     def push(self, instance: Instance, request: PushTelemetryRequest) -> ErrorCode:

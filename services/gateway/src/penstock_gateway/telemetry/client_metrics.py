@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
-from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.telemetry.limits import TelemetryLimits
 from penstock_gateway.telemetry.otlp import Kind, Point
 
@@ -69,20 +69,14 @@ def add_point(summaries: dict[str, Summary], point: Point, length_max: int) -> N
 class ClientMetrics(Collector):
     """The pushed metrics of all clients, the longest silent one first."""
 
-    def __init__(self, registry: CollectorRegistry, monotonic_s: Callable[[], float], limits: TelemetryLimits) -> None:
+    def __init__(self, metrics: GatewayMetrics, monotonic_s: Callable[[], float], limits: TelemetryLimits) -> None:
         self._monotonic_s = monotonic_s
         self._limits = limits
         self._clients: dict[bytes, _Pushed] = {}  # by client instance id
         self._families: dict[str, _Family] = {}
         self._series = 0
-        self._dropped = Counter(
-            "penstock_gateway_client_metrics_dropped",
-            "Metrics of clients that are not shown, by the limit that they exceed: `clients`, `metrics` or `series`. A "
-            "`kind` counts gauges that another client reports as a sum, and the other way round.",
-            ["limit"],
-            registry=registry,
-        )
-        registry.register(self)
+        self._dropped = metrics.client_metrics_dropped
+        metrics.registry.register(self)
 
     def record(self, instance_id: bytes, client_id: str, interval_s: float, summaries: dict[str, Summary]) -> None:
         """Take the metrics of one push."""

@@ -15,6 +15,8 @@ class TelemetryLimits(msgspec.Struct, frozen=True, kw_only=True):
     # So many decompressed bytes are decoded in the event loop, in at most 10 ms. A thread decodes more, one at a time.
     decoded_at_once_max: int = 16 * KIB
     fields_max: int = 100_000  # of protobuf in one push: 0.2 s of work, or 20,000 numbers
+    attribute_length_max: int = 255  # characters of an attribute that patterns are matched with: some 50 microseconds
+    known_timeout_s: float = 2.0  # after the start of a gateway, until it knows the subscriptions
     # Prometheus stores each series, and a scrape stops the event loop for 8 microseconds per series.
     clients_max: int = 1_000  # clients with metrics
     metrics_max: int = 500  # different names; a Java consumer has some 150, a Java producer some 100

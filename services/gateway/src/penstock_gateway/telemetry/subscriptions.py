@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-INTERVAL_DEFAULT_MS = 300_000
+from penstock.contracts.configs.client_metrics import INTERVAL_DEFAULT_MS
+
 ALL_METRICS = "*"
 ID_BYTES = 4
 

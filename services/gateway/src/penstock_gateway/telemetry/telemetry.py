@@ -3,8 +3,14 @@
 import asyncio
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter
-
+from penstock.contracts.configs.client_metrics import (
+    CLIENT_ID,
+    CLIENT_INSTANCE_ID,
+    SOFTWARE_NAME,
+    SOFTWARE_VERSION,
+    SOURCE_ADDRESS,
+    SOURCE_PORT,
+)
 from penstock.kafkawire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -14,13 +20,16 @@ from penstock.kafkawire.compression import decompress
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError, OversizeError
 from penstock.kafkawire.schema import NO_UUID
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock_gateway.kafka.client import Client
+from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.telemetry.client_instances import ACCEPTED_CODECS, ClientInstances, Instance
-from penstock_gateway.telemetry.client_metrics import ClientMetrics, Summary, add_point
+from penstock_gateway.telemetry.client_metrics import ClientMetrics, Summary, add_point, id_text
 from penstock_gateway.telemetry.limits import TelemetryLimits
 from penstock_gateway.telemetry.otlp import decode_points
-from penstock_gateway.telemetry.subscriptions import Wanted, union
+from penstock_gateway.telemetry.subscription_cache import SubscriptionCache
+from penstock_gateway.telemetry.subscriptions import Wanted
 
 RESERVED_IDS = (NO_UUID, bytes(15) + b"\1")  # as Kafka: the second one is that of the metadata topic
 _VERSION_4, _VARIANT_1 = 0x40, 0x80
@@ -29,27 +38,36 @@ _VERSION_4, _VARIANT_1 = 0x40, 0x80
 class Telemetry:
     """The telemetry of this gateway's clients."""
 
-    def __init__(self, *, clock: Clock, entropy: Entropy, registry: CollectorRegistry, limits: TelemetryLimits) -> None:
+    def __init__(
+        self,
+        *,
+        sequencer: SequencerClient,
+        clock: Clock,
+        entropy: Entropy,
+        metrics: GatewayMetrics,
+        limits: TelemetryLimits,
+    ) -> None:
+        self.subscriptions = SubscriptionCache(sequencer)
         self._entropy = entropy
         self._limits = limits
         self._instances = ClientInstances(clock.monotonic_s, limits)
-        self._metrics = ClientMetrics(registry, clock.monotonic_s, limits)
+        self._shown = ClientMetrics(metrics, clock.monotonic_s, limits)
         self._large_push = asyncio.Lock()  # so that only one is decoded at a time
-        self._pushes = Counter(
-            "penstock_gateway_telemetry_pushes",
-            "Pushes of clients' own metrics, by Kafka error; `NONE` for accepted ones.",
-            ["error"],
-            registry=registry,
-        )
+        self._pushes = metrics.telemetry_pushes
 
-    def subscriptions(
+    @property
+    def is_advertised(self) -> bool:
+        """Whether ApiVersions lists the two APIs: librdkafka logs a line for each client that uses them."""
+        return not self.subscriptions.is_empty
+
+    async def subscription(
         self, client: Client, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
         """The subscription of a client instance; one without an id gets one."""
         instance_id = request.client_instance_id
         if instance_id == NO_UUID:
             instance_id = self._new_id()
-        instance = self._instances.find(client, instance_id, self._wanted(client, instance_id))
+        instance = self._instances.find(client, instance_id, await self._wanted(client, instance_id))
         error = self._instances.ask(instance)
         if error:
             return GetTelemetrySubscriptionsResponse(error_code=error)
@@ -73,7 +91,7 @@ class Telemetry:
         instance_id = request.client_instance_id
         if instance_id in RESERVED_IDS:
             return ErrorCode.INVALID_REQUEST
-        instance = self._instances.find(client, instance_id, self._wanted(client, instance_id))
+        instance = self._instances.find(client, instance_id, await self._wanted(client, instance_id))
         error = self._instances.push(instance, request)
         if error or not request.metrics or not instance.wanted.metrics:
             return error
@@ -83,7 +101,7 @@ class Telemetry:
             return self._failed(instance, ErrorCode.TELEMETRY_TOO_LARGE)
         except DecodeError:
             return self._failed(instance, ErrorCode.INVALID_RECORD)
-        self._metrics.record(instance_id, client.client_id, instance.interval_s, summaries)
+        self._shown.record(instance_id, client.client_id, instance.interval_s, summaries)
         return ErrorCode.NONE
 
     async def _decode(self, request: PushTelemetryRequest) -> dict[str, Summary]:
@@ -108,8 +126,17 @@ class Telemetry:
         instance.last_error = error
         return error
 
-    def _wanted(self, client: Client, instance_id: bytes) -> Wanted:
-        return union(())
+    async def _wanted(self, client: Client, instance_id: bytes) -> Wanted:
+        length_max = self._limits.attribute_length_max
+        attributes = {
+            CLIENT_INSTANCE_ID: id_text(instance_id),
+            CLIENT_ID: client.client_id[:length_max],
+            SOFTWARE_NAME: client.software_name[:length_max],
+            SOFTWARE_VERSION: client.software_version[:length_max],
+            SOURCE_ADDRESS: client.host,
+            SOURCE_PORT: str(client.port),
+        }
+        return await self.subscriptions.wanted(attributes, self._limits.known_timeout_s)
 
     def _new_id(self) -> bytes:
         """A random UUID, of version 4."""

@@ -1,4 +1,4 @@
-"""DescribeConfigs: lists the configurations of topics, share groups, the cluster and the broker that answers."""
+"""DescribeConfigs: lists configurations of topics, share groups, metrics subscriptions, the cluster and the broker."""
 
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from penstock_gateway.metadata.admin_commands import topic_name_validation_error
 from penstock_gateway.metadata.config_updates import CLUSTER
 from penstock_gateway.metadata.config_view import (
     BROKER,
+    CLIENT_METRICS,
     CONFIG_TYPES,
     GROUP,
     TOPIC,
@@ -35,7 +36,9 @@ from penstock_gateway.metadata.config_view import (
     cluster_settings,
     group_configs,
     group_settings,
+    metrics_subscriptions,
     settings_of,
+    subscription_settings,
 )
 
 Results = list[DescribeConfigsResourceResult]
@@ -55,6 +58,7 @@ class _Known(msgspec.Struct, frozen=True):
     topics: dict[str, TopicView] = {}
     cluster: dict[str, str] = {}  # by brokers' names
     groups: dict[str, dict[str, str]] = {}
+    metrics: dict[str, dict[str, str]] = {}
     failure: str = ""
 
 
@@ -85,13 +89,14 @@ async def _look_up(gateway: Needs, resources: list[DescribeConfigsResource]) -> 
             await gateway.topics.find(legal),
             await cluster_configs(gateway),
             await group_configs(gateway, groups) if groups else {},
+            await metrics_subscriptions(gateway) if CLIENT_METRICS in types else {},
         )
     except Unavailable as error:
         return _Known(failure=str(error))
 
 
 def _is_known(gateway: Needs, kind: int) -> bool:
-    return kind in (TOPIC, BROKER) or (kind == GROUP and gateway.settings.share_groups)
+    return kind in (TOPIC, BROKER, CLIENT_METRICS) or (kind == GROUP and gateway.settings.share_groups)
 
 
 def _describe(
@@ -121,10 +126,14 @@ def _configs(gateway: Needs, client: Client, known: _Known, resource: DescribeCo
         raise _Rejected(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
     if kind == TOPIC and not is_legal_topic_name(name):
         raise _Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name))
+    if kind == CLIENT_METRICS and not name:
+        raise _Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     if known.failure:
         raise _Rejected(ADMINISTRATION_UNAVAILABLE, known.failure)
     if kind == GROUP:
         return [_result(setting) for setting in group_settings(known.groups[name])]
+    if kind == CLIENT_METRICS:  # as Kafka: a subscription that does not exist has the defaults
+        return [_result(setting) for setting in subscription_settings(known.metrics.get(name, {}))]
     defaults = cluster_settings(known.cluster)
     if kind == BROKER and name == CLUSTER:  # as Kafka: only the configurations that were set
         return [_result(setting) for setting in defaults if setting.source == ConfigSource.CLUSTER]

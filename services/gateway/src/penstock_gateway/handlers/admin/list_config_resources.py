@@ -1,4 +1,4 @@
-"""ListConfigResources: lists topics, brokers, and the groups that have a configuration (KIP-1142)."""
+"""ListConfigResources: lists topics, brokers, subscriptions to metrics, and groups with configurations (KIP-1142)."""
 
 from typing import Protocol
 
@@ -14,9 +14,15 @@ from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.cluster_view import cluster_of
-from penstock_gateway.metadata.config_view import BROKER, GROUP, TOPIC, groups_with_configs
+from penstock_gateway.metadata.config_view import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    groups_with_configs,
+    metrics_subscriptions,
+)
 
-CLIENT_METRICS = 16
 FIRST_VERSION_TYPES = 1
 SUPPORTED = frozenset((TOPIC, BROKER, CLIENT_METRICS))
 
@@ -39,6 +45,11 @@ async def handle(
             return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
     if not asked or BROKER in asked:
         found += [ConfigResource(str(node.node_id), BROKER) for node in cluster_of(gateway, client).brokers]
+    if not asked or CLIENT_METRICS in asked:
+        try:
+            found += [ConfigResource(name, CLIENT_METRICS) for name in await metrics_subscriptions(gateway)]
+        except Unavailable:
+            return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
     if gateway.settings.share_groups and (not asked or GROUP in asked):
         try:
             found += [ConfigResource(group_id, GROUP) for group_id in await groups_with_configs(gateway)]

@@ -12,9 +12,12 @@ from penstock.kafkawire.api.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from penstock.kafkawire.api.get_telemetry_subscriptions import API as GET_TELEMETRY_SUBSCRIPTIONS
+from penstock.kafkawire.api.push_telemetry import API as PUSH_TELEMETRY
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasSequencer, HasSettings
+from penstock_gateway.telemetry.telemetry import HasTelemetry
 
 # Name, version, and the cluster's level that it needs.
 FEATURES = (
@@ -24,21 +27,25 @@ FEATURES = (
 )
 SHARE_FEATURE = ("share.version", 1, SHARE_GROUPS_LEVEL)  # share groups (KIP-932), if they are enabled
 UNKNOWN_EPOCH = -1
+# As in Kafka without a receiver of metrics, they are not listed in a cluster without subscriptions to metrics.
+TELEMETRY_APIS = (GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key)
 FIRST_VERSION_MIN_ZERO = 4  # older clients may fail at a feature whose minimum is 0 (KAFKA-17011)
 
 
-class Needs(HasSequencer, HasSettings, Protocol):
+class Needs(HasSequencer, HasSettings, HasTelemetry, Protocol):
     """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    client.software_name, client.software_version = request.client_software_name, request.client_software_version
+    hidden = () if gateway.telemetry.is_advertised else TELEMETRY_APIS
     level_min = 0 if version >= FIRST_VERSION_MIN_ZERO else 1
     features = (*FEATURES, SHARE_FEATURE) if gateway.settings.share_groups else FEATURES
     supported = [SupportedFeatureKey(name, level_min, newest) for name, newest, _ in features]
     level = gateway.sequencer.seen_level or 0
     reached = [(name, newest) for name, newest, needed_level in features if level >= needed_level]
     return ApiVersionsResponse(
-        api_keys=_ranges(),
+        api_keys=[each for each in _ranges() if each.api_key not in hidden],
         supported_features=supported,
         finalized_features_epoch=level if reached else UNKNOWN_EPOCH,  # it grows with the finalized features
         finalized_features=[FinalizedFeatureKey(name, newest, newest) for name, newest in reached],

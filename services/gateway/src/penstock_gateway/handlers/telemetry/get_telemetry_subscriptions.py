@@ -12,4 +12,4 @@ from penstock_gateway.telemetry.telemetry import HasTelemetry
 async def handle(
     gateway: HasTelemetry, client: Client, version: int, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    return gateway.telemetry.subscriptions(client, request)
+    return await gateway.telemetry.subscription(client, request)
