@@ -13,6 +13,7 @@ from tests.testkit.loads.ledger import QUIET
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
+CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"
 ACLS = "org.apache.kafka.tools.AclCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
@@ -60,6 +61,23 @@ def quotas(stage: Stage) -> None:
     has(stage.tool(CONFIGS, *user, "--describe"), "producer_byte_rate=100000.0", "consumer_byte_rate=200000.0")
     stage.tool(CONFIGS, *user, "--alter", "--delete-config", "producer_byte_rate,consumer_byte_rate")
     assert "byte_rate" not in stage.tool(CONFIGS, *user, "--describe")
+
+
+def client_metrics(stage: Stage) -> None:
+    """kafka-client-metrics, -configs: subscriptions to metrics of clients are set, listed, described and deleted."""
+    name = stage.name("metrics")
+    wanted = ["--metrics", "org.apache.kafka.producer.", "--interval", "60000", "--match", "client_id=a.*"]
+    has(stage.tool(CLIENT_METRICS, "--alter", "--name", name, *wanted), "Altered client metrics config")
+    has(stage.tool(CLIENT_METRICS, "--list"), f"^{name}$")
+    shown = stage.tool(CLIENT_METRICS, "--describe", "--name", name)
+    has(shown, "interval.ms=60000", "match=client_id=a", "metrics=org.apache.kafka.producer.")
+    entity = ["--entity-type", "client-metrics", "--entity-name", name]
+    stage.tool(CONFIGS, *entity, "--alter", "--delete-config", "match,interval.ms")
+    has(stage.tool(CONFIGS, *entity, "--describe", "--all"), "interval.ms=300000 ", "match= ")
+    refused = stage.tool(CLIENT_METRICS, "--alter", "--name", name, "--interval", "99")
+    has(refused, "interval must be between 100 and 3600000")
+    has(stage.tool(CLIENT_METRICS, "--delete", "--name", name), "Deleted client metrics config")
+    assert name not in stage.tool(CLIENT_METRICS, "--list").split()
 
 
 def passwords(stage: Stage) -> None:
@@ -364,6 +382,7 @@ def all_scenarios() -> list[Scenario]:
         ("tool-topics", topics),
         ("tool-configs", configs),
         ("tool-quotas", quotas),
+        ("tool-client-metrics", client_metrics),
         ("tool-passwords", passwords),
         ("tool-acls", access_control_lists),
         ("tool-console", console),

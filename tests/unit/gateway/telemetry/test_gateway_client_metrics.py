@@ -15,7 +15,7 @@ from tests.testkit.fakes.clock import ManualClock
 
 ONE, TWO = b"\x01" * 16, b"\x02" * 16
 ONE_TEXT = "AQEBAQEBAQEBAQEBAQEBAQ"
-INTERVAL_S = 10.0
+INTERVAL_S = 30.0
 LENGTH_MAX = 128
 
 
@@ -88,6 +88,15 @@ def test_a_client_that_is_silent_for_three_intervals_is_removed() -> None:
     shown.clock.now_s += 1
     assert shown.value("lag") is None
     assert shown.series() == 0
+
+
+def test_after_short_intervals_a_client_is_removed_after_a_minute() -> None:
+    shown = Shown(kept_s_min=100)
+    shown.push(lag=(Kind.GAUGE, 7.0))
+    shown.clock.now_s += 99
+    assert shown.value("lag") == 7.0
+    shown.clock.now_s += 1
+    assert shown.value("lag") is None
 
 
 def test_the_labels_are_the_client_id_and_the_id_of_the_instance() -> None:

@@ -2,7 +2,7 @@
 
 A metric has the labels `client_id` and `client_instance_id`. Clients report some numbers once for each topic, partition
 or broker. Sums are added up over these, and of gauges the largest one counts. A client that pushes nothing for three
-intervals is removed.
+intervals and a minute, the longer of both, is removed.
 """
 
 import base64
@@ -88,7 +88,7 @@ class ClientMetrics(Collector):
             return
         self._clients[instance_id] = pushed
         pushed.client_id = client_id[: self._limits.client_id_length_max]
-        pushed.end_s = now_s + interval_s * INTERVALS_KEPT
+        pushed.end_s = now_s + max(interval_s * INTERVALS_KEPT, self._limits.kept_s_min)
         for name, summary in summaries.items():
             limit = "" if name in pushed.values else self._add(name, is_counter=summary.kind is not Kind.GAUGE)
             if limit or self._families[name].is_counter is (summary.kind is Kind.GAUGE):

@@ -21,5 +21,6 @@ class TelemetryLimits(msgspec.Struct, frozen=True, kw_only=True):
     clients_max: int = 1_000  # clients with metrics
     metrics_max: int = 500  # different names; a Java consumer has some 150, a Java producer some 100
     series_max: int = 5_000  # a metric of a client is one series; some 50 Java clients with all their metrics
+    kept_s_min: float = 60.0  # after the last push of a client, so that a scrape in each minute sees it, as Kafka
     metric_name_length_max: int = 128
     client_id_length_max: int = 128

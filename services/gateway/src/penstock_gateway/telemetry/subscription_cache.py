@@ -1,7 +1,7 @@
 """The cluster's subscriptions to metrics of clients, in this gateway's memory.
 
 Every announcement contains the sequence of the entry that changed a subscription last. A gateway queries them when it
-sees a newer sequence, and never in a cluster without subscriptions.
+starts, and when it sees a newer sequence.
 """
 
 import asyncio
@@ -60,7 +60,8 @@ class SubscriptionCache:
             self._known.set()
 
     async def run(self) -> None:
-        """Query the subscriptions whenever they have changed, until cancelled."""
+        """Query the subscriptions at once and whenever they have changed, until cancelled."""
+        await self.refresh()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -81,6 +82,7 @@ class SubscriptionCache:
         if view.altered_sequence > self._sequence:
             self._sequence = view.altered_sequence
             self._selectors = [found for name, each in view.subscriptions.items() if (found := _selector(name, each))]
+        if self._sequence >= self._wanted_sequence:
             self._known.set()
 
     async def wanted(self, attributes: Mapping[str, str], timeout_s: float) -> Wanted:

@@ -1,0 +1,135 @@
+"""Telemetry of stock clients (KIP-714): subscriptions by Kafka's tool, pushes, and Prometheus metrics."""
+
+import contextlib
+import socket
+import struct
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Producer
+
+from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
+from penstock.kafkawire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.conformance import provision
+from tests.conformance.driver import Driver
+from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.metrics import samples, total
+
+pytestmark = pytest.mark.e2e
+
+INCREMENTAL_ALTER_CONFIGS, CLIENT_METRICS, SET = 44, 16, 0
+TIMEOUT_S = 60.0
+TOOL_TIMEOUT_S = 180.0
+# A client of librdkafka with its usual log, which says hello, sends a record, and ends.
+QUIET_CLIENT = """
+import sys
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1]})
+producer.produce("quiet", b"hello")
+assert producer.flush(60) == 0
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with running(tmp_path / "data", "--flush-ms", "20") as started:
+        yield started
+
+
+def ask(cluster: Cluster, api_key: int, version: int, request: msgspec.Struct) -> Any:
+    """Send one request on a new connection, and return the answer."""
+    host, port = cluster.kafka.split(":")
+    tags = b"\0" if is_flexible(API_TABLE[api_key], version) else b""
+    frame = struct.pack(">hhih", api_key, version, 1, -1) + tags + encode_request(api_key, version, request)
+    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rb") as answers:
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        (length,) = struct.unpack(">i", answers.read(4))
+        return decode_response(api_key, version, answers.read(length)[4 + len(tags) :])
+
+
+def subscribe(cluster: Cluster, name: str, **configs: str) -> None:
+    """Set configurations of a subscription, as soon as the cluster's level allows them."""
+    changes = [AlterableConfig(each.replace("_", "."), SET, value) for each, value in configs.items()]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(CLIENT_METRICS, name, changes)])
+    wait_until(
+        lambda: not ask(cluster, INCREMENTAL_ALTER_CONFIGS, 1, request).responses[0].error_code,
+        TIMEOUT_S,
+        "the subscription to be accepted",
+    )
+
+
+def metrics_of(cluster: Cluster, client_id: str) -> dict[str, float]:
+    """The metrics that clients with this id have pushed."""
+    with urllib.request.urlopen(f"http://{cluster.http}/metrics", timeout=TIMEOUT_S) as answer:
+        found = samples(answer.read().decode())
+    wanted = f'client_id="{client_id}"'
+    return {name: value for name, value in found.items() if name.startswith("penstock_client_") and wanted in name}
+
+
+def test_without_a_subscription_librdkafka_logs_nothing(cluster: Cluster) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET_CLIENT, cluster.kafka], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_metrics_of_librdkafka_are_shown(cluster: Cluster) -> None:
+    subscribe(cluster, "prepared", interval_ms="1000")
+    producer = Producer({"bootstrap.servers": cluster.kafka, "client.id": "app-1", "log_level": 2})
+
+    def are_shown() -> dict[str, float]:
+        producer.produce("t", b"value")
+        producer.flush(TIMEOUT_S)
+        return metrics_of(cluster, "app-1")
+
+    are_shown()
+    subscribe(cluster, "producers", metrics="org.apache.kafka.producer.", interval_ms="500", match="client_id=app-.*")
+    shown = wait_until(are_shown, TIMEOUT_S, "the metrics of a running client")
+    assert total(shown, "penstock_client_producer_request_latency_avg") > 0
+    assert len({name.partition('client_instance_id="')[2].partition('"')[0] for name in shown}) == 1
+
+
+@pytest.fixture
+def java() -> list[str]:
+    """The command of Java, with all jars of the conformance tests."""
+    try:
+        return provision.java_command()
+    except provision.Missing as why:
+        pytest.skip(f"no Java client: {why}")
+
+
+def test_kafkas_tool_subscribes_to_the_metrics_of_a_java_consumer(
+    cluster: Cluster, java: list[str], tmp_path: Path
+) -> None:
+    def tool(*arguments: str) -> str:
+        command = [*java, "org.apache.kafka.tools.ClientMetricsCommand", "--bootstrap-server", cluster.kafka]
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=TOOL_TIMEOUT_S)
+        return done.stdout
+
+    selected = ["--interval", "500", "--match", "client_software_name=apache-kafka-java"]
+    tool("--alter", "--name", "java", "--metrics", "org.apache.kafka.consumer.", *selected)
+    assert tool("--list").split() == ["java"]
+    assert "metrics=org.apache.kafka.consumer." in tool("--describe", "--name", "java")
+    driver = Driver([*java, "JavaClient"], cluster.kafka, tmp_path / "java.log", {})
+    with contextlib.closing(driver):
+        driver.ask("create_topic", topic="t", partitions=1, configs={})
+        driver.ask("join", group="readers", topics=["t"])
+
+        def are_shown() -> dict[str, float]:
+            driver.ask("poll", for_ms=500)
+            return metrics_of(cluster, "consumer-readers-1")
+
+        shown = wait_until(are_shown, TIMEOUT_S, "the metrics of the consumer")
+    assert total(shown, "penstock_client_consumer_coordinator_assigned_partitions") == 1
+    tool("--delete", "--name", "java")
+    assert tool("--list").split() == []
