@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from penstock.contracts.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.quotas import QUOTAS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
@@ -36,6 +37,7 @@ def makers(results: dict[str, Any] | None, composed: dict[str, Any] | None = Non
         "refused_configs": _rejected_configs,
         "cluster_configs": _cluster_configs,
         "group_configs": _group_configs,
+        "client_metrics_configs": _client_metrics_configs,
         "quotas": _quotas,
     }
 
@@ -175,6 +177,11 @@ def _group_configs() -> list[str]:
     rows = [
         [f"`{name}`", f"`{each.default}`", each.documentation] for name, each in sorted(GROUP_RESOURCE_CONFIGS.items())
     ]
+    return table(["name", "default", "meaning"], rows)
+
+
+def _client_metrics_configs() -> list[str]:
+    rows = [[f"`{name}`", f"`{each.default}`", each.documentation] for name, each in CLIENT_METRICS_CONFIGS.items()]
     return table(["name", "default", "meaning"], rows)
 
 

@@ -200,9 +200,7 @@ class GatewayApp:
         self._flush_router = self._new_flush_router(bus, sequencer, metrics)
         self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
         self._security = SecurityCache(sequencer)
-        self._telemetry = Telemetry(
-            sequencer=sequencer, clock=clock, entropy=self._entropy, metrics=metrics, limits=limits.telemetry
-        )
+        self._telemetry = self._new_telemetry(sequencer, metrics)
         self._delegation_tokens = DelegationTokens(
             config.tokens(), sequencer=sequencer, clock=clock, entropy=self._entropy
         )
@@ -223,16 +221,7 @@ class GatewayApp:
             record_subscriptions=self._telemetry.subscriptions.record,
             record_new_data=throttle.record_new_data,
         )
-        self._segment_reader = SegmentReader(
-            bus=bus,
-            cluster=config.cluster,
-            zone=config.zone,
-            directory=directory,
-            store=store,
-            clock=clock,
-            registry=registry,
-            limits=limits.segments,
-        )
+        self._segment_reader = self._new_segment_reader(bus, store)
         self._log_reader = LogReader(
             segments=self._segment_reader,
             clock=clock,
@@ -263,6 +252,27 @@ class GatewayApp:
             ),
             flush_router=self._flush_router,
             limits=limits,
+        )
+
+    def _new_segment_reader(self, bus: Bus, store: ObjectStore) -> SegmentReader:
+        return SegmentReader(
+            bus=bus,
+            cluster=self._config.cluster,
+            zone=self._config.zone,
+            directory=self._host.directory,
+            store=store,
+            clock=self._clock,
+            registry=self._host.registry,
+            limits=self._limits.segments,
+        )
+
+    def _new_telemetry(self, sequencer: SequencerClient, metrics: GatewayMetrics) -> Telemetry:
+        return Telemetry(
+            sequencer=sequencer,
+            clock=self._clock,
+            entropy=self._entropy,
+            metrics=metrics,
+            limits=self._limits.telemetry,
         )
 
     def _new_flush_router(self, bus: Bus, sequencer: SequencerClient, metrics: GatewayMetrics) -> FlushRouter:

@@ -122,7 +122,7 @@ def subscription_settings(configs: dict[str, str]) -> list[Setting]:
 
 
 def _settings(known: dict[str, TopicConfig], configs: dict[str, str], source: ConfigSource) -> list[Setting]:
-    """Every configuration of a resource whose defaults no one can change."""
+    """Every configuration of a resource, given those that were set for it; its defaults are fixed."""
     settings = []
     for name, config in known.items():
         own = [Synonym(name, configs[name], source)] if name in configs else []

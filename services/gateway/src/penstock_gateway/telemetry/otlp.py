@@ -1,7 +1,7 @@
 """Decodes OpenTelemetry's MetricsData (protobuf), as far as Kafka clients use it: gauges and sums of numbers. Pure.
 
-Unknown fields are skipped, and so are histograms, summaries, and the attributes of data points. The work is limited by
-a number of fields, because each field costs time and may be as small as two bytes.
+Unknown fields are skipped, and so are histograms, summaries, and the attributes of data points. A number of
+fields limits the work: each field costs time, and may be as small as two bytes.
 """
 
 import enum
