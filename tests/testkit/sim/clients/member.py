@@ -160,16 +160,17 @@ class Member:
         if answer.leader == self._member_id:
             ids = [member.member_id for member in answer.members]
             shares = {each: list(range(place, self._partitions, len(ids))) for place, each in enumerate(ids)}
+        await self._sync(connection, shares)
         if self._former_id:
             await self._check_former_member(connection)
-        await self._sync(connection, shares)
 
     async def _check_former_member(self, connection: Connection) -> None:
-        """The former member with the same instance id must be fenced.
+        """The former member with the same instance id must be fenced, while this one stays in the group.
 
         A gateway that reaches no sequencer may confirm it, but for no longer than its lease.
         """
         request = HeartbeatRequest(self._ledger.group_id, self.generation, self._former_id, self._instance_id)
+        own = HeartbeatRequest(self._ledger.group_id, self.generation, self._member_id, self._instance_id)
         former_id, self._former_id = self._former_id, ""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + HeartbeatLeaseLimits().lease_s
@@ -181,6 +182,8 @@ class Member:
                 self._oracle.rejected(self.name, f"a heartbeat of the replaced {former_id}", error.name)
                 return
             await asyncio.sleep(self._settings.member.heartbeat_s)
+            answer = await connection.ask(HEARTBEAT, 4, own)
+            self.check_error("a heartbeat", answer.error_code)
 
     async def _sync(self, connection: Connection, shares: dict[str, list[int]]) -> None:
         request = SyncGroupRequest(
