@@ -23,6 +23,8 @@ LEAPS_SHARE = 0.3  # of runs
 LEAP_PAUSE_S = (0.2, 3.0)  # between two leaps
 WRONG_JANITOR_SHARE = 0.3  # of janitors, whose clocks are wrong from the beginning
 MORE_SHARE = 0.3  # of the kinds of fault that were added later, in each run
+UNSYNCED_LOOK_S = 0.001
+UNSYNCED_LOOKS_MAX = 1_000  # before a power loss
 KINDS_SHARE = 0.5  # of all kinds of fault, in each run
 
 # The faults of these kinds are counted, because each of them must happen in some run.
@@ -224,8 +226,15 @@ class Nemesis:
         self._world.store.faults.listed_late_s = self._listed_late_s = 0.0
 
     async def _lose_power(self) -> None:
-        """Lose the power of everything: unsynced data vanishes, all processes start again."""
+        """Lose the power of everything: unsynced data vanishes, all processes start again.
+
+        An object is unsynced for milliseconds only, so the loss waits for one, but not for ever.
+        """
         world = self._world
+        for _ in range(UNSYNCED_LOOKS_MAX):
+            if world.store.has_unsynced:
+                break
+            await asyncio.sleep(UNSYNCED_LOOK_S)
         world.happened["power losses"] += 1
         world.journal.lose_power()
         world.store.lose_power()

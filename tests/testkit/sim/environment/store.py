@@ -99,6 +99,11 @@ class StoreServer:
         """Record that the store has confirmed a key, so it is durable."""
         self._unsynced.pop(key, None)
 
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether an object is stored, and not confirmed yet."""
+        return bool(self._unsynced)
+
     def lose_power(self) -> None:
         """Lose all requests on their way, and some of the objects that are stored and not confirmed."""
         self.power += 1
