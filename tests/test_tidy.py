@@ -22,6 +22,7 @@ ONE_MODULE_EACH = {
     "nats": "libs/src/penstock/runtime/nats/",
     "aioboto3": "libs/src/penstock/objectstore/s3",
     "botocore": "libs/src/penstock/objectstore/s3",
+    "opentelemetry": "libs/src/penstock/runtime/traces/otel.py",
     "uvloop": "libs/src/penstock/runtime/process/life.py",
     "pyspark": "libs/src/penstock/spark/",
 }
