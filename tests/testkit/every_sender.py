@@ -20,13 +20,13 @@ class EverySender(SequencerClient):
     """All kinds of senders as one."""
 
     async def command_reply(
-        self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None, trace: str = ""
     ) -> CommandReply:
         """As `SequencerClient.command_reply`; commands that no sender may send together become several entries."""
         outcomes: list[Outcome] = []
         for some in _of_one_sender(commands):
             self.sender = sender_of(some) or Sender.CLIENT
-            reply = await super().command_reply(some, deadline_s=deadline_s, attempt_s=attempt_s)
+            reply = await super().command_reply(some, deadline_s=deadline_s, attempt_s=attempt_s, trace=trace)
             outcomes += reply.outcomes
         return msgspec.structs.replace(reply, outcomes=outcomes)
 

@@ -14,6 +14,7 @@ from penstock.contracts.ids import SegmentId, new_segment_id
 from penstock.contracts.messages import CacheReply, CacheRequest, Presence, SegmentRead
 from penstock.objectstore import NotFound
 from penstock.runtime.clock import SystemClock
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock.segment.keys import segment_key
 from penstock_cacher.chunk_cache import ChunkCache
 from penstock_cacher.metrics import CacherMetrics
@@ -84,6 +85,7 @@ class Rig:
         loads_bytes_max: int = 8 * CHUNK_BYTES,
         requests_bytes_max: int = 64 * CHUNK_BYTES,
         message_bytes_max: int = 8 * 1024 * 1024,
+        traces: Traces = NO_TRACES,
     ) -> None:
         self.hub = MemoryHub(message_bytes_max)
         self.client = self.hub.connect("client")
@@ -104,6 +106,7 @@ class Rig:
             clock=Clock(),
             metrics=self.metrics,
             loads_bytes_max=loads_bytes_max,
+            traces=traces,
         )
         self.server = CacheServer(
             reads=self.reads,
@@ -134,8 +137,8 @@ class Rig:
 
         await self.flusher.subscribe("penstock.c.cache.z.f1", handle)
 
-    async def ask(self, *reads: SegmentRead) -> tuple[list[int], bytes]:
-        request = encode(CacheRequest(list(reads)))
+    async def ask(self, *reads: SegmentRead, trace: str = "") -> tuple[list[int], bytes]:
+        request = encode(CacheRequest(list(reads), trace=trace))
         reply, payload = decode_with_payload(
             await self.client.request("penstock.c.cache.z.cacher", request, GRACE_S), CacheReply
         )

@@ -15,6 +15,7 @@ from penstock.contracts.errors import PenstockError
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
 from penstock.runtime.bus.bus import Payload, joined
 from penstock.runtime.clock import Clock
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, Reason, TokenBucket
 from penstock_flusher.flush import FlushLimits, FlushQueue
@@ -67,6 +68,7 @@ class LoggingSequencers:
         self.clock_seen_s = 0.0
         self.clock_questions = 0  # requests without commands
         self.requests: list[list[Command]] = []
+        self.traces: list[str] = []  # of the requests
         self.replies: asyncio.Queue[list[Outcome] | PenstockError | None] = asyncio.Queue()  # None: the usual outcome
         self.running = 0
         self.running_max = 0
@@ -74,8 +76,11 @@ class LoggingSequencers:
         self._ends: dict[tuple[bytes, int], int] = {}
         self._outcomes: dict[bytes, SegmentCommitted] = {}
 
-    async def command(self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0) -> list[Outcome]:
+    async def command(
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0, trace: str = ""
+    ) -> list[Outcome]:
         assert deadline_s > 0
+        self.traces.append(trace)
         if not commands:
             self.clock_questions += 1
             return []
@@ -149,9 +154,10 @@ def produce(
     topic: bytes = TOPIC,
     needs_confirmation: bool = False,
     is_express: bool = False,
+    trace: str = "",
 ) -> FlushProduce:
     batches = [FlushBatch(topic, partition, meta(length)) for length in lengths or (100,)]
-    return FlushProduce(request, part, parts, batches, needs_confirmation, is_express=is_express)
+    return FlushProduce(request, part, parts, batches, needs_confirmation, is_express=is_express, trace=trace)
 
 
 def flush_message(*produces: FlushProduce, gateway: str = "g1") -> FakeInbound:
@@ -176,6 +182,7 @@ class Rig:
         upload_parallel_max: int = 8,
         commit_bytes_max: int = 4 * MIB,
         landing: Landing | None = None,
+        traces: Traces = NO_TRACES,
     ) -> None:
         self.store = store or HeldStore()
         self.sequencers = sequencers or LoggingSequencers()
@@ -200,6 +207,7 @@ class Rig:
             limits=FlushLimits(
                 upload_parallel_max=upload_parallel_max, segment_age_max_s=900.0, commit_bytes_max=commit_bytes_max
             ),
+            traces=traces,
         )
         self.flushes = new_queue()
         limits = BufferLimits(
@@ -244,8 +252,9 @@ class Rig:
         return self.registry.get_sample_value(f"penstock_flusher_{name}", labels) or 0.0
 
     def close_buffer(self) -> None:
+        first_s = self.buffer.first_s
         fragments = self.buffer.close(Reason.TIMER, self.clock.monotonic_s())
-        self.flushes.submit(fragments, Reason.TIMER)
+        self.flushes.submit(fragments, Reason.TIMER, first_s)
 
     async def send_and_close(self, *produces: FlushProduce) -> FakeInbound:
         message = await self.send(*produces)

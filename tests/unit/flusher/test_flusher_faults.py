@@ -45,7 +45,9 @@ class FaultySequencers(LoggingSequencers):
         self._objects = objects
         self.log: list[bytes] = []  # batch contents by the order of their commit
 
-    async def command(self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0) -> list[Outcome]:
+    async def command(
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float = 1.0, trace: str = ""
+    ) -> list[Outcome]:
         await asyncio.sleep(self._chance.random() * 0.2)
         fault = self._chance.random()
         if fault < 0.2:

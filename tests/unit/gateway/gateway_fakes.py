@@ -20,6 +20,7 @@ from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
 from penstock.contracts.queries.quotas import ClientQuotasView, QuotaEntry
 from penstock.contracts.queries.topics import ClusterConfigsView, MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus.bus import Bus, Inbound
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.enforcement.all_checks import ALL_CHECKS
 from penstock_gateway.enforcement.guard import guarded
@@ -313,6 +314,7 @@ def new_world(
     bindings: BindingSource | None = None,
     logins: Mapping[str, bool] | None = None,
     users: Credentials | None = None,
+    traces: Traces = NO_TRACES,
     **settings: Any,
 ) -> World:
     """A gateway without other processes; its flush router does not run. `nodes`: its own node, by listener.
@@ -386,6 +388,7 @@ def new_world(
             telemetry=telemetry,
             authorizer=authorizer,
             logins=made_logins,
+            traces=traces,
             **parts,
         ),
         flush_router=flush_router,

@@ -31,6 +31,8 @@ from penstock.kafkawire.records import Record, batches, build_batch, decode_reco
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.bus.bus import Bus
+from penstock.runtime.clock import Clock
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock.segment.keys import segment_key
 from penstock.segment.writer import build_segment
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
@@ -167,6 +169,7 @@ class World:
         wrap_segments: Callable[[Segments], Segments] = lambda segments: segments,
         bytes_per_second: int = 0,
         unsent_bytes_max: int = UNSENT_BYTES_MAX,
+        make_traces: Callable[[Clock], Traces] = lambda clock: NO_TRACES,
     ) -> None:
         limits = limits or GatewayLimits()
         hub = MemoryHub()
@@ -176,6 +179,7 @@ class World:
         self.sequencer = CoreSequencer()
         self.directory = FixedDirectory()
         self.clock = LoopClock()
+        self.traces = make_traces(self.clock)
         self.entropy = CountingEntropy()
         self.registry = CollectorRegistry()
         self.topics = TopicCache(cast(Any, self.sequencer))
@@ -198,6 +202,7 @@ class World:
             clock=self.clock,
             registry=self.registry,
             limits=limits.segments,
+            traces=self.traces,
         )
         self.throttle = CatchUpThrottle(bytes_per_second, self.clock, limits.read.throttle)
         self.log_reader = LogReader(
@@ -235,6 +240,7 @@ class World:
                 telemetry=none,
                 authorizer=none,
                 logins=none,
+                traces=self.traces,
             ),
             flush_router=none,
             limits=limits or GatewayLimits(),

@@ -12,6 +12,7 @@ from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.bus.bus import Bus, Inbound
 from penstock.runtime.bus.local_first import SharedBus
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock.segment.keys import segment_key
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader
@@ -81,7 +82,7 @@ class Zone:
             segments=self.reads, clock=self.clock, response_memory=ResponseMemory(2**30), throttle=self.throttle
         )
 
-    def make(self, limits: SegmentLimits | None = None) -> SegmentReader:
+    def make(self, limits: SegmentLimits | None = None, traces: Traces = NO_TRACES) -> SegmentReader:
         self.registry = CollectorRegistry()
         return SegmentReader(
             bus=self.bus,
@@ -92,6 +93,7 @@ class Zone:
             clock=self.clock,
             registry=self.registry,
             limits=limits,
+            traces=traces,
         )
 
     async def add_cacher(self, name: str) -> Cacher:

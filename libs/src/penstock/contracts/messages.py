@@ -30,6 +30,7 @@ class FlushProduce(msgspec.Struct, frozen=True, array_like=True):
     needs_confirmation: bool = False
     principal: str = ""  # the client's; "" for ANONYMOUS (ADR 0040)
     is_express: bool = False  # all its topics have the express lane (ADR 0045)
+    trace: str = ""  # of a sampled request: its span (ADR 0051)
 
 
 class FlushRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +77,7 @@ class CacheRequest(msgspec.Struct, frozen=True, array_like=True):
 
     reads: list[SegmentRead]
     loads_only: bool = False
+    trace: str = ""  # of a sampled request: the span that waits for the answer (ADR 0051)
 
 
 class CacheReply(msgspec.Struct, frozen=True, array_like=True):

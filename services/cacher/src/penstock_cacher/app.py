@@ -14,6 +14,8 @@ from penstock.runtime.bus.bus import Bus, Subscription
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.clock import Clock, Entropy, SystemClock
 from penstock.runtime.process.host import ServiceHost
+from penstock.runtime.traces.opening import open_traces
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_cacher.chunk_cache import ChunkCache
 from penstock_cacher.config import CacherConfig
 from penstock_cacher.metrics import CacherMetrics
@@ -46,6 +48,7 @@ class Cacher:
         clock: Clock,
         metrics: CacherMetrics,
         limits: CacherLimits = CACHER_LIMITS,
+        traces: Traces = NO_TRACES,
     ) -> None:
         self._config = config
         self._bus = bus
@@ -61,6 +64,7 @@ class Cacher:
             metrics=metrics,
             loads_bytes_max=config.loads_bytes_max,
             limits=limits.reads,
+            traces=traces,
         )
         self.server = CacheServer(
             reads=self._reads,
@@ -114,11 +118,13 @@ class CacherApp:
         self._limits = limits
         self._open_store = open_store
         self._store: ObjectStore | None = None
+        self._traces: Traces = NO_TRACES
         self._cacher: Cacher | None = None
 
     async def open(self) -> None:
         """Connect to the store and the bus, and subscribe to requests."""
         config = self._config
+        self._traces = open_traces(config, ROLE, self._clock)
         await self._host.open_http()
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         bus = await self._host.connect()
@@ -130,6 +136,7 @@ class CacherApp:
             clock=self._clock,
             metrics=CacherMetrics(self._host.registry),
             limits=self._limits,
+            traces=self._traces,
         )
         await self._host.listen()
         await self._cacher.open()
@@ -156,6 +163,7 @@ class CacherApp:
         await self._host.disconnect()
         if self._store is not None:
             await self._store.close()
+        await self._traces.close()
         await self._host.close_http()
 
     def _complete_presence(self, presence: Presence) -> Presence:

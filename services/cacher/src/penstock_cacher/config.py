@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.traces.opening import TracesRatio
 
 MIB = 1024 * 1024
 
@@ -19,3 +20,4 @@ class CacherConfig(ServiceConfig, frozen=True, kw_only=True):
     requests_bytes_max: Annotated[
         int, Meta(ge=8 * MIB, description="bytes of chunks that requests may wait for", extra=ADVANCED)
     ] = 256 * MIB
+    traces_ratio: TracesRatio = 0.0

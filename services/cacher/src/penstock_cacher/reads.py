@@ -24,6 +24,7 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock
 from penstock.runtime.concurrency.byte_budget import ByteBudget
 from penstock.runtime.concurrency.single_flight import SingleFlight
+from penstock.runtime.traces.traces import NO_TRACES, Traces, current_trace, record
 from penstock.segment.keys import segment_key
 from penstock_cacher.chunk_cache import ChunkCache
 from penstock_cacher.chunks import Chunk, chunks_ahead, chunks_beside, chunks_of, runs_of
@@ -68,7 +69,9 @@ class ChunkReads:
         metrics: CacherMetrics,
         loads_bytes_max: int,
         limits: ReadLimits = READ_LIMITS,
+        traces: Traces = NO_TRACES,
     ) -> None:
+        self._traces = traces
         self._cluster = cluster
         self._zone = zone
         self._bus = bus
@@ -189,7 +192,7 @@ class ChunkReads:
             return None
         if reply.lengths != [chunk.size_bytes] or sum(map(len, payload)) != chunk.size_bytes:
             return None
-        self._count("writer", chunk.size_bytes, started_s)
+        self._count("writer", chunk, chunk.size_bytes, started_s)
         # One buffer, also if the answer has one for each batch: the cache counts the memory that a chunk uses.
         return payload[0] if len(payload) == 1 and len(answer) == 1 else b"".join(payload)
 
@@ -200,13 +203,19 @@ class ChunkReads:
         data = await self._store.get_range(key, first.position, size_bytes)
         if len(data) != size_bytes:
             raise Corrupt(f"{len(data)} bytes of {key} at {first.position}, expected {size_bytes}")
-        self._count("store", size_bytes, started_s)
+        self._count("store", first, size_bytes, started_s)
         return data
 
-    def _count(self, source: str, size_bytes: int, started_s: float) -> None:
+    def _count(self, source: str, first: Chunk, size_bytes: int, started_s: float) -> None:
+        now_s = self._clock.monotonic_s()
         self._metrics.loads.labels(source).inc()
         self._metrics.load_bytes.labels(source).inc(size_bytes)
-        self._metrics.load_seconds.labels(source).observe(self._clock.monotonic_s() - started_s)
+        self._metrics.load_seconds.labels(source).observe(now_s - started_s)
+        if trace := current_trace():
+            segment = ulid_text(first.segment_id)
+            record(
+                self._traces, "chunk load", started_s, now_s, trace, source=source, segment=segment, bytes=size_bytes
+            )
 
 
 def _size_bytes(run: Iterable[Chunk]) -> int:

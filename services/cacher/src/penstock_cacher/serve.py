@@ -13,6 +13,7 @@ from penstock.contracts.codec import Buffer, decode, pack
 from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.runtime.bus.bus import Inbound
+from penstock.runtime.traces.traces import within
 from penstock_cacher.chunks import Chunk, chunks_of, is_readable, slices_of
 from penstock_cacher.metrics import CacherMetrics
 from penstock_cacher.reads import ChunkReads
@@ -87,7 +88,8 @@ class CacheServer:
             self._metrics.rejected_reads.labels("overload").inc(len(missing))
             await self._answer(inbound, wanted, held)
         else:
-            self._begin(self._load_and_answer(inbound, wanted, held, missing), list(needed))
+            with within(request.trace):  # for the task with the loads
+                self._begin(self._load_and_answer(inbound, wanted, held, missing), list(needed))
 
     async def run(self) -> None:
         """Wait until cancelled; raises an unexpected error of a task."""

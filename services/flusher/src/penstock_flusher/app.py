@@ -16,6 +16,8 @@ from penstock.runtime.bus.bus import Bus, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
+from penstock.runtime.traces.opening import open_traces
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_flusher.budget import Budget
 from penstock_flusher.buffer import ActiveBuffer, BufferLimits, TokenBucket
 from penstock_flusher.config import (
@@ -63,6 +65,7 @@ class Flusher:
         entropy: Entropy,
         metrics: FlusherMetrics,
         limits: FlusherLimits = FLUSHER_LIMITS,
+        traces: Traces = NO_TRACES,
     ) -> None:
         self._config = config
         self._bus = bus
@@ -86,6 +89,7 @@ class Flusher:
                 commit_bytes_max=bus.message_bytes_max // 2,
                 attempt_s=limits.commit_attempt_s,
             ),
+            traces=traces,
         )
         hedged = _hedged(store, config, clock, metrics, limits.hedging)
         standard = Lane(_buffer(buffer_limits(config), quiet_puts_per_second(config)), new_queue(store=hedged))
@@ -150,11 +154,13 @@ class FlusherApp:
         self._limits = limits
         self._open_store = open_store
         self._store: ObjectStore | None = None
+        self._traces: Traces = NO_TRACES
         self._flusher: Flusher | None = None
 
     async def open(self) -> None:
         """Connect to the store and the bus, and subscribe to messages."""
         config = self._config
+        self._traces = open_traces(config, ROLE, self._clock)
         await self._host.open_http()
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         bus = await self._host.connect()
@@ -166,6 +172,7 @@ class FlusherApp:
             entropy=self._entropy,
             metrics=FlusherMetrics(self._host.registry),
             limits=self._limits,
+            traces=self._traces,
         )
         await self._host.listen()
         await self._flusher.open()
@@ -190,6 +197,7 @@ class FlusherApp:
         await self._host.disconnect()
         if self._store is not None:
             await self._store.close()
+        await self._traces.close()
         await self._host.close_http()
 
     @property

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.traces.opening import TracesRatio
 
 MIB = 1024 * 1024
 PUTS_PER_SECOND_PAID = 8.0  # limits the cost: at most $105 a month for quiet flushes at $5 per million PUTs
@@ -75,6 +76,7 @@ class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
             extra=ADVANCED,
         ),
     ] = 15 * 60 * 1000
+    traces_ratio: TracesRatio = 0.0
 
 
 def quiet_puts_per_second(config: FlusherConfig) -> float:

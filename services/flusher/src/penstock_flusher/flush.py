@@ -23,8 +23,7 @@ The flusher never deletes an object. The janitor deletes objects that were uploa
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 import msgspec
@@ -43,9 +42,11 @@ from penstock.contracts.ids import (
 from penstock.contracts.rejections import Rejection
 from penstock.objectstore import Full
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock.segment import BuiltSegment, build_segment
 from penstock.segment.keys import segment_key
 from penstock_flusher.buffer import Reason
+from penstock_flusher.closed_buffer import Flush, begin_commits, given_up, lease_end
 from penstock_flusher.commit_group import commit_group_size, named, results_in_arrival_order, runs_without
 from penstock_flusher.confirmation import Confirmer, confirm_all
 from penstock_flusher.fragments import Fragment, rejected
@@ -53,6 +54,7 @@ from penstock_flusher.hedged_puts import SegmentStore
 from penstock_flusher.landing import Landing
 from penstock_flusher.metrics import FlusherMetrics
 from penstock_flusher.recent import RecentSegments
+from penstock_flusher.segment_trace import trace_segment
 
 log = structlog.get_logger()
 
@@ -71,24 +73,8 @@ class Sequencers(Protocol):
     clock_seen_s: float
 
     async def command(
-        self, commands: list[Command], *, deadline_s: float, attempt_s: float = ATTEMPT_S
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float = ATTEMPT_S, trace: str = ""
     ) -> list[Outcome]: ...
-
-
-@dataclass(slots=True, eq=False)
-class Flush:
-    """One closed buffer, until it is answered."""
-
-    fragments: list[Fragment]
-    uploaded: asyncio.Event = field(default_factory=asyncio.Event)  # also set when the upload failed
-    segment_id: SegmentId = b""
-    built: BuiltSegment | None = None  # None again when the upload failed
-    principals: dict[str, int] = field(default_factory=dict)  # the senders of its idempotent batches -> places
-    dropped: set[int] = field(default_factory=set)  # batches, by their order of arrival, that were given up
-    command: CommitSegment | None = None  # sent, without an outcome: only the same command may be sent again
-    closed_s: float = 0.0  # monotonic, as the next two
-    born_s: float = 0.0
-    stored_s: float = 0.0
 
 
 class FlushLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +104,7 @@ class FlushQueue:
         metrics: FlusherMetrics,
         limits: FlushLimits,
         landing: Landing | None = None,
+        traces: Traces = NO_TRACES,
     ) -> None:
         """`landing`: for a queue of the express lane."""
         self._cluster = cluster
@@ -132,6 +119,7 @@ class FlushQueue:
         self._metrics = metrics
         self._limits = limits
         self._landing = landing
+        self._traces = traces
         self._to_upload: asyncio.Queue[Flush] = asyncio.Queue()  # limited by the byte budget of the intake
         self._to_commit: deque[Flush] = deque()  # all flushes until they are answered
         self._submitted = asyncio.Event()
@@ -141,10 +129,14 @@ class FlushQueue:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def submit(self, fragments: list[Fragment], reason: Reason) -> None:
-        """Add a closed buffer; each of its fragments will be settled."""
+    def submit(self, fragments: list[Fragment], reason: Reason, first_s: float) -> None:
+        """Add a closed buffer with bytes since `first_s`; each of its fragments will be settled."""
         assert fragments, "an empty buffer does not close"
         flush = Flush(fragments, closed_s=self._clock.monotonic_s())
+        if self._traces.is_on:
+            flush.trace = trace_segment(
+                self._traces, fragments, first_s=first_s, closed_s=flush.closed_s, reason=reason.value
+            )
         self._to_upload.put_nowait(flush)
         self._to_commit.append(flush)
         self._idle.clear()
@@ -191,6 +183,8 @@ class FlushQueue:
             return
         flush.stored_s = self._clock.monotonic_s()
         self._metrics.put_seconds.observe(flush.stored_s - started_s)
+        if flush.trace is not None:
+            flush.trace.record_stored(flush.segment_id, started_s, flush.stored_s)
         self._metrics.stored_segments.labels("landing" if is_express(flush.segment_id) else "final").inc()
 
     async def _land(self, flush: Flush, landing: Landing) -> bool:
@@ -249,7 +243,7 @@ class FlushQueue:
         """The stored segments that can be committed together: either all were sent before with one lease, or none."""
         first = self._to_commit[0].command
         for flush in self._to_commit:
-            if not flush.uploaded.is_set() or flush.built is None or _lease_end(flush.command) != _lease_end(first):
+            if not flush.uploaded.is_set() or flush.built is None or lease_end(flush.command) != lease_end(first):
                 return
             yield flush.built, flush.principals
 
@@ -270,6 +264,7 @@ class FlushQueue:
                 [flush.command for flush in group if flush.command is not None],
                 deadline_s=max(left_s, attempt_s),
                 attempt_s=attempt_s,
+                trace=begin_commits(group, started_s),
             )
         except Unavailable as error:
             log.error("segment_commit_without_answer", segments=len(group), error=str(error))
@@ -314,7 +309,7 @@ class FlushQueue:
         from_ms = self._sequencers.seen_clock_ms + self._since_clock_ms() // SLOWEST_CLOCK
         leases = await confirm_all(self._confirmer, {gateway: list(numbers) for gateway, numbers in wanted.items()})
         for flush in group:
-            flush.dropped.update(_given_up(flush, leases))
+            flush.dropped.update(given_up(flush, leases))
         given_ms = [each for each in leases.values() if each]
         return max(from_ms, 1) + min(given_ms) if given_ms else self._now_ms() + COMMIT_LEASE_MS
 
@@ -367,6 +362,8 @@ class FlushQueue:
         accepted = sum(not result.rejection for result in results)
         self._metrics.batches.labels("accepted").inc(accepted)
         self._metrics.batches.labels("refused").inc(len(results) - accepted)
+        if flush.trace is not None:
+            flush.trace.end(flush.segment_id, self._clock.monotonic_s())
         position = 0
         for fragment in flush.fragments:
             of_fragment = results[position : position + fragment.batch_count]
@@ -375,21 +372,10 @@ class FlushQueue:
         self._answered_requests += len(flush.fragments)
 
     async def _settle_rejected(self, flush: Flush, rejection: Rejection) -> None:
+        if flush.trace is not None:
+            flush.trace.end(flush.segment_id, self._clock.monotonic_s(), rejection.name)
         self._metrics.segments.labels(rejection.name.lower()).inc()
         self._metrics.batches.labels("refused").inc(sum(fragment.batch_count for fragment in flush.fragments))
         for fragment in flush.fragments:
             await fragment.message.settle(fragment.index, rejected(fragment.batches, rejection), 0)
         self._answered_requests += len(flush.fragments)
-
-
-def _lease_end(command: CommitSegment | None) -> int:
-    return command.not_after_ms if command is not None else -1
-
-
-def _given_up(flush: Flush, leases: Mapping[tuple[str, int], int]) -> Iterator[int]:
-    """The flush's batches, by their order of arrival, whose requests have no lease."""
-    first = 0
-    for fragment in flush.fragments:
-        if fragment.needs_confirmation and not leases[fragment.gateway, fragment.request]:
-            yield from range(first, first + fragment.batch_count)
-        first += fragment.batch_count

@@ -57,6 +57,7 @@ class Fragment:
     needs_confirmation: bool  # by its gateway, before its commit
     principal: str  # the client's; "" for ANONYMOUS
     is_express: bool
+    trace: str  # its span, if its gateway sampled it
     size_bytes: int = field(init=False)
     batch_count: int = field(init=False)
 
@@ -109,6 +110,7 @@ def fragments_of(message: Message, request: FlushRequest, batches: Sequence[memo
                 produce.needs_confirmation,
                 produce.principal,
                 produce.is_express,
+                produce.trace,
             )
         )
         first = end

@@ -143,8 +143,9 @@ class Intake:
             self._close(lane, reason, now_s)
 
     def _close(self, lane: Lane, reason: Reason, now_s: float) -> None:
-        self._metrics.waits.labels("flush").observe(now_s - lane.buffer.first_s)
-        lane.flushes.submit(lane.buffer.close(reason, now_s), reason)
+        first_s = lane.buffer.first_s
+        self._metrics.waits.labels("flush").observe(now_s - first_s)
+        lane.flushes.submit(lane.buffer.close(reason, now_s), reason, first_s)
 
     async def _sleep(self, seconds: float) -> None:
         """Sleep for so long, or until an earlier due time is set."""

@@ -18,6 +18,8 @@ from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.garbage import GarbagePolicy, ScheduledPolicy
 from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.process.own_address import LOOPBACK, own_address
+from penstock.runtime.traces.opening import open_traces
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_gateway.audit_topic.audited import audited
 from penstock_gateway.audit_topic.change_log import ChangeLog
 from penstock_gateway.audit_topic.writer import AuditWriter
@@ -111,10 +113,12 @@ class GatewayApp:
         self._connections: ConnectionManager | None = None
         self._audit_trail: AuditTrail | None = None  # None: off
         self._audit_writer: AuditWriter | None = None
+        self._traces: Traces = NO_TRACES
 
     async def open(self) -> None:
         self._garbage.start()
         config = self._config
+        self._traces = open_traces(config, "gateway", self._clock, self._entropy)
         specs = parse_listeners(config.listeners, config.advertised_listeners)
         for security in config.listener_securities().values():
             if security.tls is not None:
@@ -187,6 +191,7 @@ class GatewayApp:
             await self._segment_reader.close()
         if self._store is not None:
             await self._store.close()
+        await self._traces.close()
         await self._host.close_http()
 
     def _wire(self, bus: Bus, store: ObjectStore) -> GatewayParts:
@@ -249,6 +254,7 @@ class GatewayApp:
                 telemetry=self._telemetry,
                 authorizer=self._authorizer(metrics),
                 logins=self._make_logins(metrics),
+                traces=self._traces,
             ),
             flush_router=self._flush_router,
             limits=limits,
@@ -264,6 +270,7 @@ class GatewayApp:
             clock=self._clock,
             registry=self._host.registry,
             limits=self._limits.segments,
+            traces=self._traces,
         )
 
     def _new_telemetry(self, sequencer: SequencerClient, metrics: GatewayMetrics) -> Telemetry:

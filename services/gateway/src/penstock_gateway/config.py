@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
 from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.traces.opening import TracesRatio
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
 from penstock_gateway.security.audit_trail import NewAuditTopic
@@ -197,6 +198,7 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     connections_max_reauth_ms: Annotated[
         int, Meta(ge=0, description="time after which clients must log in again (KIP-368); 0: never")
     ] = 0
+    traces_ratio: TracesRatio = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

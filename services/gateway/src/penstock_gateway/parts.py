@@ -9,6 +9,7 @@ import msgspec
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_gateway.coordination.heartbeat_leases import HeartbeatLeases
 from penstock_gateway.coordination.known_outage import KnownOutage
 from penstock_gateway.fetch.fetcher import Fetcher
@@ -82,6 +83,7 @@ class SharedParts:
     logins: Logins
     heartbeat_leases: HeartbeatLeases = field(default_factory=HeartbeatLeases)
     known_outage: KnownOutage = field(default_factory=KnownOutage)
+    traces: Traces = NO_TRACES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +121,7 @@ class GatewayParts(SharedParts):
                 authorizer=shared.authorizer,
                 nodes=shared.nodes,
                 limits=limits.produce,
+                traces=shared.traces,
             ),
             fetcher=Fetcher(
                 log_reader=shared.log_reader,
@@ -129,6 +132,7 @@ class GatewayParts(SharedParts):
                 clock=shared.clock,
                 entropy=shared.entropy,
                 limits=limits.fetch,
+                traces=shared.traces,
             ),
             share_commands=share_commands,
             share_fetcher=ShareFetcher(

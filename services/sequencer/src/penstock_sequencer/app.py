@@ -10,6 +10,8 @@ from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.journal import Journal
 from penstock.runtime.process.garbage import GarbagePolicy, LargeStatePolicy
 from penstock.runtime.process.host import ServiceHost
+from penstock.runtime.traces.opening import open_traces
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_sequencer.config import SequencerConfig
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
@@ -65,6 +67,7 @@ class SequencerApp:
         self._apply = apply
         self._garbage = garbage or LargeStatePolicy()
         self._store: ObjectStore | None = None
+        self._traces: Traces = NO_TRACES
         self._sequencer: Sequencer | None = None
         self._identity_watch: IdentityWatch | None = None
 
@@ -77,6 +80,7 @@ class SequencerApp:
         """Answer health checks, connect, and find this cluster's journal."""
         config, guard = self._config, self._limits.journal_guard
         self._garbage.start()
+        self._traces = open_traces(config, "sequencer", self._clock)
         await self._host.open_http()
         bus = await self._host.connect()
         await self._safety.check_servers()
@@ -116,6 +120,7 @@ class SequencerApp:
             health=self._host.health,
             apply=self._apply,
             limits=self._limits,
+            traces=self._traces,
         )
 
     async def run(self) -> None:
@@ -143,4 +148,5 @@ class SequencerApp:
         await self._host.disconnect()
         if self._store is not None:
             await self._store.close()
+        await self._traces.close()
         await self._host.close_http()

@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
 from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.traces.opening import TracesRatio
 
 SYNC_ALWAYS = "sync-always"
 
@@ -41,6 +42,7 @@ class SequencerConfig(ServiceConfig, frozen=True, kw_only=True):
             extra=ADVANCED,
         ),
     ] = 600_000
+    traces_ratio: TracesRatio = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

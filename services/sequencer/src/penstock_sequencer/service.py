@@ -12,6 +12,7 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.journal import Journal
 from penstock.runtime.process.health import Health
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.custodian.archiver import Archiver
 from penstock_sequencer.custodian.custody import Custody
@@ -65,7 +66,9 @@ class Sequencer:
         apply: Apply = apply_entry,
         limits: SequencerLimits = SEQUENCER_LIMITS,
         make_request_server: Callable[..., RequestServer] = RequestServer,
+        traces: Traces = NO_TRACES,
     ) -> None:
+        self._traces = traces
         self._journal = journal
         self._bus = bus
         self._cluster = cluster
@@ -93,6 +96,7 @@ class Sequencer:
             metrics=self._metrics,
             stalls=self._stalls,
             limits=limits.proposer,
+            traces=self._traces,
         )
         self.replica = Replica(
             journal=self._journal,

@@ -61,7 +61,7 @@ MUTANTS = [
         [
             Change(
                 FLUSH,
-                "            flush.dropped.update(_given_up(flush, leases))\n",
+                "            flush.dropped.update(given_up(flush, leases))\n",
                 "            leases = dict.fromkeys(leases, 60_000)\n",
             )
         ],

@@ -20,7 +20,7 @@ MUTANTS = [
         [
             Change(
                 REQUEST_SERVER,
-                "sequence, outcomes = await self._proposer.propose(request.commands)\n",
+                "sequence, outcomes = await self._proposer.propose(request.commands, request.trace)\n",
                 """\
 import copy
 

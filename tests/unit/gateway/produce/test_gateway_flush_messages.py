@@ -16,6 +16,7 @@ from penstock_gateway.produce.flush_packing import (
     record_finished,
     record_reply,
 )
+from tests.testkit.recorded_traces import traceparent
 
 MESSAGE_BYTES_MAX = 4_096
 GATEWAY = "g" * 64
@@ -30,18 +31,23 @@ def produce(number: int, sizes: list[int]) -> Produce:
 sizes = st.lists(st.integers(61, batch_bytes_max(MESSAGE_BYTES_MAX)), min_size=1, max_size=12)
 
 
-@given(st.lists(sizes, max_size=8), st.sampled_from(["", "User:bob", "ä" * PRINCIPAL_LENGTH_MAX, "\U0001f600" * 256]))
+@given(
+    st.lists(sizes, max_size=8),
+    st.sampled_from(["", "User:bob", "ä" * PRINCIPAL_LENGTH_MAX, "\U0001f600" * 256]),
+    st.sampled_from(["", traceparent(1)]),
+)
 def test_every_message_is_small_enough_and_nothing_is_lost_or_reordered(
-    requests: list[list[int]], principal: str
+    requests: list[list[int]], principal: str, trace: str
 ) -> None:
     produces = [produce(2**40 + number, each) for number, each in enumerate(requests)]
     for each in produces:
         each.principal = principal
+        each.trace = trace
     messages = pack(produces, MESSAGE_BYTES_MAX)
     for message in messages:
         assert message, "no message is empty"
         head = head_of(message, GATEWAY)
-        assert {each.principal for each in head.produces} == {principal}
+        assert {(each.principal, each.trace) for each in head.produces} == {(principal, trace)}
         data = encode_with_payload(head, payload_of(message))
         assert len(data) <= MESSAGE_BYTES_MAX
     parts = [part for message in messages for part in message]

@@ -27,6 +27,7 @@ from penstock_sequencer.replication.stall_detector import STALL_LIMITS, StallDet
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.fakes.memory_journal import ENTRY_BYTES_MAX, MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
+from tests.testkit.recorded_traces import RecordedTraces, facts_of, traceparent
 from tests.unit.sequencer.sequencer_rig import FreezingClock, HeldJournal
 
 APPENDS_IN_FLIGHT_MAX = PROPOSER_LIMITS.appends_in_flight_max
@@ -45,6 +46,7 @@ class ProposerRig:
         metrics = SequencerMetrics(self.registry)
         self.bus = MemoryHub().connect("me")
         self.clock = FreezingClock()
+        self.traces = RecordedTraces(self.clock)
         self.stalls = StallDetector(bus=self.bus, clock=self.clock, metrics=metrics)
         self.proposer = Proposer(
             journal=self.journal,
@@ -54,13 +56,14 @@ class ProposerRig:
             metrics=metrics,
             stalls=self.stalls,
             limits=limits,
+            traces=self.traces,
         )
         self.tasks = [asyncio.create_task(self.proposer.run()), asyncio.create_task(self.stalls.run())]
         self.seen = 0
 
-    async def propose(self, *commands: Command) -> Answers:
+    async def propose(self, *commands: Command, trace: str = "") -> Answers:
         """A request that is not answered yet."""
-        task = asyncio.create_task(self.proposer.propose(commands))
+        task = asyncio.create_task(self.proposer.propose(commands, trace))
         await asyncio.sleep(0)
         return task
 
@@ -342,4 +345,27 @@ async def test_an_append_in_doubt_is_not_sent_again_after_a_stall() -> None:
     with pytest.raises(Unavailable, match="was stalled"):
         await answer
     assert await rig.tail() == []
+    await rig.close()
+
+
+@in_virtual_time
+async def test_commands_of_a_sampled_request_have_a_span_with_their_entry_under_it() -> None:
+    rig = ProposerRig()
+    sampled = await rig.propose(command(1), command(2), trace=traceparent(1))
+    await rig.propose(command(3))
+    await rig.tail()
+    sequence, _ = await sampled
+    assert rig.traces.parents() == {"journal append": "journal commit", "journal commit": ""}
+    commit = rig.traces.named("journal commit")
+    assert (commit.context.trace_id, commit.parent.span_id) == (1, 1)
+    assert facts_of(commit) == {"commands": 2, "sequence": sequence}
+    await rig.close()
+
+
+@in_virtual_time
+async def test_an_entry_has_no_trace_of_its_requests() -> None:
+    rig = ProposerRig()
+    await rig.propose(command(1), trace=traceparent(1))
+    (entry,) = await rig.tail()
+    assert entry.requests == [[command(1)]]
     await rig.close()

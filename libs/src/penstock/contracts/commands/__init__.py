@@ -229,6 +229,7 @@ class CommandRequest(msgspec.Struct, frozen=True, array_like=True):
 
     commands: list[Command]
     min_sequence: int = 0
+    trace: str = ""  # the span that waits for the outcomes, if one is sampled; not journaled (ADR 0051)
 
 
 class CommandReply(msgspec.Struct, frozen=True, array_like=True):

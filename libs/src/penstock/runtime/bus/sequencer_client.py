@@ -98,22 +98,22 @@ class SequencerClient:
         self.seen_level = max(self.seen_level or 0, level)
 
     async def command(
-        self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None, trace: str = ""
     ) -> list[Outcome]:
         """Send commands and return one outcome per command, all from one journal entry.
 
         Each attempt takes up to `attempt_s` seconds, all attempts up to `deadline_s`. Then `Unavailable`: it is
         unknown whether the commands had an effect. `Undelivered` if large commands did not get their turn. `Invalid`
-        if they do not fit into a message.
+        if they do not fit into a message. `trace`: the span that waits for the outcomes.
         """
-        return (await self.command_reply(commands, deadline_s=deadline_s, attempt_s=attempt_s)).outcomes
+        return (await self.command_reply(commands, deadline_s=deadline_s, attempt_s=attempt_s, trace=trace)).outcomes
 
     async def command_reply(
-        self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None
+        self, commands: list[Command], *, deadline_s: float, attempt_s: float | None = None, trace: str = ""
     ) -> CommandReply:
         """As `command`, with the sequence of the entry."""
         subject = subjects.sequencer_command(self._cluster, self.sender)
-        return await self._ask(subject, CommandRequest(commands), CommandReply, deadline_s, attempt_s)
+        return await self._ask(subject, CommandRequest(commands, trace=trace), CommandReply, deadline_s, attempt_s)
 
     async def query(
         self,

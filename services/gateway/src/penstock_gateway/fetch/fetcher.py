@@ -20,6 +20,7 @@ from penstock.objectstore.errors import NotFound
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.concurrency.slices import Slices
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_gateway.fetch.batch_assembly import Cursor
 from penstock_gateway.fetch.catch_up_throttle import CatchUpSlot
 from penstock_gateway.fetch.fetch_partition import (
@@ -62,7 +63,9 @@ class Fetcher:
         clock: Clock,
         entropy: Entropy,
         limits: FetchLimits | None = None,
+        traces: Traces = NO_TRACES,
     ) -> None:
+        self.traces = traces
         self.log_reader = log_reader
         self.tail = tail
         self.response_memory = response_memory
@@ -109,12 +112,15 @@ class _Fetch:
         self._bytes_max = max(min(request.max_bytes, self._limits.fetch_bytes_max), 1)
 
     async def answer(self) -> FetchResponse:
-        woken_s = await self._wait()
+        traces = self._parts.traces
+        with traces.stage("fetch plan", partitions=len(self._partitions)):
+            woken_s = await self._wait()
         if woken_s is not None:
             self._log_reader.throttle.record_tailing_read()
         if await self._parts.response_memory.wait(self._log_reader.limits.memory_wait_s):
-            await self._read(self._rotated, self._bytes_max, is_first=True)
-            await self._read_again()
+            with traces.stage("fetch read"):
+                await self._read(self._rotated, self._bytes_max, is_first=True)
+                await self._read_again()
         if woken_s is not None:
             self._tail.record_answered(woken_s)
         return await self._response()

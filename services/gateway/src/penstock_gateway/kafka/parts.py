@@ -12,6 +12,7 @@ import msgspec
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.traces.traces import Traces
 from penstock_gateway.kafka.broker_view import Node
 from penstock_gateway.kafka.command_batcher import CommandBatcher
 from penstock_gateway.kafka.response_memory import ResponseMemory
@@ -76,6 +77,11 @@ class HasTransactionCommands(Protocol):
 class HasResponseMemory(Protocol):
     @property
     def response_memory(self) -> ResponseMemory: ...
+
+
+class HasTraces(Protocol):
+    @property
+    def traces(self) -> Traces: ...
 
 
 class HasMetrics(Protocol):

@@ -7,10 +7,11 @@ from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import HEAD_BYTES, Buffer
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushReply, FlushRequest
 from penstock.contracts.rejections import Rejection
+from penstock.runtime.traces.traces import TRACE_BYTES_MAX
 
 # Upper bounds of a message's head: msgpack of ids, counts and a full batch metadata, rounded up.
 HEAD_BYTES_PER_MESSAGE = HEAD_BYTES + 128
-HEAD_BYTES_PER_PRODUCE = 40  # and the bytes of its principal
+HEAD_BYTES_PER_PRODUCE = 40  # and the bytes of its principal and its trace
 PRINCIPAL_BYTES_MAX = 4 * PRINCIPAL_LENGTH_MAX + 5
 HEAD_BYTES_PER_BATCH = 80
 # The memory that a flusher counts for a batch beyond its bytes; the gateway's windows count the same.
@@ -32,6 +33,7 @@ class Produce:
         "payload",
         "principal",
         "results",
+        "trace",
         "was_delivered",
     )
 
@@ -45,6 +47,7 @@ class Produce:
         self.deadline_s = deadline_s  # monotonic
         self.needs_confirmation = False
         self.principal = ""
+        self.trace = ""
         self.is_express = False
         self.cost_bytes = sum(map(len, payload)) + OVERHEAD_BYTES_PER_BATCH * len(batches)
         self.begin_attempt()
@@ -73,8 +76,8 @@ Message = list[Part]
 
 def batch_bytes_max(message_bytes_max: int) -> int:
     """The largest record batch that fits into one message."""
-    heads = HEAD_BYTES_PER_MESSAGE + HEAD_BYTES_PER_PRODUCE + PRINCIPAL_BYTES_MAX + HEAD_BYTES_PER_BATCH
-    return message_bytes_max - heads
+    of_produce = HEAD_BYTES_PER_PRODUCE + PRINCIPAL_BYTES_MAX + TRACE_BYTES_MAX
+    return message_bytes_max - HEAD_BYTES_PER_MESSAGE - of_produce - HEAD_BYTES_PER_BATCH
 
 
 def pack(produces: Iterable[Produce], message_bytes_max: int) -> list[Message]:
@@ -99,7 +102,7 @@ def pack(produces: Iterable[Produce], message_bytes_max: int) -> list[Message]:
 
 def _parts(produce: Produce, parts_bytes_max: int) -> Iterator[tuple[Part, int]]:
     number = first = 0
-    head_bytes = HEAD_BYTES_PER_PRODUCE + len(produce.principal.encode())
+    head_bytes = HEAD_BYTES_PER_PRODUCE + len(produce.principal.encode()) + len(produce.trace)
     used_bytes = head_bytes
     for index, batch in enumerate(produce.batches):
         size_bytes = batch.meta.length + HEAD_BYTES_PER_BATCH
@@ -128,6 +131,7 @@ def _produce_of(part: Part) -> FlushProduce:
         produce.needs_confirmation,
         produce.principal,
         produce.is_express,
+        produce.trace,
     )
 
 

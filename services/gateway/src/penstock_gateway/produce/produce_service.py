@@ -20,6 +20,7 @@ from penstock.kafkawire.schema import Records
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock.runtime.concurrency.slices import Slices
+from penstock.runtime.traces.traces import NO_TRACES, Traces, current_trace
 from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE, transactions_error
 from penstock_gateway.kafka.broker_view import Node
 from penstock_gateway.kafka.client import Client
@@ -81,7 +82,9 @@ class ProduceService:
         nodes: Mapping[str, Node],
         validator: RecordValidator | None = None,
         limits: ProduceLimits | None = None,
+        traces: Traces = NO_TRACES,
     ) -> None:
+        self._traces = traces
         self._flush_router = flush_router
         self._topics = topics
         self.sequencer = sequencer  # this and the clock: for the cluster's level
@@ -250,6 +253,7 @@ class ProduceService:
             needs_confirmation=needs_confirmation,
             principal=client.principal,
             is_express=checked.is_express,
+            trace=current_trace() if self._traces.is_on else "",
         )
 
     def _route(self, client: Client) -> ProducerRoute:

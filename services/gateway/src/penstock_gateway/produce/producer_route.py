@@ -134,14 +134,17 @@ class ProducerRoute:
         needs_confirmation: bool = False,
         principal: str = "",
         is_express: bool = False,
+        trace: str = "",
     ) -> "asyncio.Future[Flushed]":
         """Hand over the accepted batches of one request; requests reach the flusher in the order of these calls.
 
-        With `needs_confirmation` the flusher asks right before the commit whether the request is still wanted.
+        With `needs_confirmation` the flusher asks right before the commit whether the request is still wanted. `trace`
+        is the span of a sampled request.
         """
         produce = self._router.take(batches, payload, timeout_s, self, needs_confirmation=needs_confirmation)
         produce.principal = principal
         produce.is_express = is_express
+        produce.trace = trace
         if self.is_over:
             produce.settle_unsent()
         else:

@@ -18,6 +18,7 @@ from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock
 from penstock.runtime.concurrency.byte_budget import ByteBudget
 from penstock.runtime.concurrency.single_flight import SingleFlight
+from penstock.runtime.traces.traces import NO_TRACES, Traces, current_trace
 from penstock_gateway.segments.cache_ring import CacheRing, Instances, part_of
 from penstock_gateway.segments.hedging import HedgingPolicy
 from penstock_gateway.segments.limits import SegmentLimits
@@ -67,8 +68,10 @@ class CacheClient:
         window: ByteBudget,
         read_bytes: Counter,
         limits: SegmentLimits,
+        traces: Traces = NO_TRACES,
     ) -> None:
         self._bus = bus
+        self._traces = traces
         self._limits = limits
         self._cluster = cluster
         self._zone = zone
@@ -212,9 +215,11 @@ class CacheClient:
         try:
             async with self._window.hold(sum(read.length for read in reads)):
                 started_s = self._clock.monotonic_s()
-                answer = await self._bus.request_buffers(
-                    self._subject(owner), encode(CacheRequest(reads)), self._limits.cacher_timeout_s
-                )
+                with self._traces.stage("cache read", cacher=owner, ranges=len(reads)):
+                    request = encode(CacheRequest(reads, trace=current_trace()))
+                    answer = await self._bus.request_buffers(
+                        self._subject(owner), request, self._limits.cacher_timeout_s
+                    )
                 now_s = self._clock.monotonic_s()
             views = _split(answer, reads)
         except (Unavailable, Corrupt) as error:

@@ -18,6 +18,7 @@ from penstock.objectstore import ObjectStore
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock
 from penstock.runtime.concurrency.byte_budget import ByteBudget
+from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock.segment.keys import segment_key
 from penstock_gateway.segments.cache_client import CacheClient, Found, run_all
 from penstock_gateway.segments.cache_ring import Instances
@@ -28,6 +29,7 @@ from penstock_gateway.segments.range_planning import REPLY_HEAD_BYTES, ReadFragm
 log = structlog.get_logger()
 
 NO_PREFIX = ""  # the store's address includes the prefix
+STORE_READ = "store read"  # the name of a span
 
 Data = memoryview | PenstockError
 
@@ -46,11 +48,13 @@ class SegmentReader:
         clock: Clock,
         registry: CollectorRegistry,
         limits: SegmentLimits | None = None,
+        traces: Traces = NO_TRACES,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
         self._store = store
         self._clock = clock
+        self._traces = traces
         self._limits = limits = limits or SegmentLimits()
         self._window = ByteBudget(limits.window_bytes)
         self._slots = asyncio.Semaphore(limits.store_reads_max)
@@ -76,6 +80,7 @@ class SegmentReader:
             window=self._window,
             read_bytes=self._bytes.labels("cache"),
             limits=limits,
+            traces=traces,
         )
 
     async def close(self) -> None:
@@ -109,7 +114,8 @@ class SegmentReader:
         slots = self._cold_slots if is_cold(read.segment, self._clock.now_ms()) else self._slots
         try:
             async with slots:
-                await self._store.get_range_into(key, read.position, buffer)
+                with self._traces.stage(STORE_READ, object=key, bytes=read.length):
+                    await self._store.get_range_into(key, read.position, buffer)
         except PenstockError as error:
             _log_failure(key, read.position, read.length, error)
             return error
@@ -158,7 +164,8 @@ class SegmentReader:
         key = _key(self._cluster, segment)
         self._gets.inc()
         async with slots, self._window.hold(length):
-            data = await self._store.get_range(key, position, length)
+            with self._traces.stage(STORE_READ, object=key, bytes=length):
+                data = await self._store.get_range(key, position, length)
         if len(data) != length:
             raise Corrupt(f"{len(data)} bytes of {key} at {position}, expected {length}")
         self._bytes.labels("store").inc(length)

@@ -12,6 +12,7 @@ import structlog
 from penstock.contracts.errors import Invalid, Unavailable
 from penstock.kafkawire.api import API_TABLE, encode_response, serves
 from penstock.kafkawire.api.api_versions import API as API_VERSIONS
+from penstock.kafkawire.api.fetch import API as FETCH
 from penstock.kafkawire.api.produce import API as PRODUCE
 from penstock.kafkawire.api.sasl_authenticate import API as SASL_AUTHENTICATE
 from penstock.kafkawire.api.sasl_handshake import API as SASL_HANDSHAKE
@@ -24,7 +25,7 @@ from penstock_gateway.handlers.discovery.api_versions import unsupported_version
 from penstock_gateway.kafka.broker_view import zone_of
 from penstock_gateway.kafka.client import Arrival, Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
-from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasSettings
+from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasSettings, HasTraces
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import handle_within_quotas
 from penstock_gateway.security.login.logins import HasLogins
@@ -37,11 +38,12 @@ API_KEY_BYTES = 2
 PRODUCE_KEY = PRODUCE.key.to_bytes(API_KEY_BYTES, "big")
 # Before a login the user is unknown, so that no quota can be meant.
 WITHOUT_QUOTAS = (SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key)
+TRACED = {PRODUCE.key: "produce", FETCH.key: "fetch"}
 
 log = structlog.get_logger()
 
 
-class Needs(HasClock, HasLogins, HasMetrics, HasQuotas, HasSettings, Protocol):
+class Needs(HasClock, HasLogins, HasMetrics, HasQuotas, HasSettings, HasTraces, Protocol):
     """The parts of the gateway that the dispatcher itself uses; handlers use more of them."""
 
 
@@ -55,6 +57,7 @@ class Dispatcher:
 
     def __init__(self, gateway: Needs, handlers: Mapping[int, Handler], limits: DecodingLimits | None = None) -> None:
         self._gateway = gateway
+        self._respond = self._traced if gateway.traces.is_on else self._answered
         self._handlers = handlers
         self._limits = limits or DecodingLimits()
         self._decoder = RequestDecoder(self._limits)
@@ -113,7 +116,14 @@ class Dispatcher:
             request, client.has_large_request = await self._decoder.decode(held, header, frame, position)
             return await self._respond(client, header, request, began_s)
 
-    async def _respond(self, client: Client, header: RequestHeader, request: Any, began_s: float) -> list[Buffer]:
+    async def _traced(self, client: Client, header: RequestHeader, request: Any, began_s: float) -> list[Buffer]:
+        name = TRACED.get(header.api_key)
+        if name is None:
+            return await self._answered(client, header, request, began_s)
+        with self._gateway.traces.root(name, began_s, client_id=client.client_id):
+            return await self._answered(client, header, request, began_s)
+
+    async def _answered(self, client: Client, header: RequestHeader, request: Any, began_s: float) -> list[Buffer]:
         gateway = self._gateway
         if gateway.quotas.is_empty or header.api_key in WITHOUT_QUOTAS:
             response = await self._handle(client, header, request)

@@ -37,13 +37,16 @@ PROPOSER_LIMITS = ProposerLimits()
 class Proposal:
     """The commands of one request, and the future of their outcomes."""
 
-    __slots__ = ("answer", "commands", "expires_s", "size_bytes", "ticket")
+    __slots__ = ("answer", "commands", "expires_s", "size_bytes", "ticket", "trace")
 
-    def __init__(self, commands: list[Command], size_bytes: int, expires_s: float, ticket: int) -> None:
+    def __init__(
+        self, commands: list[Command], size_bytes: int, expires_s: float, ticket: int, trace: str = ""
+    ) -> None:
         self.commands = commands
         self.size_bytes = size_bytes
         self.expires_s = expires_s
         self.ticket = ticket
+        self.trace = trace  # the span that waits for the outcomes; "" for none
         self.answer: asyncio.Future[tuple[int, list[Outcome]]] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: Unavailable) -> None:

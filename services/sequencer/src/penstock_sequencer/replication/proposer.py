@@ -22,6 +22,7 @@ from penstock.contracts.errors import Unavailable, Undelivered
 from penstock.contracts.levels import level_of
 from penstock.runtime.clock import Clock
 from penstock.runtime.journal import Journal, JournalLost
+from penstock.runtime.traces.traces import NO_TRACES, Traces, record
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.halt import halted_at
 from penstock_sequencer.replication.hash_chain import HashChain
@@ -68,7 +69,9 @@ class Proposer:
         metrics: SequencerMetrics,
         stalls: StallDetector,
         limits: ProposerLimits = PROPOSER_LIMITS,
+        traces: Traces = NO_TRACES,
     ) -> None:
+        self._traces = traces
         self.author = author
         self.level = 0  # the cluster's level in the applied state
         self.machine_ms = 0  # the machine's clock at its last Tick
@@ -109,7 +112,7 @@ class Proposer:
         self.machine_ms = machine_ms
         self.last_tick_s = self._clock.monotonic_s()
 
-    async def propose(self, commands: Sequence[Command]) -> tuple[int, list[Outcome]]:
+    async def propose(self, commands: Sequence[Command], trace: str = "") -> tuple[int, list[Outcome]]:
         """Propose the commands of one request: returns their journal sequence, and one outcome for each.
 
         `Invalid` if they fit no entry. `Undelivered` if too many wait, or if some replica may not know them. In both
@@ -122,13 +125,18 @@ class Proposer:
             raise Undelivered(f"commands of level {level}: the cluster is at {self.level} until all replicas know them")
         started_s = self._clock.monotonic_s()
         proposal = self._admit(_timed(commands, self.now_ms(), self._clock.now_ms()), started_s)
+        span = self._traces.begin("journal commit", started_s, trace, commands=len(commands)) if trace else None
+        proposal.trace = span.trace if span is not None else ""
         self._metrics.held_bytes.set(self._waiting.held_bytes)
         try:
             answer = await proposal.answer
         finally:
             self._waiting.release(proposal)
             self._metrics.held_bytes.set(self._waiting.held_bytes)
-        self._metrics.proposal_seconds.observe(self._clock.monotonic_s() - started_s)
+        now_s = self._clock.monotonic_s()
+        self._metrics.proposal_seconds.observe(now_s - started_s)
+        if span is not None:
+            span.end(now_s, sequence=answer[0])
         return answer
 
     def suspend(self, reason: str) -> None:
@@ -155,8 +163,11 @@ class Proposer:
         entry = self._in_flight.pop(entry_id, None)
         if entry is None:
             return
-        self._metrics.append_seconds.observe(self._clock.monotonic_s() - entry.started_s)
+        now_s = self._clock.monotonic_s()
+        self._metrics.append_seconds.observe(now_s - entry.started_s)
         for proposal, answers in zip(entry.proposals, outcomes, strict=True):
+            if proposal.trace:
+                record(self._traces, "journal append", entry.started_s, now_s, proposal.trace, entry=entry_id)
             if not proposal.answer.done():
                 proposal.answer.set_result((sequence, answers))
         entry.seen.set()

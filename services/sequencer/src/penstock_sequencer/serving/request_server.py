@@ -248,7 +248,7 @@ class RequestServer:
             outcomes = rejected
         elif request.commands:
             try:
-                sequence, outcomes = await self._proposer.propose(request.commands)
+                sequence, outcomes = await self._proposer.propose(request.commands, request.trace)
             except Invalid as error:
                 # A repeated request would get the same error, so this is an outcome and no failure.
                 outcomes = [Rejected(Rejection.INVALID_REQUEST, str(error)) for _ in request.commands]
