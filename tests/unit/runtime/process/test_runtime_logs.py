@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from penstock.runtime.process.logs import configure_logs
+from penstock.runtime.traces.traces import within
 
 
 class Terminal(io.StringIO):
@@ -55,6 +56,19 @@ def test_away_from_a_terminal_a_line_is_json_with_the_service_and_the_facts() ->
         "peer": "10.0.0.1",
         "count": 3,
     }
+
+
+def test_a_line_about_a_sampled_request_names_its_trace() -> None:
+    stream = io.StringIO()
+    configure_logs("gateway", "gateway-1", "info", "auto", stream)
+    log = structlog.get_logger()
+    with within("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"):
+        log.info("request_failed")
+        with within(""):
+            log.info("flushed")
+    log.info("stopped")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line.get("trace_id") for line in lines] == ["0af7651916cd43dd8448eb211c80319c", None, None]
 
 
 def test_on_a_terminal_a_line_is_for_people() -> None:

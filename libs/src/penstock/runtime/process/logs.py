@@ -11,6 +11,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from penstock.runtime.process.log_file import LogFile
+from penstock.runtime.traces.traces import current_trace_id
 
 LIBRARY_LEVEL = logging.WARNING  # lower levels of libraries do not concern the operators of Penstock
 
@@ -93,6 +94,7 @@ def configure_logs(
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         name_ourselves,
+        _name_trace,
     ]
     pretty = format == "pretty" or (format == "auto" and stream.isatty())
     ending = _pretty_ending(stream) if pretty else _json_ending()
@@ -103,6 +105,13 @@ def configure_logs(
         cache_logger_on_first_use=False,
     )
     _configure_library_logs(stream, [*shared, structlog.stdlib.add_logger_name], ending)
+
+
+def _name_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Add the trace of the request that the line is about, if that is sampled."""
+    if found := current_trace_id():
+        event["trace_id"] = found
+    return event
 
 
 def _pretty_ending(stream: TextIO) -> list[Processor]:

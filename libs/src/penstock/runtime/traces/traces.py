@@ -21,6 +21,12 @@ def current_trace() -> str:
     return _current.get()
 
 
+def current_trace_id() -> str:
+    """The id of the current task's trace, 32 hexadecimal digits; "" if it works for no sampled request."""
+    trace = _current.get()
+    return trace.split("-")[1] if trace else ""
+
+
 @contextmanager
 def within(trace: str) -> Iterator[None]:
     """Make a span the current one for a block, and for the tasks that the block creates."""
