@@ -3,6 +3,7 @@
 `test_console_fakes.py` compares the fake clients with those of kafka-python.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
@@ -46,11 +47,14 @@ class WorldSequencers:
         self.world = world
         self.before = before
         self.is_available = True
+        self.hangs = False  # while it is not available
 
     async def query(
         self, name: str, query: msgspec.Struct, view: type[View], *, deadline_s: float | None = None
     ) -> View:
         if not self.is_available:
+            if self.hangs:
+                await asyncio.Event().wait()
             raise Unavailable("no sequencer answers")
         self.before(name)
         found = queries.QUERIES[name](self.world.state, query)

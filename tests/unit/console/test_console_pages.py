@@ -228,6 +228,21 @@ async def test_the_overview_has_no_rates_before_the_second_reading() -> None:
     assert (page.produce, page.stages) == (None, [])
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_the_overview_shows_the_problems_while_no_sequencer_answers(hangs: bool) -> None:
+    rig = Rig()
+    rig.world.topic()
+    rig.sequencers.is_available, rig.sequencers.hangs = False, hangs
+    rig.reading = reading(
+        [process(role) for role in ROLES], supervised=[SupervisedProcess("sequencer-1", "hangs", 7, 0)]
+    )
+    sources = msgspec.structs.replace(rig.sources, overview_s=0.01)
+    page = await overview.overview(sources, REQUEST)
+    assert [each.text.partition(":")[0] for each in page.problems] == ["no sequencer answers", "the process hangs"]
+    assert (page.is_ready, page.topics, page.groups, page.size_bytes) == (False, None, None, None)
+    assert page.connections == 0
+
+
 async def test_the_overview_has_rates_and_prices_between_two_readings() -> None:
     rig = Rig()
     put = (("verb", "put"),)
@@ -438,9 +453,7 @@ async def test_the_storage_has_the_levels_of_all_segments_and_the_work_of_helper
     assert [(each.kind, each.running) for each in page.jobs] == [("merge", 2)]
 
 
-@pytest.mark.parametrize(
-    "page", [topics.topics, groups.groups, overview.overview, storage.storage, transactions.transactions]
-)
+@pytest.mark.parametrize("page", [topics.topics, groups.groups, storage.storage, transactions.transactions])
 async def test_without_sequencers_a_page_is_not_available(page: Callable[..., Any]) -> None:
     rig = Rig()
     rig.sequencers.is_available = False

@@ -225,7 +225,9 @@ async def test_without_sequencers_or_gateways_pages_say_so() -> None:
         assert (found.status, "no gateway accepts a connection" in found.text) == (503, True)
         web.rig.sequencers.is_available = False
         assert (await web.get(f"{API}/topics")).json == {"error": "no sequencer answers"}
-        assert (await web.get("/")).status == 503
+        assert (await web.get("/topics")).status == 503
+        found = await web.get("/")
+        assert (found.status, "no sequencer answers" in found.text) == (200, True)
 
 
 async def test_an_error_of_the_console_shows_nothing_of_its_cause() -> None:

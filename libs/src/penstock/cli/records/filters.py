@@ -20,7 +20,9 @@ def parse_filter(text: str) -> Filter:
     try:
         expression = jmespath.compile(text)
     except JMESPathError as error:
-        raise Invalid(f"not a JMESPath expression: {error}") from error
+        raise Invalid(
+            f"not a JMESPath expression (numbers stand in backticks, texts in single quotes): {error}"
+        ) from error
 
     def fits(record: Any) -> bool:
         try:

@@ -27,6 +27,8 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     processes: Poll[Reading]
     kafka: KafkaSessions
     may_change: bool
+    # The overview does not wait for longer for the numbers of topics and groups: it also shows why they are missing.
+    overview_s: float = 2.0
 
 
 class Request(msgspec.Struct, frozen=True):

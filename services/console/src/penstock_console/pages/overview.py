@@ -1,14 +1,17 @@
 """The overview: rates, latencies by stage, requests to the store with their price, zones and problems."""
 
+import asyncio
 from collections import Counter
 
 import msgspec
 
 from penstock.cli.diagnosis.latency import STAGES, Stage
+from penstock.contracts.errors import Unavailable
 from penstock_console.pages.context import Request, Sources
-from penstock_console.pages.problems import Problem, problems_of
+from penstock_console.pages.problems import ERROR, Problem, problems_of
 from penstock_console.survey.histograms import Times, grown, times, total
 from penstock_console.survey.processes import Reading
+from penstock_console.survey.survey import Survey
 
 GIB = 2**30
 # List prices of S3 Standard in us-east-1 per request, in dollars. Other stores have other prices.
@@ -16,6 +19,13 @@ PUT_USD = 0.005 / 1000
 GET_USD = 0.0004 / 1000
 # By their price: a list costs as much as a put, a deletion nothing.
 _WRITES, _READS = ("put", "put_part", "begin_parts", "complete_parts", "list"), ("get", "get_range")
+
+_NO_SURVEY = Problem(
+    ERROR,
+    "sequencer",
+    "no sequencer answers: topics and groups are not known, and writes wait",
+    "Look for a sequencer that hangs, at its log, and at NATS.",
+)
 
 
 class StageTime(msgspec.Struct, frozen=True):
@@ -36,16 +46,19 @@ class Zone(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The state of the cluster. Rates and times cover the last `span_s` seconds; without a span they are None."""
+    """The state of the cluster. Rates and times cover the last `span_s` seconds; without a span they are None.
+
+    The numbers of topics, groups and records are None while no sequencer answers.
+    """
 
     cluster: str
     is_ready: bool
     problems: list[Problem]
-    topics: int
-    partitions: int
-    groups: int
-    records: int
-    size_bytes: int
+    topics: int | None
+    partitions: int | None
+    groups: int | None
+    records: int | None
+    size_bytes: int | None
     span_s: float
     records_in_per_s: float | None
     bytes_in_per_s: float | None
@@ -63,8 +76,11 @@ class Overview(msgspec.Struct, frozen=True):
 
 async def overview(sources: Sources, _request: Request) -> Overview:
     """The state of the cluster now."""
-    survey, reading = await sources.survey.current(), await sources.processes.current()
+    reading = await sources.processes.current()
     problems = problems_of(reading)
+    survey = await _survey(sources)
+    if survey is None:
+        problems.insert(0, _NO_SURVEY)
     bytes_in = _rate(reading, "penstock_gateway_produced_bytes_total")
     puts = _requests(reading, _WRITES)
     gets = _requests(reading, _READS)
@@ -73,13 +89,9 @@ async def overview(sources: Sources, _request: Request) -> Overview:
         cluster=sources.cluster,
         is_ready=not any(each.severity == "error" for each in problems),
         problems=problems,
-        topics=len(survey.topics),
-        partitions=sum(len(each.size_bytes) for each in survey.topics.values()),
-        groups=len(survey.groups),
-        records=sum(each.records for each in survey.totals.values()),
-        size_bytes=sum(each.size_bytes for each in survey.totals.values()),
+        **_counts(survey),
         span_s=reading.span_s,
-        records_in_per_s=sum(survey.records_per_s.values()) if survey.records_per_s else None,
+        records_in_per_s=sum(survey.records_per_s.values()) if survey and survey.records_per_s else None,
         bytes_in_per_s=bytes_in,
         bytes_out_per_s=_rate(reading, "penstock_gateway_read_bytes_total"),
         requests_per_s=_rate(reading, "penstock_gateway_request_seconds_count"),
@@ -92,6 +104,26 @@ async def overview(sources: Sources, _request: Request) -> Overview:
         store_usd_per_hour=price,
         zones=_zones(reading),
     )
+
+
+async def _survey(sources: Sources) -> Survey | None:
+    try:
+        async with asyncio.timeout(sources.overview_s):
+            return await sources.survey.current()
+    except (Unavailable, TimeoutError):
+        return None
+
+
+def _counts(survey: Survey | None) -> dict[str, int | None]:
+    if survey is None:
+        return dict.fromkeys(("topics", "partitions", "groups", "records", "size_bytes"))
+    return {
+        "topics": len(survey.topics),
+        "partitions": sum(len(each.size_bytes) for each in survey.topics.values()),
+        "groups": len(survey.groups),
+        "records": sum(each.records for each in survey.totals.values()),
+        "size_bytes": sum(each.size_bytes for each in survey.totals.values()),
+    }
 
 
 def _rate(reading: Reading, name: str, **labels: str) -> float | None:

@@ -27,6 +27,9 @@ class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Rates are between the newest reading and the oldest one in this time.
     window_s: float = 60.0
     points_max: int = 180
+    # The first reading waits for announcements, which come once a second, and not for a service that is missing.
+    first_s: float = 1.5
+    look_s: float = 0.02
 
 
 DEFAULT_LIMITS = ProcessLimits()
@@ -84,6 +87,8 @@ class ProcessWatch:
 
     async def read(self) -> Reading:
         """A new reading; `Invalid` if the metrics need a token that this process does not have."""
+        if not self._earlier:
+            await self._hear_all()
         found = [each for role in ROLES for each in self._directory.live(role)]
         reports = await asyncio.gather(*(self._pages.report(each) for each in found))
         addresses = {each.http: each for each in found}
@@ -98,6 +103,11 @@ class ProcessWatch:
         if not recent:
             return Reading(now_s, processes, sums, supervised)
         return Reading(now_s, processes, sums, supervised, recent[0][1], now_s - recent[0][0])
+
+    async def _hear_all(self) -> None:
+        end_s = self._clock.monotonic_s() + self._limits.first_s
+        while not all(map(self._directory.live, NEEDED_ROLES)) and self._clock.monotonic_s() < end_s:  # noqa: ASYNC110
+            await asyncio.sleep(self._limits.look_s)
 
     async def _supervised(self) -> list[SupervisedProcess]:
         if not self._supervisor_url:
