@@ -1,5 +1,6 @@
 """The command line against a real cluster: topics, records, groups, transactions, and secured listeners."""
 
+import io
 import itertools
 import json
 import os
@@ -10,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.clusters.commands import TIMEOUT_S, error_of, penstock, run, values
+from tests.testkit.servers.schema_registry import framed, serving
 
 pytestmark = pytest.mark.e2e
 
@@ -94,6 +97,39 @@ def test_records_go_through_a_pipe_and_back(cluster: Cluster, topic: str) -> Non
     assert penstock(cluster, "topic", "consume", topic, "--from", "1h", "--to", "5m") == ""
     stats = run("topic", "consume", topic, "--stats", "--bootstrap", cluster.kafka)
     assert stats.stderr.startswith(b"300 records, ")
+
+
+def test_records_of_a_schema_registry_are_decoded(cluster: Cluster, topic: str) -> None:
+    """A real client writes Avro; filters see its fields, and a record without a schema does not stop the reading."""
+    schema = {"type": "record", "name": "shop.Order", "fields": [{"name": "price", "type": "long"}]}
+    with serving() as registry:
+        registry.login = "alice:secret"
+        schema_id = registry.register(f"{topic}-value", schema)
+        producer = Producer({"bootstrap.servers": cluster.kafka})
+        for price in range(30):
+            payload = io.BytesIO()
+            fastavro.schemaless_writer(payload, fastavro.parse_schema(schema), {"price": price})
+            producer.produce(topic, framed(schema_id, payload.getvalue()), b"k", partition=0)
+        producer.produce(topic, framed(999, b"x"), partition=0)
+        producer.produce(topic, b"plain", partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+
+        flag = f"--schema-registry={registry.url.replace('//', '//alice:secret@')}"
+        lines = penstock(cluster, "topic", "consume", topic, "-o", "json", flag).splitlines()
+        records = [json.loads(line) for line in lines]
+        assert [each["value"] for each in records[:30]] == [{"price": price} for price in range(30)]
+        assert records[0]["value_schema"] == {"id": schema_id, "type": "AVRO", "name": "shop.Order"}
+        assert records[30]["value_error"] == "schema 999: the registry has no schema of this id"
+        assert records[31]["value"] == "plain"
+        chosen = penstock(cluster, "topic", "consume", topic, "-o", "raw", flag, "--filter", "value.price > `27`")
+        assert chosen.splitlines() == ['{"price": 28}', '{"price": 29}']
+
+        registry.login = "alice:another"
+        refused = run("topic", "consume", topic, flag, "--bootstrap", cluster.kafka)
+        assert refused.returncode == 1 and len(refused.stdout.splitlines()) == 32
+        reason = f"{topic}/0@0: schema {schema_id}: {registry.url} refuses the login: HTTP 401"
+        expected = f"penstock: 31 of 32 records could not be decoded; the first is {reason}\n"
+        assert refused.stderr.decode() == expected
 
 
 def test_tail_prints_new_records_only(cluster: Cluster, topic: str) -> None:

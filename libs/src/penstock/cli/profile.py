@@ -10,9 +10,10 @@ import msgspec
 from penstock.cli.command_line import NewParser, add_verbs
 from penstock.cli.kafka.profiles import KafkaSettings, named_profile, profiles_file, read_profiles, write_profiles
 from penstock.cli.kafka.properties import read_properties
-from penstock.cli.kafka.settings import add_login_flags, checked
+from penstock.cli.kafka.settings import add_login_flags, add_registry_flags, checked
 from penstock.cli.output import Done, Listing, Report, Result, add_output_flag, show
 from penstock.contracts.errors import Invalid, PenstockError
+from penstock.schemas.registry import without_password
 
 _HIDDEN = "(set)"
 
@@ -34,6 +35,7 @@ def add_parser(new_parser: NewParser) -> None:
     )
     create.add_argument("--replace", action="store_true", help="replace an existing profile")
     add_login_flags(create)
+    add_registry_flags(create)
     listed = verbs.add_parser("list", help="list the profiles", description="List the profiles.")
     shown = verbs.add_parser("show", help="show a profile without its password", description="Show a profile.")
     used = verbs.add_parser("use", help="make a profile the current one", description="Make a profile the current one.")
@@ -61,8 +63,8 @@ def _create(arguments: argparse.Namespace, path: Path) -> Done:
     if arguments.command_config:
         found = read_properties(Path(arguments.command_config).expanduser())
     flags = {name: value for name in KafkaSettings.__struct_fields__ if (value := getattr(arguments, name, ""))}
-    for name in ("password_file", "ca_file", "certificate_file", "key_file"):
-        if name in flags:
+    for name in flags:
+        if name.endswith("_file"):
             flags[name] = str(Path(flags[name]).expanduser().absolute())
     settings = KafkaSettings(**flags).over(found)
     if not settings.bootstrap:
@@ -96,6 +98,8 @@ def _show(arguments: argparse.Namespace, path: Path) -> Report:
     facts = {name: value for name, value in msgspec.structs.asdict(settings).items() if value}
     if "password" in facts:
         facts["password"] = _HIDDEN
+    if "schema_registry" in facts:
+        facts["schema_registry"] = without_password(facts["schema_registry"])
     return Report({"name": arguments.name} | facts)
 
 

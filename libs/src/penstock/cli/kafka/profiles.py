@@ -26,12 +26,17 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ca_file: str = ""
     certificate_file: str = ""
     key_file: str = ""
+    schema_registry: str = ""  # http://HOST:PORT, perhaps with USER:PASSWORD@
+    schema_registry_password_file: str = ""
+    schema_registry_ca_file: str = ""
 
     def over(self, other: "KafkaSettings") -> "KafkaSettings":
         """These settings where they are set, the other ones elsewhere."""
         own = {name: value for name in self.__struct_fields__ if (value := getattr(self, name))}
         if "password" in own or "password_file" in own:
             other = msgspec.structs.replace(other, password="", password_file="")
+        if "schema_registry" in own:  # a login is for the address that it was given for
+            other = msgspec.structs.replace(other, schema_registry_password_file="", schema_registry_ca_file="")
         return msgspec.structs.replace(other, **own)
 
 

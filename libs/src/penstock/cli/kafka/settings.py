@@ -22,6 +22,7 @@ BOOTSTRAP_VARIABLE = "PENSTOCK_BOOTSTRAP"
 PROFILE_VARIABLE = "PENSTOCK_PROFILE"
 CONFIG_VARIABLE = "PENSTOCK_COMMAND_CONFIG"
 PASSWORD_VARIABLE = "PENSTOCK_PASSWORD"  # noqa: S105  the name of a variable
+REGISTRY_VARIABLE = "PENSTOCK_SCHEMA_REGISTRY"
 TIMEOUT_S = 10.0
 
 
@@ -60,6 +61,26 @@ def add_login_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--key-file", metavar="FILE", default="", help="key of the client's certificate, PEM")
 
 
+def add_registry_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that select a schema registry, which a profile also keeps."""
+    group = parser.add_argument_group("schema registry")
+    group.add_argument(
+        "--schema-registry",
+        metavar="URL",
+        default="",
+        help=f"decode keys and values by its schemas: https://USER@HOST:PORT [{REGISTRY_VARIABLE}]",
+    )
+    group.add_argument(
+        "--schema-registry-password-file",
+        metavar="FILE",
+        default="",
+        help="a file whose first line is the password there",
+    )
+    group.add_argument(
+        "--schema-registry-ca-file", metavar="FILE", default="", help="certificate of its authority, PEM"
+    )
+
+
 def read_settings(
     arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ, path: Path | None = None
 ) -> KafkaSettings:
@@ -79,7 +100,8 @@ def read_settings(
     if config:
         found = read_properties(Path(config).expanduser()).over(found)
     flags = {name: value for name in KafkaSettings.__struct_fields__ if (value := getattr(arguments, name, ""))}
-    return checked(KafkaSettings(**flags).over(found).over(KafkaSettings(bootstrap=BOOTSTRAP_DEFAULT)))
+    defaults = KafkaSettings(bootstrap=BOOTSTRAP_DEFAULT, schema_registry=environ.get(REGISTRY_VARIABLE, ""))
+    return checked(KafkaSettings(**flags).over(found).over(defaults))
 
 
 def checked(settings: KafkaSettings) -> KafkaSettings:
@@ -93,6 +115,10 @@ def checked(settings: KafkaSettings) -> KafkaSettings:
         raise Invalid(f"the security protocol is one of {', '.join(PROTOCOLS)}: {protocol!r}")
     if protocol.startswith("SASL") and not settings.username:
         raise Invalid(f"{protocol} needs a user and a password: give them by --profile or --command-config")
+    if settings.schema_registry:
+        from penstock.schemas.registry import parse_address
+
+        parse_address(settings.schema_registry)
     return KafkaSettings(security_protocol=protocol).over(settings)
 
 

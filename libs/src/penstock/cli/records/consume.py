@@ -20,10 +20,14 @@ from penstock.cli.kafka.offsets import (
     resolved,
 )
 from penstock.cli.kafka.session import Session, add_verb
+from penstock.cli.kafka.settings import add_registry_flags
 from penstock.cli.output import duration_text, size_text
+from penstock.cli.records.decoded import decoded, decoder_of, finding_of
 from penstock.cli.records.filters import Filter, parse_filter
-from penstock.cli.records.shown import RECORD_FORMS, as_bytes
+from penstock.cli.records.shown import RECORD_FORMS, as_bytes, error_text
+from penstock.contracts.errors import Unavailable
 from penstock.runtime.clock import SystemClock
+from penstock.schemas.decoding import Undecoded
 
 _POLL_MS = 500
 
@@ -34,6 +38,8 @@ class Counts(msgspec.Struct):
     records: int = 0
     size_bytes: int = 0
     printed: int = 0
+    undecoded: int = 0
+    first_error: str = ""  # of them, with its place
 
 
 def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
@@ -73,11 +79,16 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
         )
         verb.add_argument("--uncommitted", action="store_true", help="also records of open and aborted transactions")
         verb.add_argument("--stats", action="store_true", help="at the end print counts and rates to stderr")
+        add_registry_flags(verb)
 
 
 def consume(arguments: argparse.Namespace, session: Session) -> None:
-    """Print the records; at the end, or after Ctrl-C, also the counts if asked."""
+    """Print the records; at the end, or after Ctrl-C, also the counts if asked.
+
+    `Unavailable` at the end if a record could not be decoded by its schema, which does not stop the reading.
+    """
     chosen = parse_filter(arguments.filter) if arguments.filter else None
+    decoder = decoder_of(session.settings, session.timeout_s)
     starts, ends = bounds(session, arguments)
     clock, counts = SystemClock(), Counts()
     started_s = clock.monotonic_s()
@@ -85,12 +96,29 @@ def consume(arguments: argparse.Namespace, session: Session) -> None:
         for record in read_records(session, starts, ends, is_committed=not arguments.uncommitted):
             counts.records += 1
             counts.size_bytes += len(record.value or b"") + len(record.key or b"")
-            _print(record, arguments.output, chosen, counts)
+            found = decoded(record, decoder)
+            _count_errors(found, counts)
+            _print(found, arguments.output, chosen, counts)
             if arguments.count and counts.printed >= arguments.count:
                 break
     finally:
         if arguments.stats:
             print(stats_text(counts, clock.monotonic_s() - started_s), file=sys.stderr)
+    if counts.undecoded:
+        sys.stdout.flush()
+        share = f"{counts.undecoded:,} of {counts.records:,} records"
+        raise Unavailable(f"{share} could not be decoded; the first is {counts.first_error}")
+
+
+def _count_errors(record: Any, counts: Counts) -> None:
+    """Count the record if it could not be decoded. Without a schema in the registry, its bytes may be no frame."""
+    for name in ("key", "value"):
+        found = finding_of(record, name)
+        if isinstance(found, Undecoded) and not found.is_unknown:
+            place = f"{record.topic}/{record.partition}@{record.offset}"
+            counts.first_error = counts.first_error or f"{place}: {error_text(found)}"
+            counts.undecoded += 1
+            return
 
 
 def _print(record: Any, form: str, chosen: Filter | None, counts: Counts) -> None:

@@ -1,13 +1,16 @@
 """Expressions that choose records: JMESPath over key, value, headers and place of a record.
 
-A value that is a JSON object or list is searched as such: `value.price > `100``. Headers are a mapping of texts.
+A value that is a JSON object or list is searched as such: `value.price > `100``. So is a value that a schema decodes.
+Headers are a mapping of texts.
 """
 
 import json
 from collections.abc import Callable
 from typing import Any
 
+from penstock.cli.records.decoded import finding_of
 from penstock.contracts.errors import Invalid
+from penstock.schemas.decoding import Decoded
 
 Filter = Callable[[Any], bool]
 
@@ -40,10 +43,15 @@ def searchable(record: Any) -> dict[str, Any]:
         "partition": record.partition,
         "offset": record.offset,
         "time_ms": record.timestamp,
-        "key": _parsed(record.key),
-        "value": _parsed(record.value),
+        "key": _searchable(record, "key"),
+        "value": _searchable(record, "value"),
         "headers": {name: _text(value) for name, value in record.headers},
     }
+
+
+def _searchable(record: Any, name: str) -> Any:
+    found = finding_of(record, name)
+    return found.value if isinstance(found, Decoded) else _parsed(getattr(record, name))
 
 
 def _parsed(data: bytes | None) -> Any:
