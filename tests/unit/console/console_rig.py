@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.contracts.messages import Presence
 from penstock.runtime.bus.sequencer_client import SequencerClient
+from penstock.schemas.decoding import Decoder
 from penstock_console.kafka.sessions import Login
 from penstock_console.pages.context import Sources
 from penstock_console.survey.polling import Poll, PollLimits
@@ -42,6 +43,7 @@ class Rig:
         limits: Limits = DEFAULT_LIMITS,
         may_change: bool = False,
         passwords: Mapping[str, str] | None = None,
+        decoder: Decoder | None = None,
     ) -> None:
         self.world = World(limits)
         self.clock = ManualClock(0.0)
@@ -56,6 +58,7 @@ class Rig:
             survey=Poll("survey", surveyor.take, self.clock, limits=ALWAYS),
             processes=Poll("processes", self._read, self.clock, limits=ALWAYS),
             kafka=self.kafka,
+            decoder=decoder,
             may_change=may_change,
         )
 

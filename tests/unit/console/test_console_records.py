@@ -1,6 +1,7 @@
 """Records are shown as text, as JSON or as hexadecimal, never longer than a page may be."""
 
 import json
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -10,16 +11,21 @@ from hypothesis import given, strategies as st
 from penstock.cli.kafka.session import Session
 from penstock.cli.records.filters import parse_filter
 from penstock.contracts.errors import Invalid
+from penstock.schemas.decoding import Decoder
+from penstock.schemas.registry import parse_address
 from penstock_console.kafka.records import (
     Header,
     NewRecord,
     RecordLimits,
     RecordPage,
     RecordQuery,
+    RecordSchema,
     read_page,
     shown,
     write,
 )
+from tests.testkit.fakes.clock import ManualClock
+from tests.testkit.servers.schema_registry import SchemaRegistry, framed, serving
 from tests.unit.console.console_fakes import FakeRecord, FakeSession
 from tests.unit.sequencer.core.core_world import World, batch
 
@@ -160,6 +166,70 @@ def test_a_page_that_cannot_be_read_is_invalid(query: RecordQuery) -> None:
     session, _ = session_with(*some(2))
     with pytest.raises(Invalid):
         read_page(session, query)
+
+
+class StepClock(ManualClock):
+    """A clock that goes on by a second each time it is read."""
+
+    def monotonic_s(self) -> float:
+        self.now_s += 1.0
+        return self.now_s
+
+
+def test_a_page_that_takes_long_ends_between_records_and_the_next_one_misses_none() -> None:
+    session, _ = session_with(*some(20))
+    start, found, pages = "earliest", [], 0
+    limits = RecordLimits(read_s_max=4.0)
+    while True:
+        page = read_page(session, RecordQuery(topic="t", partition=0, start=start), limits, clock=StepClock())
+        found += places(page)
+        pages += 1
+        if page.is_complete:
+            break
+        start = str(page.next_offsets[0])
+    assert found == [(0, offset) for offset in range(10)]
+    assert pages == 4
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with serving() as started:
+        yield started
+
+
+def test_decoded_values_are_filtered_and_shown_with_their_schema(registry: SchemaRegistry) -> None:
+    schema = {"type": "record", "name": "shop.Order", "fields": [{"name": "price", "type": "long"}]}
+    schema_id = registry.register("t-value", schema)
+    key_id = registry.register("t-key", '"string"')
+    orders = [
+        FakeRecord(offset=price, key=framed(key_id, b"\x02k"), value=framed(schema_id, bytes([2 * price])))
+        for price in range(5)
+    ]
+    others = [FakeRecord(offset=5, value=framed(7, b"x")), FakeRecord(offset=6, value=b'{"price": 9}')]
+    session, _ = session_with(*orders, *others)
+    decoder = Decoder(parse_address(registry.url))
+    query = RecordQuery(topic="t", start="earliest", filter="value.price > `3`")
+    chosen, plain = read_page(session, query, decoder=decoder).records
+    assert (chosen.key, chosen.key_format, chosen.key_schema) == ("k", "text", RecordSchema(key_id, "AVRO", "string"))
+    assert (chosen.value, chosen.value_format) == ('{\n  "price": 4\n}', "json")
+    assert (chosen.value_schema, chosen.value_bytes) == (RecordSchema(schema_id, "AVRO", "shop.Order"), 6)
+    assert (plain.value, plain.value_schema, plain.value_error) == ('{\n  "price": 9\n}', None, "")
+
+    unknown = read_page(session, RecordQuery(topic="t", partition=0, start="5"), decoder=decoder).records[0]
+    assert (unknown.value_format, unknown.value) == ("hex", "000000000778")
+    assert unknown.value_error == "schema 7: the registry has no schema of this id"
+    without = read_page(session, RecordQuery(topic="t", start="earliest")).records
+    assert {(each.value_schema, each.value_error) for each in without} == {(None, "")}
+
+
+def test_a_decoded_value_is_not_shown_beyond_the_page(registry: SchemaRegistry) -> None:
+    schema_id = registry.register("t-value", {"type": "array", "items": "int"})
+    payload = b"\xa0\x8d\x06" + b"\2" * 50_000 + b"\0"
+    session, _ = session_with(FakeRecord(value=framed(schema_id, payload)))
+    decoder = Decoder(parse_address(registry.url))
+    (found,) = read_page(session, RecordQuery(topic="t"), LIMITS, decoder=decoder).records
+    assert (found.value_format, found.is_cut) == ("json", True)
+    assert found.value is not None and found.value.startswith("[\n  1,\n  1,") and len(found.value) == 60
 
 
 def test_an_empty_topic_has_a_complete_page_without_records() -> None:

@@ -10,6 +10,9 @@ from penstock.contracts.subjects import Sender
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
+from penstock.schemas.decoding import Decoder
+from penstock.schemas.limits import SchemaLimits
+from penstock.schemas.registry import parse_address
 from penstock_console.config import ConsoleConfig
 from penstock_console.kafka.sessions import KafkaSessions, listener_settings
 from penstock_console.metrics import SurveyMetrics
@@ -21,6 +24,8 @@ from penstock_console.web.logins import Logins
 from penstock_console.web.server import WebServer
 
 PAGE_TIMEOUT_S = 3.0  # a stuck process must not block the page of all processes
+# A page must not wait long for a registry. A decoded value can have a hundred times the size of its payload.
+SCHEMA_LIMITS = SchemaLimits(timeout_s=2.0, payload_bytes_max=200_000)
 
 
 class ConsoleApp:
@@ -38,6 +43,7 @@ class ConsoleApp:
         self._entropy = entropy or SystemEntropy()
         self._host = make_host(config, CONSOLE, self._clock, entropy=self._entropy)
         self._kafka = KafkaSessions(listener_settings(config.bootstrap, config.command_config), self._clock)
+        self._decoder = decoder_of(config, self._clock)
         self._http: aiohttp.ClientSession | None = None
         self._web: WebServer | None = None
 
@@ -74,6 +80,7 @@ class ConsoleApp:
             survey=self._survey,
             processes=self._processes,
             kafka=self._kafka,
+            decoder=self._decoder,
             may_change=config.changes,
         )
         self._web = WebServer(
@@ -114,3 +121,13 @@ class ConsoleApp:
         """Whether this console reports topics and groups: of all consoles, the first by name does."""
         consoles = self._host.directory.live(CONSOLE)
         return not consoles or consoles[0].instance == self._config.instance
+
+
+def decoder_of(config: ConsoleConfig, clock: Clock) -> Decoder | None:
+    """The decoder of messages, None without a registry; `Invalid` if its address or a file of it is wrong."""
+    if not config.schema_registry:
+        return None
+    address = parse_address(
+        config.schema_registry, password_file=config.schema_registry_password_file, ca_file=config.schema_registry_ca
+    )
+    return Decoder(address, clock, SCHEMA_LIMITS)

@@ -27,6 +27,15 @@ class ConsoleConfig(ServiceConfig, frozen=True, kw_only=True):
         str,
         Meta(description="names of a console without logins in browsers, separated by commas; addresses also work"),
     ] = ""
+    schema_registry: Annotated[
+        str, Meta(description="address of a schema registry that decodes messages, https://USER@HOST:PORT; empty: none")
+    ] = ""
+    schema_registry_password_file: Annotated[
+        str, Meta(description="file whose first line is the password at the schema registry")
+    ] = ""
+    schema_registry_ca: Annotated[
+        str, Meta(description="file of certificates that sign that of the schema registry")
+    ] = ""
     supervisor_url: Annotated[
         str, Meta(description="address of `penstock up`, which knows processes that are silent", extra=ADVANCED)
     ] = ""

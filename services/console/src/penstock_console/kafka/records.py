@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -18,14 +19,17 @@ from penstock.cli.kafka.offsets import (
     resolved,
 )
 from penstock.cli.kafka.session import Session
+from penstock.cli.records.decoded import decoded
 from penstock.cli.records.filters import Filter, parse_filter
 from penstock.cli.records.shown import as_object
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock, SystemClock
+from penstock.schemas.decoding import Decoder
 from penstock_console.kafka.sessions import KafkaSessions, Login
 
 Consumer = Any  # of kafka-python
 _POLL_MS = 250
+_SCHEMA_NAME_MAX = 200
 
 
 class RecordLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +55,19 @@ class Header(msgspec.Struct, frozen=True):
     value: str | None
 
 
+class RecordSchema(msgspec.Struct, frozen=True):
+    """The schema of a decoded key or value; the type is `AVRO`, `JSON` or `PROTOBUF`."""
+
+    id: int
+    type: str
+    name: str
+
+
 class Record(msgspec.Struct, frozen=True):
-    """A record; bytes that are no UTF-8 are hexadecimal, and the formats are `text`, `json`, `hex` or `null`."""
+    """A record; bytes that are no UTF-8 are hexadecimal, and the formats are `text`, `json`, `hex` or `null`.
+
+    A key or value that has the frame of a schema and cannot be decoded has an error.
+    """
 
     partition: int
     offset: int
@@ -64,6 +79,10 @@ class Record(msgspec.Struct, frozen=True):
     value_bytes: int
     is_cut: bool  # the value is longer than shown
     headers: list[Header]
+    key_schema: RecordSchema | None = None
+    value_schema: RecordSchema | None = None
+    key_error: str = ""
+    value_error: str = ""
 
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,20 +104,41 @@ class RecordPage(msgspec.Struct, frozen=True):
     next_offsets: dict[int, int]  # by partition, where the next page starts
 
 
-def read_page(session: Session, query: RecordQuery, limits: RecordLimits = DEFAULT_LIMITS) -> RecordPage:
+def read_page(
+    session: Session,
+    query: RecordQuery,
+    limits: RecordLimits = DEFAULT_LIMITS,
+    *,
+    decoder: Decoder | None = None,
+    clock: Clock | None = None,
+) -> RecordPage:
     """One page of records; `Invalid` for a position, filter or partition that does not exist."""
-    fits = parse_filter(query.filter) if query.filter else None
+    choose = _Choice(query.filter, decoder, limits)
     count_max = min(max(query.limit, 1), limits.records_max)
     starts, ends = _range(session, query, count_max)
     waiting = {each: start for each, start in starts.items() if start < ends[each]}
-    found, scanned, positions = _collect(session, waiting, ends, fits, count_max, limits)
+    found, scanned, positions = _collect(session, waiting, ends, choose, count_max, limits, clock or SystemClock())
     positions = {**starts, **positions}
     return RecordPage(
-        [shown(each, limits) for each in sorted(found, key=lambda each: (each.timestamp, each.partition, each.offset))],
+        sorted(found, key=lambda each: (each.time_ms, each.partition, each.offset)),
         scanned,
         all(positions[each] >= ends[each] for each in waiting),
         {partition: offset for (_, partition), offset in sorted(positions.items())},
     )
+
+
+class _Choice:
+    """Decodes records, and shows those that fit a filter."""
+
+    def __init__(self, filter: str, decoder: Decoder | None, limits: RecordLimits) -> None:
+        self._fits: Filter | None = parse_filter(filter) if filter else None
+        self._decoder = decoder
+        self._limits = limits
+
+    def __call__(self, record: Any) -> Record | None:
+        """The record as a page shows it, None if it does not fit. So no large value is kept."""
+        found = decoded(record, self._decoder)
+        return shown(found, self._limits) if self._fits is None or self._fits(found) else None
 
 
 def _range(session: Session, query: RecordQuery, count_max: int) -> tuple[dict[Partition, int], dict[Partition, int]]:
@@ -118,31 +158,40 @@ def _collect(
     session: Session,
     starts: Mapping[Partition, int],
     ends: Mapping[Partition, int],
-    fits: Filter | None,
+    choose: _Choice,
     count_max: int,
     limits: RecordLimits,
-) -> tuple[list[Any], int, dict[Partition, int]]:
-    found: list[Any] = []
+    clock: Clock,
+) -> tuple[list[Record], int, dict[Partition, int]]:
+    found: list[Record] = []
     positions = dict(starts)
     scanned = 0
     if not starts:
         return found, scanned, positions
-    clock = SystemClock()
     deadline_s = clock.monotonic_s() + limits.read_s_max
     consumer = _consumer(session, starts)
     left = set(starts)
-    while left and len(found) < count_max and scanned < limits.scanned_max and clock.monotonic_s() < deadline_s:
-        for partition, records in consumer.poll(timeout_ms=_POLL_MS, max_records=count_max).items():
+    is_cut = False  # records of the client are left
+    while left and not is_cut and len(found) < count_max and scanned < limits.scanned_max:
+        if clock.monotonic_s() >= deadline_s:
+            break
+        polled = consumer.poll(timeout_ms=_POLL_MS, max_records=count_max)
+        # Records may wait for their schemas, so the time can also end between them.
+        polled_deadline_s = clock.monotonic_s() + limits.read_s_max
+        for partition, records in polled.items():
             place = (partition.topic, partition.partition)
             for record in records:
-                if record.offset >= ends[place] or len(found) == count_max:
+                if record.offset >= ends[place]:
+                    break
+                is_cut = is_cut or len(found) == count_max or clock.monotonic_s() >= polled_deadline_s
+                if is_cut:
                     break
                 scanned += 1
                 positions[place] = record.offset + 1
-                if fits is None or fits(record):
-                    found.append(record)
+                if (chosen := choose(record)) is not None:
+                    found.append(chosen)
         for place in list(left):
-            if len(found) < count_max:
+            if not is_cut:
                 # Offsets of markers have no record, so the position of the client counts.
                 positions[place] = max(positions[place], _position(consumer, place))
             if positions[place] >= ends[place]:
@@ -175,9 +224,10 @@ async def tail(
     clock: Clock,
     *,
     limits: RecordLimits = DEFAULT_LIMITS,
+    decoder: Decoder | None = None,
 ) -> AsyncIterator[list[Record]]:
     """New records as they come, perhaps none for a while; it ends after `tail_seconds_max`."""
-    fits = parse_filter(query.filter) if query.filter else None
+    choose = _Choice(query.filter, decoder, limits)
     name = query.topic if query.partition is None else f"{query.topic}/{query.partition}"
     end_s = clock.monotonic_s() + limits.tail_seconds_max
     async with sessions.own_session(login) as session:
@@ -187,10 +237,18 @@ async def tail(
 
         consumer = await sessions.in_thread(begin)
 
+        waiting: deque[Any] = deque()
+
         def poll() -> list[Record]:
-            found = consumer.poll(timeout_ms=_POLL_MS * 4, max_records=limits.tail_records_per_poll_max)
-            records = [each for records in found.values() for each in records if fits is None or fits(each)]
-            return [shown(each, limits) for each in records]
+            if not waiting:
+                found = consumer.poll(timeout_ms=_POLL_MS * 4, max_records=limits.tail_records_per_poll_max)
+                waiting.extend(each for records in found.values() for each in records)
+            # Records that wait for their schemas must not keep the thread for long.
+            deadline_s = clock.monotonic_s() + limits.read_s_max
+            chosen = []
+            while waiting and clock.monotonic_s() < deadline_s:
+                chosen.append(choose(waiting.popleft()))
+            return [each for each in chosen if each is not None]
 
         while clock.monotonic_s() < end_s:
             yield await asyncio.shield(asyncio.ensure_future(sessions.in_thread(poll)))
@@ -204,7 +262,25 @@ def shown(record: Any, limits: RecordLimits = DEFAULT_LIMITS) -> Record:
     headers = [Header(each["name"], _shown_field(each, "value", limits)[0]) for each in values["headers"]]
     size_bytes = 0 if record.value is None else len(record.value)
     place = (record.partition, record.offset, record.timestamp)
-    return Record(*place, key, key_format, value, value_format, size_bytes, is_cut, headers)
+    return Record(
+        *place,
+        key,
+        key_format,
+        value,
+        value_format,
+        size_bytes,
+        is_cut,
+        headers,
+        key_schema=_schema(values, "key"),
+        value_schema=_schema(values, "value"),
+        key_error=values.get("key_error", ""),
+        value_error=values.get("value_error", ""),
+    )
+
+
+def _schema(values: Mapping[str, Any], name: str) -> RecordSchema | None:
+    found = values.get(f"{name}_schema")
+    return None if found is None else RecordSchema(found["id"], found["type"], found["name"][:_SCHEMA_NAME_MAX])
 
 
 def _shown_field(values: Mapping[str, Any], name: str, limits: RecordLimits) -> tuple[str | None, str, bool]:
@@ -213,20 +289,22 @@ def _shown_field(values: Mapping[str, Any], name: str, limits: RecordLimits) -> 
     text = values.get(f"{name}_hex", values.get(name))
     if text is None:
         return None, "null", False
-    if form == "text" and text.lstrip().startswith(("{", "[")):
+    if not isinstance(text, str):  # a value that a schema decodes
+        text, form = _in_lines(text, limits.shown_characters_max), "json"
+    elif form == "text" and text.lstrip().startswith(("{", "[")):
         with contextlib.suppress(ValueError, RecursionError):
-            text, form = _in_lines(text, limits.shown_characters_max), "json"
+            text, form = _in_lines(json.loads(text), limits.shown_characters_max), "json"
     return text[: limits.shown_characters_max], form, len(text) > limits.shown_characters_max
 
 
-def _in_lines(text: str, characters_max: int) -> str:
+def _in_lines(value: Any, characters_max: int) -> str:
     """JSON in lines, up to a little more than so many characters: deep values would grow a thousandfold.
 
-    `ValueError` for a text that is no JSON, or has no form in UTF-8.
+    `ValueError` for a value that has no form in UTF-8.
     """
     parts: list[str] = []
     left = characters_max
-    for part in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(json.loads(text)):
+    for part in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
         parts.append(part)
         left -= len(part)
         if left < 0:

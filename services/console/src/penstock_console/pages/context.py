@@ -7,6 +7,7 @@ import msgspec
 
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
+from penstock.schemas.decoding import Decoder
 from penstock_console.kafka.sessions import KafkaSessions, Login
 from penstock_console.survey.polling import Poll
 from penstock_console.survey.processes import Reading
@@ -26,6 +27,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     survey: Poll[Survey]
     processes: Poll[Reading]
     kafka: KafkaSessions
+    decoder: Decoder | None  # of messages, if there is a schema registry
     may_change: bool
     # The overview does not wait for longer for the numbers of topics and groups: it also shows why they are missing.
     overview_s: float = 2.0

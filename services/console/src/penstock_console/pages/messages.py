@@ -8,4 +8,4 @@ async def messages(sources: Sources, request: Request, query: RecordQuery) -> Re
     """Records that the user may read."""
     # Each reader is a client of its own, which ends with the page.
     async with sources.kafka.own_session(request.login) as session:
-        return await sources.kafka.in_thread(lambda: read_page(session, query))
+        return await sources.kafka.in_thread(lambda: read_page(session, query, decoder=sources.decoder))

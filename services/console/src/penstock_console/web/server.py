@@ -237,7 +237,8 @@ class WebServer:
         fields = {name: value for name, value in request.query.items() if value != ""}
         query = msgspec.convert(fields | {"topic": request.match_info["name"]}, RecordQuery, strict=False)
         response = web.StreamResponse(headers=_HEADERS | {"Content-Type": "text/event-stream"})
-        records = tail(self._sources.kafka, request[LOGIN_KEY], query, self._sources.clock)
+        sources = self._sources
+        records = tail(sources.kafka, request[LOGIN_KEY], query, sources.clock, decoder=sources.decoder)
         try:
             first = await anext(records)
             await response.prepare(request)

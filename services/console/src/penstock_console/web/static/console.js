@@ -86,6 +86,15 @@ function field(text, format) {
   return details;
 }
 
+function addSchema(cell, schema, error) {
+  if (schema) {
+    const tag = made("span", `${schema.name || schema.type} #${schema.id}`, "tag");
+    tag.title = schema.type;
+    cell.append(" ", tag);
+  }
+  if (error) cell.append(" ", made("span", error, "state bad"));
+}
+
 function showRecord(body, record) {
   const row = body.insertRow(0);
   row.className = "fresh";
@@ -94,11 +103,14 @@ function showRecord(body, record) {
   row.append(place);
   const time = new Date(record.time_ms).toISOString();
   row.append(made("td", time.slice(0, -1).replace("T", " "), "time"));
-  row.insertCell().append(field(record.key, record.key_format));
+  const key = row.insertCell();
+  key.append(field(record.key, record.key_format));
+  addSchema(key, record.key_schema, record.key_error);
   const value = row.insertCell();
   value.append(field(record.value, record.value_format));
   if (record.value_format === "hex") value.append(" ", made("span", "hex", "tag"));
   if (record.is_cut) value.append(" ", made("span", "cut", "tag"));
+  addSchema(value, record.value_schema, record.value_error);
   for (const header of record.headers) value.append(" ", made("span", `${header.name}=${header.value}`, "tag"));
   while (body.rows.length > TAIL_ROWS_MAX) body.deleteRow(-1);
 }
