@@ -97,6 +97,10 @@ def test_a_missing_or_short_password_is_rejected_without_its_text(
     with pytest.raises(Invalid) as caught:
         user.read_password("")
     assert "shorty" not in str(caught.value)
+    monkeypatch.setenv("PENSTOCK_USER_PASSWORD", "no text \udcff")  # as Python reads bytes that are not UTF-8
+    with pytest.raises(Invalid) as caught:
+        user.read_password("")
+    assert "no text" not in str(caught.value)
 
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])

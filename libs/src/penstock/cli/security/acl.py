@@ -25,11 +25,12 @@ from penstock.contracts.security_rules import binding_validation_error
 NOTHING = "no access control list matches"
 
 
-def _word(value: ResourceType | PatternType | AclOperation | AclPermission) -> str:
+def word_of(value: ResourceType | PatternType | AclOperation | AclPermission) -> str:
+    """A member of these enumerations as flags and lists have it."""
     return value.name.lower().replace("_", "-")
 
 
-OPERATIONS: dict[str, AclOperation] = {_word(each): each for each in AclOperation if each != AclOperation.ANY}
+OPERATIONS: dict[str, AclOperation] = {word_of(each): each for each in AclOperation if each != AclOperation.ANY}
 RESOURCES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID, ResourceType.USER)
 
 
@@ -57,7 +58,7 @@ def _add_entry_flags(parser: argparse.ArgumentParser, *, is_required: bool) -> N
     parser.add_argument("--host", metavar="ADDRESS", help="an IP address, or '*'" + " ('*')" * is_required)
     kind = parser.add_mutually_exclusive_group(required=is_required)
     for each in RESOURCES:
-        kind.add_argument(f"--{_word(each)}", metavar="NAME", help=f"a {_word(each)}, or '*'")
+        kind.add_argument(f"--{word_of(each)}", metavar="NAME", help=f"a {word_of(each)}, or '*'")
     kind.add_argument("--cluster-resource", action="store_true", help="the cluster itself")
     parser.add_argument("--prefixed", action="store_true", help="the name is a prefix")
     parser.add_argument("--deny", action="store_true", help="entries that deny")
@@ -141,10 +142,10 @@ def row_of(binding: AclBinding) -> dict[str, Any]:
     """One line of a list."""
     return {
         "principal": binding.principal,
-        "permission": _word(binding.permission),
-        "operation": _word(binding.operation),
-        "resource_type": _word(binding.resource_type),
+        "permission": word_of(binding.permission),
+        "operation": word_of(binding.operation),
+        "resource_type": word_of(binding.resource_type),
         "name": binding.name,
-        "pattern": _word(binding.pattern_type),
+        "pattern": word_of(binding.pattern_type),
         "host": binding.host,
     }

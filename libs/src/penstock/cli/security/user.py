@@ -76,7 +76,7 @@ def add_parser(new_parser: NewParser) -> None:
 
 
 async def _create(arguments: argparse.Namespace) -> Listing:
-    name, iterations = _checked(arguments.name), arguments.iterations
+    name, iterations = checked_name(arguments.name), arguments.iterations
     reason = iterations_validation_error(iterations)
     if reason:
         raise Invalid(f"{reason.lower()}: {iterations}, allowed are {ITERATIONS_MIN} to {ITERATIONS_MAX}")
@@ -95,7 +95,7 @@ async def _create(arguments: argparse.Namespace) -> Listing:
 
 
 async def _delete(arguments: argparse.Namespace) -> Listing:
-    name, wanted = _checked(arguments.name), mechanisms_of(arguments.mechanism)
+    name, wanted = checked_name(arguments.name), mechanisms_of(arguments.mechanism)
     async with connected_admin(arguments) as admin:
         user = found_user(await admin.users(), name)
     chosen = [each for each in user.credentials if each.mechanism in wanted]
@@ -137,7 +137,8 @@ def new_passwords(
     ]
 
 
-def _checked(name: str) -> str:
+def checked_name(name: str) -> str:
+    """The name; `Invalid` if no user can have it."""
     reason = user_validation_error(name)
     if reason:
         raise Invalid(f"not a user name: {reason}")
@@ -165,10 +166,17 @@ def row_of(user: ScramUser) -> dict[str, Any]:
 
 def read_password(path: str, ask: Callable[[str], str] = getpass.getpass) -> bytes:
     """The password from the file, the environment or the terminal, in this order; `Invalid` if it is short."""
-    password = _password_of(path, ask)
+    return checked_password(_password_of(path, ask))
+
+
+def checked_password(password: str) -> bytes:
+    """The bytes of a password; `Invalid` if it is short or no text. No error contains a part of it."""
     if len(password) < PASSWORD_LENGTH_MIN:
         raise Invalid(f"a password has at least {PASSWORD_LENGTH_MIN} letters")
-    return password.encode()
+    try:
+        return password.encode()
+    except UnicodeEncodeError:
+        raise Invalid("a password is text that UTF-8 can have") from None
 
 
 def _password_of(path: str, ask: Callable[[str], str]) -> str:
