@@ -69,7 +69,7 @@ class Page:
             except DevToolsError:  # the page is being replaced
                 return None
 
-        return wait_until(found, WAIT_S, f"{what} at {self.evaluate('location.href')}")
+        return wait_until(found, WAIT_S, f"{what} at {self._place}")
 
     def wait_for_text(self, text: str) -> None:
         """Wait until the page shows a text."""
@@ -177,7 +177,15 @@ class Page:
             fitting = [each for each in nodes if not each["ignored"] and each["role"]["value"] in roles]
             return int(fitting[0]["backendDOMNodeId"]) if fitting else None
 
-        return int(wait_until(found, WAIT_S, f"a control with the name {name!r} at {self.path}"))
+        return int(wait_until(found, WAIT_S, f"a control with the name {name!r} at {self._place}"))
+
+    @property
+    def _place(self) -> str:
+        """The address for the text of an error; it must not be an error itself."""
+        try:
+            return self.path
+        except DevToolsError:
+            return "a page that is being replaced"
 
 
 def _error_of(method: str, event: dict[str, Any]) -> str:
