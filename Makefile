@@ -121,8 +121,8 @@ bench-spark: env spark-test-env  ## measure what runs on Spark
 	$(SPARK_VENV)/bin/python -m benches.keys
 	$(SPARK_VENV)/bin/python -m benches.topics
 
-screenshots: env  ## make the pictures of the console anew, in docs/img, with Chromium from Debian
-	$(BIN)/python -m tests.testkit.screenshots
+screenshots: env  ## make the pictures of the console anew, in docs/img, with Chromium from Debian; PAGES="topics user": only these
+	$(BIN)/python -m tests.testkit.screenshots $(PAGES)
 
 docs: env  ## generate the pages that come from code: APIs, settings, metrics, plots
 	$(BIN)/python -m tests.testkit.docs

@@ -1,5 +1,9 @@
-"""Pictures of the console's pages for the documentation, of a cluster with the data of a small shop."""
+"""Pictures of the console's pages for the documentation, of a cluster with the data of a small shop.
 
+python -m tests.testkit.screenshots [--folder FOLDER] [PAGE ...]
+"""
+
+import argparse
 import contextlib
 import json
 import subprocess
@@ -36,9 +40,11 @@ PATHS = {
     "transaction": f"/transactions/{OPEN_ID}",
     "storage": "/storage",
     "security": "/security",
+    "user": "/security/users/billing",
     "access": "/security/check?principal=User:billing&operation=read&resource_type=topic&name=orders",
     "cluster": "/cluster",
 }
+LOGIN = "login"  # of another console
 DARK = ("overview", "messages", "group")
 NARROW = ("overview", "groups", "messages")
 COMMANDS = (
@@ -66,8 +72,17 @@ NARROW_STYLE = Style("-narrow", 360, 1_000, "light")
 
 
 def main() -> int:
-    """Make all pictures anew."""
-    FOLDER.mkdir(exist_ok=True)
+    """Make the pictures of some pages anew, or of all."""
+    parser = argparse.ArgumentParser(description="Make pictures of the console anew.")
+    parser.add_argument("pages", metavar="PAGE", nargs="*", help="only these pages (all)")
+    parser.add_argument("--folder", metavar="FOLDER", type=Path, default=FOLDER, help="where to (%(default)s)")
+    parser.add_argument("--all-styles", action="store_true", help="each page in light, dark and narrow, to look at it")
+    arguments = parser.parse_args()
+    wanted = arguments.pages or [*PATHS, LOGIN]
+    unknown = set(wanted) - {*PATHS, LOGIN}
+    if unknown:
+        parser.error(f"not among {', '.join(PATHS)}, {LOGIN}: {', '.join(sorted(unknown))}")
+    arguments.folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         given = ("--janitors", "1", "--compactors", "1", "--console-changes")
         cluster = stack.enter_context(running(Path(folder, "data"), *given))
@@ -76,13 +91,16 @@ def main() -> int:
         page = stack.enter_context(opened_page(devtools, started_console(cluster)))
         wait_until(lambda: _span_s(cluster, shop) >= SPAN_S, WAIT_S, "rates and trends", poll_s=2.0)
         for name, path in PATHS.items():
+            if name not in wanted:
+                continue
             if name == "cluster":
                 cluster.pause("janitor-1")
                 stack.callback(cluster.resume, "janitor-1")
                 page.open(path)
                 page.wait_for_text("the process hangs")
-            _picture(page, name, path)
-        _login_picture(cluster, devtools, Path(folder, "client.properties"))
+            _picture(page, name, path, arguments.folder, is_in_all_styles=arguments.all_styles)
+        if LOGIN in wanted:
+            _login_picture(cluster, devtools, Path(folder, "client.properties"), arguments.folder)
     return 0
 
 
@@ -120,18 +138,17 @@ def _span_s(cluster: Cluster, shop: Shop) -> float:
         return float(json.load(answer)["span_s"])
 
 
-def _picture(page: Page, name: str, path: str) -> None:
+def _picture(page: Page, name: str, path: str, folder: Path, *, is_in_all_styles: bool) -> None:
     styles = [LIGHT_STYLE]
-    styles += [DARK_STYLE] if name in DARK else []
-    styles += [NARROW_STYLE] if name in NARROW else []
+    styles += [DARK_STYLE] if is_in_all_styles or name in DARK else []
+    styles += [NARROW_STYLE] if is_in_all_styles or name in NARROW else []
     for style in styles:
         page.show(width=style.width, height=600, scheme=style.scheme)
         page.open(path)
-        _save(page, f"console-{name}{style.suffix}", style.height_max)
+        _save(page, folder / f"console-{name}{style.suffix}.png", style.height_max)
 
 
-def _save(page: Page, name: str, height_max: int) -> None:
-    picture = FOLDER / f"{name}.png"
+def _save(page: Page, picture: Path, height_max: int) -> None:
     page.save_picture(picture, height_max=height_max)
     program, environment = pngquant()
     options = ["--force", "--strip", "--speed", "1", "--nofs", "--output", str(picture)]
@@ -141,12 +158,12 @@ def _save(page: Page, name: str, height_max: int) -> None:
     assert size <= BYTES_MAX, f"{picture.name} is too large"
 
 
-def _login_picture(cluster: Cluster, devtools: DevTools, settings: Path) -> None:
+def _login_picture(cluster: Cluster, devtools: DevTools, settings: Path, folder: Path) -> None:
     settings.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n")
     with running_console(cluster, command_config=str(settings)) as origin, opened_page(devtools, origin) as page:
         page.show(height=600)
         page.open("/login")
-        _save(page, "console-login", LIGHT_STYLE.height_max)
+        _save(page, folder / "console-login.png", LIGHT_STYLE.height_max)
 
 
 if __name__ == "__main__":
