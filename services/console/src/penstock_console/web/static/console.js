@@ -158,6 +158,10 @@ function forgetDone() {
 document.querySelectorAll(".strip [data-grow]").forEach((each) => {
   each.style.flexGrow = Math.max(1, Math.log2(1 + Number(each.dataset.grow)));
 });
+// Without the script all widths are equal.
+document.querySelectorAll(".legend .scale").forEach((each) => {
+  each.hidden = false;
+});
 document.querySelectorAll("[data-tail]").forEach(follow);
 forgetDone();
 const live = document.querySelector("main[data-live]");
