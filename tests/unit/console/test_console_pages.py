@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from penstock.cli import parse_arguments
+from penstock.cli.topics.deleted import parse_topic_id
 from penstock.contracts.commands import (
     AlterConfigs,
     CommitOffsets,
@@ -21,7 +24,7 @@ from penstock.contracts.commands import (
     RaiseLevel,
 )
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import NO_TOPIC_ID
+from penstock.contracts.ids import NO_TOPIC_ID, topic_id_text
 from penstock.contracts.levels import JANITOR_LEVEL
 from penstock_console.pages import cluster, groups, overview, storage, topics, transactions
 from penstock_console.pages.context import ROWS_PER_PAGE_MAX, ListQuery, Request, part_of
@@ -162,10 +165,24 @@ async def test_deleted_topics_are_listed_while_they_can_come_back_the_newest_fir
         rig.world.topic(name, number=number)
         rig.world.do(DeleteTopic(rig.world.now_ms, name, NO_TOPIC_ID))
     page = await topics.deleted_topics(rig.sources, REQUEST)
+    assert [each.command for each in page.topics] == [
+        f"penstock topic undelete --cluster=test --id={each.topic_id} {each.name}" for each in page.topics
+    ]
     assert [(each.name, each.until_ms) for each in page.topics] == [
         ("second", START_MS + 60_000),
         ("first", START_MS + 60_000),
     ]
+
+
+@pytest.mark.parametrize("cluster_name", ["default", "other"])
+@pytest.mark.parametrize("name", ["orders", "-x", "--id", "-", "a.b_c-9"])
+@pytest.mark.parametrize("id_bytes", [bytes(16), b"\xff" * 16, b"\xfb" + bytes(15)])
+def test_the_command_that_brings_a_topic_back_names_it_exactly(name: str, id_bytes: bytes, cluster_name: str) -> None:
+    program, *words = shlex.split(topics.undelete_command(cluster_name, name, topic_id_text(id_bytes)))
+    arguments = parse_arguments(words)
+    assert (program, arguments.command, arguments.verb) == ("penstock", "topic", "undelete")
+    assert (arguments.name, parse_topic_id(arguments.id)) == (name, id_bytes)
+    assert arguments.cluster == ("" if cluster_name == "default" else cluster_name)
 
 
 def test_without_problems_there_are_none() -> None:

@@ -4,6 +4,7 @@ import msgspec
 
 from penstock.cli.kafka.session import Session
 from penstock.contracts.errors import PenstockError
+from penstock.contracts.ids import topic_id_text
 from penstock.contracts.queries.survey import UNKNOWN_TIME, TopicSurvey
 from penstock.contracts.queries.topics import DeletedTopicsQuery, DeletedTopicsView
 from penstock_console.kafka.changes import ConfigEntry, topic_configs
@@ -16,6 +17,7 @@ RETENTION_DEFAULT = "604800000"
 CLEANUP = "cleanup.policy"
 LANE = "penstock.lane"
 INTERNAL_PREFIX = "__"
+CLUSTER_DEFAULT = "default"  # of commands, too
 
 
 class TopicRow(msgspec.Struct, frozen=True):
@@ -79,10 +81,12 @@ class DeletedTopic(msgspec.Struct, frozen=True):
     """A deleted topic that can come back until a time."""
 
     name: str
+    topic_id: str
     partitions: int
     size_bytes: int
     deleted_ms: int
     until_ms: int
+    command: str  # brings it back: neither Kafka nor the console has a request for that
 
 
 class DeletedTopics(msgspec.Struct, frozen=True):
@@ -118,10 +122,25 @@ async def deleted_topics(sources: Sources, _request: Request) -> DeletedTopics:
     view = await sources.sequencers.query("deleted_topics", DeletedTopicsQuery(0, fresh=True), DeletedTopicsView)
     return DeletedTopics(
         [
-            DeletedTopic(each.name, each.partitions, each.size_bytes, each.deleted_ms, each.until_ms)
+            DeletedTopic(
+                each.name,
+                topic_id_text(each.topic_id),
+                each.partitions,
+                each.size_bytes,
+                each.deleted_ms,
+                each.until_ms,
+                undelete_command(sources.cluster, each.name, topic_id_text(each.topic_id)),
+            )
             for each in reversed(view.topics)
         ]
     )
+
+
+def undelete_command(cluster: str, name: str, topic_id: str) -> str:
+    """The command that brings a deleted topic back. A name of a topic needs no quotes in a shell."""
+    given = "" if cluster == CLUSTER_DEFAULT else f" --cluster={cluster}"
+    # A name or an id may begin with `-`, as flags do.
+    return f"penstock topic undelete{given} --id={topic_id} {'-- ' if name.startswith('-') else ''}{name}"
 
 
 async def found_topic(sources: Sources, name: str) -> tuple[Survey, TopicSurvey]:
