@@ -17,6 +17,7 @@ from tests.testkit.loads.shop import LONG_NAME, OPEN_ID, SLASH_GROUP, UNICODE_GR
 pytestmark = pytest.mark.e2e
 
 TIMEOUT_S = 60.0
+USER, PASSWORD = "carol", "correct-horse"
 MANY_TOPICS = [f"tenant-{number:03}.events" for number in range(60)]
 PATHS = {
     "overview": "/",
@@ -88,6 +89,10 @@ def page(devtools: DevTools, origin: str) -> Iterator[Page]:
 def test_each_page_loads_without_an_error_and_can_be_read_in_all_windows(page: Page, path: str) -> None:
     page.open(path)
     assert page.heading
+    _check_all_windows(page)
+
+
+def _check_all_windows(page: Page) -> None:
     for window, settings in WINDOWS.items():
         page.show(**settings)  # type: ignore[arg-type]
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
@@ -273,6 +278,40 @@ def test_an_open_transaction_is_found_and_aborted(page: Page) -> None:
     assert states[OPEN_ID] != "Ongoing"
 
 
+def test_a_user_is_created_gets_and_loses_a_right_and_is_deleted(page: Page) -> None:
+    page.open("/security")
+    page.click("Create a user")
+    page.fill("User name", USER)
+    page.fill("Password", PASSWORD)
+    page.fill("The same password again", PASSWORD)
+    page.follow("Create the user")
+    assert f"user {USER} is created" in page.text
+    page.follow(USER)
+    page.click("Add an entry")
+    page.fill("Resource name", "orders")  # the other fields have the user, and the first words
+    page.follow("Add the entry")
+    assert f"the entry is added: allow User:{USER} to read topic orders" in page.text
+
+    page.follow(USER)
+    page.fill("Name", "orders")
+    page.follow("Check")
+    assert page.heading == f"May User:{USER} read topic orders? yes"
+    asked = "[...document.querySelectorAll('main form input')].map(each => each.value)"
+    assert page.evaluate(asked) == [f"User:{USER}", "orders", "127.0.0.1"]
+    page.follow(f"Remove: User:{USER} allow read topic orders")
+    assert page.heading == "Remove an entry"
+    _check_all_windows(page)
+    page.follow("Remove this entry")
+    assert f"the entry is removed: allow User:{USER} to read topic orders" in page.text
+
+    page.follow(USER)
+    _check_all_windows(page)  # this opens all forms
+    page.fill(f"Type {USER} to confirm", USER)
+    page.follow("Delete")
+    assert f"user {USER} is deleted" in page.text
+    assert "There are no users with passwords." in page.text
+
+
 @pytest.mark.parametrize(
     ("path", "heading", "text"),
     [
@@ -300,7 +339,7 @@ def test_a_console_without_changes_offers_none_and_refuses_them(
     cluster: Cluster, shop: Shop, devtools: DevTools
 ) -> None:
     with running_console(cluster) as origin, opened_page(devtools, origin) as page:
-        for path in ("/topics", "/topics/orders", "/topics/orders/messages", "/groups/billing"):
+        for path in ("/topics", "/topics/orders", "/topics/orders/messages", "/groups/billing", "/security"):
             page.open(path)
             assert page.evaluate("document.querySelectorAll('form[method=post]').length") == 0
             assert "read-only" in page.text
@@ -393,7 +432,7 @@ def test_a_process_that_hangs_is_a_problem_on_the_overview(cluster: Cluster, pag
 
 
 def test_users_log_in_with_their_kafka_password(tmp_path: Path, devtools: DevTools) -> None:
-    with running(tmp_path / "data", "--secure") as cluster:
+    with running(tmp_path / "data", "--secure", "--console-changes") as cluster:
         password = (cluster.data / "secure" / "password").read_text().strip()
         with opened_page(devtools, started_console(cluster)) as page:
             page.open("/topics?q=x")
@@ -414,7 +453,21 @@ def test_users_log_in_with_their_kafka_password(tmp_path: Path, devtools: DevToo
             page.open("/security")
             assert "admin" in page.column()
             assert findings(page) == []
+            page.click("Create a user")
+            page.fill("User name", USER)
+            page.fill("Password", PASSWORD)
+            page.fill("The same password again", PASSWORD)
+            page.follow("Create the user")
+            assert page.column() == ["admin", USER]
             page.follow("Log out")
             page.open("/topics")
             assert page.heading == "Log in"
             assert page.errors() == []
+            page.fill("User", USER)
+            page.fill("Password", PASSWORD)
+            page.follow("Log in")  # the password is right, and the user has no rights yet
+            assert f"the user '{USER}' needs the right to describe the cluster" in page.text
+            logs = {each.name: each.read_text() for each in (cluster.data / "logs").iterdir()}
+            assert "change_made" in "".join(logs.values())
+            assert not [name for name, text in logs.items() if PASSWORD in text]
+            assert len(page.errors()) == 1

@@ -15,7 +15,6 @@ from kafka.errors import IncompatibleBrokerVersion, NoError
 
 from penstock.cli.kafka.profiles import KafkaSettings
 from penstock.cli.kafka.session import Session
-from penstock.contracts.acls import AclBinding
 from penstock.contracts.commands import (
     AlterConfigs,
     CommitOffsets,
@@ -33,6 +32,7 @@ from penstock.runtime.bus.sequencer_client import View
 from penstock.runtime.clock import Clock
 from penstock_console.kafka.sessions import KafkaSessions, Login
 from penstock_sequencer.core import queries
+from tests.unit.console.console_security_fakes import answer
 from tests.unit.sequencer.core.core_world import World, batch
 
 Result = TypeVar("Result")
@@ -68,14 +68,14 @@ class FakeAdmin:
     def __init__(self, world: World) -> None:
         self.world = world
         self.operations = ["DESCRIBE"]
-        self.bindings: list[AclBinding] = []
-        self.users: dict[str, list[str]] = {}
         self._made = 0
         self._manager = self
         self._find_coordinator_ids = self.send
 
-    def run(self, ask: Any) -> Any:
-        raise IncompatibleBrokerVersion("all groups here are classic groups")
+    def run(self, ask: Any, request: Any = None) -> Any:
+        if request is None:
+            raise IncompatibleBrokerVersion("all groups here are classic groups")
+        return answer(self.world, request)
 
     async def send(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("`run` asks nothing")
@@ -197,26 +197,6 @@ class FakeAdmin:
         for name in group_ids:
             self.world.do(DeleteGroup(self.world.now_ms, name))
         return dict.fromkeys(group_ids, "OK")
-
-    def describe_acls(self, acl_filter: Any) -> tuple[list[Any], Any]:
-        return [
-            SimpleNamespace(
-                resource_pattern=SimpleNamespace(
-                    resource_type=each.resource_type, resource_name=each.name, pattern_type=each.pattern_type
-                ),
-                principal=each.principal,
-                host=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
-            )
-            for each in self.bindings
-        ], NoError
-
-    def describe_user_scram_credentials(self, users: Sequence[str] | None = None) -> dict[str, Any]:
-        return {
-            name: {"credential_infos": [{"mechanism": SimpleNamespace(name=each)} for each in mechanisms]}
-            for name, mechanisms in self.users.items()
-        }
 
 
 class FakeRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,13 @@ from penstock.contracts.acls import (
     PatternType,
     ResourceType,
 )
+from penstock.contracts.commands import ScramMechanism
 from penstock.contracts.errors import Invalid
 from penstock_console.pages.context import Request
 from penstock_console.pages.security import CheckQuery, check, decided, security
 from penstock_gateway.security.acl_index import AclIndex, bits
 from tests.unit.console.console_rig import LOGIN, Rig
+from tests.unit.console.console_security_fakes import add_bindings, add_user
 
 OPERATIONS = [each for each in AclOperation if each > AclOperation.ALL]
 KINDS = [ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER]
@@ -102,11 +104,12 @@ def test_a_question_without_a_resource_or_an_operation_is_invalid(query: CheckQu
 
 async def test_the_page_has_users_and_entries_and_the_words_that_a_question_may_have() -> None:
     rig = Rig()
-    rig.kafka.session.admin.users = {"bob": ["SCRAM_SHA_256", "SCRAM_SHA_512"], "alice": []}
-    rig.kafka.session.admin.bindings = [binding()]
+    add_user(rig.world, "bob")
+    add_user(rig.world, "alice", "a-password", ScramMechanism.SHA_512)
+    add_bindings(rig.world, binding())
     page = await security(rig.sources, Request(LOGIN))
     assert [(each.name, each.mechanisms) for each in page.users] == [
-        ("alice", []),
+        ("alice", ["SCRAM-SHA-512"]),
         ("bob", ["SCRAM-SHA-256", "SCRAM-SHA-512"]),
     ]
     (acl,) = page.acls
@@ -117,14 +120,14 @@ async def test_the_page_has_users_and_entries_and_the_words_that_a_question_may_
         "t",
         "literal",
     )
-    for operation in page.operations:
-        for kind in page.resource_types:
+    for operation in page.words.operations:
+        for kind in page.words.resource_types:
             decided([], CheckQuery(principal=ALICE, operation=operation, resource_type=kind, name="x"))
 
 
 async def test_a_question_reads_the_entries_with_the_rights_of_its_user() -> None:
     rig = Rig()
-    rig.kafka.session.admin.bindings = [binding()]
+    add_bindings(rig.world, binding())
     assert (await check(rig.sources, Request(LOGIN), question())).is_allowed
     assert rig.kafka.calls == [LOGIN]
 

@@ -4,8 +4,6 @@ import io
 import json
 import re
 import urllib.parse
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -15,31 +13,31 @@ from hypothesis import given, settings, strategies as st
 from openapi_spec_validator import validate
 from yarl import URL
 
-from penstock.contracts.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from penstock.contracts.commands import CommitOffsets, OffsetToCommit
 from penstock.contracts.errors import Unavailable
-from penstock_console.web.logins import LoginLimits, Logins
 from penstock_console.web.openapi import description
 from penstock_console.web.routes import ACTIONS, API, PAGES, TAIL, Action, Page
-from penstock_console.web.server import BODY_BYTES_MAX, WebServer
-from tests.testkit.fakes.virtual_time import CountingEntropy
-from tests.unit.console.console_fakes import FakeRecord
+from penstock_console.web.server import BODY_BYTES_MAX
 from tests.unit.console.console_rig import Rig
-from tests.unit.sequencer.core.core_world import START_MS, batch
+from tests.unit.console.console_security_fakes import security_of
+from tests.unit.console.console_served import SCRIPT, Answer, Served, full_rig, served
 
-LOOPBACK = "127.0.0.1"
 PASSWORDS = {"alice": "secret"}
 ALICE = {"Authorization": aiohttp.encode_basic_auth("alice", "secret")}
 STRANGER = {"Authorization": aiohttp.encode_basic_auth("alice", "wrong")}
-SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; form-action 'self'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-SCRIPT = "<script>alert(1)</script>"
 CHECK = "?principal=User:alice&operation=read&resource_type=topic&name=t"
-QUERIES = {"/security/check": CHECK, "/groups/{name}/reset": "?to=earliest"}
+REMOVAL = "?principal=User:alice&operation=read&resource_type=topic&name=t&permission=deny"
+QUERIES = {"/security/check": CHECK, "/security/acls/remove": REMOVAL, "/groups/{name}/reset": "?to=earliest"}
+ENTRY = {
+    "principal": "User:alice",
+    "operation": "read",
+    "resource_type": "topic",
+    "name": "t",
+    "permission": "deny",
+    "pattern": "literal",
+    "host": "*",
+}
+NEW_PASSWORD = "correct-horse"
 BODIES: dict[str, dict[str, Any]] = {
     "/topics": {"name": "new", "partitions": 2, "configs": ""},
     "/topics/{name}/configs": {"name": "retention.ms", "value": "1000"},
@@ -49,91 +47,13 @@ BODIES: dict[str, dict[str, Any]] = {
     "/groups/{name}/reset": {"to": "earliest", "topic": "t"},
     "/groups/{name}/delete": {"confirm": "g"},
     "/transactions/{name}/abort": {},
+    "/security/users": {"name": "carol", "password": NEW_PASSWORD, "again": NEW_PASSWORD, "mechanism": ""},
+    "/security/users/{name}/password": {"password": NEW_PASSWORD, "mechanism": "SCRAM-SHA-512"},
+    "/security/users/{name}/delete": {"confirm": "bob"},
+    "/security/acls": {**ENTRY, "name": "u"},
+    "/security/acls/remove": ENTRY,
 }
-NAMES = {"topics": "t", "groups": "g", "transactions": "tx"}
-
-
-class Answer:
-    """An answer that was read to its end."""
-
-    def __init__(self, answer: aiohttp.ClientResponse, body: bytes) -> None:
-        self.status = answer.status
-        self.headers = answer.headers
-        self.cookies = answer.cookies
-        self.text = body.decode()
-
-    @property
-    def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.text)
-
-
-class Served:
-    """A web server over a state machine, and a client without cookies."""
-
-    def __init__(self, rig: Rig, server: WebServer, logins: Logins, client: aiohttp.ClientSession) -> None:
-        self.rig = rig
-        self.logins = logins
-        self.address = server.address
-        self._client = client
-
-    async def get(self, path: str, **more: Any) -> Answer:
-        return await self.send("GET", path, **more)
-
-    async def post(self, path: str, **more: Any) -> Answer:
-        return await self.send("POST", path, **more)
-
-    async def send(self, method: str, path: str, **more: Any) -> Answer:
-        """The answer; each has the headers of security."""
-        url = URL(f"http://{self.address}{path}", encoded=True)
-        async with self._client.request(method, url, allow_redirects=False, **more) as answer:
-            found = Answer(answer, await answer.read())
-        assert {name: found.headers.get(name) for name in SECURITY_HEADERS} == SECURITY_HEADERS, (method, path)
-        return found
-
-
-@asynccontextmanager
-async def served(
-    rig: Rig | None = None, *, host_names: tuple[str, ...] = (), has_secure_cookies: bool = False
-) -> AsyncIterator[Served]:
-    rig = rig or Rig()
-    logins = Logins(rig.kafka, rig.clock, CountingEntropy(), limits=LoginLimits(session_s=100))
-    server = WebServer(
-        rig.sources,
-        logins,
-        host=LOOPBACK,
-        port=0,
-        version="0.1.0",
-        host_names=host_names,
-        has_secure_cookies=has_secure_cookies,
-    )
-    await server.open()
-    try:
-        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as client:
-            yield Served(rig, server, logins, client)
-    finally:
-        await server.close()
-        await rig.kafka.close()
-
-
-def full_rig(**more: Any) -> Rig:
-    """A cluster with a topic, a group and an open transaction; all texts in it are hostile."""
-    rig = Rig(**more)
-    rig.world.transactions.begin()
-    rig.world.produce(batch(3, timestamp=START_MS))
-    rig.world.commit_offset(1)
-    rig.kafka.session.records = [
-        FakeRecord(offset=number, value=SCRIPT.encode(), key=None, headers=[(SCRIPT, b"\xff")]) for number in range(3)
-    ]
-    writer = rig.world.transactions.init("tx")
-    rig.world.transactions.add(writer)
-    rig.kafka.session.admin.users = {SCRIPT: ["SCRAM_SHA_512"]}
-    rig.kafka.session.admin.bindings = [
-        AclBinding(
-            ResourceType.TOPIC, SCRIPT, PatternType.LITERAL, "User:alice", "*", AclOperation.READ, AclPermission.DENY
-        )
-    ]
-    return rig
+NAMES = {"topics": "t", "groups": "g", "transactions": "tx", "security": "bob"}
 
 
 def path_of(route: Page | Action) -> str:
@@ -149,7 +69,8 @@ async def test_each_page_has_html_and_json_of_its_type(page: Page) -> None:
             assert (found.status, found.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
             assert found.text.startswith("<!doctype html>") and found.text.rstrip().endswith("</html>")
             assert SCRIPT not in found.text
-            assert ('<form method="post" action="/topics' in found.text) <= may_change
+            assert found.text.count('<div class="note"') == 1, "the script fills it"
+            assert ('<form method="post"' in found.text) <= may_change
             found = await web.get(API + (page.api_path or path_of(page)))
             assert (found.status, found.headers["Content-Type"]) == (200, "application/json")
             msgspec.convert(found.json, page.result, strict=False)  # names of JSON are texts
@@ -216,6 +137,26 @@ async def test_a_list_sorted_by_no_column_has_its_usual_order(sort: str) -> None
     async with served(full_rig()) as web:
         assert (await web.get(f"/topics?sort={sort}")).status == 200
         assert (await web.get(f"{API}/topics?sort={sort}")).json["list"]["sort"] == "name"
+
+
+@pytest.mark.parametrize("path", ["/", "/cluster"])
+async def test_a_page_without_problems_has_the_place_for_them(path: str) -> None:
+    async with served(full_rig()) as web:
+        assert re.search(r'<div class="problems">\s*</div>', (await web.get(path)).text), "the script fills it"
+
+
+async def test_a_hanging_transaction_is_marked_in_the_list_and_on_its_page() -> None:
+    async with served(full_rig()) as web:
+        (row,) = (await web.get(f"{API}/transactions")).json["list"]["rows"]
+        web.rig.clock.now_s += 2 * row["timeout_seconds"]
+        for path in ("/transactions", "/transactions/tx"):
+            assert ">hanging</span>" not in (await web.get(path)).text
+        web.rig.clock.now_s += 0.001
+        text = (await web.get("/transactions")).text
+        assert '<tr class="hanging">' in text and '<span class="state bad">hanging</span>' in text
+        assert re.search(r"<h1>tx\s*<span class=\"state bad\">hanging</span>", (await web.get("/transactions/tx")).text)
+        answer = (await web.get(f"{API}/transactions")).json
+        assert (answer["open"], answer["hanging"], answer["list"]["rows"][0]["is_hanging"]) == (1, 1, True)
 
 
 async def test_without_sequencers_or_gateways_pages_say_so() -> None:
@@ -302,6 +243,16 @@ async def test_a_form_of_another_site_changes_nothing(headers: dict[str, str], i
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
+async def test_no_change_is_made_for_another_site(action: Action) -> None:
+    async with served(full_rig(may_change=True)) as web:
+        sequence = web.rig.world.state.sequence
+        for path, body in ((path_of(action), {"data": b""}), (API + path_of(action), {"json": BODIES[action.path]})):
+            found = await web.post(path, headers={"Sec-Fetch-Site": "cross-site"}, **body)
+            assert found.status == 403
+        assert (web.rig.world.state.sequence, web.rig.kafka.calls) == (sequence, [])
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
 async def test_a_console_that_only_shows_refuses_each_change(action: Action) -> None:
     async with served(full_rig()) as web:
         sequence = web.rig.world.state.sequence
@@ -331,20 +282,18 @@ async def test_a_form_and_a_json_body_make_the_same_change(action: Action) -> No
             else:
                 found = await web.post(API + path, json=body)
                 assert (found.status, found.headers["Content-Type"]) == (200, "application/json")
-            state = web.rig.world.state
-            committed = {name: group.offsets for name, group in state.groups.items()}
-            topics = {name: (len(each.partitions), each.configs) for name, each in state.topics.items()}
-            states.append((topics, str(committed), web.rig.kafka.session.records))
+            states.append(state_of(web.rig))
     assert states[0] == states[1]
-    assert states[0] != before_all()
+    assert states[0] != state_of(full_rig())
 
 
-def before_all() -> Any:
-    rig = full_rig()
-    state = rig.world.state
+def state_of(rig: Rig) -> Any:
+    """Everything that a change of the console may change, without the salts of passwords."""
+    state, found = rig.world.state, security_of(rig.world)
     committed = {name: group.offsets for name, group in state.groups.items()}
     topics = {name: (len(each.partitions), each.configs) for name, each in state.topics.items()}
-    return topics, str(committed), rig.kafka.session.records
+    users = [(each.name, [(one.mechanism, one.iterations) for one in each.verifiers]) for each in found.users]
+    return topics, str(committed), rig.kafka.session.records, users, found.bindings
 
 
 async def test_a_change_that_was_made_is_reported_as_made_although_the_survey_after_it_fails() -> None:

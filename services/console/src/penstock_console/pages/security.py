@@ -1,11 +1,13 @@
 """Users, access control lists and the check of one operation, as far as the user may see them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from penstock.cli.kafka.session import Session, error_text
+from penstock.cli.kafka.session import Session
+from penstock.cli.security.acl import row_of, word_of
+from penstock.cli.security.administration import ScramUser
 from penstock.contracts.acls import (
     CLUSTER_NAME,
     WILDCARD,
@@ -20,7 +22,10 @@ from penstock.contracts.acls import (
     user_principal,
 )
 from penstock.contracts.errors import Invalid, PenstockError
+from penstock.contracts.security_rules import MECHANISM_NAMES
+from penstock_console.kafka.security import only, read_bindings, read_users
 from penstock_console.pages.context import Request, Sources
+from penstock_console.pages.errors import NotFound
 
 # An allowed operation includes these; a denied one does not deny them.
 _IMPLIED = {
@@ -30,6 +35,8 @@ _IMPLIED = {
 _EVERY_USER = user_principal(WILDCARD)
 _OPERATIONS = [each for each in AclOperation if each not in (AclOperation.ANY, AclOperation.ALL)]
 _RESOURCE_TYPES = [each for each in ResourceType if each != ResourceType.ANY]
+_PATTERNS = [PatternType.LITERAL, PatternType.PREFIXED]
+_PERMISSIONS = [AclPermission.ALLOW, AclPermission.DENY]
 
 
 class User(msgspec.Struct, frozen=True):
@@ -51,6 +58,27 @@ class Acl(msgspec.Struct, frozen=True):
     host: str
 
 
+class AclEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """The entry to add or to remove. The resource `cluster` needs no name."""
+
+    principal: str
+    operation: str
+    resource_type: str
+    name: str = ""
+    permission: str = "allow"
+    pattern: str = "literal"
+    host: str = WILDCARD
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The words that the fields of a question and of an entry may have."""
+
+    operations: list[str]  # `all` is for entries only
+    resource_types: list[str]
+    permissions: list[str]
+    patterns: list[str]
+
+
 class SecurityPage(msgspec.Struct, frozen=True):
     """Users and access control lists; an error where the user may not see them."""
 
@@ -60,8 +88,18 @@ class SecurityPage(msgspec.Struct, frozen=True):
     users_error: str
     acls: list[Acl]
     acls_error: str
-    operations: list[str]
-    resource_types: list[str]
+    words: Words
+
+
+class UserPage(msgspec.Struct, frozen=True):
+    """One user, with the entries of its principal and of all principals."""
+
+    user: User
+    principal: str
+    is_own: bool
+    acls: list[Acl]
+    acls_error: str
+    words: Words
 
 
 class CheckQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,22 +118,71 @@ class CheckResult(msgspec.Struct, frozen=True):
     is_allowed: bool
     reason: str
     acls: list[Acl]
+    words: Words
 
 
 async def security(sources: Sources, request: Request) -> SecurityPage:
     """Users and access control lists."""
-    users, users_error = await _tried(sources, request, _read_users)
+    users, users_error = await _tried(sources, request, read_users)
     bindings, acls_error = await _tried(sources, request, read_bindings)
     return SecurityPage(
         request.login.username,
         sources.kafka.needs_login,
-        users,
+        [_user(each) for each in users],
         users_error,
         [_shown(each) for each in bindings],
         acls_error,
-        [_word(each) for each in _OPERATIONS],
-        [_word(each) for each in _RESOURCE_TYPES],
+        words(),
     )
+
+
+async def user(sources: Sources, request: Request, name: str) -> UserPage:
+    """One user; `NotFound` if there is none."""
+    users = {each.name: each for each in await sources.kafka.call(request.login, read_users)}
+    if name not in users:
+        raise NotFound(f"there is no user {name!r}")
+    principal = user_principal(name)
+    wanted = [AclFilter(principal=each) for each in dict.fromkeys((principal, _EVERY_USER))]
+    bindings, acls_error = await _tried(sources, request, lambda session: read_bindings(session, wanted))
+    acls = [_shown(each) for each in bindings]
+    return UserPage(_user(users[name]), principal, name == request.login.username, acls, acls_error, words())
+
+
+async def removal(sources: Sources, request: Request, query: AclEntry) -> Acl:
+    """The entry that a removal would remove; nothing is changed. `NotFound` if there is none."""
+    binding = binding_of(query)
+    found = await sources.kafka.call(request.login, lambda session: read_bindings(session, [only(binding)]))
+    if not found:
+        raise NotFound("there is no such entry")
+    return _shown(found[0])
+
+
+def binding_of(entry: AclEntry) -> AclBinding:
+    """The entry from its words; `Invalid` if there is no such word."""
+    kind = _member(_RESOURCE_TYPES, entry.resource_type)
+    return AclBinding(
+        kind,
+        CLUSTER_NAME if kind == ResourceType.CLUSTER else entry.name,
+        _member(_PATTERNS, entry.pattern),
+        entry.principal,
+        entry.host,
+        _member([*_OPERATIONS, AclOperation.ALL], entry.operation),
+        _member(_PERMISSIONS, entry.permission),
+    )
+
+
+def sentence_of(binding: AclBinding) -> str:
+    """An entry in one line."""
+    acl = _shown(binding)
+    prefix = "names that begin with " if binding.pattern_type == PatternType.PREFIXED else ""
+    where = "" if acl.host == WILDCARD else f" from {acl.host}"
+    return f"{acl.permission} {acl.principal} to {acl.operation} {acl.resource_type} {prefix}{acl.name}{where}"
+
+
+def words() -> Words:
+    """All words."""
+    kinds = (_OPERATIONS, _RESOURCE_TYPES, _PERMISSIONS, _PATTERNS)
+    return Words(*([word_of(each) for each in members] for members in kinds))
 
 
 async def check(sources: Sources, request: Request, query: CheckQuery) -> CheckResult:
@@ -123,81 +210,31 @@ def decided(bindings: Sequence[AclBinding], query: CheckQuery) -> CheckResult:
     exact = (operation, AclOperation.ALL)
     denied = [each for each in applied if each.permission == AclPermission.DENY and each.operation in exact]
     if denied:
-        return CheckResult(False, "an entry denies it", [_shown(each) for each in denied])
+        return CheckResult(False, "an entry denies it", [_shown(each) for each in denied], words())
     wide = (*exact, *_IMPLIED.get(operation, ()))
     allowed = [each for each in applied if each.permission == AclPermission.ALLOW and each.operation in wide]
     if allowed:
-        return CheckResult(True, "an entry allows it", [_shown(each) for each in allowed])
-    return CheckResult(False, "no entry allows it, so it is denied by default", [])
+        return CheckResult(True, "an entry allows it", [_shown(each) for each in allowed], words())
+    return CheckResult(False, "no entry allows it, so it is denied by default", [], words())
 
 
-def read_bindings(session: Session) -> list[AclBinding]:
-    """All access control lists that the user may see."""
-    from kafka.admin import (
-        ACLFilter,
-        ACLOperation,
-        ACLPermissionType,
-        ACLResourcePatternType,
-        ResourcePatternFilter,
-        ResourceType as KafkaResourceType,
-    )
-
-    pattern = ResourcePatternFilter(KafkaResourceType.ANY, None, ACLResourcePatternType.ANY)
-    wanted = ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, pattern)
-    found, error = session.admin.describe_acls(wanted)
-    if error is not None and error.__name__ != "NoError":
-        raise Invalid(error_text(error()))
-    return [
-        AclBinding(
-            ResourceType(int(each.resource_pattern.resource_type)),
-            each.resource_pattern.resource_name,
-            PatternType(int(each.resource_pattern.pattern_type)),
-            each.principal,
-            each.host,
-            AclOperation(int(each.operation)),
-            AclPermission(int(each.permission_type)),
-        )
-        for each in found
-    ]
-
-
-def _read_users(session: Session) -> list[User]:
-    found: Mapping[str, Any] = session.admin.describe_user_scram_credentials()
-    return [
-        User(name, [_mechanism(info["mechanism"]) for info in each["credential_infos"]])
-        for name, each in sorted(found.items())
-    ]
-
-
-def _mechanism(value: Any) -> str:
-    return str(value.name).replace("_", "-")
-
-
-async def _tried(sources: Sources, request: Request, read: Any) -> tuple[list[Any], str]:
+async def _tried(sources: Sources, request: Request, read: Callable[[Session], list[Any]]) -> tuple[list[Any], str]:
     try:
         return await sources.kafka.call(request.login, read), ""
     except (PenstockError, OSError) as error:
         return [], str(error)
 
 
+def _user(found: ScramUser) -> User:
+    return User(found.name, [MECHANISM_NAMES[each.mechanism] for each in found.credentials])
+
+
 def _shown(binding: AclBinding) -> Acl:
-    return Acl(
-        binding.principal,
-        _word(binding.permission),
-        _word(binding.operation),
-        _word(binding.resource_type),
-        binding.name,
-        _word(binding.pattern_type),
-        binding.host,
-    )
-
-
-def _word(value: Any) -> str:
-    return str(value.name).lower().replace("_", "-")
+    return msgspec.convert(row_of(binding), Acl)
 
 
 def _member(members: Sequence[Any], word: str) -> Any:
     for each in members:
-        if _word(each) == word:
+        if word_of(each) == word:
             return each
-    raise Invalid(f"not one of {', '.join(_word(each) for each in members)}: {word!r}")
+    raise Invalid(f"not one of {', '.join(map(word_of, members))}: {word!r}")

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import jinja2
+import msgspec
 from markupsafe import Markup
 
 from penstock.cli.output import duration_text, size_text, time_text
@@ -35,7 +36,7 @@ class Templates:
             "one_line": lambda text: " ".join(text[:_LINE_CHARACTERS].split()),
             "path": lambda text: quote(str(text), safe=""),
         }
-        self._environment.globals |= {"spark": spark, "with_query": with_query}
+        self._environment.globals |= {"spark": spark, "with_query": with_query, "as_fields": msgspec.structs.asdict}
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
         """The HTML of a template."""

@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from penstock_console.kafka import changes
-from penstock_console.kafka.records import NewRecord, RecordPage, RecordQuery, Written, write
+from penstock_console.kafka.records import RecordPage, RecordQuery, Written
 from penstock_console.pages import (
     cluster,
     groups,
@@ -19,6 +18,7 @@ from penstock_console.pages import (
     transactions,
 )
 from penstock_console.pages.context import ListQuery, Request, Sources
+from penstock_console.web import actions
 
 API = "/api/v1"
 TAIL = "/topics/{name}/tail"  # new records as server-sent events
@@ -42,7 +42,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """A change: its path, the struct of its form or JSON body, and the page to go back to."""
+    """A change: its path, the struct of its form or JSON body, and the page to go back to.
+
+    A line in the log has the names in the path, and the fields of the body that `logged` names: never a password.
+    """
 
     path: str
     summary: str
@@ -50,124 +53,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     perform: Callable[..., Awaitable[Any]]
     result: Any
     back: str  # a path with the same names in braces
-
-
-class Done(msgspec.Struct, frozen=True):
-    """A change that was made, in words."""
-
-    message: str
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """No parameters."""
-
-
-class NewTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic to create; `partitions` -1 is the default of the cluster, `configs` are lines NAME=VALUE."""
-
-    name: str
-    partitions: int = -1
-    configs: str = ""
-
-
-class ConfigChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration and its new value; "" gives it the default."""
-
-    name: str
-    value: str = ""
-
-
-class MorePartitions(msgspec.Struct, frozen=True, kw_only=True):
-    """The new number of partitions, larger than before."""
-
-    count: int
-
-
-class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
-    """The name once more, so that nothing is deleted by a slip."""
-
-    confirm: str
-
-
-class RecordForm(msgspec.Struct, frozen=True, kw_only=True):
-    """A record to write; `partition` -1 lets the partitioner choose, `headers` are lines NAME=VALUE."""
-
-    partition: int = -1
-    key: str = ""
-    value: str = ""
-    headers: str = ""
-    is_tombstone: bool = False
-
-
-async def create_topic(sources: Sources, request: Request, body: NewTopic) -> Done:
-    """Create a topic."""
-    configs = _lines(body.configs)
-    await sources.kafka.call(
-        request.login, lambda session: changes.create_topic(session, body.name, body.partitions, configs)
-    )
-    return Done(f"topic {body.name} is created")
-
-
-async def set_config(sources: Sources, request: Request, name: str, body: ConfigChange) -> Done:
-    """Set a configuration of a topic."""
-    await sources.kafka.call(request.login, lambda session: changes.set_config(session, name, body.name, body.value))
-    return Done(f"{body.name} of {name} is {body.value or 'the default'}")
-
-
-async def add_partitions(sources: Sources, request: Request, name: str, body: MorePartitions) -> Done:
-    """Give a topic more partitions."""
-    await sources.kafka.call(request.login, lambda session: changes.add_partitions(session, name, body.count))
-    return Done(f"topic {name} has {body.count} partitions")
-
-
-async def delete_topic(sources: Sources, request: Request, name: str, body: Confirmation) -> Done:
-    """Delete a topic."""
-    _check_confirmed(name, body)
-    await sources.kafka.call(request.login, lambda session: changes.delete_topic(session, name))
-    return Done(f"topic {name} is deleted")
-
-
-async def write_record(sources: Sources, request: Request, name: str, body: RecordForm) -> Written:
-    """Write one record."""
-    record = NewRecord(
-        topic=name,
-        partition=None if body.partition < 0 else body.partition,
-        key=body.key,
-        value=body.value,
-        is_tombstone=body.is_tombstone,
-        headers=_lines(body.headers),
-    )
-    async with sources.kafka.own_session(request.login) as session:
-        return await sources.kafka.in_thread(lambda: write(session, record))
-
-
-async def reset_group(sources: Sources, request: Request, name: str, body: resetting.ResetQuery) -> Done:
-    """Move a group to another position."""
-    wanted = [body.topic] if body.topic else []
-    moves = await sources.kafka.call(request.login, lambda session: changes.reset(session, name, body.to, wanted))
-    return Done(f"{len(moves)} offsets of {name} are set" if moves else f"{name} is at that position already")
-
-
-async def delete_group(sources: Sources, request: Request, name: str, body: Confirmation) -> Done:
-    """Delete a group."""
-    _check_confirmed(name, body)
-    await sources.kafka.call(request.login, lambda session: changes.delete_group(session, name))
-    return Done(f"group {name} is deleted")
-
-
-async def abort_transaction(sources: Sources, request: Request, name: str, _body: Nothing) -> Done:
-    """Abort an open transaction."""
-    await sources.kafka.call(request.login, lambda session: changes.abort(session, name))
-    return Done(f"the transaction of {name} is aborted")
-
-
-def _check_confirmed(name: str, body: Confirmation) -> None:
-    if body.confirm != name:
-        raise msgspec.ValidationError(f"to confirm, type the name {name!r}")
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    logged: tuple[str, ...] = ()
 
 
 async def topic_messages(sources: Sources, request: Request, name: str, query: RecordQuery) -> RecordPage:
@@ -265,38 +151,61 @@ PAGES = (
         result=security.CheckResult,
         query=security.CheckQuery,
     ),
+    Page(
+        path="/security/users/{name}",
+        template="user.html",
+        title="User",
+        view=security.user,
+        result=security.UserPage,
+    ),
+    Page(
+        path="/security/acls/remove",
+        template="removal.html",
+        title="Remove an entry",
+        view=security.removal,
+        result=security.Acl,
+        query=security.AclEntry,
+    ),
 )
 ACTIONS = (
-    Action(path="/topics", summary="Create a topic", body=NewTopic, perform=create_topic, result=Done, back="/topics"),
+    Action(
+        path="/topics",
+        summary="Create a topic",
+        body=actions.NewTopic,
+        perform=actions.create_topic,
+        result=actions.Done,
+        back="/topics",
+        logged=("name",),
+    ),
     Action(
         path="/topics/{name}/configs",
         summary="Set a configuration of a topic",
-        body=ConfigChange,
-        perform=set_config,
-        result=Done,
+        body=actions.ConfigChange,
+        perform=actions.set_config,
+        result=actions.Done,
         back="/topics/{name}",
     ),
     Action(
         path="/topics/{name}/partitions",
         summary="Give a topic more partitions",
-        body=MorePartitions,
-        perform=add_partitions,
-        result=Done,
+        body=actions.MorePartitions,
+        perform=actions.add_partitions,
+        result=actions.Done,
         back="/topics/{name}",
     ),
     Action(
         path="/topics/{name}/delete",
         summary="Delete a topic",
-        body=Confirmation,
-        perform=delete_topic,
-        result=Done,
+        body=actions.Confirmation,
+        perform=actions.delete_topic,
+        result=actions.Done,
         back="/topics",
     ),
     Action(
         path="/topics/{name}/messages",
         summary="Write one record",
-        body=RecordForm,
-        perform=write_record,
+        body=actions.RecordForm,
+        perform=actions.write_record,
         result=Written,
         back="/topics/{name}/messages",
     ),
@@ -304,24 +213,68 @@ ACTIONS = (
         path="/groups/{name}/reset",
         summary="Move a group without members to another position",
         body=resetting.ResetQuery,
-        perform=reset_group,
-        result=Done,
+        perform=actions.reset_group,
+        result=actions.Done,
         back="/groups/{name}",
     ),
     Action(
         path="/groups/{name}/delete",
         summary="Delete a group without members",
-        body=Confirmation,
-        perform=delete_group,
-        result=Done,
+        body=actions.Confirmation,
+        perform=actions.delete_group,
+        result=actions.Done,
         back="/groups",
     ),
     Action(
         path="/transactions/{name}/abort",
         summary="Abort an open transaction",
-        body=Nothing,
-        perform=abort_transaction,
-        result=Done,
+        body=actions.Nothing,
+        perform=actions.abort_transaction,
+        result=actions.Done,
         back="/transactions",
+    ),
+    Action(
+        path="/security/users",
+        summary="Create a user",
+        body=actions.NewUser,
+        perform=actions.create_user,
+        result=actions.Done,
+        back="/security",
+        logged=("name", "mechanism"),
+    ),
+    Action(
+        path="/security/users/{name}/password",
+        summary="Give a user a new password",
+        body=actions.NewPassword,
+        perform=actions.set_password,
+        result=actions.Done,
+        back="/security/users/{name}",
+        logged=("mechanism",),
+    ),
+    Action(
+        path="/security/users/{name}/delete",
+        summary="Delete a user",
+        body=actions.Confirmation,
+        perform=actions.delete_user,
+        result=actions.Done,
+        back="/security",
+    ),
+    Action(
+        path="/security/acls",
+        summary="Add an entry to the access control lists",
+        body=security.AclEntry,
+        perform=actions.add_acl,
+        result=actions.Done,
+        back="/security",
+        logged=security.AclEntry.__struct_fields__,
+    ),
+    Action(
+        path="/security/acls/remove",
+        summary="Remove one entry of the access control lists",
+        body=security.AclEntry,
+        perform=actions.remove_acl,
+        result=actions.Done,
+        back="/security",
+        logged=security.AclEntry.__struct_fields__,
     ),
 )

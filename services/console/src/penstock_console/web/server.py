@@ -221,7 +221,8 @@ class WebServer:
         if not self._sources.may_change:
             raise Forbidden("this console only shows: changes are switched on with PENSTOCK_CHANGES=true")
         login = request[LOGIN_KEY]
-        facts = {"user": login.username, "action": action.summary, **arguments}
+        logged = {name: getattr(body, name) for name in action.logged}
+        facts = {"user": login.username, "action": action.summary, **arguments, **logged}
         try:
             result = await action.perform(self._sources, Request(login), *arguments.values(), body)
         except PenstockError as error:
