@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 SEED = 7
 LONG_SEED = 10
 SEEDS_MAX = 60  # within which every event must happen
+RARE_SEEDS = (51, 22, 38, 15, 4, 21)  # in which the rarest events happened last; they come first
 AUDITED_SEED = 1
 
 pytestmark = pytest.mark.simulation
@@ -62,7 +63,7 @@ def test_services_log_all_events_that_fail_a_run() -> None:
 @pytest.mark.slow
 def test_all_simulated_events_happen() -> None:
     happened: Counter[str] = Counter()
-    for seed in range(SEEDS_MAX):
+    for seed in dict.fromkeys((*RARE_SEEDS, *range(SEEDS_MAX))):
         outcome = run_seed(seed)
         assert not outcome.failures, outcome.report()
         happened.update(outcome.happened)
