@@ -2,7 +2,8 @@
 
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 import pytest
@@ -105,3 +106,50 @@ def test_no_alert_fires_or_is_about_to_in_a_healthy_cluster(prometheus: Promethe
 
     wait_until(lambda: prometheus.query("penstock_janitor_extents"), DATA_S, "the metrics of all services")
     wait_until(lambda: found() <= MAY_FIRE, DATA_S, "all alerts to end", 0.2)
+
+
+@contextmanager
+def lost_store(cluster: Cluster) -> Iterator[None]:
+    """The folder of the objects is gone for a while, as a disk that is not mounted."""
+    objects, away = cluster.data / "objects", cluster.data / "away"
+    objects.rename(away)
+    objects.write_text("no folder")
+    try:
+        yield
+    finally:
+        objects.unlink()
+        away.rename(objects)
+
+
+@contextmanager
+def paused(cluster: Cluster, name: str) -> Iterator[None]:
+    cluster.pause(name)
+    try:
+        yield
+    finally:
+        cluster.resume(name)
+
+
+@pytest.mark.parametrize(
+    ("breaking", "alert", "label"),
+    [
+        (partial(paused, name="janitor-1"), "PenstockHelperDown", {"kind": "janitor"}),
+        (partial(paused, name="sequencer-1"), "PenstockServiceDown", {"kind": "sequencer"}),
+        (lost_store, "PenstockStoreFails", {"verb": "put"}),
+    ],
+    ids=["helper", "service", "store"],
+)
+def test_an_alert_fires_when_what_it_watches_breaks(
+    cluster: Cluster,
+    prometheus: PrometheusServer,
+    breaking: Callable[[Cluster], AbstractContextManager[None]],
+    alert: str,
+    label: dict[str, str],
+) -> None:
+    def fires() -> bool:
+        found = [series["metric"] for series in prometheus.query(f'ALERTS{{alertname="{alert}",alertstate="firing"}}')]
+        return any(label.items() <= each.items() for each in found)
+
+    assert not fires()
+    with breaking(cluster):
+        wait_until(fires, DATA_S, f"{alert} to fire", 0.2)

@@ -19,6 +19,7 @@ from tests.testkit.servers.ports import free_port
 
 SETTINGS = ALERTS.with_name("up.yaml")
 INTERVAL = "1s"  # of scrapes and of alerts
+ALERT_AFTER = "2s"
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 60.0
 
@@ -54,10 +55,18 @@ class PrometheusServer:
 
 @contextlib.contextmanager
 def running_prometheus(folder: Path, target: str) -> Iterator[PrometheusServer]:
-    """A Prometheus that scrapes the console at `target`; its data and its log are in `folder`."""
+    """A Prometheus that scrapes the console at `target`; its data and its log are in `folder`.
+
+    Alerts fire when their expression is true for `ALERT_AFTER`, not after the minutes of their rules.
+    """
+    rules = yaml.safe_load(ALERTS.read_text())
+    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
+        rule["for"] = ALERT_AFTER
+    alerts = folder / "alerts.yaml"
+    alerts.write_text(yaml.safe_dump(rules))
     settings = yaml.safe_load(SETTINGS.read_text())
     settings["global"] = {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL}
-    settings["rule_files"] = [str(ALERTS)]
+    settings["rule_files"] = [str(alerts)]
     settings["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
     path = folder / "prometheus.yaml"
     path.write_text(yaml.safe_dump(settings))
