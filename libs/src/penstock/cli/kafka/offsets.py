@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from penstock.cli.kafka.durations import duration_ms
 from penstock.cli.kafka.session import Session
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock, SystemClock
 
 EARLIEST, LATEST = "earliest", "latest"
-_AGO = re.compile(r"(?P<count>\d+)(?P<unit>s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _PARTITION = re.compile(r"(?P<topic>[^/:@]+)(?:[/:](?P<partition>\d+))?")
 
 Partition = tuple[str, int]
@@ -39,9 +38,9 @@ def parse_position(text: str, clock: Clock | None = None) -> Position:
         return Position(shift=int(text))
     if text.isdecimal():
         return Position(offset=int(text))
-    if found := _AGO.fullmatch(text):
-        age = timedelta(seconds=int(found["count"]) * _SECONDS[found["unit"]])
-        return Position(time_ms=(clock or SystemClock()).now_ms() - int(age.total_seconds() * 1000))
+    age_ms = duration_ms(text)
+    if age_ms is not None:
+        return Position(time_ms=(clock or SystemClock()).now_ms() - age_ms)
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
