@@ -28,6 +28,14 @@ DeleteShareGroupOffsetsRequest = _message("DeleteShareGroupOffsetsRequest")
 DeleteShareGroupOffsetsResponse = _message("DeleteShareGroupOffsetsResponse")
 DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
 DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
+CreateDelegationTokenRequest = _message("CreateDelegationTokenRequest")
+CreateDelegationTokenResponse = _message("CreateDelegationTokenResponse")
+RenewDelegationTokenRequest = _message("RenewDelegationTokenRequest")
+RenewDelegationTokenResponse = _message("RenewDelegationTokenResponse")
+ExpireDelegationTokenRequest = _message("ExpireDelegationTokenRequest")
+ExpireDelegationTokenResponse = _message("ExpireDelegationTokenResponse")
+DescribeDelegationTokenRequest = _message("DescribeDelegationTokenRequest")
+DescribeDelegationTokenResponse = _message("DescribeDelegationTokenResponse")
 
 
 def ask_any(session: Session, request: Any) -> Any:
