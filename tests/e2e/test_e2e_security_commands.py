@@ -1,5 +1,6 @@
-"""`penstock user` and `penstock acl` over Kafka, with the rights of a login, beside the same commands over NATS."""
+"""`penstock user`, `acl`, `quota` and `token` over Kafka, with the rights of a login, and the same over NATS."""
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,19 +8,25 @@ from typing import Any
 
 import pytest
 
-from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from penstock.contracts.levels import TOKENS_LEVEL
+from penstock_gateway.security.delegation.token_keys import read_token_keys
+from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wait_until
 from tests.testkit.clusters.commands import TIMEOUT_S, run
 
 pytestmark = pytest.mark.e2e
 
 PASSWORD = "correct horse battery staple"
+TOKEN_KEY = "a secret key of delegation tokens, for tests"
 TWO_PHASE_COMMIT = ("--operation", "two-phase-commit", "--transactional-id", "payments")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running(tmp_path_factory.mktemp("security-commands") / "data", "--secure") as started:
-        yield started
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PENSTOCK_DELEGATION_TOKEN_SECRET_KEY", TOKEN_KEY)
+        with running(tmp_path_factory.mktemp("security-commands") / "data", "--secure") as started:
+            wait_for_level(started, TOKENS_LEVEL)
+            yield started
 
 
 @pytest.fixture
@@ -131,6 +138,66 @@ def test_entries_are_added_listed_and_removed_over_kafka(admin: Login, over_nats
     assert over_nats.values("acl", "list", *bob) == []
 
 
+def test_quotas_are_set_listed_and_removed_over_kafka(admin: Login, over_nats: Login) -> None:
+    alice = ("--user", "alice", "--default-client-id")
+    wanted = ("quota", "set", *alice, "producer_byte_rate=1000", "request_percentage=12.5")
+    row = {
+        "entity": "the default client-id, user alice",
+        "quotas": ["producer_byte_rate=1000", "request_percentage=12.5"],
+    }
+    rate = row | {"quotas": ["producer_byte_rate=2000"]}
+    assert admin.values(*wanted, "--dry-run") == [row | {"before": [], "result": "would be set"}]
+    assert over_nats.values(*wanted, "--dry-run") == [row | {"before": [], "result": "would be set"}]
+    assert admin.values("quota", "list") == []
+    assert admin.values(*wanted) == [row | {"before": [], "result": "set"}]
+    assert admin.values("quota", "set", *alice, "producer_byte_rate=2000") == [
+        rate | {"before": ["producer_byte_rate=1000"], "result": "set"}
+    ]
+    assert admin.values("quota", "set", "--ip", "127.0.0.9", "connection_creation_rate=9")
+    assert len(admin.values("quota", "list")) == 2
+    assert admin.values("quota", "list") == over_nats.values("quota", "list")
+
+    half = ("quota", "remove", *alice, "producer_byte_rate")
+    assert admin.values(*half, "--dry-run") == [rate | {"result": "would be removed"}]
+    assert admin.error(*half).startswith("penstock: Remove producer_byte_rate of the default client-id, user alice? ")
+    assert admin.values(*half, "--yes") == [rate | {"result": "removed"}]
+    assert admin.error(*half, "--yes").endswith("user alice has no quota producer_byte_rate\n")
+    assert over_nats.values("quota", "remove", *alice, "--yes")[0]["quotas"] == ["request_percentage=12.5"]
+    assert admin.values("quota", "remove", "--ip", "127.0.0.9", "--yes")[0]["result"] == "removed"
+    assert admin.values("quota", "list") == []
+
+
+def test_a_token_is_created_renewed_and_revoked_over_kafka(admin: Login, over_nats: Login) -> None:
+    (made,) = admin.values("token", "create", "--renewer", "bob", "--max-lifetime", "2h")
+    assert (made["owner"], made["requester"], made["renewers"]) == ("admin", "admin", ["bob"])
+    keys = read_token_keys(TOKEN_KEY, "")
+    assert base64.b64decode(made["password"]) == keys.hmac(made["id"], keys.newest_id)
+    (row,) = admin.values("token", "list")
+    assert made == row | {"password": made["password"], "result": "created"}
+    assert over_nats.values("token", "list") == [row]
+    (renewed,) = admin.values("token", "renew", made["id"], "--period", "1h")
+    assert renewed["expires"] < renewed["until"] == row["until"]
+    assert admin.values("token", "list") == [{name: renewed[name] for name in row}]
+
+    revoke = ("token", "revoke", made["id"])
+    assert admin.values(*revoke, "--dry-run") == [renewed | {"result": "would be revoked"}]
+    assert admin.error(*revoke).endswith(" of admin? Confirm it with --yes\n")
+    assert admin.values(*revoke, "--yes") == [renewed | {"expires": "revoked", "result": "revoked"}]
+    assert admin.error(*revoke, "--yes").startswith("penstock: there is no delegation token ")
+    assert admin.values("token", "list") == []
+    assert [each["expires"] for each in over_nats.values("token", "list")] == ["revoked"]
+
+
+def test_an_operator_ends_tokens_of_others_over_nats_only(admin: Login, over_nats: Login) -> None:
+    (made,) = admin.values("token", "create", "--owner", "dora")
+    assert (made["owner"], made["requester"]) == ("dora", "admin")
+    revoke = ("token", "revoke", made["id"], "--yes")
+    assert "owner mismatch" in admin.error(*revoke)
+    assert [each["id"] for each in admin.values("token", "list", "--owner", "dora")] == [made["id"]]
+    assert over_nats.values(*revoke)[0]["result"] == "revoked"
+    assert admin.values("token", "list") == []
+
+
 def test_a_login_without_rights_over_the_cluster_changes_nothing(
     cluster: Cluster, admin: Login, tmp_path: Path, password_file: str
 ) -> None:
@@ -145,5 +212,12 @@ def test_a_login_without_rights_over_the_cluster_changes_nothing(
     assert "authorization" in mallory.error("acl", "list").lower()
     assert "authorization" in mallory.error("acl", "add", *own).lower()
     assert "authorization" in mallory.error("acl", "remove", "--yes").lower()
+    assert "authorization" in mallory.error("quota", "list").lower()
+    assert "authorization" in mallory.error("quota", "set", "--user", "mallory", "producer_byte_rate=1").lower()
+    assert "authorization" in mallory.error("token", "create", "--owner", "admin").lower()
+    (token,) = admin.values("token", "create")
+    assert mallory.values("token", "list") == []
+    assert mallory.error("token", "revoke", token["id"], "--yes").startswith("penstock: there is no delegation token ")
+    assert admin.values("token", "revoke", token["id"], "--yes")
     assert admin.values("acl", "list") == before
     assert [each["name"] for each in admin.values("user", "list")] == ["admin", "mallory"]

@@ -8,11 +8,11 @@ import pytest
 from penstock.cli import parse_arguments
 from penstock.cli.security import quota
 from penstock.cli.security.client import SecurityClient
-from penstock.contracts.commands import AlterClientQuotas, QuotaPart
+from penstock.cli.security.over_nats import NatsAdmin
 from penstock.contracts.configs.quotas import Entity
 from penstock.contracts.errors import Invalid
 from penstock_sequencer.core.machine import apply_entry
-from penstock_sequencer.core.queries import client_quotas
+from penstock_sequencer.core.queries import client_quotas, validate
 from penstock_sequencer.core.state.cluster import new_state
 
 ALICE: Entity = (("user", "alice"),)
@@ -31,8 +31,7 @@ class Sequencer:
         return outcomes[0]
 
     async def query(self, name: str, query: Any, view: Any, *, deadline_s: float) -> Any:
-        assert name == "client_quotas"
-        return client_quotas(self.state, query)
+        return {"client_quotas": client_quotas, "validate": validate}[name](self.state, query)
 
 
 def arguments(*argv: str) -> argparse.Namespace:
@@ -86,15 +85,21 @@ def test_a_wrong_value_is_rejected_with_the_reason(text: str, reason: str) -> No
 
 
 async def test_quotas_are_set_listed_and_removed() -> None:
-    client = SecurityClient(Sequencer())  # type: ignore[arg-type]
+    admin = NatsAdmin(SecurityClient(Sequencer()))  # type: ignore[arg-type]
     changes = quota.read_changes(ALICE, ["producer_byte_rate=1000", "request_percentage=12.5"])
-    parts = [QuotaPart(*part) for part in ALICE]
-    await client.change(lambda now_ms, seen: AlterClientQuotas(now_ms, parts, changes, seen))
-    ((entity, values),) = (await client.read_quotas()).items()
+    await admin.alter_quotas(ALICE, changes)
+    ((entity, values),) = (await admin.quotas()).items()
     assert quota.row_of(entity, values) == {
         "entity": "user alice",
         "quotas": ["producer_byte_rate=1000", "request_percentage=12.5"],
     }
-    removal = [quota.QuotaChange(key) for key in values]
-    await client.change(lambda now_ms, seen: AlterClientQuotas(now_ms, parts, removal, seen))
-    assert await client.read_quotas() == {}
+    await admin.alter_quotas(ALICE, [quota.QuotaChange(key) for key in values])
+    assert await admin.quotas() == {}
+
+
+async def test_a_trial_changes_nothing_and_has_the_reason_of_a_rejection() -> None:
+    admin = NatsAdmin(SecurityClient(Sequencer()))  # type: ignore[arg-type]
+    await admin.alter_quotas(ALICE, quota.read_changes(ALICE, ["producer_byte_rate=1000"]), is_trial=True)
+    assert await admin.quotas() == {}
+    with pytest.raises(Invalid, match="Invalid configuration key speed"):
+        await admin.alter_quotas(ALICE, [quota.QuotaChange("speed", "1")], is_trial=True)

@@ -1,4 +1,4 @@
-"""`penstock user` and `penstock acl`: flags, passwords, texts, and changes against the real state machine."""
+"""`penstock user`, `acl` and `token`: flags, passwords, texts, and changes against the real state machine."""
 
 import argparse
 import asyncio
@@ -23,7 +23,6 @@ from penstock.contracts.commands import (
     AlterScramCredentials,
     CreateAcls,
     CreateToken,
-    ExpireToken,
     PerItem,
     ScramDeletion,
     ScramMechanism,
@@ -39,6 +38,7 @@ from penstock_sequencer.core.state.cluster import new_state
 from penstock_sequencer.core.state.limits import AnswerLimits, Limits, SecurityLimits
 
 SHA_256, SHA_512 = ScramMechanism
+NOW_MS = 4_102_444_800_000  # in 2100, so that no token has ended
 ALICE = ("--principal", "User:alice", "--operation", "read")
 
 
@@ -175,7 +175,7 @@ def test_entries_are_created_found_and_deleted_by_filters() -> None:
     asyncio.run(check())
 
 
-@pytest.mark.parametrize("command", ["user", "acl"])
+@pytest.mark.parametrize("command", ["user", "acl", "quota", "token"])
 def test_only_a_flag_of_a_kafka_listener_selects_kafka(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "127.0.0.1:9092")
     monkeypatch.setenv("PENSTOCK_COMMAND_CONFIG", "client.properties")
@@ -256,6 +256,14 @@ def test_a_table_has_a_heading_and_no_control_characters() -> None:
         (("user", "list", "--bootstrap", "127.0.0.1:1"), "no gateway accepts a connection (127.0.0.1:1: "),
         (("acl", "list", "--allow", "--deny"), "an entry allows or denies"),
         (("acl", "add", *ALICE, "--topic", ""), "Resource name should not be empty"),
+        (("token", "create"), "`penstock token create` needs a Kafka listener: give --command-config, "),
+        (("token", "renew", "t0", "--data", "x"), "`penstock token renew` needs a Kafka listener: "),
+        (("token", "renew", "t0", "--period", "soon"), "not a length of time: 'soon'; it is such as 30s"),
+        (("token", "create", "--max-lifetime", "0s"), "not a length of time: '0s'"),
+        (("token", "create", "--renewer", ""), "not a user name: "),
+        (("token", "create", *("--renewer", "a") * 2, *(f"--renewer={n}" for n in range(20))), "at most 20 renewers"),
+        (("token", "list", "--bootstrap", "127.0.0.1:1"), "no gateway accepts a connection (127.0.0.1:1: "),
+        (("quota", "list", "--bootstrap", "127.0.0.1:1"), "no gateway accepts a connection (127.0.0.1:1: "),
     ],
 )
 def test_an_impossible_command_ends_with_one_sentence(
@@ -266,24 +274,36 @@ def test_an_impossible_command_ends_with_one_sentence(
 
 
 def test_tokens_are_read_page_by_page_and_revoked_by_their_ids() -> None:
-    sequencer = Sequencer()
-    client = SecurityClient(sequencer)  # type: ignore[arg-type]
-    for number in range(5):
-        create = CreateToken(1_000, f"t{number}", "k", "alice", "service", ("bob",), 1_000, 2_000)
-        asyncio.run(sequencer.command([create], deadline_s=1.0))
-    tokens = asyncio.run(client.read_tokens())
-    assert [each.token_id for each in tokens] == ["t0", "t1", "t2", "t3", "t4"]
-    assert token.row_of(tokens[0]) == {
-        "id": "t0",
-        "owner": "alice",
-        "requester": "service",
-        "renewers": ["bob"],
-        "expires": "1970-01-01T00:00:02+00:00",
-        "until": "1970-01-01T00:00:03+00:00",
-    }
-    asyncio.run(client.change(lambda now_ms, seen: ExpireToken(1_000, "t1", None, -1, seen)))
-    found = {each.token_id: token.row_of(each)["expires"] for each in asyncio.run(client.read_tokens())}
-    assert found["t1"] == "revoked"
-    assert len(found) == 5
-    with pytest.raises(Invalid):
-        asyncio.run(client.change(lambda now_ms, seen: ExpireToken(1_000, "unknown", None, -1, seen)))
+    async def check() -> None:
+        sequencer = Sequencer()
+        admin = NatsAdmin(SecurityClient(sequencer))  # type: ignore[arg-type]
+        for number in range(5):
+            create = CreateToken(NOW_MS, f"t{number}", "k", "alice", "service", ("bob",), 1_000, 2_000)
+            await sequencer.command([create], deadline_s=1.0)
+        tokens = await admin.tokens()
+        assert [each.token_id for each in tokens] == ["t0", "t1", "t2", "t3", "t4"]
+        assert token.row_of(token.found_token(tokens, "t0")) == {
+            "id": "t0",
+            "owner": "alice",
+            "requester": "service",
+            "renewers": ["bob"],
+            "expires": "2100-01-01T00:00:01+00:00",
+            "until": "2100-01-01T00:00:02+00:00",
+        }
+        await admin.revoke_token("t1")
+        found = {each.token_id: token.row_of(each)["expires"] for each in await admin.tokens()}
+        assert found["t1"] == "revoked"
+        assert len(found) == 5
+        with pytest.raises(Invalid, match="there is no delegation token 't9'"):
+            token.found_token(tokens, "t9")
+        with pytest.raises(Invalid):
+            await admin.revoke_token("unknown")
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"), [("", -1), ("30s", 30_000), ("15m", 900_000), ("2h", 7_200_000), ("7d", 604_800_000)]
+)
+def test_a_length_of_time_has_a_unit_and_is_the_longest_by_default(text: str, expected_ms: int) -> None:
+    assert token.read_duration(text) == expected_ms

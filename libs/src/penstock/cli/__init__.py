@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, Mapping[str, Command]] = {
     "Secure": {
         "user": Command("penstock.cli.security.user", "create, delete and list users"),
         "acl": Command("penstock.cli.security.acl", "add, remove and list access control lists"),
-        "token": Command("penstock.cli.security.delegation_tokens", "list and revoke delegation tokens"),
+        "token": Command("penstock.cli.security.delegation_tokens", "create, renew, list and revoke delegation tokens"),
         "quota": Command("penstock.cli.security.quota", "set, remove and list client quotas"),
         "credentials": Command("penstock.cli.credentials", "create users and passwords for the services"),
         "encryption": Command("penstock.cli.encryption", "list the keys that objects are encrypted with"),

@@ -1,6 +1,6 @@
 """`penstock user`, `penstock acl`, `penstock token` and `penstock quota`, one module each.
 
-`user` and `acl` speak NATS or Kafka (`connecting`), the rest NATS only (`client`).
+They speak NATS or Kafka (`connecting`). `token create` and `token renew` speak Kafka only.
 
 They may import the modules of `penstock.cli` that are no commands. Start with `user.py`.
 """

@@ -1,12 +1,13 @@
-"""Users and access control lists as a command sees and changes them, over any protocol."""
+"""Users, access control lists, quotas and tokens as a command sees and changes them, over any protocol."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from penstock.contracts.acls import AclBinding, AclFilter
-from penstock.contracts.commands import ScramDeletion, ScramMechanism
+from penstock.contracts.commands import QuotaChange, ScramDeletion, ScramMechanism
+from penstock.contracts.configs.quotas import Entity
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -33,8 +34,20 @@ class NewPassword(msgspec.Struct, frozen=True):
     salted_password: bytes
 
 
+class Token(msgspec.Struct, frozen=True):
+    """A delegation token, without its password. Users have no `User:`. Times are in ms since 1970."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: Sequence[str]
+    expiry_ms: int
+    max_ms: int
+    is_revoked: bool = False
+
+
 class SecurityAdmin(Protocol):
-    """Users and access control lists of one cluster. A rejected change is `Invalid` with the reason."""
+    """The security of one cluster, and its quotas. A rejected change is `Invalid` with the reason."""
 
     async def users(self) -> list[ScramUser]: ...
 
@@ -47,3 +60,11 @@ class SecurityAdmin(Protocol):
     async def create_bindings(self, bindings: Sequence[AclBinding]) -> None: ...
 
     async def delete_bindings(self, filters: Sequence[AclFilter]) -> list[AclBinding]: ...
+
+    async def quotas(self) -> Mapping[Entity, Mapping[str, str]]: ...
+
+    async def alter_quotas(self, entity: Entity, changes: Sequence[QuotaChange], *, is_trial: bool = False) -> None: ...
+
+    async def tokens(self) -> list[Token]: ...
+
+    async def revoke_token(self, token_id: str) -> None: ...

@@ -14,6 +14,7 @@ from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.queries.delegation_tokens import TokensQuery, TokensView
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView
 from penstock.contracts.queries.security import SecurityQuery, SecurityView, User
+from penstock.contracts.queries.topics import ValidateQuery, ValidateView
 from penstock.contracts.rejections import Rejection
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import SystemClock
@@ -79,6 +80,14 @@ class SecurityClient:
         if isinstance(outcome, Rejected):
             raise Invalid(outcome.message or outcome.rejection.name)
         return outcome
+
+    async def validate(self, make: MakeCommand) -> None:
+        """Only check the command; `Invalid` with the reason if it would be rejected."""
+        query = ValidateQuery(0, [make(self._clock.now_ms(), -1)], fresh=True)
+        view = await self._sequencer.query("validate", query, ValidateView, deadline_s=DEADLINE_S)
+        for outcome in view.outcomes:
+            if isinstance(outcome, Rejected):
+                raise Invalid(outcome.message or outcome.rejection.name)
 
     async def _attempt(self, make: MakeCommand) -> Outcome:
         command = make(self._clock.now_ms(), self._sequencer.seen_sequence)

@@ -1,12 +1,13 @@
-"""How `penstock user` and `penstock acl` reach a cluster: over NATS without a login, or over Kafka with one.
+"""How the commands for security reach a cluster: over NATS without a login, or over Kafka with one.
 
 A flag of a Kafka listener (`--bootstrap`, `--profile` or `--command-config`) selects Kafka. Variables and the current
 profile do not: without a flag the commands work even if no login does.
 """
 
 import argparse
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 from penstock.cli.kafka.session import connected
 from penstock.cli.kafka.settings import add_kafka_flags
@@ -16,6 +17,9 @@ from penstock.cli.security.administration import SecurityAdmin
 from penstock.cli.security.client import connected_security
 from penstock.cli.security.over_nats import NatsAdmin
 from penstock.contracts.errors import Invalid
+
+if TYPE_CHECKING:
+    from penstock.cli.security.over_kafka import KafkaAdmin
 
 TRANSPORT_HELP = (
     "Without a flag of a Kafka listener the command speaks NATS, and needs no login. "
@@ -45,12 +49,22 @@ def is_over_kafka(arguments: argparse.Namespace) -> bool:
 
 @asynccontextmanager
 async def connected_admin(arguments: argparse.Namespace) -> AsyncIterator[SecurityAdmin]:
-    """The users and access control lists of the cluster that the flags name, for the length of a block."""
+    """The security of the cluster that the flags name, for the length of a block."""
     if is_over_kafka(arguments):
-        from penstock.cli.security.over_kafka import KafkaAdmin
-
-        with connected(arguments) as session:
-            yield KafkaAdmin(session)
+        with connected_gateway(arguments) as admin:
+            yield admin
     else:
         async with connected_security(read_cluster(arguments), f"penstock-{arguments.command}") as client:
             yield NatsAdmin(client)
+
+
+@contextmanager
+def connected_gateway(arguments: argparse.Namespace) -> Iterator["KafkaAdmin"]:
+    """The security of the cluster over Kafka only; `Invalid` if the flags name no Kafka listener."""
+    if not is_over_kafka(arguments):
+        words = f"penstock {arguments.command} {arguments.verb}"
+        raise Invalid(f"`{words}` needs a Kafka listener: give --command-config, --profile or --bootstrap")
+    from penstock.cli.security.over_kafka import KafkaAdmin
+
+    with connected(arguments) as session:
+        yield KafkaAdmin(session)
