@@ -12,6 +12,7 @@ FOLDER_VARIABLE = "XDG_CONFIG_HOME"
 FILE_NAME = "profiles.yaml"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+OAUTHBEARER = "OAUTHBEARER"  # with a token that the caller has; no profile and no flag has it
 
 
 class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
-from penstock.cli.kafka.profiles import KafkaSettings
+from penstock.cli.kafka.profiles import OAUTHBEARER, KafkaSettings
 from penstock.cli.kafka.settings import add_kafka_flags, client_configs, read_settings
 from penstock.cli.output import FORMS, Result, add_output_flag, show
 from penstock.cli.running import INTERRUPTED_EXIT_CODE
@@ -25,10 +25,11 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 class Session:
     """The clients of one command. Each is made when it is first needed, and closed at the end."""
 
-    def __init__(self, settings: KafkaSettings, timeout_s: float) -> None:
+    def __init__(self, settings: KafkaSettings, timeout_s: float, *, token: str = "") -> None:
+        """With a token, the clients log in by OAUTHBEARER."""
         self.settings = settings
         self.timeout_s = timeout_s
-        self._configs = client_configs(settings) | {"client_id": CLIENT_ID}
+        self._configs = client_configs(settings, token) | {"client_id": CLIENT_ID}
         self._admin: Any = None
         self._open: list[Any] = []
         self._reasons = _Reasons()
@@ -198,7 +199,8 @@ def connection_error_text(settings: KafkaSettings, timeout_s: float, reason: str
     """Why a listener that accepts connections does not serve this client."""
     address = settings.bootstrap.split(",")[0]
     if "AuthenticationFailed" in reason:
-        return f"{address} refuses the login of {settings.username!r}: check user, password and mechanism"
+        advice = "the token of the issuer" if settings.sasl_mechanism == OAUTHBEARER else "user, password and mechanism"
+        return f"{address} refuses the login of {settings.username!r}: check {advice}"
     has_tls = _speaks_tls(address, min(timeout_s, 2.0))
     if has_tls and not settings.security_protocol.endswith("SSL"):
         return f"the listener {address} uses TLS: give --command-config or a profile with SASL_SSL or SSL"

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.cli.kafka.profiles import (
     MECHANISMS,
+    OAUTHBEARER,
     PROTOCOLS,
     KafkaSettings,
     named_profile,
@@ -129,18 +130,17 @@ def _implied_protocol(settings: KafkaSettings) -> str:
     return "SSL" if has_tls else "PLAINTEXT"
 
 
-def client_configs(settings: KafkaSettings) -> dict[str, Any]:
-    """The settings as kafka-python names them; `Invalid` if the password file cannot be read."""
+def client_configs(settings: KafkaSettings, token: str = "") -> dict[str, Any]:
+    """The settings as kafka-python names them, with a token in place of a password if it is given.
+
+    `Invalid` if the password file cannot be read.
+    """
     configs: dict[str, Any] = {
         "bootstrap_servers": [address.strip() for address in settings.bootstrap.split(",")],
         "security_protocol": settings.security_protocol,
     }
     if settings.security_protocol.startswith("SASL"):
-        configs |= {
-            "sasl_mechanism": settings.sasl_mechanism or MECHANISMS[0],
-            "sasl_plain_username": settings.username,
-            "sasl_plain_password": _password_of(settings),
-        }
+        configs |= _token_login(token) if token else _password_login(settings)
     files = {
         "ssl_cafile": settings.ca_file,
         "ssl_certfile": settings.certificate_file,
@@ -150,6 +150,20 @@ def client_configs(settings: KafkaSettings) -> dict[str, Any]:
         if file and not Path(file).is_file():
             raise Invalid(f"there is no file {file}")
     return configs | {name: file for name, file in files.items() if file}
+
+
+def _password_login(settings: KafkaSettings) -> dict[str, Any]:
+    return {
+        "sasl_mechanism": settings.sasl_mechanism or MECHANISMS[0],
+        "sasl_plain_username": settings.username,
+        "sasl_plain_password": _password_of(settings),
+    }
+
+
+def _token_login(token: str) -> dict[str, Any]:
+    from penstock.cli.kafka.bearer import OneToken
+
+    return {"sasl_mechanism": OAUTHBEARER, "sasl_oauth_token_provider": OneToken(token)}
 
 
 def _password_of(settings: KafkaSettings) -> str:
