@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +21,11 @@ from confluent_kafka.admin import AdminClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
+from tests.testkit.clusters.console import running_console
 from tests.testkit.clusters.secured_gateway import SecuredGateway, add_user, remove_user, secured_gateway
 from tests.testkit.servers.certificates import Authority, tls_settings
+from tests.testkit.servers.openid_provider import CLIENT_ID, CLIENT_SECRET, KEYS, providing
+from tests.testkit.servers.ports import free_port
 from tests.testkit.servers.token_issuer import AUDIENCE, ISSUER, LIFETIME_S, Issuer, serving
 
 pytestmark = pytest.mark.e2e
@@ -293,3 +298,55 @@ def test_clients_log_in_again_and_a_removed_user_is_disconnected(tmp_path: Path)
         wait_until(lambda: send() or _authentication(errors), TIMEOUT_S, "the login to fail")
         wait_until(lambda: one.gateway.metric("penstock_gateway_connections") == 0, TIMEOUT_S, "no connection")
         print(f"ended {time.monotonic() - removed_s:.1f} s after the removal, sessions of {SESSION_MS / 1000:g} s")
+
+
+def test_a_user_of_the_issuer_logs_in_at_the_console_and_has_its_own_rights(one: Secured, tmp_path: Path) -> None:
+    secret, command_config, port = tmp_path / "secret", tmp_path / "client.properties", free_port()
+    secret.write_text(CLIENT_SECRET)
+    command_config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={OAUTHBEARER}\n")
+    with (
+        providing() as provider,
+        secured_gateway(
+            one.cluster,
+            "of-the-console",
+            PROTOCOLS[0],
+            zone="of-the-console",  # clients get no gateway with another issuer
+            sasl_enabled_mechanisms=OAUTHBEARER,
+            sasl_oauthbearer_jwks_endpoint_url=provider.url + KEYS,
+            sasl_oauthbearer_expected_issuer=provider.url,
+            sasl_oauthbearer_expected_audience=AUDIENCE,
+            authorizer="on",
+            super_users="User:alice",
+        ) as gateway,
+        running_console(
+            one.cluster,
+            port=port,
+            bootstrap=gateway.addresses[PROTOCOLS[0]],
+            command_config=str(command_config),
+            changes="true",
+            public_url=f"http://127.0.0.1:{port}",
+            oidc_issuer=provider.url,
+            oidc_client_id=CLIENT_ID,
+            oidc_client_secret_file=str(secret),
+        ) as origin,
+    ):
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        page = browser.open(f"{origin}/login/openid?next=/topics", timeout=TIMEOUT_S).read().decode()
+        assert 'content="0; url=/topics"' in page
+        assert ">alice<" in browser.open(f"{origin}/topics", timeout=TIMEOUT_S).read().decode()
+        browser.open(f"{origin}/topics", b"name=made-by-alice&partitions=1", timeout=TIMEOUT_S).close()
+        assert "made-by-alice" in _topics_at(origin, provider.access_token())
+
+        provider.user = "bob"
+        for token, status in ((provider.access_token(), 403), (Issuer().token(iss=provider.url), 401)):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                _topics_at(origin, token)
+            with refused.value as answer:
+                assert answer.code == status
+        assert gateway.metric(LOGINS, mechanism=OAUTHBEARER, outcome="succeeded") >= 3
+
+
+def _topics_at(origin: str, token: str) -> str:
+    request = urllib.request.Request(f"{origin}/api/v1/topics", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+        return str(answer.read().decode())

@@ -5,7 +5,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -319,16 +319,22 @@ class FakeKafka(KafkaSessions):
         self.calls: list[Login] = []
         self.closed: list[Login] = []
         self.passwords = passwords
+        self.tokens: Container[str] = ()  # that gateways accept
 
     async def call(self, login: Login, work: Callable[[Session], Result]) -> Result:
         self.calls.append(login)
         if not self.is_available:
             raise Unavailable("no gateway accepts a connection")
-        if self.passwords is not None and self.passwords.get(login.username) != login.password:
+        if not self._is_right(login):
             raise Unavailable(f"127.0.0.1:1 refuses the login of {login.username!r}")
         if self.refusal is not None:
             raise self.refusal
         return await self.in_thread(lambda: work(cast(Session, self.session)))
+
+    def _is_right(self, login: Login) -> bool:
+        if login.token:
+            return login.token in self.tokens
+        return self.passwords is None or self.passwords.get(login.username) == login.password
 
     @contextlib.asynccontextmanager
     async def own_session(self, login: Login, timeout_s: float | None = None) -> AsyncIterator[Session]:

@@ -10,6 +10,8 @@ import msgspec
 from yarl import URL
 
 from penstock.contracts.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from penstock_console.openid.flow import CodeFlow
+from penstock_console.openid.issuer import Issuer
 from penstock_console.web.logins import LoginLimits, Logins
 from penstock_console.web.server import WebServer
 from tests.testkit.fakes.virtual_time import CountingEntropy
@@ -72,10 +74,15 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    rig: Rig | None = None, *, host_names: tuple[str, ...] = (), has_secure_cookies: bool = False
+    rig: Rig | None = None,
+    *,
+    host_names: tuple[str, ...] = (),
+    has_secure_cookies: bool = False,
+    issuer: Issuer | None = None,
+    session_s: float = 100,
 ) -> AsyncIterator[Served]:
     rig = rig or Rig()
-    logins = Logins(rig.kafka, rig.clock, CountingEntropy(), limits=LoginLimits(session_s=100))
+    logins = Logins(rig.kafka, rig.clock, CountingEntropy(), issuer=issuer, limits=LoginLimits(session_s=session_s))
     server = WebServer(
         rig.sources,
         logins,
@@ -84,6 +91,7 @@ async def served(
         version="0.1.0",
         host_names=host_names,
         has_secure_cookies=has_secure_cookies,
+        flow=None if issuer is None else CodeFlow(issuer, rig.clock, CountingEntropy()),
     )
     await server.open()
     try:

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import aiohttp
 
+from penstock.contracts.errors import Invalid
 from penstock.contracts.subjects import Sender
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
@@ -16,6 +17,9 @@ from penstock.schemas.registry import parse_address
 from penstock_console.config import ConsoleConfig
 from penstock_console.kafka.sessions import KafkaSessions, listener_settings
 from penstock_console.metrics import SurveyMetrics
+from penstock_console.openid.flow import CodeFlow
+from penstock_console.openid.issuer import Issuer
+from penstock_console.openid.settings import OpenIdSettings, checked, read_secret
 from penstock_console.pages.context import Sources
 from penstock_console.survey.polling import Poll
 from penstock_console.survey.processes import CONSOLE, ProcessWatch, Reading
@@ -44,6 +48,7 @@ class ConsoleApp:
         self._host = make_host(config, CONSOLE, self._clock, entropy=self._entropy)
         self._kafka = KafkaSessions(listener_settings(config.bootstrap, config.command_config), self._clock)
         self._decoder = decoder_of(config, self._clock)
+        self._issuer = issuer_of(config, self._kafka, self._clock)
         self._http: aiohttp.ClientSession | None = None
         self._web: WebServer | None = None
 
@@ -83,14 +88,16 @@ class ConsoleApp:
             decoder=self._decoder,
             may_change=config.changes,
         )
+        issuer = self._issuer
         self._web = WebServer(
             sources,
-            Logins(self._kafka, self._clock, self._entropy),
+            Logins(self._kafka, self._clock, self._entropy, issuer=issuer, user_claim=config.oidc_user_claim),
             host=config.listen_host,
             port=config.listen_port,
             version=version("penstock"),
             host_names=tuple(each.strip().lower() for each in config.host_names.split(",") if each.strip()),
-            has_secure_cookies=config.secure_cookies,
+            has_secure_cookies=config.secure_cookies or config.public_url.startswith("https:"),
+            flow=None if issuer is None else CodeFlow(issuer, self._clock, self._entropy),
         )
         await self._web.open()
         self._host.health.set_ready(True)
@@ -131,3 +138,21 @@ def decoder_of(config: ConsoleConfig, clock: Clock) -> Decoder | None:
         config.schema_registry, password_file=config.schema_registry_password_file, ca_file=config.schema_registry_ca
     )
     return Decoder(address, clock, SCHEMA_LIMITS)
+
+
+def issuer_of(config: ConsoleConfig, kafka: KafkaSessions, clock: Clock) -> Issuer | None:
+    """The issuer of logins by OpenID Connect, None without one; `Invalid` if its settings are not right."""
+    if not config.oidc_issuer:
+        return None
+    if not kafka.needs_login:
+        raise Invalid("an issuer needs a listener with logins: set PENSTOCK_COMMAND_CONFIG with a SASL protocol")
+    settings = OpenIdSettings(
+        issuer=config.oidc_issuer,
+        client_id=config.oidc_client_id,
+        client_secret=read_secret(config.oidc_client_secret_file),
+        public_url=config.public_url,
+        scope=config.oidc_scope,
+        audience=config.oidc_audience,
+        user_claim=config.oidc_user_claim,
+    )
+    return Issuer(checked(settings), clock)

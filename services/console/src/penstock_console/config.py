@@ -27,6 +27,26 @@ class ConsoleConfig(ServiceConfig, frozen=True, kw_only=True):
         str,
         Meta(description="names of a console without logins in browsers, separated by commas; addresses also work"),
     ] = ""
+    public_url: Annotated[
+        str, Meta(description="address of the console in browsers, https://HOST; needed for logins at an issuer")
+    ] = ""
+    oidc_issuer: Annotated[
+        str, Meta(description="issuer at which users log in by OpenID Connect, https://...; gateways accept its tokens")
+    ] = ""
+    oidc_client_id: Annotated[str, Meta(description="name of the console at the issuer")] = ""
+    oidc_client_secret_file: Annotated[
+        str, Meta(description="file whose first line is the secret of the console at the issuer; empty: it has none")
+    ] = ""
+    oidc_scope: Annotated[
+        str, Meta(description="scope of a login at the issuer; some need one for the audience, or `offline_access`")
+    ] = "openid"
+    oidc_audience: Annotated[
+        str, Meta(description="parameter `audience` of a login, for issuers that choose a token's audience by it")
+    ] = ""
+    oidc_user_claim: Annotated[
+        str,
+        Meta(description="field of a token that has the user's name, the same as at the gateways", extra=ADVANCED),
+    ] = "sub"
     schema_registry: Annotated[
         str, Meta(description="address of a schema registry that decodes messages, https://USER@HOST:PORT; empty: none")
     ] = ""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.cli.kafka.profiles import KafkaSettings
+from penstock.cli.kafka.profiles import OAUTHBEARER, KafkaSettings
 from penstock.cli.kafka.properties import read_properties
 from penstock.cli.kafka.session import Session, error_text
 from penstock.contracts.errors import PenstockError, Unavailable
@@ -36,10 +36,11 @@ DEFAULT_LIMITS = KafkaLimits()
 
 
 class Login(msgspec.Struct, frozen=True):
-    """The name and password of a user; "" where the listener asks for no login."""
+    """The name of a user with its password or its token (OAUTHBEARER); "" where the listener asks for no login."""
 
     username: str = ""
     password: str = msgspec.field(default="", name="password")
+    token: str = ""
 
     def __repr__(self) -> str:
         return f"Login({self.username!r})"
@@ -62,6 +63,7 @@ class KafkaSessions:
     def __init__(self, settings: KafkaSettings, clock: Clock, *, limits: KafkaLimits = DEFAULT_LIMITS) -> None:
         """`settings` are those of the listener, without a login."""
         self.needs_login = settings.security_protocol.startswith("SASL")
+        self.takes_passwords = self.needs_login and settings.sasl_mechanism != OAUTHBEARER
         self._settings = settings
         self._clock = clock
         self._limits = limits
@@ -142,8 +144,11 @@ class KafkaSessions:
         return client
 
     def _session(self, login: Login, timeout_s: float | None = None) -> Session:
-        own = KafkaSettings(username=login.username, password=login.password)
-        return Session(own.over(self._settings), self._limits.timeout_s if timeout_s is None else timeout_s)
+        own = KafkaSettings(
+            username=login.username, password=login.password, sasl_mechanism=OAUTHBEARER if login.token else ""
+        )
+        timeout_s = self._limits.timeout_s if timeout_s is None else timeout_s
+        return Session(own.over(self._settings), timeout_s, token=login.token)
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)

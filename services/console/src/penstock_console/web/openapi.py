@@ -56,7 +56,10 @@ def description(version: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Penstock console", "version": version},
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}}},
+        "components": {
+            "schemas": components,
+            "securitySchemes": {name: {"type": "http", "scheme": name} for name in ("basic", "bearer")},
+        },
     }
 
 

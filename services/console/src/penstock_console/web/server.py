@@ -10,21 +10,23 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import structlog
 from aiohttp import web
-from aiohttp.http import HttpProcessingError
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock_console.kafka.records import RecordQuery, tail
 from penstock_console.kafka.sessions import ANONYMOUS, Login
+from penstock_console.openid.flow import CodeFlow
 from penstock_console.pages.context import Request, Sources
 from penstock_console.pages.errors import Forbidden, NotFound
-from penstock_console.web.logins import COOKIE, Logins
+from penstock_console.web.forms import fields_of, present
+from penstock_console.web.login_pages import COOKIE, LOGIN, LoginPages
+from penstock_console.web.logins import Logins
 from penstock_console.web.openapi import description
 from penstock_console.web.rendering import Templates
 from penstock_console.web.routes import ACTIONS, API, PAGES, TAIL, Action, Page
 
 BODY_BYTES_MAX = 4 * 2**20
 NUMBER_DIGITS_MAX = 18  # in a path
-STATIC, LOGIN, LOGOUT, OPENAPI = "/static", "/login", "/logout", f"{API}/openapi.json"
+STATIC, OPENAPI = "/static", f"{API}/openapi.json"
 _OPEN = (STATIC + "/", LOGIN, "/health", "/ready")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; form-action 'self'",
@@ -52,15 +54,17 @@ class WebServer:
         version: str,
         host_names: tuple[str, ...] = (),
         has_secure_cookies: bool = False,
+        flow: CodeFlow | None = None,
     ) -> None:
+        """Without `flow` there is no login by OpenID Connect."""
         self._sources = sources
         self._logins = logins
         self._host = host
         self._port = port
         self._version = version
         self._host_names = {"localhost", *host_names}
-        self._has_secure_cookies = has_secure_cookies
         self._templates = Templates()
+        self._login_pages = LoginPages(logins, self._page, flow=flow, has_secure_cookies=has_secure_cookies)
         self._runner: web.AppRunner | None = None
 
     async def open(self) -> None:
@@ -68,9 +72,7 @@ class WebServer:
         app = web.Application(middlewares=[self._contain, self._guard], client_max_size=BODY_BYTES_MAX)
         routes: list[web.AbstractRouteDef] = [
             web.static(STATIC, os.path.join(os.path.dirname(__file__), "static")),
-            web.get(LOGIN, self._login_page),
-            web.post(LOGIN, self._log_in),
-            web.post(LOGOUT, self._log_out),
+            *self._login_pages.routes(),
             web.get(OPENAPI, self._openapi),
             web.get(_pattern(TAIL), self._tail),
             web.get(_pattern(API + TAIL), self._tail),
@@ -130,8 +132,13 @@ class WebServer:
     def _failed(self, request: web.Request, status: int, text: str) -> web.Response:
         if request.path.startswith(API):
             return web.json_response({"error": text}, status=status)
-        values = self._values(request, "Error") | {"status": status, "text": text}
-        return web.Response(text=self._templates.render("error.html", values), status=status, content_type="text/html")
+        return self._page(request, "error.html", "Error", {"status": status, "text": text}, status)
+
+    def _page(
+        self, request: web.Request, template: str, title: str, values: Mapping[str, Any], status: int = 200
+    ) -> web.Response:
+        text = self._templates.render(template, {**self._values(request, title), **values})
+        return web.Response(text=text, status=status, content_type="text/html")
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -142,7 +149,7 @@ class WebServer:
         login = await self._login_of(request)
         if login is None and not request.path.startswith(_OPEN):
             if request.path.startswith(API):
-                raise web.HTTPUnauthorized(headers={"WWW-Authenticate": 'Basic realm="penstock"'})
+                raise web.HTTPUnauthorized(headers={"WWW-Authenticate": self._logins.challenge})
             raise web.HTTPSeeOther(f"{LOGIN}?next={quote(request.path_qs, safe='')}")
         request[LOGIN_KEY] = login or ANONYMOUS
         return await handler(request)
@@ -150,7 +157,9 @@ class WebServer:
     async def _login_of(self, request: web.Request) -> Login | None:
         if not self._logins.are_needed:
             return ANONYMOUS
-        found = self._logins.of_session(request.cookies.get(COOKIE, ""))
+        session = request.cookies.get(COOKIE, "")
+        await self._logins.renew(session)
+        found = self._logins.of_session(session)
         if found is None and request.path.startswith(API):
             try:
                 found = await self._logins.of_header(request.headers.get("Authorization", ""))
@@ -170,12 +179,8 @@ class WebServer:
         async def answer(request: web.Request) -> web.Response:
             arguments = _arguments(page.path, page.numbers, request)
             view, query = await self._view(page, request, arguments)
-            values = self._values(request, page.title) | {
-                "view": view,
-                "query": msgspec.structs.asdict(query) if query is not None else {},
-                **arguments,
-            }
-            return web.Response(text=self._templates.render(page.template, values), content_type="text/html")
+            fields = msgspec.structs.asdict(query) if query is not None else {}
+            return self._page(request, page.template, page.title, {"view": view, "query": fields, **arguments})
 
         return answer
 
@@ -198,7 +203,7 @@ class WebServer:
 
     def _form(self, action: Action) -> Handler:
         async def answer(request: web.Request) -> web.Response:
-            body = msgspec.convert(_present(await _fields(request)), action.body, strict=False)
+            body = msgspec.convert(present(await fields_of(request)), action.body, strict=False)
             arguments = _arguments(action.path, (), request)
             result = await self._perform(action, request, arguments, body)
             message = getattr(result, "message", "") or f"written at {result.partition}@{result.offset}"
@@ -260,32 +265,6 @@ class WebServer:
     async def _openapi(self, _request: web.Request) -> web.Response:
         return _as_json(description(self._version))
 
-    async def _login_page(self, request: web.Request) -> web.Response:
-        values = self._values(request, "Log in") | {"next": _local(request.query.get("next", "/")), "error": ""}
-        return web.Response(text=self._templates.render("login.html", values), content_type="text/html")
-
-    async def _log_in(self, request: web.Request) -> web.Response:
-        fields = await _fields(request)
-        login = Login(fields.get("username", ""), fields.get("password", ""))
-        target = _local(fields.get("next", "/"))
-        try:
-            token = await self._logins.log_in(login)
-        except (Unavailable, Forbidden) as error:
-            log.info("login_failed", user=login.username, reason=str(error))
-            values = self._values(request, "Log in") | {"next": target, "error": str(error)}
-            text = self._templates.render("login.html", values)
-            return web.Response(text=text, status=401, content_type="text/html")
-        log.info("login_made", user=login.username)
-        response = web.HTTPSeeOther(target)
-        response.set_cookie(COOKIE, token, httponly=True, samesite="Strict", secure=self._has_secure_cookies, path="/")
-        raise response
-
-    async def _log_out(self, request: web.Request) -> web.Response:
-        await self._logins.log_out(request.cookies.get(COOKIE, ""))
-        response = web.HTTPSeeOther(LOGIN)
-        response.del_cookie(COOKIE, path="/")
-        raise response
-
     def _values(self, request: web.Request, title: str) -> dict[str, Any]:
         """The values that every template has."""
         return {
@@ -331,28 +310,6 @@ def _arguments(path: str, numbers: tuple[str, ...], request: web.Request) -> dic
             raise NotFound(f"not a number: {found[name]!r}")
         found[name] = int(found[name])
     return found
-
-
-async def _fields(request: web.Request) -> dict[str, str]:
-    """The texts of a form; `Invalid` if its body is malformed."""
-    try:
-        fields = await request.post()
-    except (ValueError, LookupError, AssertionError, HttpProcessingError) as error:
-        raise Invalid(f"the body is no form: {error}") from error
-    return {name: value for name, value in fields.items() if isinstance(value, str)}
-
-
-def _present(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a form. A number that is left empty has its default; a marked box has the value `on`."""
-    numbers = ("partition", "partitions", "count")
-    kept = {name: value for name, value in fields.items() if value != "" or name not in numbers}
-    return {name: True if value == "on" and name.startswith("is_") else value for name, value in kept.items()}
-
-
-def _local(target: str) -> str:
-    """The target of a redirect, `/` unless it is a path of this console. Browsers skip control characters."""
-    is_path = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
-    return target if is_path else "/"
 
 
 def _host_name(host: str) -> str:
