@@ -182,6 +182,7 @@ class World:
         self.traces = make_traces(self.clock)
         self.entropy = CountingEntropy()
         self.registry = CollectorRegistry()
+        self.metrics = GatewayMetrics(self.registry)
         self.topics = TopicCache(cast(Any, self.sequencer))
         self.tail = TailSubscriber(
             bus=self.bus,
@@ -191,6 +192,7 @@ class World:
             topics=self.topics,
             registry=self.registry,
             index=TailIndex(limits.tail, monotonic_s=self.clock.monotonic_s),
+            record_changed_topics=self.metrics.topic_bytes.record_changed,
         )
         self.response_memory = ResponseMemory(unsent_bytes_max)
         self.segment_reader = SegmentReader(
@@ -214,7 +216,6 @@ class World:
         )
         self.client = Client(host="127.0.0.1", zone=ZONE)
         self.segments = 0
-        self.metrics = GatewayMetrics(self.registry)
         self.gateway = self.new_gateway(limits)
 
     def new_gateway(self, limits: GatewayLimits | None = None) -> GatewayParts:

@@ -197,7 +197,7 @@ class GatewayApp:
     def _wire(self, bus: Bus, store: ObjectStore) -> GatewayParts:
         config, clock, limits = self._config, self._clock, self._limits
         registry, directory = self._host.registry, self._host.directory
-        metrics = GatewayMetrics(registry)
+        metrics = GatewayMetrics(registry, topics_max=config.metrics_topics_max)
         sequencer = SequencerClient(bus, config.cluster, clock, sender=Sender.CLIENT)
         self._transaction_commands = CommandBatcher(sequencer)
         topics = TopicCache(sequencer)
@@ -225,6 +225,7 @@ class GatewayApp:
             record_tokens=self._delegation_tokens.cache.record,
             record_subscriptions=self._telemetry.subscriptions.record,
             record_new_data=throttle.record_new_data,
+            record_changed_topics=metrics.topic_bytes.record_changed,
         )
         self._segment_reader = self._new_segment_reader(bus, store)
         self._log_reader = LogReader(

@@ -14,6 +14,7 @@ from penstock_gateway.security.authorizer import parse_mode, parse_super_users
 from penstock_gateway.security.delegation.delegation_tokens import TokenSettings, check_token_settings
 from penstock_gateway.security.listener_security import ListenerSecurity, TlsSettings, listener_securities
 from penstock_gateway.security.login.login_setup import LoginSettings, OAuthSettings, check_login_settings
+from penstock_gateway.topic_bytes import TOPICS_MAX
 
 MIB = 1024 * 1024
 
@@ -198,6 +199,9 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     connections_max_reauth_ms: Annotated[
         int, Meta(ge=0, description="time after which clients must log in again (KIP-368); 0: never")
     ] = 0
+    metrics_topics_max: Annotated[
+        int, Meta(ge=0, description="topics with metrics of their bytes; all others are one series; 0: off")
+    ] = TOPICS_MAX
     traces_ratio: TracesRatio = 0.0
 
     def __post_init__(self) -> None:

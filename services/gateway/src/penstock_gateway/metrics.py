@@ -6,6 +6,7 @@ from penstock.contracts.commands import AcknowledgeType
 from penstock.kafkawire.api import API_TABLE
 from penstock.kafkawire.api.fetch import API as FETCH
 from penstock.kafkawire.api.produce import API as PRODUCE
+from penstock_gateway.topic_bytes import TOPICS_MAX, TopicBytes
 
 REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -27,8 +28,9 @@ class _ByApi(dict[int, Histogram]):
 class GatewayMetrics:
     """The gateway's own metrics; other parts register theirs in the same `registry`."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, *, topics_max: int = TOPICS_MAX) -> None:
         self.registry = registry
+        self.topic_bytes = TopicBytes(registry, topics_max)
         seconds = Histogram(
             "penstock_gateway_request_seconds",
             "Time from the arrival of a request to its answer.",

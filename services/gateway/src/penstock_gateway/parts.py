@@ -131,6 +131,7 @@ class GatewayParts(SharedParts):
                 response_memory=shared.response_memory,
                 clock=shared.clock,
                 entropy=shared.entropy,
+                topic_bytes=shared.metrics.topic_bytes,
                 limits=limits.fetch,
                 traces=shared.traces,
             ),

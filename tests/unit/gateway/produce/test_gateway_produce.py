@@ -95,6 +95,17 @@ async def test_the_metadata_of_a_batch_comes_from_its_header(world: World, flush
     assert (meta.base_sequence, meta.attributes) == (40, 1)
 
 
+async def test_the_bytes_of_accepted_batches_are_counted_by_topic(world: World, flusher: FakeFlusher) -> None:
+    world.sequencer.add_topic("u")
+    small, large = batch(1), batch(5)
+    await errors_of(world, request(("t", 0, small), ("t", 1, large), ("u", 0, large), ("u", 9, small)))
+    await errors_of(world, request(("t", 0, small)))
+    metric = "penstock_gateway_topic_produced_bytes_total"
+    assert world.metric(metric, topic="t") == 2 * len(small) + len(large)
+    assert world.metric(metric, topic="u") == len(large), "a rejected batch was counted"
+    assert world.metric("penstock_gateway_produced_bytes_total") == 2 * len(small) + 2 * len(large)
+
+
 @pytest.mark.parametrize("version", range(3, 10))
 async def test_every_version_with_batches_is_accepted(world: World, flusher: FakeFlusher, version: int) -> None:
     assert await errors_of(world, request(("t", 0, batch())), version) == [0]

@@ -25,3 +25,15 @@ async def test_acquired_and_acknowledged_records_are_counted() -> None:
     assert counted(world, "acknowledged_records", kind="accept") == 2, "a rejected acknowledgement was counted"
     assert counted(world, "refused_acknowledgements", error="INVALID_RECORD_STATE") == 1
     await world.close()
+
+
+async def test_the_bytes_of_acquired_records_are_counted_by_topic() -> None:
+    world = World()
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    data = batch_of(b"a", b"b", b"c", b"d")
+    await world.produce(topic_id, {0: [data]})
+    await one.fetch(0)
+    read = world.registry.get_sample_value("penstock_gateway_topic_read_bytes_total", {"topic": "t"})
+    assert read == len(data)
+    await world.close()

@@ -21,6 +21,7 @@ class RequestedPartition:
 
     topic: TopicRef
     request: FetchPartition
+    name: str = ""  # of the topic
     key: PartitionKey | None = None
     leader_epoch: int = -1
     error: ErrorCode = ErrorCode.NONE

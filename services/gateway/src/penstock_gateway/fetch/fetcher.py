@@ -42,6 +42,7 @@ from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, TopicRef
 from penstock_gateway.tail.tail_index import PartitionKey, PartitionView
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
+from penstock_gateway.topic_bytes import TopicBytes
 
 log = structlog.get_logger()
 
@@ -62,6 +63,7 @@ class Fetcher:
         response_memory: ResponseMemory,
         clock: Clock,
         entropy: Entropy,
+        topic_bytes: TopicBytes,
         limits: FetchLimits | None = None,
         traces: Traces = NO_TRACES,
     ) -> None:
@@ -70,6 +72,7 @@ class Fetcher:
         self.tail = tail
         self.response_memory = response_memory
         self.entropy = entropy
+        self.topic_bytes = topic_bytes
         self.limits = limits or FetchLimits()
         self.finder = PartitionFinder(
             log_reader=log_reader, tail=tail, topics=topics, sequencer=sequencer, clock=clock, limits=self.limits
@@ -304,13 +307,16 @@ class _Fetch:
                 aborted_transactions=[] if each.error in UNKNOWN_PARTITION else None,  # as Kafka answers
                 records=b"",
             )
+        records = b"" if read is None or read.records is None else read.records
+        if read is not None and records:
+            self._parts.topic_bytes.add_read(each.name, read.records_bytes)
         return PartitionData(
             partition_index=each.request.partition,
             high_watermark=view.high_watermark,
             last_stable_offset=view.last_stable_offset,
             log_start_offset=view.log_start_offset,
             aborted_transactions=_aborted(read, view) if self._isolation_level == READ_COMMITTED else None,
-            records=b"" if read is None or read.records is None else read.records,
+            records=records,
         )
 
     def _read_error(self, key: PartitionKey, error: PenstockError) -> ErrorCode:

@@ -55,7 +55,7 @@ class PartitionFinder:
                 each.key, each.error = None, topic
             else:
                 each.key, each.error = (topic.topic_id, partition), ErrorCode.NONE
-                each.leader_epoch = topic.leader_epoch
+                each.name, each.leader_epoch = topic.name, topic.leader_epoch
 
     async def look(
         self, partitions: Sequence[RequestedPartition], bytes_max: int, isolation_level: int, slices: Slices

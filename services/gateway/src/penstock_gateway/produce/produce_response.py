@@ -47,6 +47,7 @@ class Checked(msgspec.Struct):
     payload: list[Buffer]
     checks: list[BatchCheck]  # in the request's order
     is_express: bool = True  # the lane of all accepted batches
+    topic_bytes: dict[str, int] = {}  # of all accepted batches, by topic
 
 
 def topic_ref(version: int, topic: TopicProduceData) -> TopicRef:

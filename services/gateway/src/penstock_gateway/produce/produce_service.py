@@ -231,13 +231,16 @@ class ProduceService:
         checked.checks.append(len(checked.batches))
         checked.batches.append(FlushBatch(view.topic_id, data.index, meta))
         checked.payload.append(records)
+        checked.topic_bytes[view.name] = checked.topic_bytes.get(view.name, 0) + len(records)
 
     def _hand_over(
         self, client: Client, request: ProduceRequest, checked: Checked, arrived_s: float
     ) -> "asyncio.Future[Flushed] | None":
         if not checked.batches:
             return None
-        self._metrics.produced_bytes.inc(sum(map(len, checked.payload)))
+        self._metrics.produced_bytes.inc(sum(checked.topic_bytes.values()))
+        for topic, size_bytes in checked.topic_bytes.items():
+            self._metrics.topic_bytes.add_produced(topic, size_bytes)
         limits = self._limits
         timeout_s = min(max(request.timeout_ms / 1000, limits.request_timeout_s_min), limits.request_timeout_s_max)
         # A client that wants no answer never sends again.

@@ -257,6 +257,7 @@ class ShareFetcher:
                 acquired = [AcquiredRecords(each.first, each.last, each.delivery_count) for each in shared.acquired]
                 self._count(shared.acquired)
                 records = with_acquired(offer.records, offer.batches, shared.acquired)
+                self._metrics.topic_bytes.add_read(offer.topic, sum(map(len, records)))
                 progress.fetched[offer.key] = _data(offer.key, records, acquired)
             elif shared.rejection is Rejection.UNKNOWN_TOPIC:
                 progress.errors[offer.key] = error_of(shared.rejection)
@@ -316,7 +317,7 @@ def _offers(
         if partition.rejection is Rejection.NONE and partition.windows:
             topic = located.partition(*key, NO_EPOCH)
             assert not isinstance(topic, ErrorCode), "only partitions without an error are queried"
-            offers.append(Offer(key, topic.leader_epoch, partition.windows))
+            offers.append(Offer(key, topic.name, topic.leader_epoch, partition.windows))
             left -= sum(window.last - window.first + 1 for window in partition.windows)
     return offers
 

@@ -32,6 +32,7 @@ class Offer:
     """A partition with offsets that the group may acquire, and the records that were read."""
 
     key: PartitionKey
+    topic: str
     leader_epoch: int
     windows: list[OffsetRange]
     records: Buffer = b""

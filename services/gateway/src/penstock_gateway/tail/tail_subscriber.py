@@ -43,6 +43,10 @@ def _ignore(sequence: int) -> None:
     """The reaction to changed quotas, users, bindings or tokens without a cache of them."""
 
 
+def _ignore_topics(names: Iterable[str]) -> None:
+    """The reaction to changed topics without metrics of topics."""
+
+
 def _ignore_new_data(age_s: float, size_bytes: int) -> None:
     """The reaction to new data without a throttle."""
 
@@ -126,6 +130,7 @@ class TailSubscriber:
         record_tokens: Callable[[int], None] = _ignore,
         record_subscriptions: Callable[[int], None] = _ignore,
         record_new_data: Callable[[float, int], None] = _ignore_new_data,
+        record_changed_topics: Callable[[Iterable[str]], None] = _ignore_topics,
     ) -> None:
         self._bus = bus
         self._cluster = cluster
@@ -137,6 +142,7 @@ class TailSubscriber:
         self._record_tokens = record_tokens
         self._record_subscriptions = record_subscriptions
         self._record_new_data = record_new_data
+        self._record_changed_topics = record_changed_topics
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: TailWatches = {}  # woken in the order in which they began
         self._subscription: Subscription | None = None
@@ -250,6 +256,7 @@ class TailSubscriber:
             self._topics.remove_all()
         elif received.topics:
             self._topics.remove(received.topics)
+            self._record_changed_topics(received.topics)
         if received.lost or received.topics:
             self.wake_all()
         else:
