@@ -1,11 +1,17 @@
-"""The dashboard of topics: the rate of writes, and the size of topics."""
+"""The dashboard of topics: the rates of writes and reads, and the size of topics."""
 
 from tests.testkit.docs.dashboards.layout import Dashboard, Panel, Query, Row, Variable
+
+
+def bytes_per_second(metric: str) -> str:
+    """The bytes in a second of the 20 topics with most, over all gateways."""
+    return f'topk(20, sum by (topic) (rate({metric}{{topic=~"$topic"}}[$__rate_interval])))'
+
 
 DASHBOARD = Dashboard(
     "topics",
     "Penstock: topics",
-    "How much is written to topics, and how large they are. The console reports these metrics.",
+    "How much is written to and read from topics, and how large they are. The console and gateways report it.",
     (
         Row(
             "Now",
@@ -46,6 +52,16 @@ DASHBOARD = Dashboard(
                             '(rate(penstock_topic_records_written_total{topic=~"$topic"}[$__rate_interval])))',
                             "{{topic}}",
                         ),
+                    ),
+                ),
+                Panel(
+                    "Bytes in and out",
+                    "Record bytes that producers write and consumers read, for the 20 topics with most of each. "
+                    "Gateways show the first topics that they see; `(others)` is the sum of the other topics.",
+                    "Bps",
+                    (
+                        Query(bytes_per_second("penstock_gateway_topic_produced_bytes_total"), "in: {{topic}}"),
+                        Query(bytes_per_second("penstock_gateway_topic_read_bytes_total"), "out: {{topic}}"),
                     ),
                 ),
                 Panel(
