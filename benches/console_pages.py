@@ -32,6 +32,7 @@ PATHS = (
     "/groups?sort=name&page=200",
     "/groups/group-00005",
     "/transactions",
+    "/clients",
     "/storage",
     "/cluster",
     "/security",

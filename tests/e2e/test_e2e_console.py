@@ -38,6 +38,7 @@ PATHS = {
     "reset": "/groups/fraud-detection/reset?to=earliest",
     "transactions": "/transactions",
     "transaction": f"/transactions/{OPEN_ID}",
+    "clients": "/clients",
     "storage": "/storage",
     "cluster": "/cluster",
     "security": "/security",
@@ -62,6 +63,7 @@ def shop(cluster: Cluster) -> Iterator[Shop]:
     shop = Shop(cluster.kafka)
     shop.fill()
     shop.add_odd_records()
+    shop.subscribe("all-clients", "*", 1_000)
     with shop.members("billing", "orders", 2), shop.transactions():
         yield shop
 

@@ -38,6 +38,7 @@ PATHS = {
     "reset": "/groups/fraud-detection/reset?to=-100",
     "transactions": "/transactions",
     "transaction": f"/transactions/{OPEN_ID}",
+    "clients": "/clients?q=consumer",
     "storage": "/storage",
     "security": "/security",
     "user": "/security/users/billing",
@@ -110,6 +111,7 @@ def _filled(cluster: Cluster, password: Path) -> Iterator[Shop]:
     shop = Shop(cluster.kafka)
     shop.fill()
     shop.delete_topic(DELETED)
+    shop.subscribe("all-clients", "*", 5_000)
     password.write_text("a-password-of-the-pictures")
     for command in COMMANDS:
         given = ["--password-file", str(password)] if command[0] == "user" else []

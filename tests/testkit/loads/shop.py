@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from tests.testkit.clusters.cluster import wait_until
 
@@ -71,6 +72,18 @@ class Shop:
         """Create topics without records."""
         for future in self._admin.create_topics([NewTopic(name, 1) for name in names]).values():
             future.result(WAIT_S)
+
+    def subscribe(self, name: str, metrics: str, interval_ms: int) -> None:
+        """Subscribe to metrics of clients that connect later, as soon as the cluster's level allows it."""
+        configs = {"metrics": metrics, "interval.ms": str(interval_ms)}
+        resource = ConfigResource(ConfigResourceType.CLIENT_METRICS, name, configs)
+        with contextlib.closing(KafkaAdminClient(bootstrap_servers=self._kafka)) as admin:
+
+            def is_made() -> bool:
+                answer = admin.alter_configs([resource], raise_on_unknown=False)
+                return bool(answer["client_metrics"][name] == "OK")
+
+            wait_until(is_made, WAIT_S, f"the subscription {name}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; it may come back if its configuration allows that."""

@@ -1,4 +1,4 @@
-"""Answers to Kafka's requests about users and access control lists, over a state machine, as gateways make them."""
+"""Answers to Kafka's requests about users, access control lists and subscriptions, over a state machine."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,8 +12,12 @@ from kafka.protocol.admin import (
     DeleteAclsResponse,
     DescribeAclsRequest,
     DescribeAclsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 from penstock.contracts.acls import (
@@ -27,7 +31,10 @@ from penstock.contracts.acls import (
 )
 from penstock.contracts.commands import (
     AclsDeleted,
+    AlterClientMetrics,
     AlterScramCredentials,
+    ConfigChange,
+    ConfigOperation,
     CreateAcls,
     DeleteAcls,
     Outcome,
@@ -37,12 +44,14 @@ from penstock.contracts.commands import (
     ScramMechanism,
     ScramUpsertion,
 )
+from penstock.contracts.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from penstock.contracts.queries.security import SecurityQuery, SecurityView
 from penstock.contracts.scram_keys import verifier_of_password, verifier_of_salted
 from penstock_sequencer.core import queries
 from tests.unit.sequencer.core.core_world import World
 
 INVALID = 42  # an error code of Kafka
+CLIENT_METRICS = 16  # a resource type of Kafka
 ITERATIONS = 4_096
 
 
@@ -65,6 +74,12 @@ def add_user(world: World, name: str, password: str = "a-password", *mechanisms:
 def add_bindings(world: World, *bindings: AclBinding) -> None:
     """Entries of access control lists."""
     assert _error(world.do(CreateAcls(world.now_ms, list(bindings)))) is None
+
+
+def subscribe(world: World, name: str, **configs: str) -> None:
+    """A subscription to metrics of clients with these configurations."""
+    changes = [ConfigChange(each.replace("_", "."), ConfigOperation.SET, value) for each, value in configs.items()]
+    assert _error(world.do(AlterClientMetrics(world.now_ms, name, changes))) is None
 
 
 def has_password(world: World, name: str, password: str) -> bool:
@@ -160,6 +175,35 @@ def _delete_acls(world: World, request: Any) -> Any:
     )
 
 
+def _list_resources(world: World, request: Any) -> Any:
+    assert request.resource_types == [CLIENT_METRICS]
+    kind = ListConfigResourcesResponse.ConfigResource
+    names = world.state.client_metrics
+    return ListConfigResourcesResponse(
+        error_code=0, config_resources=[kind(resource_name=each, resource_type=CLIENT_METRICS) for each in names]
+    )
+
+
+def _describe_resources(world: World, request: Any) -> Any:
+    kind = DescribeConfigsResponse.DescribeConfigsResult
+    defaults = {name: config.default for name, config in CLIENT_METRICS_CONFIGS.items()}
+    return DescribeConfigsResponse(
+        results=[
+            kind(
+                error_code=0,
+                error_message=None,
+                resource_type=CLIENT_METRICS,
+                resource_name=each.resource_name,
+                configs=[
+                    kind.DescribeConfigsResourceResult(name=name, value=value)
+                    for name, value in (defaults | world.state.client_metrics[each.resource_name]).items()
+                ],
+            )
+            for each in request.resources
+        ]
+    )
+
+
 def _matching(kind: Any, bindings: Sequence[AclBinding]) -> list[Any]:
     return [
         kind(
@@ -208,4 +252,6 @@ _ANSWERS: dict[Any, Callable[[World, Any], Any]] = {
     DescribeAclsRequest: _describe_acls,
     CreateAclsRequest: _create_acls,
     DeleteAclsRequest: _delete_acls,
+    ListConfigResourcesRequest: _list_resources,
+    DescribeConfigsRequest: _describe_resources,
 }

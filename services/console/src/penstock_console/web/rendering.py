@@ -30,6 +30,7 @@ class Templates:
             "duration": _duration,
             "number": _number,
             "rate": _rate,
+            "measure": _measure,
             "ms": _ms,
             "time": _time,
             "instant": _instant,
@@ -79,6 +80,13 @@ def _rate(value: float | None) -> str:
     if value is None:
         return _DASH
     return f"{value:,.0f}" if value >= 10 or not value else f"{value:,.2f}"
+
+
+def _measure(value: float | None) -> str:
+    """A value of any size, with as many digits as matter."""
+    if value is None or float(value).is_integer() or abs(value) >= 1_000:
+        return _number(value)
+    return f"{value:.4g}"
 
 
 def _ms(value: float | None) -> str:

@@ -7,6 +7,7 @@ import msgspec
 
 from penstock_console.kafka.records import RecordPage, RecordQuery, Written
 from penstock_console.pages import (
+    clients,
     cluster,
     groups,
     messages,
@@ -133,6 +134,14 @@ PAGES = (
         title="Transaction",
         view=transactions.transaction,
         result=transactions.TransactionPage,
+    ),
+    Page(
+        path="/clients",
+        template="clients.html",
+        title="Clients",
+        view=clients.clients,
+        result=clients.ClientsPage,
+        query=ListQuery,
     ),
     Page(path="/storage", template="storage.html", title="Storage", view=storage.storage, result=storage.StoragePage),
     Page(path="/cluster", template="cluster.html", title="Cluster", view=cluster.cluster, result=cluster.ClusterPage),
