@@ -346,13 +346,13 @@ def new_world(
     denials = DenialLog(metrics, clock.monotonic_s)
     security = SecurityCache(sequencer)
     telemetry = Telemetry(
-        sequencer=sequencer,  # type: ignore[arg-type]
+        sequencer=sequencer,
         clock=clock,
         entropy=CountingEntropy(),
         metrics=metrics,
         limits=limits.telemetry,
     )
-    telemetry.subscriptions.record(0)
+    telemetry.subscriptions.is_known = True
     tokens = DelegationTokens(config.tokens(), sequencer=sequencer, clock=clock, entropy=CountingEntropy())
     authorizer = Authorizer(mode, frozenset(), bindings or security, denials)
     made_logins, _ = make_logins(

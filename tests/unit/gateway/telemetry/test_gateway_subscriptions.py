@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from penstock.contracts.levels import CLIENT_METRICS_LEVEL
 from penstock.kafkawire.api.api_versions import ApiVersionsRequest
 from penstock.kafkawire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from penstock.kafkawire.error_codes import ErrorCode
@@ -92,20 +93,31 @@ async def test_a_changed_subscription_has_another_id_and_the_client_asks_again(w
 
 
 async def test_a_client_waits_until_a_new_gateway_knows_the_subscriptions() -> None:
-    cache = SubscriptionCache(FakeSequencer())  # type: ignore[arg-type]
-    assert not cache.is_empty
+    sequencer = FakeSequencer()
+    sequencer.hold = asyncio.Event()
+    cache = SubscriptionCache(sequencer)
     asked = asyncio.create_task(cache.wanted({}, 60))
     await asyncio.sleep(0)
-    assert not asked.done()
-    cache.record(0)
+    assert not (asked.done() or cache.is_empty)
+    sequencer.hold.set()
     assert (await asked).metrics == ()
     assert cache.is_empty
 
 
 async def test_without_sequencers_a_new_gateway_answers_after_a_while() -> None:
-    cache = SubscriptionCache(FakeSequencer())  # type: ignore[arg-type]
-    assert (await cache.wanted({}, 0)).metrics == ()
+    sequencer = FakeSequencer()
+    sequencer.hold = asyncio.Event()
+    cache = SubscriptionCache(sequencer)
+    assert (await cache.wanted({}, 0.01)).metrics == ()
     assert not cache.is_empty
+
+
+async def test_below_their_level_it_is_known_that_there_are_no_subscriptions() -> None:
+    sequencer = FakeSequencer()
+    sequencer.is_down, sequencer.seen_level = True, CLIENT_METRICS_LEVEL - 1
+    cache = SubscriptionCache(sequencer)
+    assert (await cache.wanted({}, 60)).metrics == ()
+    assert cache.is_empty
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])

@@ -20,10 +20,10 @@ from penstock.kafkawire.compression import decompress
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError, OversizeError
 from penstock.kafkawire.schema import NO_UUID
-from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.security.state_copy import Sequencers
 from penstock_gateway.telemetry.client_instances import ACCEPTED_CODECS, ClientInstances, Instance
 from penstock_gateway.telemetry.client_metrics import ClientMetrics, Summary, add_point, id_text
 from penstock_gateway.telemetry.limits import TelemetryLimits
@@ -41,7 +41,7 @@ class Telemetry:
     def __init__(
         self,
         *,
-        sequencer: SequencerClient,
+        sequencer: Sequencers,
         clock: Clock,
         entropy: Entropy,
         metrics: GatewayMetrics,
