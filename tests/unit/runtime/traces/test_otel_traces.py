@@ -1,6 +1,7 @@
 """Traces of OpenTelemetry: parents, links, times and the ratio of sampled requests."""
 
 import socket
+import threading
 
 import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -14,6 +15,7 @@ from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.virtual_time import START_MS
 from tests.testkit.recorded_traces import RecordedTraces, facts_of, seconds_of, traceparent
 
+JOIN_S = 60.0
 REQUESTS = 2_000
 
 
@@ -137,4 +139,13 @@ async def test_a_collector_that_does_not_answer_delays_the_end_only_shortly() ->
         record(traces, "put", clock.monotonic_s(), clock.monotonic_s(), traceparent(1))
         await traces.close()
         connection, _ = silent.accept()
+        # An end without an answer would be tried again in a thread: for seconds, and with numbers of `random`.
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65_536):
+            pass
         connection.close()
+    for thread in threading.enumerate():
+        if thread.name == "traces":
+            thread.join(JOIN_S)
+            assert not thread.is_alive()
