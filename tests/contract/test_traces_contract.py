@@ -81,6 +81,7 @@ def test_a_span_needs_a_sampled_parent(traces: Traces, parent: str) -> None:
 @pytest.mark.parametrize("link", MALFORMED, ids=range(len(MALFORMED)))
 def test_links_that_cannot_be_read_do_no_harm(traces: Traces, link: str) -> None:
     span = traces.begin("span", 1.0, traceparent(1), [link])
+    assert (span is not None) == traces.is_on
     if span is not None:
         span.end(2.0)
 
@@ -92,5 +93,9 @@ def test_a_span_may_end_twice(traces: Traces) -> None:
         span.end(3.0)
 
 
-async def test_traces_can_be_closed(traces: Traces) -> None:
+async def test_after_the_end_work_goes_on_without_an_error(traces: Traces) -> None:
     await traces.close()
+    await traces.close()
+    record(traces, "stage", 1.0, 2.0, traceparent(1))
+    with traces.root("request", 1.0), traces.stage("stage"):
+        assert current_trace() == "" or traces.is_on
