@@ -20,20 +20,15 @@ RUN awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements.lock >uv.lo
 FROM base AS chosen
 ARG SERVICE
 RUN --mount=type=bind,source=services,target=/services \
-    mkdir /chosen /projects && cd /services \
-    && cp -r ${SERVICE} /chosen && cp --parents $(printf '%s/pyproject.toml ' ${SERVICE}) /projects
+    mkdir /chosen && cd /services && for each in ${SERVICE}; do cp -r ${each}/src/* /chosen; done
 
 
 # What they need and nothing else, with the versions and hashes of the lock.
 FROM tools AS list
-ARG LOCK=requirements.lock
-COPY libs/pyproject.toml libs/
-COPY --from=chosen /projects services
+ARG LOCK=requirements.lock SERVICE
+COPY pyproject.toml ./
 RUN --mount=type=cache,target=/root/.cache/uv \
-    mkdir -p libs/src/penstock && touch libs/src/penstock/__init__.py \
-    && echo 'penstock @ file:///build/libs' >local \
-    && uv pip compile --quiet --no-annotate --no-header --constraints ${LOCK} --constraints local \
-       --no-emit-package penstock services/*/pyproject.toml >names \
+    uv pip compile --quiet --no-annotate --no-header --constraints ${LOCK} $(printf -- '--group %s ' ${SERVICE}) >names \
     && awk 'NR == FNR {wanted[$1]; next} /^[^ ]/ {on = $1 in wanted} on' names ${LOCK} >/list \
     && test "$(grep -c == /list)" -eq "$(grep -c == names)"
 
@@ -64,10 +59,9 @@ RUN touch src/penstock/__init__.py \
 
 
 FROM tools AS code
-COPY libs libs
-COPY --from=chosen /chosen services
-RUN --mount=type=cache,target=/root/.cache/uv \
-    uv pip install --quiet --no-deps --build-constraints requirements.lock --target /opt/code ./libs ./services/*
+COPY libs/src /opt/code
+COPY --from=chosen /chosen /opt/code
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /opt/code
 
 
 # PACKAGES are Debian packages. Java's needs the folder of manual pages. Java itself needs the name of its user.

@@ -6,8 +6,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MEMBERS := libs services/gateway services/flusher services/sequencer services/cacher services/compactor services/janitor services/console
-LOCAL := penstock penstock-gateway penstock-flusher penstock-sequencer penstock-cacher penstock-compactor penstock-janitor penstock-console
 # The stamp of an environment to run Penstock, and of one for development, which can also run it.
 RUN_STAMP := $(VENV)/.made-run
 STAMP := $(VENV)/.made
@@ -19,9 +17,9 @@ SPARK_TEST_STAMP := $(SPARK_VENV)/.made-test
 SUPPLY_VENV := .venv-supply
 SBOM_VENV := .venv-sbom
 SPARK_CLASSES := $(SPARK_VENV)/classes.jsa
-COMPILE := uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
-    --no-emit-find-links --python-version 3.11 $(foreach name,$(LOCAL),--no-emit-package $(name))
 UPGRADE ?= --upgrade
+COMPILE = $(BIN)/uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+    --no-emit-find-links --python-version 3.11 $(UPGRADE)
 CODE := libs services tests benches
 ARGS ?=
 
@@ -129,7 +127,7 @@ docs: env  ## generate the pages that come from code: APIs, settings, metrics, p
 
 # From the environment, because locks have no licences.
 sbom: $(SUPPLY_VENV)/.made $(SBOM_VENV)/.made  ## write the bill of materials (CycloneDX) of what runs to sbom.json, and list its licences
-	@$(SUPPLY_VENV)/bin/cyclonedx-py environment --output-reproducible --of JSON --pyproject libs/pyproject.toml \
+	@$(SUPPLY_VENV)/bin/cyclonedx-py environment --output-reproducible --of JSON --pyproject pyproject.toml \
 	    -o sbom.json $(SBOM_VENV)/bin/python 2>/dev/null
 	@$(BIN)/python -m tests.testkit.supply.licences sbom.json
 
@@ -138,13 +136,11 @@ audit: env $(SUPPLY_VENV)/.made  ## look for known vulnerabilities of what runs;
 	    -r requirements-run.lock 2>/dev/null | $(BIN)/python -m tests.testkit.supply.audit
 
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
-	$(BIN)/$(COMPILE) $(UPGRADE) --group dev pyproject.toml -o requirements.lock >/dev/null
-	$(BIN)/$(COMPILE) $(UPGRADE) --group tools --constraints requirements.lock pyproject.toml -o requirements-run.lock >/dev/null
-	$(BIN)/$(COMPILE) $(UPGRADE) --group tools --group spark --constraints requirements.lock pyproject.toml \
+	$(COMPILE) --extra schemas --extra otel --group dev pyproject.toml -o requirements.lock >/dev/null
+	$(COMPILE) --extra schemas --group tools --constraints requirements.lock pyproject.toml -o requirements-run.lock >/dev/null
+	$(COMPILE) --extra schemas --extra spark --group tools --group spark --constraints requirements.lock pyproject.toml \
 	    -o requirements-spark.lock >/dev/null
-	$(BIN)/uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
-	    --no-emit-find-links --python-version 3.11 $(UPGRADE) --group supply \
-	    -o requirements-supply.lock >/dev/null
+	$(COMPILE) --group supply -o requirements-supply.lock >/dev/null
 
 clean:  ## remove the environment and the caches
 	find libs -name '*.so' -delete
@@ -157,9 +153,8 @@ $(VENV)/.python: always
 	@$(eval problem := $(shell deploy/make-venv $(VENV) $(PYTHON) $(if $(filter file,$(origin PYTHON)),default,named)))\
 	    $(if $(problem),$(error $(problem)))
 
-install = $(BIN)/uv pip install -q --python $(1)/bin/python --no-deps --no-build-isolation \
-    $(foreach member,$(MEMBERS),-e $(member))
-MADE_FROM := $(VENV)/.python pyproject.toml $(foreach member,$(MEMBERS),$(member)/pyproject.toml)
+install = $(BIN)/uv pip install -q --python $(1)/bin/python --no-deps --no-build-isolation -e .
+MADE_FROM := $(VENV)/.python pyproject.toml libs/src/penstock/version.py
 
 # The arguments are a lock and the stamps.
 define make_env

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import aiohttp
@@ -18,6 +17,7 @@ from penstock.runtime.clock import SystemClock
 from penstock.runtime.nats.client import NatsLimits
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.host import HostLimits, ServiceHost
+from penstock.version import VERSION
 from tests.testkit.servers.connections import SLOW_MACHINE, SLOW_MACHINE_HOST
 from tests.testkit.servers.nats import NatsServer, running_nats_server
 from tests.testkit.waiting import until
@@ -78,7 +78,7 @@ async def test_a_started_host_is_announced_with_the_fields_of_its_service(server
     async with at_work(watcher), at_work(flusher):
         await until(lambda: watcher.directory.live("flusher"))
         (heard,) = watcher.directory.live("flusher")
-        assert heard == Presence("flusher", "z1", "f1", version("penstock"), http=heard.http, load_bytes=7)
+        assert heard == Presence("flusher", "z1", "f1", VERSION, http=heard.http, load_bytes=7)
         assert await readiness(heard.http) == (503, "starting")
         flusher.health.set_ready(True)
         assert await readiness(heard.http) == (200, "")

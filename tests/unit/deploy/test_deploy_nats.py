@@ -24,7 +24,7 @@ OWN = (f"penstock.{CLUSTER}.", f"penstock-landing.{CLUSTER}.", "_INBOX.", "$JS.A
 
 
 def test_there_are_credentials_and_a_user_for_each_service_one_for_agents_and_one_for_operators() -> None:
-    services = {path.name for path in (ROOT / "services").iterdir() if (path / "pyproject.toml").exists()}
+    services = {path.name for path in (ROOT / "services").iterdir() if (path / "src").exists()}
     assert set(ROLES) == services | {ADMIN, AGENT}
     assert re.findall(r"user: (\w+)", ACCOUNTS) == list(USERS)
     for user in USERS:

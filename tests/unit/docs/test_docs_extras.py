@@ -9,7 +9,7 @@ NAMED = re.compile(r"penstock\[(?P<extras>[a-z0-9,]+)\]")
 
 
 def test_every_extra_that_a_page_or_a_message_names_exists() -> None:
-    known = tomllib.loads((ROOT / "libs" / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     files = [
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),

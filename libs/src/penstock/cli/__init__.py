@@ -75,8 +75,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def print_version() -> int:
-    """Print the version of the installed package."""
-    from importlib.metadata import version  # costs as much as all the rest of this command
+    """Print the version, the commit if it is known, and the levels of the journal that this version reads."""
+    from penstock.contracts.newest_level import NEWEST_LEVEL
+    from penstock.version import VERSION, find_commit
 
-    print(f"penstock {version('penstock')}")
+    commit = find_commit()
+    print(f"penstock {VERSION}", *[f"commit {commit}"] * bool(commit), f"journal levels 0 to {NEWEST_LEVEL}", sep=", ")
     return 0

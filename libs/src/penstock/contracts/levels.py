@@ -52,8 +52,8 @@ from penstock.contracts.configs.topics import (
     need_key_compaction,
     need_retention,
 )
+from penstock.contracts.newest_level import NEWEST_LEVEL as NEWEST_LEVEL
 
-NEWEST_LEVEL = 9  # the newest that this code knows; level 0 is that of release 0.1.0
 # From this level on topics may have Kafka configurations that are without effect here.
 INERT_CONFIGS_LEVEL = 3
 # From this level on there are subscriptions to metrics of clients (KIP-714).

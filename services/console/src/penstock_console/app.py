@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from importlib.metadata import version
 
 import aiohttp
 
@@ -14,6 +13,7 @@ from penstock.runtime.process.host import ServiceHost
 from penstock.schemas.decoding import Decoder
 from penstock.schemas.limits import SchemaLimits
 from penstock.schemas.registry import parse_address
+from penstock.version import VERSION
 from penstock_console.config import ConsoleConfig
 from penstock_console.kafka.sessions import KafkaSessions, listener_settings
 from penstock_console.metrics import SurveyMetrics
@@ -94,7 +94,7 @@ class ConsoleApp:
             Logins(self._kafka, self._clock, self._entropy, issuer=issuer, user_claim=config.oidc_user_claim),
             host=config.listen_host,
             port=config.listen_port,
-            version=version("penstock"),
+            version=VERSION,
             host_names=tuple(each.strip().lower() for each in config.host_names.split(",") if each.strip()),
             has_secure_cookies=config.secure_cookies or config.public_url.startswith("https:"),
             flow=None if issuer is None else CodeFlow(issuer, self._clock, self._entropy),

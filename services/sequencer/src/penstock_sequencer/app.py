@@ -56,7 +56,6 @@ class SequencerApp:
             role="sequencer",
             clock=self._clock,
             entropy=self._entropy,
-            distribution="penstock-sequencer",
         )
         self._limits = limits
         guard = limits.journal_guard

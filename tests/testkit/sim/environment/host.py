@@ -84,7 +84,7 @@ class HostMaker:
 
     def __init__(self, connection: SimConnection, limits: HostLimits) -> None:
         self._connection = connection
-        self._settings: dict[str, Any] = {"limits": limits, "find_version": lambda _: "simulated"}
+        self._settings: dict[str, Any] = {"limits": limits}
 
     def __call__(self, *arguments: Any, **settings: Any) -> ServiceHost:
         """The host of a process with one role."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from importlib.metadata import version
 from typing import Protocol
 
 import msgspec
@@ -18,6 +17,7 @@ from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.config import ServiceConfig
 from penstock.runtime.process.health import Health, HttpServer, new_registry
 from penstock.runtime.process.own_address import announced_address
+from penstock.version import VERSION
 
 
 class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,17 +75,14 @@ class ServiceHost:
         *,
         complete: Callable[[Presence], Presence] | None = None,
         entropy: Entropy | None = None,
-        distribution: str = "penstock",
         limits: HostLimits = DEFAULT_LIMITS,
         connect: Callable[..., Awaitable[Connection]] = connect_nats,
-        find_version: Callable[[str], str] = version,
         make_http: Callable[..., Http] = HttpServer,
         make_registry: Callable[[], CollectorRegistry] = new_registry,
     ) -> None:
-        """`complete` adds the service's own fields to each announcement; `distribution` is the package of its version.
+        """`complete` adds the service's own fields to each announcement.
 
-        A simulation replaces `connect`, `find_version` and `make_http`, a process with several services `connect`,
-        `make_http` and `make_registry`.
+        A simulation replaces `connect` and `make_http`, a process with several services also `make_registry`.
         """
         self.health = Health()
         self.registry = make_registry()
@@ -96,7 +93,6 @@ class ServiceHost:
         self._entropy = entropy
         self._limits = limits
         self._connect = connect
-        self._version = find_version(distribution)
         self._http = make_http(
             self.health, self.registry, config.http_host, config.http_port, token_file=config.http_token_file
         )
@@ -168,5 +164,5 @@ class ServiceHost:
 
     def _presence(self) -> Presence:
         config = self._config
-        own = Presence(self._role, config.zone, config.instance, self._version, http=self._http_address)
+        own = Presence(self._role, config.zone, config.instance, VERSION, http=self._http_address)
         return self._complete(own) if self._complete is not None else own
