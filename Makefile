@@ -28,7 +28,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark spark-classes \
-    sbom audit quick e2e-compose conformance conformance-compose sim sim-all mutants chaos fuzz check house format \
+    sbom audit quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz check house \
+    format \
     bench bench-kafka bench-spark docs screenshots lock clean
 
 help:  ## what there is to do
@@ -50,14 +51,14 @@ test-simulation: env  ## run the simulations
 # The tests mostly wait for servers that start and for timeouts, so more workers than cores run. With PENSTOCK_CHECKED,
 # `make check` has applied the rules of test_tidy already.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
-	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not spark" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
+	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not upgrades and not spark" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
 	$(BIN)/pytest -m e2e -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/chaos
 
 test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
 
 quick: env  ## run the tests that take no more than a few seconds each
-	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not spark" -n 2
+	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not upgrades and not spark" -n 2
 
 conformance-compose: env  ## test the logins of stock clients at the containers of compose.secure.yaml; ARGS as there
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
@@ -88,6 +89,10 @@ mutants: env  ## plant each small fault in the code, and report which tests find
 
 chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n for the same order, SHAPE=agents or separate
 	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" PENSTOCK_CHAOS_SHAPE="$(SHAPE)" $(BIN)/pytest -m chaos -s tests/chaos
+
+# Also with containers, if their images are built: `make e2e-compose` runs those tests.
+upgrades: env  ## move the journal and replace services under load; for nightly runs
+	nice $(BIN)/pytest -m upgrades -rP tests/upgrades
 
 fuzz: env  ## send hostile frames of all APIs beside an ordinary client, for MINUTES=1; SEED=n sends the same again
 	$(BIN)/python -m tests.testkit.fuzz --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))

@@ -250,7 +250,7 @@ async def test_a_single_server_cannot_keep_three_copies(shared_nats_server: Nats
 
 async def test_a_journal_with_fewer_copies_than_configured_is_rejected(connection: NatsConnection, name: str) -> None:
     await connection.journal(name, create=True, replicas=1)
-    with pytest.raises(Invalid, match=r"has 1 replicas, but the settings ask for 3: run `nats stream edit"):
+    with pytest.raises(Invalid, match=r"has 1 replicas, but the settings ask for 3: run `penstock journal replicas 3`"):
         await connection.journal(name, create=False, replicas=3)
 
 

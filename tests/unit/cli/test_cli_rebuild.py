@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import main, parse_arguments, rebuild
+from penstock.cli import main, parse_arguments
 from penstock.cli.data_folder import take_folder
+from penstock.cli.journal import rebuild
 
 
 class Program:

@@ -38,8 +38,10 @@ from penstock.runtime.clock import Entropy
 from penstock.runtime.nats.client import NatsConnection, connect_nats
 from penstock.runtime.nats.stream import (
     MESSAGE_NOT_FOUND,
+    NO_ROOM,
     STREAM_NAME_TAKEN,
     STREAM_NOT_FOUND,
+    WRONG_LAST_SEQUENCE,
     ApiError,
     decode_reply,
     is_error,
@@ -50,8 +52,6 @@ from penstock.runtime.nats.tls import NatsTls
 OPTIONS = ("user", "password", "tls", "tls_ca", "tls_certificate", "tls_key", "replicas", "bytes_max")
 FIT = ("subjects", "retention", "storage", "discard", "max_msgs_per_subject", "allow_direct")
 REPLICAS = 3  # on servers of a cluster
-WRONG_LAST_SEQUENCE = (10071, 10164)  # of the subject; the second one is of newer servers
-NO_ROOM = (10047, 10023, 10054)  # no storage, no resources; a message is too large
 NOT_STORED = 10077  # for any reason, also because the stream is full
 FULL_STREAM = "maximum bytes exceeded"
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.config import ServiceConfig, read_config
-from penstock.runtime.process.landing import needs_servers, with_landing, without_landing
+from penstock.runtime.process.landing import landing_at, moved_landing, needs_servers, with_landing, without_landing
 
 TLS = NatsTls("/ca.pem", "/own.pem", "/own key.pem")
 
@@ -62,3 +62,15 @@ def test_a_process_that_runs_before_nats_uses_the_final_store_only() -> None:
     assert without_landing("s3://b/p?region=x&landing=jetstream:") == "s3://b/p?region=x"
     assert without_landing("file:///x?landing=jetstream:") == "file:///x"
     assert without_landing("file:///x%20y?local_reads=off") == "file:///x%20y?local_reads=off"
+
+
+def test_a_landing_store_at_the_servers_of_the_process_moves_with_its_name_and_options() -> None:
+    url = completed("s3://b?landing=jetstream:?replicas=1", "tls://one:4222,tls://two:4222", user="a", password="b")
+    landing = landing_at(url, "tls://two:4222")
+    moved = moved_landing(landing, nats_url="nats://new:4222,nats://newer:1", user="c", password="", tls=NatsTls())
+    assert moved == "jetstream://new:4222,newer:1/c?replicas=1&user=c"
+
+
+@pytest.mark.parametrize("store_url", ["file:///x", "s3://b?landing=jetstream://host:1/n", "file:///x?landing=s3://y"])
+def test_a_landing_store_elsewhere_does_not_move(store_url: str) -> None:
+    assert landing_at(store_url, "nats://one:4222") == ""

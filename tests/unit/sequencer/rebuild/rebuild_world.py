@@ -19,8 +19,8 @@ from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import Journal
 from penstock.segment import build_segment
 from penstock.segment.keys import journal_archive_prefix, segment_key, snapshots_prefix
-from penstock_sequencer.rebuild.stream import FoundStream
 from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
+from penstock_sequencer.storage.journal_stream import MADE_BY_REBUILD, FoundStream
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
 from tests.testkit.fakes.virtual_time import VirtualClock
 from tests.unit.sequencer.sequencer_rig import CLUSTER, SequencerRig
@@ -41,7 +41,7 @@ class FakeStreams:
 
     def __init__(self) -> None:
         self.held: MemoryJournalStore | None = None
-        self.is_rebuilt = False
+        self.made_by = ""
         self.began = 0
         self.steps = Steps()
 
@@ -49,15 +49,15 @@ class FakeStreams:
         self.steps.step()
         if self.held is None:
             return None
-        return FoundStream(self.held.created, self.is_rebuilt, self.began, self.held.last_sequence)
+        return FoundStream(self.held.created, self.made_by, self.began, self.held.last_sequence)
 
     async def make(self, first_sequence: int, replicas: int) -> FoundStream:
         self.steps.step()
         held = self.held = MemoryJournalStore(NEW)
         held.first_sequence, held.last_sequence = first_sequence, first_sequence - 1
-        self.is_rebuilt, self.began = True, first_sequence
+        self.made_by, self.began = MADE_BY_REBUILD, first_sequence
         self.steps.step()
-        return FoundStream(NEW, True, first_sequence, first_sequence - 1)
+        return FoundStream(NEW, MADE_BY_REBUILD, first_sequence, first_sequence - 1)
 
     async def journal(self) -> Journal:
         assert self.held is not None, "the stream was made before"

@@ -24,8 +24,17 @@ SENDERS = {
     "console": Sender.CONSOLE,
     "admin": Sender.ADMIN,
 }
-# All that the journal needs of JetStream. Only sequencers have a way to its entries.
-_JOURNAL_API = ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "STREAM.PURGE", "CONSUMER.CREATE")
+# All that the journal needs of JetStream; the last two are for `penstock journal`, which runs as a sequencer. Only
+# sequencers have a way to its entries.
+_JOURNAL_API = (
+    "STREAM.INFO",
+    "STREAM.CREATE",
+    "STREAM.MSG.GET",
+    "STREAM.PURGE",
+    "CONSUMER.CREATE",
+    "STREAM.UPDATE",
+    "STREAM.DELETE",
+)
 # All that readers of the landing store need of JetStream (ADR 0045).
 _LANDING_API = ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "CONSUMER.CREATE")
 _HEAD = """\
@@ -125,6 +134,8 @@ def _requests(user: str, cluster: str, *, with_old_services: bool) -> list[str]:
 def _landing(user: str, cluster: str) -> list[str]:
     """The subjects by which the user reads the landing store, flushers write it, and janitors delete from it.
 
+    Sequencers may also write it and change its copies, for `penstock journal`.
+
     A console gets none: it reads records from gateways only, with the rights of its user.
     """
     if user == "console":
@@ -132,7 +143,11 @@ def _landing(user: str, cluster: str) -> list[str]:
     stream, objects = subjects.landing_stream(cluster), subjects.landing_objects(cluster)
     reads = [f"$JS.API.{name}.{stream}" for name in _LANDING_API]
     reads += [f"$JS.API.CONSUMER.DELETE.{stream}.*", f"$JS.API.DIRECT.GET.{stream}.>"]
-    own = {"flusher": [objects], "janitor": [f"$JS.API.STREAM.PURGE.{stream}"]}
+    own = {
+        "flusher": [objects],
+        "sequencer": [objects, f"$JS.API.STREAM.UPDATE.{stream}"],
+        "janitor": [f"$JS.API.STREAM.PURGE.{stream}"],
+    }
     return [*reads, *own.get(user, [])]
 
 

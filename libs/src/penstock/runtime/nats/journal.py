@@ -156,7 +156,7 @@ class NatsJournal:
         if config.num_replicas < replicas:
             raise Invalid(
                 f"the journal's stream {self._stream} has {config.num_replicas} replicas, but the settings ask for "
-                f"{replicas}: run `nats stream edit {self._stream} --replicas {replicas}` (needs as many servers)"
+                f"{replicas}: run `penstock journal replicas {replicas}` (needs as many servers)"
             )
 
     async def append(self, entry_id: str, data: bytes) -> int:

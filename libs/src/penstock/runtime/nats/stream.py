@@ -13,6 +13,8 @@ STREAM_NAME_TAKEN = 10058
 OTHER_STREAM_EXPECTED = 10060
 MESSAGE_NOT_FOUND = 10037
 REPLICAS_NEED_A_CLUSTER = 10074
+WRONG_LAST_SEQUENCE = (10071, 10164)  # the second one is of newer servers
+NO_ROOM = (10047, 10023, 10054)  # no storage, no resources; a message is too large
 
 Reply = TypeVar("Reply")
 

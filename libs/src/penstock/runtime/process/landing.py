@@ -6,6 +6,7 @@ from penstock.runtime.nats.tls import NatsTls
 
 LANDING = "landing"  # the option of a store's address
 OWN_SERVERS = "jetstream:"  # its value for the servers of the process, with options after it
+_LOGIN = ("user", "password", "tls", "tls_ca", "tls_certificate", "tls_key")
 
 
 def with_landing(store_url: str, *, cluster: str, nats_url: str, user: str, password: str, tls: NatsTls) -> str:
@@ -16,19 +17,35 @@ def with_landing(store_url: str, *, cluster: str, nats_url: str, user: str, pass
     if not needs_servers(store_url):
         return store_url
     place, options = _parsed(store_url)
-    servers = ",".join(server.strip().partition("://")[2] or server.strip() for server in nats_url.split(","))
-    login = {"user": user, "password": password}
-    files = {
-        "tls": "on" if "tls://" in nats_url else "",
-        "tls_ca": tls.ca,
-        "tls_certificate": tls.certificate,
-        "tls_key": tls.key,
-    }
-    added = urlencode({name: value for name, value in (login | files).items() if value})
     given = options[LANDING].removeprefix(OWN_SERVERS).lstrip("?")
-    inner = "&".join(part for part in (given, added) if part)
-    options[LANDING] = f"{OWN_SERVERS}//{servers}/{cluster}" + (f"?{inner}" if inner else "")
+    options[LANDING] = _landing(cluster, given, nats_url, user, password, tls)
     return f"{place}?{urlencode(options)}"
+
+
+def landing_at(store_url: str, old_nats_url: str) -> str:
+    """The address of the landing store if it is at these servers, else ""."""
+    landing = _parsed(store_url)[1].get(LANDING, "")
+    servers = landing.partition("?")[0].removeprefix(f"{OWN_SERVERS}//").partition("/")[0]
+    is_there = landing.startswith(OWN_SERVERS) and set(servers.split(",")) & set(_hosts(old_nats_url).split(","))
+    return landing if is_there else ""
+
+
+def moved_landing(landing: str, *, nats_url: str, user: str, password: str, tls: NatsTls) -> str:
+    """The address of the same landing store at other servers, with the login there."""
+    place, _, query = landing.partition("?")
+    kept = {name: value for name, value in parse_qsl(query) if name not in _LOGIN}
+    return _landing(place.rpartition("/")[2], urlencode(kept), nats_url, user, password, tls)
+
+
+def _landing(name: str, given: str, nats_url: str, user: str, password: str, tls: NatsTls) -> str:
+    values = (user, password, "on" if "tls://" in nats_url else "", tls.ca, tls.certificate, tls.key)
+    added = urlencode({option: value for option, value in zip(_LOGIN, values, strict=True) if value})
+    inner = "&".join(part for part in (given, added) if part)
+    return f"{OWN_SERVERS}//{_hosts(nats_url)}/{name}" + (f"?{inner}" if inner else "")
+
+
+def _hosts(nats_url: str) -> str:
+    return ",".join(server.strip().partition("://")[2] or server.strip() for server in nats_url.split(","))
 
 
 def needs_servers(store_url: str) -> bool:

@@ -10,7 +10,7 @@ after it. So a start finds one of these cases:
 - a marker and the stream that it names: start.
 - a marker, and no stream or another one: the journal was lost. Halt, and make nothing.
 
-Later a rebuild elsewhere may name another journal. A rebuild does not run while the cluster archives. But an operator
+Later a rebuild or a move may name another journal. A rebuild does not run while the cluster archives. But an operator
 can override that, or the custodian may not have reached the store. Two journals over one store acknowledge records that
 the other does not know. So the old journal's sequencers stop as soon as they see the new name (`IdentityWatch`).
 """
@@ -125,7 +125,7 @@ class IdentityWatch:
     def _halted(self, named: JournalIdentity, ours: JournalIdentity) -> Halted:
         return Halted(
             f"the sequencer halted: the object {marker_key(self._cluster)} names the journal made at {named.created}, "
-            f"but this one was made at {ours.created}: a rebuild at another NATS replaced this journal. Nothing was "
-            f"deleted. Start sequencers at the NATS of the new journal. If that journal must go, write this into the "
-            f"object: {msgspec.json.encode(ours).decode()}"
+            f"but this one was made at {ours.created}: a rebuild or a move to other NATS servers replaced "
+            f"this journal. Nothing was deleted. Start sequencers at the NATS of the new journal. If that journal must "
+            f"go, write this into the object: {msgspec.json.encode(ours).decode()}"
         )

@@ -14,7 +14,7 @@ from penstock.runtime.process.logs import configure_logs
 from penstock_sequencer.rebuild.config import RebuildConfig
 from penstock_sequencer.rebuild.rebuild import Rebuild
 from penstock_sequencer.rebuild.report import as_json, as_text
-from penstock_sequencer.rebuild.stream import NatsStreams
+from penstock_sequencer.storage.journal_stream import NatsStreams
 
 INTERRUPTED_EXIT_CODE = 130  # the shells' code for Ctrl-C; the next run completes the work
 

@@ -11,13 +11,11 @@ The gap after the old journal has a reason. Gateways and flushers have seen sequ
 the old journal may still archive some. None of these sequences is used again.
 """
 
-import msgspec
 import structlog
 
 from penstock.contracts.commands import Command, RecordArchived, RecordSnapshot, TakeCustody, Tick
 from penstock.contracts.entries import Entry, decode_entry, encode_entry, next_hash
-from penstock.contracts.errors import Conflict, Corrupt, Invalid, PenstockError, Unavailable
-from penstock.contracts.subjects import journal_stream
+from penstock.contracts.errors import Conflict, Corrupt, Invalid
 from penstock.objectstore import AlreadyExists, ObjectStore
 from penstock.runtime.journal import Journal
 from penstock.segment.keys import journal_archive_key, snapshot_key
@@ -25,7 +23,6 @@ from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import Custody
 from penstock_sequencer.rebuild.replay import JournalState
 from penstock_sequencer.storage.archive_format import Archive, encode_archive
-from penstock_sequencer.storage.journal_marker import JournalIdentity, Marker, marker_key, read_marker
 from penstock_sequencer.storage.snapshot_format import Snapshot, encode_snapshot
 from penstock_sequencer.storage.snapshot_store import NO_PREFIX, read_stored_snapshot
 
@@ -109,22 +106,3 @@ def _applied(known: JournalState, data: bytes) -> JournalState:
     state = known.state
     apply_entry(state, state.sequence + 1, decode_entry(data).requests, announce=False)
     return JournalState(state, next_hash(known.hash, data))
-
-
-async def name_in_marker(store: ObjectStore, cluster: str, old: Marker | None, created: str) -> None:
-    """Write the stream made at `created` into the marker; `Conflict` if another process changed the marker."""
-    identity = JournalIdentity(journal_stream(cluster), created)
-    key, body = marker_key(cluster), [msgspec.json.encode(identity)]
-    try:
-        if old is None:
-            await store.put(key, body)
-        else:
-            await store.put(key, body, if_match=old.etag)
-    except (Conflict, Unavailable) as error:
-        await _check_is_named(store, cluster, identity, error)
-
-
-async def _check_is_named(store: ObjectStore, cluster: str, identity: JournalIdentity, error: PenstockError) -> None:
-    found = await read_marker(store, cluster)
-    if found is None or found.identity != identity:
-        raise error

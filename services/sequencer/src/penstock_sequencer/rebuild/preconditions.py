@@ -13,8 +13,8 @@ from penstock.contracts.errors import Invalid
 from penstock.contracts.subjects import journal_stream
 from penstock.objectstore import ObjectStore
 from penstock.segment.keys import journal_archive_prefix, parse_journal_archive_key
-from penstock_sequencer.rebuild.stream import FoundStream
 from penstock_sequencer.storage.journal_marker import JournalIdentity, Marker, marker_key
+from penstock_sequencer.storage.journal_stream import MADE_BY_REBUILD, FoundStream
 from penstock_sequencer.storage.snapshot_store import NO_PREFIX
 
 # The archive of a running cluster grows at least every minute; this allows for retries and for clocks that differ.
@@ -32,7 +32,7 @@ def check_is_lost(cluster: str, marker: Marker | None, found: FoundStream | None
             f"the journal of cluster {cluster}, made at {found.created}, exists. Nothing was changed. If "
             f"it is damaged and cannot be repaired, back its stream up, remove it, and then rebuild"
         )
-    if not found.is_rebuilt:
+    if found.made_by != MADE_BY_REBUILD:
         raise Invalid(
             f"a stream made at {found.created} has the journal's name of cluster {cluster}, but the object store names "
             f"another. Nothing was changed. Remove the stream if it is not needed, and then rebuild"

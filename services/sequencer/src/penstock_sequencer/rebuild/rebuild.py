@@ -11,7 +11,6 @@ from penstock_sequencer.rebuild.footers import read_lost_segments
 from penstock_sequencer.rebuild.lost_landing import replace_lost_extents
 from penstock_sequencer.rebuild.new_journal import (
     SEQUENCES_SKIPPED,
-    name_in_marker,
     put_first_entry,
     start_journal,
     store_snapshot,
@@ -20,9 +19,9 @@ from penstock_sequencer.rebuild.preconditions import ARCHIVE_AGE_MIN_MS, check_a
 from penstock_sequencer.rebuild.recover import commit_lost_segments
 from penstock_sequencer.rebuild.replay import JournalState, replay_archive
 from penstock_sequencer.rebuild.report import Report
-from penstock_sequencer.rebuild.stream import FoundStream
 from penstock_sequencer.storage.archive_store import list_archive
-from penstock_sequencer.storage.journal_marker import Marker, read_marker
+from penstock_sequencer.storage.journal_marker import Marker, name_in_marker, read_marker
+from penstock_sequencer.storage.journal_stream import FoundStream
 from penstock_sequencer.storage.snapshot_store import list_snapshots, read_stored_snapshot
 
 

@@ -1,5 +1,6 @@
 """The error that ends a sequencer which cannot trust what it reads: one sentence on the cause, one on the remedy."""
 
+from penstock.contracts.entries import JournalMoved
 from penstock.contracts.errors import PenstockError
 from penstock.runtime.journal import JournalGap
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
@@ -16,6 +17,7 @@ GAP_REMEDY = (
     "If this replica was away while they were purged, start it again: it starts from the newest snapshot. Otherwise "
     "restore the journal's stream from the nats-server's own files or a backup"
 )
+MOVED_REMEDY = "Nothing was deleted. Set nats_url of all services to these servers, and start them again"
 VERSION_REMEDY = "Upgrade this replica: start the release that wrote it, or a newer one"
 
 
@@ -32,6 +34,8 @@ def halted_at(sequence: int, error: Exception, snapshot_sequence: int | None = N
         remedy = VERSION_REMEDY
     elif isinstance(error, JournalGap):
         remedy = GAP_REMEDY
+    elif isinstance(error, JournalMoved):
+        remedy = MOVED_REMEDY
     is_at_snapshot = bool(sequence) and sequence == snapshot_sequence
     where = f"at the snapshot of journal entry {sequence}" if is_at_snapshot else f"after journal entry {sequence}"
     return Halted(f"the sequencer halted {where}: {error}. {remedy}")

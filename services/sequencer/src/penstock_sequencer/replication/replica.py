@@ -13,7 +13,7 @@ import structlog
 
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import HOUSEKEEPING, Command, Outcome, Tick
-from penstock.contracts.entries import ENTRY_VERSION, Entry, UnknownLevel, decode_entry
+from penstock.contracts.entries import ENTRY_VERSION, Entry, JournalMoved, UnknownLevel, decode_entry
 from penstock.contracts.errors import Corrupt, Fenced, Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import Advanced
@@ -245,6 +245,8 @@ class Replica:
             raise Corrupt(f"entry {item.sequence} came instead of entry {self._chain.sequence + 1}")
         try:
             entry = decode_entry(item.data, self._known_level)
+        except JournalMoved:
+            raise
         except Corrupt as error:
             kind = UnknownVersion if _is_of_later_release(item.data, error) else Corrupt
             raise kind(f"entry {item.sequence}: {error}") from error

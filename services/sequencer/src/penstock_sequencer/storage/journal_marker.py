@@ -3,8 +3,9 @@
 import msgspec
 import structlog
 
-from penstock.contracts.errors import Corrupt, Unavailable
+from penstock.contracts.errors import Conflict, Corrupt, PenstockError, Unavailable
 from penstock.contracts.ids import check_token
+from penstock.contracts.subjects import journal_stream
 from penstock.objectstore import AlreadyExists, NotFound, ObjectStore
 
 MARKER = "journal-identity"
@@ -63,3 +64,22 @@ async def write_marker(store: ObjectStore, cluster: str, found: JournalIdentity)
             if marker is not None:
                 return marker
     raise Unavailable(f"the store does not take the object {marker_key(cluster)}")
+
+
+async def name_in_marker(store: ObjectStore, cluster: str, old: Marker | None, created: str) -> None:
+    """Write the stream made at `created` into the marker; `Conflict` if another process changed the marker."""
+    identity = JournalIdentity(journal_stream(cluster), created)
+    key, body = marker_key(cluster), [msgspec.json.encode(identity)]
+    try:
+        if old is None:
+            await store.put(key, body)
+        else:
+            await store.put(key, body, if_match=old.etag)
+    except (Conflict, Unavailable) as error:
+        await _check_is_named(store, cluster, identity, error)
+
+
+async def _check_is_named(store: ObjectStore, cluster: str, identity: JournalIdentity, error: PenstockError) -> None:
+    found = await read_marker(store, cluster)
+    if found is None or found.identity != identity:
+        raise error

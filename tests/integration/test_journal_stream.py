@@ -9,7 +9,7 @@ import pytest
 from penstock.contracts.errors import Invalid
 from penstock.contracts.subjects import journal_stream
 from penstock.runtime.nats.client import NatsConnection
-from penstock_sequencer.rebuild.stream import NatsStreams
+from penstock_sequencer.storage.journal_stream import MADE_BY_REBUILD, NatsStreams
 from tests.testkit.servers.connections import connect_nats
 from tests.testkit.servers.nats import running_nats_server
 from tests.testkit.waiting import known
@@ -34,7 +34,7 @@ async def test_the_first_entry_has_the_requested_sequence_and_the_journal_contin
 ) -> None:
     streams = NatsStreams(connection, "test", 1)
     made = await known(lambda: streams.make(FIRST, 1))
-    assert (made.first_sequence, made.last_sequence, made.is_rebuilt) == (FIRST, FIRST - 1, True)
+    assert (made.first_sequence, made.last_sequence, made.made_by) == (FIRST, FIRST - 1, MADE_BY_REBUILD)
     assert await known(streams.find) == made
     journal = await streams.journal()
     info = await known(journal.describe)
@@ -57,7 +57,7 @@ async def test_a_journal_made_by_sequencers_is_no_rebuilt_one(connection: NatsCo
     journal = await connection.journal("test", create=True)
     found = await known(NatsStreams(connection, "test", 1).find)
     assert found is not None
-    assert (found.is_rebuilt, found.created) == (False, (await known(journal.describe)).created)
+    assert (found.made_by, found.created) == ("", (await known(journal.describe)).created)
 
 
 async def test_more_copies_than_servers_are_rejected(connection: NatsConnection) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +10,13 @@ from pathlib import Path
 from penstock.cli.children import die_with_parent
 from penstock.cli.command_line import NewParser
 from penstock.cli.data_folder import own_store, recorded_store, take_folder
+from penstock.cli.journal.program import check_is_installed, has_sequencer, program as sequencer_program, run_program
 from penstock.cli.last_words import last_words
 from penstock.cli.ports import reserved_port
 from penstock.cli.running import INTERRUPTED_EXIT_CODE
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.runtime.nats.server import find_nats_server, write_config
 
-PROGRAM = "penstock_sequencer.rebuild"  # run, not imported: the library imports no service
 STOP_TIMEOUT_S = 15.0
 
 
@@ -47,21 +46,16 @@ def add_parser(new_parser: NewParser) -> None:
     parser.set_defaults(run=run)
 
 
-def has_sequencer() -> bool:
-    """Whether the sequencer's program is installed in this environment."""
-    return importlib.util.find_spec(PROGRAM.partition(".")[0]) is not None
-
-
 def run(
     arguments: argparse.Namespace,
     *,
-    program: Sequence[str] = (sys.executable, "-m", PROGRAM),
+    program: Sequence[str] | None = None,
     is_installed: Callable[[], bool] = has_sequencer,
 ) -> int:
     """Rebuild the journal; 0 if that succeeded or a dry run found it possible, 1 with one sentence if not."""
     try:
-        if not is_installed():
-            raise Invalid("the sequencer is not installed here; run this command in the sequencer's container")
+        check_is_installed(is_installed=is_installed())
+        program = program or sequencer_program("rebuild")
         if arguments.nats_url:
             return _rebuild(program, arguments, arguments.nats_url, arguments.store)
         data = Path(arguments.data).expanduser().absolute()
@@ -90,9 +84,7 @@ def _rebuild(program: Sequence[str], arguments: argparse.Namespace, nats_url: st
         "json": str(arguments.json).lower(),
         **more,
     }
-    flags = [part for name, value in options.items() if value for part in (f"--{name}", value)]
-    with subprocess.Popen([*program, *flags], preexec_fn=die_with_parent) as process:
-        return process.wait()
+    return run_program(program, options)
 
 
 @contextlib.contextmanager
