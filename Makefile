@@ -29,8 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark spark-classes \
     sbom audit quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz check house \
-    format \
-    bench bench-kafka bench-spark docs screenshots lock clean
+    format previous bench bench-kafka bench-spark docs screenshots lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,9 +89,11 @@ mutants: env  ## plant each small fault in the code, and report which tests find
 chaos: env  ## kill and pause processes at random under load, for MINUTES=10; SEED=n for the same order, SHAPE=agents or separate
 	PENSTOCK_CHAOS_MINUTES="$(MINUTES)" PENSTOCK_CHAOS_SEED="$(SEED)" PENSTOCK_CHAOS_SHAPE="$(SHAPE)" $(BIN)/pytest -m chaos -s tests/chaos
 
-# Also with containers, if their images are built: `make e2e-compose` runs those tests.
-upgrades: env  ## move the journal and replace services under load; for nightly runs
-	nice $(BIN)/pytest -m upgrades -rP tests/upgrades
+upgrades: env  ## move the journal, and upgrade the compose project from the previous version; for nightly runs
+	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && nice $(BIN)/pytest -m upgrades -rP tests/upgrades
+
+previous: env  ## make the fixture of the previous version from COMMIT, at each release
+	$(BIN)/python -m tests.testkit.previous $(COMMIT)
 
 fuzz: env  ## send hostile frames of all APIs beside an ordinary client, for MINUTES=1; SEED=n sends the same again
 	$(BIN)/python -m tests.testkit.fuzz --minutes $(or $(MINUTES),1) $(if $(SEED),--seed $(SEED))

@@ -163,6 +163,13 @@ class Project:
         self.compose("up", "--detach", "--no-build", "--no-recreate", *numbers, service)
         self._wait_for({service: count})
 
+    def set_version(self, service: str, tag: str) -> None:
+        """Replace the containers of one service by those of another image; return when all are healthy."""
+        self._environment["PENSTOCK_VERSION"] = tag
+        count = len(self.containers(service))
+        self.compose("up", "--detach", "--no-build", "--no-deps", "--scale", f"{service}={count}", service)
+        self._wait_for({service: count})
+
     def start(self, service: str) -> None:
         """Start the killed or stopped containers of a service again, and no others."""
         docker("start", *(each.id for each in self.containers(service)))
