@@ -27,7 +27,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark spark-classes \
+.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark test-helm spark-classes \
     sbom audit quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz check house \
     format previous bench bench-kafka bench-spark docs screenshots lock clean
 
@@ -50,14 +50,19 @@ test-simulation: env  ## run the simulations
 # The tests mostly wait for servers that start and for timeouts, so more workers than cores run. With PENSTOCK_CHECKED,
 # `make check` has applied the rules of test_tidy already.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
-	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not upgrades and not spark" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
+	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not upgrades and not spark and not helm" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
 	$(BIN)/pytest -m e2e -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/chaos
 
 test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
 
+# Helm is built by Go, once for a user: four minutes of a core. Without Go the tests are skipped.
+test-helm: env  ## render the Helm chart and test its objects; builds Helm first
+	-@$(BIN)/python -m tests.testkit.helm >/dev/null
+	$(BIN)/pytest -m helm tests/helm
+
 quick: env  ## run the tests that take no more than a few seconds each
-	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not upgrades and not spark" -n 2
+	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not upgrades and not spark and not helm" -n 2
 
 conformance-compose: env  ## test the logins of stock clients at the containers of compose.secure.yaml; ARGS as there
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \

@@ -42,14 +42,14 @@ def cache_folder() -> Path:
     return Path(caches) / "penstock" / "conformance"
 
 
-def run(command: list[str], folder: Path) -> None:
+def run(command: list[str], folder: Path, *, timeout_s: float = FETCH_TIMEOUT_S) -> None:
     """Run one command that fetches or builds; `Missing` with the end of its output if it fails."""
     try:
         done = subprocess.run(
-            command, cwd=folder, timeout=FETCH_TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, cwd=folder, timeout=timeout_s, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
     except subprocess.TimeoutExpired:
-        raise Missing(f"{command[0]} took longer than {FETCH_TIMEOUT_S} s") from None
+        raise Missing(f"{command[0]} took longer than {timeout_s:.0f} s") from None
     if done.returncode:
         last_words = " | ".join(done.stdout.strip().splitlines()[-3:])
         raise Missing(f"{command[0]} failed: {last_words}")

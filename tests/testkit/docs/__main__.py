@@ -8,7 +8,17 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.testkit.docs import access, alerts, beside_kafka, compatibility, dashboards, metrics, performance, settings
+from tests.testkit.docs import (
+    access,
+    alerts,
+    beside_kafka,
+    chart,
+    compatibility,
+    dashboards,
+    metrics,
+    performance,
+    settings,
+)
 from tests.testkit.docs.blocks import Maker, fill
 from tests.testkit.docs.dashboards.layout import text_of
 
@@ -25,6 +35,7 @@ def pages() -> dict[Path, Mapping[str, Maker]]:
         DOCS / "operating" / "metrics.md": metrics.makers(),
         DOCS / "operating" / "monitoring.md": alerts.makers(),
         DOCS / "operating" / "security.md": access.makers(),
+        chart.CHART / "README.md": chart.makers(),
         DOCS / "performance.md": performance.makers(performance.read_results())
         | beside_kafka.makers(beside_kafka.read_results()),
     }
@@ -34,6 +45,7 @@ def files() -> dict[Path, str]:
     """Each file with generated text, and that text."""
     boards = DOCS.parent / "deploy" / "grafana" / "dashboards"
     made = {path: fill(path.read_text(), makers) for path, makers in pages().items()}
+    made[chart.CHART / "values.schema.json"] = chart.schema_text()
     return made | {boards / f"{each.name}.json": text_of(each) for each in dashboards.DASHBOARDS}
 
 
