@@ -280,7 +280,7 @@ def test_each_service_has_its_role_in_a_cloud(rendered: Render) -> None:
     }
     assert roles.pop("penstock-gateway") == roles.pop("penstock-cacher") == "-read"
     assert set(roles.values()) == {"write"}
-    for name, template in pod_templates(rendered("s3-irsa")).items():
+    for name, template in pod_templates(own(rendered("s3-irsa"))).items():
         assert "administrator" in name or template["spec"]["serviceAccountName"] in accounts
     azure = pod_templates(own(rendered("azure-workload-identity")))
     labelled = {name for name, each in azure.items() if each["metadata"]["labels"].get("azure.workload.identity/use")}
