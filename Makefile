@@ -21,6 +21,8 @@ UPGRADE ?= --upgrade
 COMPILE = $(BIN)/uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
     --no-emit-find-links --python-version 3.11 $(UPGRADE)
 CODE := libs services tests benches
+# The marks of tests that have a run of their own.
+APART := not simulation and not e2e and not compose and not chaos and not upgrades and not spark and not helm
 ARGS ?=
 
 # Every process of the tests would compile again what it imports: a service three times its start, Spark's Python more.
@@ -50,7 +52,7 @@ test-simulation: env  ## run the simulations
 # The tests mostly wait for servers that start and for timeouts, so more workers than cores run. With PENSTOCK_CHECKED,
 # `make check` has applied the rules of test_tidy already.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
-	$(BIN)/pytest -m "not simulation and not e2e and not compose and not chaos and not upgrades and not spark and not helm" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
+	$(BIN)/pytest -m "$(APART)" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
 	$(BIN)/pytest -m e2e -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/chaos
 
 test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
@@ -62,7 +64,7 @@ test-helm: env  ## render the Helm chart and test its objects; builds Helm first
 	$(BIN)/pytest -m helm tests/helm
 
 quick: env  ## run the tests that take no more than a few seconds each
-	$(BIN)/pytest -q -m "not slow and not e2e and not compose and not chaos and not upgrades and not spark and not helm" -n 2
+	$(BIN)/pytest -q -m "not slow and $(APART)" -n 2
 
 conformance-compose: env  ## test the logins of stock clients at the containers of compose.secure.yaml; ARGS as there
 	settings=$$(tests/testkit/stand-ins) && eval "$$settings" && \
