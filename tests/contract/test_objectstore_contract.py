@@ -5,7 +5,8 @@ import base64
 import itertools
 import random
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import prometheus_client
@@ -20,6 +21,7 @@ from penstock.objectstore import (
     JetStreamLimits,
     NotFound,
     ObjectStore,
+    QuorumLimits,
     S3Limits,
     open_store,
 )
@@ -27,11 +29,14 @@ from penstock.objectstore.encryption import EncryptedStore, Plain, parse_keys
 from penstock.objectstore.file import open_file_store
 from penstock.objectstore.jetstream import open_jetstream_store
 from penstock.objectstore.landed import LandedStore
+from penstock.objectstore.measured import MeasuredStore
 from penstock.objectstore.memory import MemoryStore
+from penstock.objectstore.quorum import Member, QuorumStore
+from penstock.objectstore.retrying import RetryingStore
 from penstock.objectstore.s3 import open_s3_store
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
-from penstock.runtime.clock import SystemEntropy
+from penstock.runtime.clock import SystemClock, SystemEntropy
 from tests.testkit.servers.moto import running_moto
 from tests.testkit.servers.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.testkit.servers.seaweed import running_seaweed
@@ -58,7 +63,14 @@ WITH_PARTS = [
     pytest.param("s3 of seaweedfs, encrypted", marks=pytest.mark.slow),
     "memory, with a landing store",
 ]
-WITHOUT_PARTS = ["jetstream", "jetstream, retrying and measured", "jetstream, encrypted"]
+WITHOUT_PARTS = [
+    "jetstream",
+    "jetstream, retrying and measured",
+    "jetstream, encrypted",
+    "quorum",
+    "quorum, one is gone",
+    "quorum of folders, encrypted, retrying and measured",
+]
 of_parts = pytest.mark.parametrize("store", WITH_PARTS, indirect=True, scope="module")
 SOME_KEYS = parse_keys(f"first {base64.b64encode(bytes(range(32))).decode()}", "a test")
 NAMES = itertools.count()
@@ -85,6 +97,23 @@ async def open_s3(server: S3Server, **encryption: str) -> ObjectStore:
 
 def encrypted(inner: ObjectStore, plain: Plain = Plain.REJECT) -> ObjectStore:
     return EncryptedStore(inner, SOME_KEYS, SystemEntropy(), plain=plain)
+
+
+def quorum_of(stores: Sequence[ObjectStore | None]) -> QuorumStore:
+    """A quorum of these stores; None is a store that is gone, without which deletes go on at once."""
+
+    async def opened(store: ObjectStore | None) -> ObjectStore:
+        if store is None:
+            raise Unavailable("the store is gone")
+        return store
+
+    limits = QuorumLimits(gone_after_s=0.0, read_hedge_s=1.0)
+    clock = SystemClock()
+    members = [
+        Member(f"store {number}", partial(opened, store), monotonic_s=clock.monotonic_s, limits=limits)
+        for number, store in enumerate(stores, 1)
+    ]
+    return QuorumStore(members, limits)
 
 
 def key_file_in(folder: Path) -> Path:
@@ -125,6 +154,14 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
             opened = encrypted(await open_s3(request.getfixturevalue("seaweed_server")))
         case "memory, with a landing store":
             opened = LandedStore(MemoryStore(), MemoryStore(), lambda key: zlib.crc32(key.encode()) % 2 == 0)
+        case "quorum":
+            opened = quorum_of([MemoryStore(), MemoryStore(), MemoryStore()])
+        case "quorum, one is gone":
+            opened = quorum_of([None, MemoryStore(), MemoryStore()])
+        case "quorum of folders, encrypted, retrying and measured":
+            stores = [await open_file_store(folder / str(number)) for number in range(3)]
+            measured = MeasuredStore(quorum_of(stores), prometheus_client.CollectorRegistry())
+            opened = encrypted(RetryingStore(measured, jitter=lambda: 0.0))
         case "jetstream" | "jetstream, encrypted":
             address = f"jetstream://{request.getfixturevalue('shared_nats_server').url.removeprefix('nats://')}/s{next(NAMES)}"
             opened = await open_jetstream_store(address, {}, entropy=SystemEntropy(), limits=JetStreamLimits())
@@ -150,6 +187,14 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 @pytest.fixture
 def racers(request: pytest.FixtureRequest) -> int:
     return RACERS_AT_SEAWEEDFS if "seaweedfs" in request.node.callspec.id else RACERS
+
+
+@pytest.fixture
+def replacing_store(store: ObjectStore, request: pytest.FixtureRequest) -> ObjectStore:
+    """A store that replaces objects, and in which one of many racing puts wins."""
+    if "quorum" in request.node.callspec.id:
+        pytest.skip("objects of a quorum are never replaced, and of racing puts at most one wins (ADR 0056)")
+    return store
 
 
 @pytest.fixture
@@ -193,39 +238,46 @@ async def test_a_put_never_overwrites(store: ObjectStore, base: str) -> None:
     assert await store.get(base + "a") == b"first"
 
 
-async def test_of_many_racing_puts_exactly_one_wins(store: ObjectStore, base: str, racers: int) -> None:
-    won, lost = await outcomes(racers, lambda racer: asyncio.ensure_future(store.put(base + "a", [b"%d" % racer])))
+async def test_of_many_racing_puts_exactly_one_wins(replacing_store: ObjectStore, base: str, racers: int) -> None:
+    won, lost = await outcomes(
+        racers, lambda racer: asyncio.ensure_future(replacing_store.put(base + "a", [b"%d" % racer]))
+    )
     assert len(won) == 1
     assert all(isinstance(error, AlreadyExists) for error in lost), lost
-    assert await store.get(base + "a") == b"%d" % won[0]
+    assert await replacing_store.get(base + "a") == b"%d" % won[0]
 
 
-async def test_a_replacing_put_needs_the_etag_of_the_version_it_replaces(store: ObjectStore, base: str) -> None:
-    first = await store.put(base + "a", [b"first"])
-    second = await store.put(base + "a", [b"second"], if_match=first)
+async def test_a_replacing_put_needs_the_etag_of_the_version_it_replaces(
+    replacing_store: ObjectStore, base: str
+) -> None:
+    first = await replacing_store.put(base + "a", [b"first"])
+    second = await replacing_store.put(base + "a", [b"second"], if_match=first)
     assert second != first
     with pytest.raises(EtagMismatch, match=base + "a"):
-        await store.put(base + "a", [b"third"], if_match=first)
-    assert await store.get(base + "a") == b"second"
+        await replacing_store.put(base + "a", [b"third"], if_match=first)
+    assert await replacing_store.get(base + "a") == b"second"
 
 
-async def test_an_absent_object_cannot_be_replaced(store: ObjectStore, base: str) -> None:
-    etag = await store.put(base + "a", [b"first"])
-    await store.delete([base + "a"])
+async def test_an_absent_object_cannot_be_replaced(replacing_store: ObjectStore, base: str) -> None:
+    etag = await replacing_store.put(base + "a", [b"first"])
+    await replacing_store.delete([base + "a"])
     with pytest.raises(EtagMismatch):
-        await store.put(base + "a", [b"second"], if_match=etag)
+        await replacing_store.put(base + "a", [b"second"], if_match=etag)
     with pytest.raises(NotFound):
-        await store.get(base + "a")
+        await replacing_store.get(base + "a")
 
 
-async def test_of_many_racing_replacements_exactly_one_wins(store: ObjectStore, base: str, racers: int) -> None:
-    etag = await store.put(base + "a", [b"first"])
+async def test_of_many_racing_replacements_exactly_one_wins(
+    replacing_store: ObjectStore, base: str, racers: int
+) -> None:
+    etag = await replacing_store.put(base + "a", [b"first"])
     won, lost = await outcomes(
-        racers, lambda racer: asyncio.ensure_future(store.put(base + "a", [b"version %d" % racer], if_match=etag))
+        racers,
+        lambda racer: asyncio.ensure_future(replacing_store.put(base + "a", [b"version %d" % racer], if_match=etag)),
     )
     assert len(won) == 1
     assert all(isinstance(error, Conflict) for error in lost), lost
-    assert await store.get(base + "a") == b"version %d" % won[0]
+    assert await replacing_store.get(base + "a") == b"version %d" % won[0]
 
 
 async def test_an_absent_object_is_not_found(store: ObjectStore, base: str) -> None:
@@ -286,12 +338,12 @@ async def test_a_buffer_is_not_filled_from_an_absent_folder_or_deleted_object(st
             await store.get_range_into(base + absent, 0, bytearray(1))
 
 
-async def test_a_buffer_gets_the_bytes_of_the_newest_version(store: ObjectStore, base: str) -> None:
-    etag = await store.put(base + "a", [b"first"])
-    await store.get_range_into(base + "a", 0, bytearray(5))
-    await store.put(base + "a", [b"other"], if_match=etag)
+async def test_a_buffer_gets_the_bytes_of_the_newest_version(replacing_store: ObjectStore, base: str) -> None:
+    etag = await replacing_store.put(base + "a", [b"first"])
+    await replacing_store.get_range_into(base + "a", 0, bytearray(5))
+    await replacing_store.put(base + "a", [b"other"], if_match=etag)
     buffer = bytearray(5)
-    await store.get_range_into(base + "a", 0, buffer)
+    await replacing_store.get_range_into(base + "a", 0, buffer)
     assert buffer == b"other"
 
 
@@ -324,10 +376,14 @@ async def test_a_range_after_the_end_is_invalid_and_absent_objects_have_none(sto
 
 async def test_a_listing_contains_size_and_etag(store: ObjectStore, base: str) -> None:
     etag = await store.put(base + "a", [b"first", b"second"])
-    [listed] = await store.list(base)
+    (listed,) = await store.list(base)
     assert (listed.key, listed.size_bytes, listed.etag) == (base + "a", 11, etag)
-    newer = await store.put(base + "a", [b"third"], if_match=listed.etag)
-    assert [(listed.size_bytes, listed.etag) for listed in await store.list(base)] == [(5, newer)]
+
+
+async def test_a_listing_contains_the_newest_version(replacing_store: ObjectStore, base: str) -> None:
+    etag = await replacing_store.put(base + "a", [b"first"])
+    newer = await replacing_store.put(base + "a", [b"third one"], if_match=etag)
+    assert [(listed.size_bytes, listed.etag) for listed in await replacing_store.list(base)] == [(9, newer)]
 
 
 async def test_a_listing_is_sorted_by_key_across_folders(store: ObjectStore, base: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.contracts.ids import is_express
+from penstock.contracts.ids import is_landed
 from penstock.contracts.levels import LANES_LEVEL
 from penstock.segment.keys import is_landing_key, parse_segment_key
 from tests.e2e.test_e2e_rebuild import report_of, until_archived
@@ -76,7 +76,7 @@ def test_a_crash_of_everything_loses_no_record_of_either_lane(cluster: Cluster, 
     stored = landing(cluster).objects()
     assert stored and all(is_landing_key(info.key) for info in stored)
     final = Bucket(f"file://{cluster.data}/objects").segments()
-    assert final and not any(is_express(parse_segment_key(key)[1]) for key in final)
+    assert final and not any(is_landed(parse_segment_key(key)[1]) for key in final)
 
     cluster.kill_all()
     cluster.start()

@@ -27,10 +27,19 @@ UNSYNCED_LOOK_S = 0.001
 UNSYNCED_LOOKS_MAX = 1_000  # before a power loss
 KINDS_SHARE = 0.5  # of all kinds of fault, in each run
 
+LANDING_FAULTS = StoreFaults(later_share=0.01)  # of all landing stores, all the time
+LANDING_BROKEN = {
+    "hangs": StoreFaults(hung_share=1.0),
+    "fails": StoreFaults(failed_share=1.0),
+    "loses answers": StoreFaults(unacknowledged_share=1.0),
+}
+LANDING_FAULT_S = (0.5, 12.0)
+
 # The faults of these kinds are counted, because each of them must happen in some run.
 FAULTS_COUNTED = (
     "connections mute or deaf",
     "power losses",
+    *(f"landing stores: one {fault}" for fault in (*LANDING_BROKEN, "is slow")),
     *(f"{role} clocks that leap" for role in LEAPING_ROLES),
 )
 
@@ -70,6 +79,7 @@ class Nemesis:
 
         self._kinds += [kind for kind in more if self._more.random() < MORE_SHARE]
         self._leaps = world.stream("clock-leaps")
+        self._landing = world.stream("landing-faults")
         self._clocks_leap = self._leaps.random() < LEAPS_SHARE
 
     def begin(self) -> None:
@@ -81,6 +91,8 @@ class Nemesis:
             self._world.infrastructure.create_task(self._leap_clocks())
         if self._world.old_replicas:
             self._world.infrastructure.create_task(self._world.upgrade())
+        if self._world.store.landing:
+            self._world.infrastructure.create_task(self._break_landing_stores())
 
     def heal(self) -> None:
         """End all faults, repair everything, and restart all dead processes."""
@@ -96,6 +108,8 @@ class Nemesis:
         world.journal.is_full = False
         world.store.faults = StoreFaults()
         world.store.writes = Latency(0.01)
+        for server in world.store.landing:
+            server.faults, server.writes = StoreFaults(), Latency()
         world.network.unblock()
         old, world.old_replicas = world.old_replicas, {}
         for process in world.processes:
@@ -315,6 +329,24 @@ class Nemesis:
             process.clock.skew_ms = days_ms if direction == "forward" else -days_ms
             await self._wait(0.5, 6.0)
             process.clock.skew_ms = 0
+
+    async def _break_landing_stores(self) -> None:
+        """Let one of three landing stores hang, fail or be slow for a while, then another one. Two are always well."""
+        dice, world = self._landing, self._world
+        for server in world.store.landing:
+            server.faults = LANDING_FAULTS
+        while True:
+            server = dice.choice(world.store.landing)
+            fault = dice.choice(("hangs", "fails", "loses answers", "is slow"))
+            world.happened[f"landing stores: one {fault}"] += 1
+            world.record(f"landing store {world.store.landing.index(server)} {fault}")
+            if fault == "is slow":
+                server.writes = Latency(dice.choice((0.3, 1.0)), 8.0, 0.1)
+            else:
+                server.faults = LANDING_BROKEN[fault]
+            await self._wait(*LANDING_FAULT_S)
+            server.faults, server.writes = LANDING_FAULTS, Latency()
+            await self._wait(0.0, 2.0)
 
     async def _damage_snapshot(self) -> None:
         """Damage the newest of several snapshots, at most once in a run, as Penstock tolerates no more."""

@@ -13,11 +13,10 @@ import structlog
 
 from penstock.contracts.commands import Command, Outcome, RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
-from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
+from penstock.contracts.ids import ENTROPY_BYTES, new_landed_id, new_segment_id
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock.objectstore.retrying import RetryingStore
 from penstock.segment.keys import segment_key
 from penstock_sequencer.core.machine import Effects, apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
@@ -43,11 +42,12 @@ from tests.testkit.sim.clients.timestamp_lookup import TimestampLookups
 from tests.testkit.sim.clients.transaction_workload import TransactionWorkload
 from tests.testkit.sim.environment.host import SimClock
 from tests.testkit.sim.environment.loop import SimLoop
+from tests.testkit.sim.environment.opening import open_simulated
 from tests.testkit.sim.environment.process import Process
 from tests.testkit.sim.environment.services import CLUSTER, app_factories, counts_of, gateway_address
 from tests.testkit.sim.environment.shared import SharedEnvironment
-from tests.testkit.sim.environment.store import SimStore
-from tests.testkit.sim.environment.wire import START_MS
+from tests.testkit.sim.environment.store import StoreServer
+from tests.testkit.sim.environment.wire import START_MS, Latency
 from tests.testkit.sim.length import Length
 from tests.testkit.sim.sequential.late_copies import LateCopies
 from tests.testkit.sim.sequential.register_writer import RegisterWriter
@@ -77,6 +77,10 @@ GRACES_MS = (1_500, 4_000)
 ORPHANS = 6
 ALMOST_ORPHAN_MS = 120_000  # before some of them may be deleted
 LANES_SHARE = 0.3  # of runs: the topic's lane changes
+LANDING_STORES = 3
+LANDING_STREAM = "landing-stores-263"  # with this name, the runs in tests/simulation/seeds.txt have none
+LANDING_STORES_SHARE = 0.15  # of runs: all segments land in three stores
+LANDING_LATENCY = Latency(0.002, 0.05, 0.02)
 AGENTS_SHARE = 0.25  # of runs: their processes are gateway, flusher and cacher in one
 # Log events that show a bug: they are about messages that only services send.
 BUGS = frozenset(
@@ -124,12 +128,14 @@ class World(SharedEnvironment):
         self.journal.observers.append(self.oracle.observe)
         store_url = self.dice.choice(("s3://simulated/bucket", "memory://simulated"))
         self.has_lanes = self.stream("lanes").random() < LANES_SHARE
-        store_url += "?landing=memory://landing" if self.has_lanes else ""
+        store_url += self._landing_options()
         housekeeping = self.stream("housekeeping")
         self.janitors = housekeeping.randint(1, 2) if housekeeping.random() < JANITORS_SHARE else 0
         grace_ms = housekeeping.choice(GRACES_MS)
         now_s = lambda: self.timeline.now_s  # noqa: E731
         self.deletion_checker = DeletionChecker(CLUSTER, self.oracle, self.store, self.fail, now_s, grace_ms / 1000)
+        for server in self.store.landing:
+            server.on_delete = self.store.on_delete
         make = app_factories(
             network=self.network,
             store_url=store_url,
@@ -170,6 +176,17 @@ class World(SharedEnvironment):
         self.topic_exists = False
         self.long_pauses = 0
         self.happened: Counter[str] = Counter()  # faults that have no other count
+
+    def _landing_options(self) -> str:
+        """The options of the store's address for landing stores: none, one for one lane, or three for both lanes."""
+        if self.stream(LANDING_STREAM).random() < LANDING_STORES_SHARE:
+            self.store.landing = [
+                StoreServer(self._wire(f"landing-{number}", LANDING_LATENCY), self.record)
+                for number in range(LANDING_STORES)
+            ]
+            places = "&".join(f"landing=memory://landing-{number}" for number in range(LANDING_STORES))
+            return f"?{places}&landing_for=all"
+        return "?landing=memory://landing" if self.has_lanes else ""
 
     def role(self, role: str) -> list[Process]:
         """The processes that have a role."""
@@ -308,11 +325,14 @@ class World(SharedEnvironment):
             born_ms = START_MS - age_ms
             key = segment_key("", CLUSTER, dice.randint(0, 2), new_segment_id(born_ms, dice.randbytes(ENTROPY_BYTES)))
             self.store.add_object(key, b"orphaned")
+        for server in self.store.landing:  # each has one that the others do not have
+            landed_id = new_landed_id(START_MS - 2 * ORPHAN_AGE_MS, dice.randbytes(ENTROPY_BYTES))
+            server.add_object(segment_key("", CLUSTER, 0, landed_id), b"orphaned")
 
     def _add_compactor(self, name: str, kind: type[Compactor]) -> None:
         clock, stream = SimClock(self.timeline), self.stream(name)
         sequencer = EverySender(self.hub.connect(name), CLUSTER, clock)
-        store = RetryingStore(SimStore(self.store, name), jitter=stream.random, monotonic_s=clock.monotonic_s)
+        store = open_simulated(self.store, name, stream, self.timeline)
         topics = (TOPIC, TOPIC, EXPIRING_TOPIC)
         compactor = kind(
             sequencer,

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from penstock.contracts.batches import Extent
 from penstock.contracts.commands import Command, CommitSegment, CreateTopic, DeleteTopic, Outcome, Tick, TopicCreated
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import TopicId, new_express_id, new_segment_id
+from penstock.contracts.ids import TopicId, new_landed_id, new_segment_id
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.queries.compaction import SegmentsQuery, SegmentView
 from penstock.contracts.queries.log import PlanPartition, PlanQuery
@@ -166,7 +166,7 @@ class World:
     def flush(self, *batches: tuple[TopicId, int, Sequence[str]], is_express: bool = False) -> bytes:
         """Store and commit a level-0 segment of these values."""
         now_ms = self.machine.clock.now_ms()
-        segment_id = (new_express_id if is_express else new_segment_id)(now_ms, os.urandom(10))
+        segment_id = (new_landed_id if is_express else new_segment_id)(now_ms, os.urandom(10))
         placed = [(topic_id, number, batch(values)) for topic_id, number, values in batches]
         built = build_segment(
             segment_id,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from penstock.contracts.ids import SegmentId, TopicId, new_express_id, new_segment_id
+from penstock.contracts.ids import SegmentId, TopicId, new_landed_id, new_segment_id
 from penstock.contracts.queries.compaction import PlacedExtent, SegmentView
 from penstock_compactor.jobs.values import Contents
 from penstock_compactor.merge.outputs import tasks_of
@@ -18,7 +18,7 @@ from penstock_compactor.planning.planner import (
     Kind,
     PlanLimits,
     choose,
-    choose_express,
+    choose_landed,
     size_class,
 )
 from tests.testkit.loads.compaction_model import CompactionModel
@@ -88,12 +88,12 @@ def test_a_large_job_runs_on_spark_and_waits_for_it(size: int, needs_spark: bool
 
 
 def express(row: int, level: int = 0, age_ms: int = 20_000, *, extents: int = 1, leased: bool = False) -> SegmentView:
-    segment_id = new_express_id(NOW_MS - age_ms, row.to_bytes(10, "little"))
+    segment_id = new_landed_id(NOW_MS - age_ms, row.to_bytes(10, "little"))
     return SegmentView(row, segment_id, level, 1000, 1000, extents, -1, leased)
 
 
 def express_rows(segments: list[SegmentView], busy: Collection[SegmentId] = ()) -> list[int]:
-    job = choose_express(segments, now_ms=NOW_MS, limits=LIMITS, busy=busy)
+    job = choose_landed(segments, now_ms=NOW_MS, limits=LIMITS, busy=busy)
     return [] if job is None else rows(job)
 
 

@@ -26,10 +26,10 @@ def test_segment_ids_and_their_texts_sort_by_creation_time(pair: list[tuple[int,
 
 @given(TIMES_MS, ENTROPY)
 def test_an_express_id_has_its_time_and_differs_from_all_other_new_ids(now_ms: int, entropy: bytes) -> None:
-    express = ids.new_express_id(now_ms, entropy)
-    assert (len(express), ids.segment_born_ms(express), ids.is_express(express)) == (ids.ID_BYTES, now_ms, True)
-    for ends in (entropy, entropy[: -len(ids.EXPRESS_END)] + ids.EXPRESS_END):
-        assert not ids.is_express(ids.new_segment_id(now_ms, ends))
+    express = ids.new_landed_id(now_ms, entropy)
+    assert (len(express), ids.segment_born_ms(express), ids.is_landed(express)) == (ids.ID_BYTES, now_ms, True)
+    for ends in (entropy, entropy[: -len(ids.LANDED_END)] + ids.LANDED_END):
+        assert not ids.is_landed(ids.new_segment_id(now_ms, ends))
 
 
 @given(st.binary(min_size=16, max_size=16))

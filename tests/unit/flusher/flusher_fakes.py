@@ -181,7 +181,8 @@ class Rig:
         budget_bytes: int = 128 * MIB,
         upload_parallel_max: int = 8,
         commit_bytes_max: int = 4 * MIB,
-        landing: Landing | None = None,
+        express_rate: float | None = None,  # bytes per second; with it, there is an express lane
+        lands_all: bool = False,  # also segments of the standard lane land
         traces: Traces = NO_TRACES,
     ) -> None:
         self.store = store or HeldStore()
@@ -209,15 +210,18 @@ class Rig:
             ),
             traces=traces,
         )
-        self.flushes = new_queue()
+        self.degraded: dict[str, str] = {}
+        landing = partial(Landing, self.store, set_degraded=self.degraded.__setitem__)
+        self.flushes = new_queue(landing=landing() if lands_all else None)
         limits = BufferLimits(
             bytes_max=bytes_max, batches_max=1_000, interval_s=interval_s, quiet_s=quiet_s, quiet_under_way_max=0
         )
         self.buffer: ActiveBuffer[Fragment] = ActiveBuffer(limits, TokenBucket(1_000.0))
         self.express: Lane | None = None
-        if landing is not None:
+        if express_rate is not None:
             express_limits = msgspec.structs.replace(limits, interval_s=0.005)
-            self.express = Lane(ActiveBuffer(express_limits, TokenBucket(1_000.0)), new_queue(landing=landing))
+            express_queue = new_queue(landing=landing(bytes_per_second_max=express_rate))
+            self.express = Lane(ActiveBuffer(express_limits, TokenBucket(1_000.0)), express_queue)
         self.intake = Intake(
             standard=Lane(self.buffer, self.flushes),
             express=self.express,

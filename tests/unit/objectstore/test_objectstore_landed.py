@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock.contracts.ids import new_express_id, new_segment_id
+from penstock.contracts.ids import new_landed_id, new_segment_id
 from penstock.objectstore import Full, NotDeleted, has_landing, open_store
 from penstock.objectstore.landed import LandedStore
 from penstock.objectstore.memory import MemoryStore
-from penstock.segment.keys import is_landing_key, segment_key, snapshot_key
+from penstock.objectstore.store import Listing
+from penstock.segment.keys import is_landing_key, may_list_segments, segment_key, snapshot_key
 from tests.contract.test_objectstore_contract import key_file_in
 
 BORN_MS = 1_700_000_000_000
-LANDING_KEYS = [segment_key("", "c", 0, new_express_id(BORN_MS, bytes([number]) * 10)) for number in range(4)]
+LANDING_KEYS = [segment_key("", "c", 0, new_landed_id(BORN_MS, bytes([number]) * 10)) for number in range(4)]
 FINAL_KEYS = [segment_key("", "c", 0, new_segment_id(BORN_MS, bytes([number]) * 10)) for number in range(4)]
-FINAL_KEYS += [segment_key("", "c", 1, new_express_id(BORN_MS, bytes(10))), snapshot_key("", "c", 7)]
+FINAL_KEYS += [segment_key("", "c", 1, new_landed_id(BORN_MS, bytes(10))), snapshot_key("", "c", 7)]
 
 
 class Failing(MemoryStore):
@@ -85,3 +86,23 @@ def test_an_address_shows_whether_there_is_a_landing_store() -> None:
     assert has_landing("s3://bucket/?region=x&landing=jetstream:")
     assert not has_landing("s3://bucket/?region=x")
     assert issubclass(Full, Invalid), "a retry does not make room"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "lists_landing"),
+    [
+        *((prefix, True) for prefix in ("", "c/", "c/seg", "c/segments/001/", "journal/segments/", "journal/")),
+        *((prefix, False) for prefix in ("c/journal/", "c/journal/000", "c/snapshots/", "c/journal-identity")),
+    ],
+)
+async def test_a_listing_without_segments_does_not_need_the_landing_store(prefix: str, lists_landing: bool) -> None:
+    class Absent(MemoryStore):
+        async def list(self, prefix: str, after: str = "", limit: int = 1_000) -> Listing:
+            raise Unavailable("the landing store is gone")
+
+    both = LandedStore(MemoryStore(), Absent(), is_landing_key, may_list_segments)
+    if lists_landing:
+        with pytest.raises(Unavailable):
+            await both.list(prefix)
+    else:
+        assert await both.list(prefix) == []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from penstock.contracts.errors import Invalid
-from penstock.contracts.ids import new_express_id, new_segment_id
+from penstock.contracts.ids import new_landed_id, new_segment_id
 from penstock.objectstore.store import check_key
 from penstock.segment import keys
 
@@ -28,7 +28,7 @@ def test_keys_are_as_documented() -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_only_express_segments_that_were_not_compacted_have_landing_keys(level: int) -> None:
-    express = new_express_id(1_700_000_000_000, bytes(10))
+    express = new_landed_id(1_700_000_000_000, bytes(10))
     assert keys.is_landing_key(keys.segment_key("", "c", level, express)) is (level == 0)
     standard = new_segment_id(1_700_000_000_000, bytes(10))
     others = (keys.segment_key("", "c", level, standard), keys.snapshot_key("", "c", 12), "encryption", "c/segments/1")

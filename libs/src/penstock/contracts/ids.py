@@ -13,9 +13,9 @@ TopicId = bytes
 
 ID_BYTES = 16
 ENTROPY_BYTES = 10
-# The end of the id of an express segment, which a flusher put into the landing store (ADR 0045). The time and 40 random
-# bits are left. No other new id ends so; of the ids of earlier releases, one of 2**40 does.
-EXPRESS_END = b"\xc5\x9a\x03\x7f\xe1"
+# The end of the id of a landed segment, which a flusher put into the landing store (ADR 0045, 0056). The time and 40
+# random bits are left. No other new id ends so; of the ids of earlier releases, one of 2**40 does.
+LANDED_END = b"\xc5\x9a\x03\x7f\xe1"
 NO_TOPIC_ID: TopicId = bytes(ID_BYTES)
 
 # Only gateways create this topic and write to it (ADR 0037).
@@ -34,20 +34,20 @@ _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 def new_segment_id(now_ms: int, entropy: bytes) -> SegmentId:
     """A new segment id from a time in milliseconds since 1970 and 10 random bytes."""
     assert len(entropy) == ENTROPY_BYTES, f"entropy is {len(entropy)} bytes, not {ENTROPY_BYTES}"
-    if entropy.endswith(EXPRESS_END):
-        entropy = entropy[:-1] + bytes((EXPRESS_END[-1] ^ 1,))
+    if entropy.endswith(LANDED_END):
+        entropy = entropy[:-1] + bytes((LANDED_END[-1] ^ 1,))
     return now_ms.to_bytes(6, "big") + entropy
 
 
-def new_express_id(now_ms: int, entropy: bytes) -> SegmentId:
-    """As `new_segment_id`, for an express segment; half of the random bytes are used."""
+def new_landed_id(now_ms: int, entropy: bytes) -> SegmentId:
+    """As `new_segment_id`, for a segment in the landing store; half of the random bytes are used."""
     assert len(entropy) == ENTROPY_BYTES, f"entropy is {len(entropy)} bytes, not {ENTROPY_BYTES}"
-    return now_ms.to_bytes(6, "big") + entropy[: -len(EXPRESS_END)] + EXPRESS_END
+    return now_ms.to_bytes(6, "big") + entropy[: -len(LANDED_END)] + LANDED_END
 
 
-def is_express(segment_id: SegmentId) -> bool:
+def is_landed(segment_id: SegmentId) -> bool:
     """Whether the flusher put the segment into the landing store."""
-    return segment_id.endswith(EXPRESS_END)
+    return segment_id.endswith(LANDED_END)
 
 
 def segment_born_ms(segment_id: SegmentId) -> int:

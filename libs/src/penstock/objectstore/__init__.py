@@ -2,12 +2,28 @@
 
 May import `penstock.contracts`, `penstock.segment.keys`, `penstock.runtime.clock` and, for `jetstream`,
 `penstock.runtime.nats`. Start with `store` (the protocol), then `opening`. `memory`, `file`, `s3` and `jetstream` are
-the stores. `retrying`, `measured` and `encryption` wrap any of them. `landed` makes one store of two.
+the stores. `retrying`, `measured` and `encryption` wrap any of them. `landed` makes one store of two, and
+`quorum` one of three.
 """
 
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, Full, NotDeleted, NotFound, Throttled
-from penstock.objectstore.limits import FileLimits, JetStreamLimits, RetryLimits, S3Limits, StoreLimits
-from penstock.objectstore.opening import absolute_address, folder_address, has_landing, make_bucket, open_store
+from penstock.objectstore.limits import (
+    FileLimits,
+    JetStreamLimits,
+    QuorumLimits,
+    RetryLimits,
+    S3Limits,
+    StoreLimits,
+)
+from penstock.objectstore.opening import (
+    LandingFor,
+    absolute_address,
+    folder_address,
+    has_landing,
+    landing_for,
+    make_bucket,
+    open_store,
+)
 from penstock.objectstore.store import ObjectInfo, ObjectStore, PartedPut, Unfinished
 from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
 
@@ -17,10 +33,13 @@ __all__ = [
     "absolute_address",
     "folder_address",
     "has_landing",
+    "landing_for",
+    "LandingFor",
     "StoreLimits",
     "FileLimits",
     "S3Limits",
     "JetStreamLimits",
+    "QuorumLimits",
     "RetryLimits",
     "ObjectStore",
     "ObjectInfo",

@@ -1,4 +1,4 @@
-"""Two stores as one: express segments are in the landing store, all other objects in the final store (ADR 0045).
+"""Two stores as one: landed segments are in the landing store, all other objects in the final store (ADR 0045, 0056).
 
 The key decides. So every process that has the store's address finds each object, and a listing has the objects of both.
 """
@@ -24,10 +24,18 @@ from penstock.objectstore.store import (
 class LandedStore:
     """The final store, with a landing store for the objects whose keys are landing keys."""
 
-    def __init__(self, final: ObjectStore, landing: ObjectStore, is_landing_key: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        final: ObjectStore,
+        landing: ObjectStore,
+        is_landing_key: Callable[[str], bool],
+        may_list_landing: Callable[[str], bool] = lambda _prefix: True,
+    ) -> None:
+        """`may_list_landing`: whether a listing with this prefix may have landing keys."""
         self._final = final
         self._landing = landing
         self._is_landing_key = is_landing_key
+        self._may_list_landing = may_list_landing
 
     @property
     def has_local_reads(self) -> bool:
@@ -49,8 +57,9 @@ class LandedStore:
         return await self._of(key).get_up_to(key, position, length)
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
+        """As in every store; a listing without landing keys does not need the landing store."""
         final = await self._final.list(prefix, after, limit)
-        landing = await self._landing.list(prefix, after, limit)
+        landing = await self._landing.list(prefix, after, limit) if self._may_list_landing(prefix) else []
         return [*islice(heapq.merge(final, landing, key=_key), limit)]
 
     async def delete(self, keys: Sequence[str]) -> None:

@@ -43,6 +43,30 @@ class JetStreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     deletes_parallel_max: int = 16
 
 
+class QuorumLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of three landing stores; the defaults suit S3 Express, where a put takes 5 to 15 ms."""
+
+    # For one call to one store, which then counts as failed. A put of 8 MiB takes 0.1 s.
+    call_s_max: float = 10.0
+    # Puts to one store that go on after the others answered. Above these limits it gets no puts.
+    behind_puts_max: int = 64
+    behind_bytes_max: int = 32 * 1024 * 1024
+    # Before a read asks the next store, too.
+    read_hedge_s: float = 0.05
+    # The measured time of a slow or failed read counts half after this time.
+    read_half_life_s: float = 10.0
+    # For the third store, after two have listed, or have answered that an object is absent.
+    last_answer_s: float = 2.0
+    # After this time of failures, health reports it.
+    degraded_after_s: float = 5.0
+    # After this time of failures, deletes go on without the store. The orphan sweep deletes its objects later.
+    gone_after_s: float = 60.0
+    # Between two attempts to open a store that was not there.
+    reopen_s: float = 5.0
+    # For puts without a caller, before a delete of the object and at the end of the process.
+    end_s_max: float = 1.0
+
+
 class RetryLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of retries; the defaults suit S3, where one put of a hundred takes 400 ms."""
 
@@ -63,6 +87,7 @@ class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
     file: FileLimits = FileLimits()
     s3: S3Limits = S3Limits()
     jetstream: JetStreamLimits = JetStreamLimits()
+    quorum: QuorumLimits = QuorumLimits()
     retry: RetryLimits = RetryLimits()
 
 

@@ -1,6 +1,9 @@
 """Opens the store at an address (file://, s3://, memory:// or jetstream://), and creates its bucket."""
 
 import contextlib
+import enum
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -14,13 +17,23 @@ from penstock.objectstore.landed import LandedStore
 from penstock.objectstore.limits import DEFAULT_LIMITS, S3Limits, StoreLimits
 from penstock.objectstore.measured import MeasuredStore
 from penstock.objectstore.memory import MemoryStore
+from penstock.objectstore.quorum import MEMBERS, Member, QuorumMetrics, QuorumStore, SetDegraded
 from penstock.objectstore.retrying import RetryingStore
 from penstock.objectstore.store import ObjectStore
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy, fraction
-from penstock.segment.keys import is_landing_key
+from penstock.segment.keys import is_landing_key, may_list_segments
 
 LOCAL_READS = "local_reads"  # an option of addresses: whether gateways read ranges without cachers
-LANDING = "landing"  # an option of addresses: the address of the landing store
+LANDING = "landing"  # an option of addresses: the address of the landing store; three of them are a quorum
+LANDING_FOR = "landing_for"  # an option of addresses: the new segments that go to the landing store
+
+
+class LandingFor(enum.Enum):
+    """The new segments that go to the landing store. The segments that are there are read in any case."""
+
+    EXPRESS = "express"
+    ALL = "all"
+    NOTHING = "nothing"  # to remove the landing store
 
 
 async def open_store(
@@ -30,6 +43,7 @@ async def open_store(
     clock: Clock | None = None,
     entropy: Entropy | None = None,
     limits: StoreLimits = DEFAULT_LIMITS,
+    set_degraded: SetDegraded = lambda _name, _reason: None,
 ) -> ObjectStore:
     """The store at an address, with retries and, if there is a registry, with metrics.
 
@@ -44,14 +58,16 @@ async def open_store(
     - jetstream://host:port,host:port/name?user=...&password=...&tls_ca=/path&tls_certificate=/path&tls_key=/path
       &replicas=3&bytes_max=...; only for small objects
 
-    With the option landing=..., the encoded address of another store, express segments are in that store (`landed`).
+    With the option landing=..., the encoded address of another store, landed segments are in that store (`landed`).
+    With three such options they are in three stores (`quorum`). `set_degraded` gets the problems of one.
     With the option encryption_keys=/path or encryption_keys=command:..., each of them holds encrypted objects; see
     `encryption`.
     """
     clock, entropy = clock or SystemClock(), entropy or SystemEntropy()
     address = _parsed(url)
     encryption = await read_encryption(address.encryption, entropy)
-    raw = await _open_both(address, clock, entropy, limits)
+    parts = _Parts(clock, entropy, limits, registry, set_degraded)
+    raw = await _open_both(address, parts)
 
     def retrying(inner: ObjectStore) -> ObjectStore:
         return RetryingStore(
@@ -70,6 +86,12 @@ async def open_store(
 def has_landing(url: str) -> bool:
     """Whether the store at this address has a landing store."""
     return bool(_parsed(url).landing)
+
+
+def landing_for(url: str) -> LandingFor:
+    """The new segments that go to the landing store of this address."""
+    address = _parsed(url)
+    return address.landing_for if address.landing else LandingFor.NOTHING
 
 
 def absolute_address(url: str) -> str:
@@ -106,39 +128,101 @@ class _Address(msgspec.Struct, frozen=True):
     place: str  # without options
     options: dict[str, str]
     encryption: dict[str, str]
-    landing: str  # the address of the landing store, or ""
+    landing: Sequence[str] = ()  # the addresses of the landing stores: none, one or three
+    landing_for: LandingFor = LandingFor.EXPRESS
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """The parts that stores need."""
+
+    clock: Clock
+    entropy: Entropy
+    limits: StoreLimits
+    registry: prometheus_client.CollectorRegistry | None
+    set_degraded: SetDegraded
 
 
 def _parsed(url: str) -> _Address:
     place, _, query = url.partition("?")
     try:
-        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
+        given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
         raise Invalid("the options of a store address must be name=value, joined by '&'") from error
+    landing = [value for name, value in given if name == LANDING and value]
+    options = {name: value for name, value in given if name != LANDING}
     encryption = {name: options.pop(name) for name in ENCRYPTION_OPTIONS if name in options}
-    return _Address(place, options, encryption, options.pop(LANDING, ""))
+    lands = _landing_for(landing, options.pop(LANDING_FOR, None))
+    return _Address(place, options, encryption, landing, lands)
 
 
-async def _open_both(address: _Address, clock: Clock, entropy: Entropy, limits: StoreLimits) -> ObjectStore:
+def _landing_for(landing: Sequence[str], given: str | None) -> LandingFor:
+    """The value of the option; `Invalid` unless it fits the landing stores."""
+    if len(landing) not in (0, 1, MEMBERS):
+        raise Invalid(f"{len(landing)} landing stores: give the option {LANDING} once, or {MEMBERS} times for a quorum")
+    if len(set(landing)) < len(landing):
+        raise Invalid(f"the {MEMBERS} landing stores must be different stores")
+    if given is None:
+        return LandingFor.EXPRESS
+    if not landing:
+        raise Invalid(f"the option {LANDING_FOR} needs the option {LANDING}")
+    try:
+        lands = LandingFor(given)
+    except ValueError as error:
+        raise Invalid(f"{LANDING_FOR} is {', '.join(each.value for each in LandingFor)}: {given!r}") from error
+    if lands is LandingFor.ALL and any(each.startswith("jetstream:") for each in landing):
+        raise Invalid(f"{LANDING_FOR}=all needs a store other than jetstream, which is on the disks of the journal")
+    return lands
+
+
+async def _open_both(address: _Address, parts: _Parts) -> ObjectStore:
     """The store at the address, with its landing store if it has one."""
-    final = await _open(address, clock, entropy, limits)
     if not address.landing:
-        return final
+        return await _open(address, parts)
+    inner = [_inner(each) for each in address.landing]
+    final = await _open(address, parts)
     async with contextlib.AsyncExitStack() as undo:
         undo.push_async_callback(final.close)
-        inner = _parsed(address.landing)
-        if inner.place == "jetstream:":
-            raise Invalid(
-                "landing=jetstream: stands for the NATS servers of a service; here give landing=jetstream://host:port/NAME"
-            )
-        if inner.landing or inner.encryption:
-            raise Invalid("a landing store has no landing store of its own, and no encryption of its own")
-        landing = await _open(inner, clock, entropy, limits)
+        landing = await _open(inner[0], parts) if len(inner) == 1 else await _open_quorum(inner, parts)
         undo.pop_all()
-    return LandedStore(final, landing, is_landing_key)
+    return LandedStore(final, landing, is_landing_key, may_list_segments)
 
 
-async def _open(address: _Address, clock: Clock, entropy: Entropy, limits: StoreLimits) -> ObjectStore:
+def _inner(url: str) -> _Address:
+    address = _parsed(url)
+    if address.place == "jetstream:":
+        raise Invalid(
+            "landing=jetstream: stands for the NATS servers of a service; here give landing=jetstream://host:port/NAME"
+        )
+    if address.landing or address.encryption:
+        raise Invalid("a landing store has no landing store of its own, and no encryption of its own")
+    return address
+
+
+async def _open_quorum(addresses: Sequence[_Address], parts: _Parts) -> ObjectStore:
+    """The three stores as one; one of them may be absent."""
+    metrics = None if parts.registry is None else QuorumMetrics(parts.registry)
+    places = [address.place for address in addresses]
+    members = [
+        Member(
+            f"{address.place} ({number})" if places.count(address.place) > 1 else address.place,
+            partial(_open, address, parts),
+            monotonic_s=parts.clock.monotonic_s,
+            limits=parts.limits.quorum,
+            metrics=metrics,
+            set_degraded=parts.set_degraded,
+        )
+        for number, address in enumerate(addresses, 1)
+    ]
+    store = QuorumStore(members, parts.limits.quorum)
+    async with contextlib.AsyncExitStack() as undo:
+        undo.push_async_callback(store.close)
+        await store.open()
+        undo.pop_all()
+    return store
+
+
+async def _open(address: _Address, parts: _Parts) -> ObjectStore:
+    clock, entropy, limits = parts.clock, parts.entropy, parts.limits
     scheme, separator, rest = address.place.partition("://")
     if not separator or not rest:
         raise Invalid("a store address is file://folder, s3://bucket/prefix, memory://name or jetstream://server/name")
@@ -152,9 +236,9 @@ async def _open(address: _Address, clock: Clock, entropy: Entropy, limits: Store
     if scheme == "s3":
         from penstock.objectstore.s3 import open_s3_store  # its libraries are optional, and slow to import
 
-        parts = urlsplit(address.place)
-        prefix = unquote(parts.path).strip("/")
-        return await open_s3_store(parts.netloc, prefix, address.options, limits=limits.s3)
+        place = urlsplit(address.place)
+        prefix = unquote(place.path).strip("/")
+        return await open_s3_store(place.netloc, prefix, address.options, limits=limits.s3)
     if scheme == "jetstream":
         from penstock.objectstore.jetstream import open_jetstream_store  # slow to import, and rarely needed
 

@@ -8,7 +8,7 @@ import re
 import crc32c
 
 from penstock.contracts.errors import Invalid
-from penstock.contracts.ids import SegmentId, check_token, is_express, parse_ulid, ulid_text
+from penstock.contracts.ids import SegmentId, check_token, is_landed, parse_ulid, ulid_text
 
 # The number of folders for segments; they spread the load over a store's key space. This is a part of the format: three
 # digits of every segment's key.
@@ -43,12 +43,21 @@ def parse_segment_key(key: str) -> tuple[int, SegmentId]:
 
 
 def is_landing_key(key: str) -> bool:
-    """Whether the object belongs into the landing store: it is an express segment that was not compacted yet."""
+    """Whether the object belongs into the landing store: a landed segment that was not compacted yet."""
     try:
         level, segment_id = parse_segment_key(key)
     except Invalid:
         return False
-    return level == FLUSHED_LEVEL and is_express(segment_id)
+    return level == FLUSHED_LEVEL and is_landed(segment_id)
+
+
+def may_list_segments(prefix: str) -> bool:
+    """Whether a listing with this prefix may have segments, for keys that begin with the cluster."""
+    *folders, rest = prefix.split("/")
+    if not folders or SEGMENTS in folders:
+        return True
+    is_other = len(folders) > 1 and folders[-1] in (SNAPSHOTS, JOURNAL)
+    return not is_other and SEGMENTS.startswith(rest)
 
 
 def segments_prefix(prefix: str, cluster: str) -> str:

@@ -44,7 +44,7 @@ class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
         Meta(ge=0, description="two or more flushed segments are merged when the oldest is this old", extra=ADVANCED),
     ] = 120_000
     express_age_ms: Annotated[
-        int, Meta(ge=0, description="express segments leave the landing store at this age", extra=ADVANCED)
+        int, Meta(ge=0, description="segments leave the landing store at this age", extra=ADVANCED)
     ] = 20_000
     merge_local_bytes_max: Annotated[
         int,

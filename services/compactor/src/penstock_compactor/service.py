@@ -23,7 +23,7 @@ from penstock_compactor.keys.work import KeyWork
 from penstock_compactor.merge.work import MergeWork
 from penstock_compactor.metrics import CompactorMetrics
 from penstock_compactor.planning.listing import Listing
-from penstock_compactor.planning.planner import FLUSHED, TOPIC, Choice, Kind, PlanLimits, choose, choose_express
+from penstock_compactor.planning.planner import FLUSHED, TOPIC, Choice, Kind, PlanLimits, choose, choose_landed
 
 LEVELS = (0, 1, 2)
 
@@ -130,9 +130,9 @@ class Compactor:
         try:
             await self._list()
             self._measure()
-            express = self._choose_express()
-            if express is not None:
-                self._begin_merge(group, express)
+            landed = self._choose_landed()
+            if landed is not None:
+                self._begin_merge(group, landed)
             if self._can_use_spark:
                 await self._begin_keys(group)
             for choice in self._choose():
@@ -175,7 +175,7 @@ class Compactor:
 
     @property
     def _usual_jobs(self) -> int:
-        """The number of running jobs, except those of express segments, which are beside all others."""
+        """The number of running jobs, except those of landed segments, which are beside all others."""
         return sum(kind is not Kind.EXPRESS for kind in self._kinds.values())
 
     def _busy(self) -> set[SegmentId]:
@@ -186,11 +186,11 @@ class Compactor:
         waiting = {each for each, backoff in self._backoffs.items() if backoff.until_s > now_s}
         return waiting.union(*self._working.values())
 
-    def _choose_express(self) -> Choice | None:
-        """The next job of express segments: one at a time, beside the other jobs."""
+    def _choose_landed(self) -> Choice | None:
+        """The next job of landed segments: one at a time, beside the other jobs."""
         if Kind.EXPRESS in self._kinds.values():
             return None
-        return choose_express(
+        return choose_landed(
             self._listing.segments, now_ms=self._listing.clock_ms, limits=self._plan_limits, busy=self._busy()
         )
 

@@ -11,7 +11,7 @@ from penstock.contracts import subjects
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import Presence
 from penstock.contracts.subjects import Sender
-from penstock.objectstore import ObjectStore, has_landing, open_store
+from penstock.objectstore import LandingFor, ObjectStore, landing_for, open_store
 from penstock.runtime.bus.bus import Bus, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
@@ -66,6 +66,7 @@ class Flusher:
         metrics: FlusherMetrics,
         limits: FlusherLimits = FLUSHER_LIMITS,
         traces: Traces = NO_TRACES,
+        set_degraded: Callable[[str, str], None] = lambda _name, _reason: None,
     ) -> None:
         self._config = config
         self._bus = bus
@@ -92,11 +93,18 @@ class Flusher:
             traces=traces,
         )
         hedged = _hedged(store, config, clock, metrics, limits.hedging)
-        standard = Lane(_buffer(buffer_limits(config), quiet_puts_per_second(config)), new_queue(store=hedged))
+        # Puts into a landing store are not hedged. Three stores are a hedge already, and JetStream has one queue.
+        landing = partial(Landing, store, set_degraded=set_degraded)
+        use = landing_for(config.store_url)
+        of_standard = landing() if use is LandingFor.ALL else None
+        standard = Lane(
+            _buffer(buffer_limits(config), quiet_puts_per_second(config)), new_queue(store=hedged, landing=of_standard)
+        )
         express = None
-        if has_landing(config.store_url):
+        if use is not LandingFor.NOTHING:
+            of_express = landing(bytes_per_second_max=config.express_bytes_per_second_max)
             limited = _buffer(express_limits(config), PUTS_PER_SECOND_FREE)
-            express = Lane(limited, new_queue(store=store, landing=Landing(config.express_bytes_per_second_max)))
+            express = Lane(limited, new_queue(store=store, landing=of_express))
         self.queues = [lane.flushes for lane in (standard, express) if lane is not None]
         self.intake = Intake(
             standard=standard,
@@ -162,7 +170,8 @@ class FlusherApp:
         config = self._config
         self._traces = open_traces(config, ROLE, self._clock)
         await self._host.open_http()
-        self._store = await self._open_store(config.store_url, registry=self._host.registry)
+        health, registry = self._host.health, self._host.registry
+        self._store = await self._open_store(config.store_url, registry=registry, set_degraded=health.set_degraded)
         bus = await self._host.connect()
         self._flusher = Flusher(
             config=config,
@@ -170,9 +179,10 @@ class FlusherApp:
             store=self._store,
             clock=self._clock,
             entropy=self._entropy,
-            metrics=FlusherMetrics(self._host.registry),
+            metrics=FlusherMetrics(registry),
             limits=self._limits,
             traces=self._traces,
+            set_degraded=health.set_degraded,
         )
         await self._host.listen()
         await self._flusher.open()

@@ -14,8 +14,8 @@ comes after its lease is STALE: certainly not committed, so the flusher makes a 
 is committed only if its gateway confirms that its client still waits (ADR 0024). Such a lease is short, and with each
 new one the gateways are asked again.
 
-A queue of the express lane puts its segments into the landing store. A segment that has no room there becomes a
-standard segment: only its latency is another one.
+A lane with a landing store puts its segments there. A segment that the landing store does not store in time goes to the
+final store: only its latency is another one.
 
 The flusher never deletes an object. The janitor deletes objects that were uploaded but not committed.
 """
@@ -34,13 +34,12 @@ from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.contracts.ids import (
     ENTROPY_BYTES,
     SegmentId,
-    is_express,
-    new_express_id,
+    is_landed,
+    new_landed_id,
     new_segment_id,
     ulid_text,
 )
 from penstock.contracts.rejections import Rejection
-from penstock.objectstore import Full
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock.segment import BuiltSegment, build_segment
@@ -106,7 +105,7 @@ class FlushQueue:
         landing: Landing | None = None,
         traces: Traces = NO_TRACES,
     ) -> None:
-        """`landing`: for a queue of the express lane."""
+        """`store` is for segments that do not land; `landing` is for a lane whose segments land."""
         self._cluster = cluster
         self._zone = zone
         self._instance = instance
@@ -174,7 +173,7 @@ class FlushQueue:
         self._metrics.waits.labels("upload").observe(started_s - flush.closed_s)
         try:
             if self._landing is None or not await self._land(flush, self._landing):
-                await self._put(flush, new_segment_id)
+                await self._put(flush, new_segment_id, self._store)
         except PenstockError as error:
             flush.built = None
             self._recent.discard(flush.segment_id)
@@ -185,24 +184,26 @@ class FlushQueue:
         self._metrics.put_seconds.observe(flush.stored_s - started_s)
         if flush.trace is not None:
             flush.trace.record_stored(flush.segment_id, started_s, flush.stored_s)
-        self._metrics.stored_segments.labels("landing" if is_express(flush.segment_id) else "final").inc()
+        self._metrics.stored_segments.labels("landing" if is_landed(flush.segment_id) else "final").inc()
 
     async def _land(self, flush: Flush, landing: Landing) -> bool:
         """Put the flush into the landing store; whether that took it."""
-        if not landing.take(sum(each.size_bytes for each in flush.fragments), self._clock.monotonic_s()):
+        size_bytes = sum(each.size_bytes for each in flush.fragments)
+        if not landing.take(size_bytes, self._clock.monotonic_s()):
             return False
         try:
-            await self._put(flush, new_express_id)
-        except Full as error:
-            landing.record_full(str(error))
+            async with asyncio.timeout(landing.timeout_s(size_bytes)):
+                await self._put(flush, new_landed_id, landing.store)
+        except (PenstockError, TimeoutError) as error:
+            landing.record_failed(error, self._clock.monotonic_s())
             self._recent.discard(flush.segment_id)
             return False
         landing.record_stored()
         return True
 
-    async def _put(self, flush: Flush, new_id: Callable[[int, bytes], SegmentId]) -> None:
+    async def _put(self, flush: Flush, new_id: Callable[[int, bytes], SegmentId], store: SegmentStore) -> None:
         built = self._build(flush, new_id)
-        await self._store.put(segment_key(NO_PREFIX, self._cluster, LEVEL, flush.segment_id), built.buffers)
+        await store.put(segment_key(NO_PREFIX, self._cluster, LEVEL, flush.segment_id), built.buffers)
 
     def _build(self, flush: Flush, new_id: Callable[[int, bytes], SegmentId]) -> BuiltSegment:
         now_ms = self._now_ms()

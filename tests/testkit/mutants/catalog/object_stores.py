@@ -1,8 +1,10 @@
-"""Faults of the store of files: objects and names that a loss of power takes although their writers have an answer."""
+"""Faults of stores: objects and names that a loss takes although their writers have an answer."""
 
 from tests.testkit.mutants.mutant import Change, Mutant
 
 FILES = "penstock.objectstore.file.store"
+QUORUM = "penstock.objectstore.quorum.store"
+QUORUM_TESTS = ("tests/unit/objectstore/test_objectstore_quorum.py",)
 TESTS = ("tests/unit/objectstore/test_objectstore_file.py",)
 
 MUTANTS = [
@@ -59,5 +61,17 @@ MUTANTS = [
             )
         ],
         ("tests/unit/objectstore",),
+    ),
+    Mutant(
+        "acknowledge_one_of_three_copies",
+        "A put to three landing stores is acknowledged when one has the object: with that store the records are gone.",
+        [Change(QUORUM, "- _count_failed(puts) >= NEEDED\n", "- _count_failed(puts) >= 1\n")],
+        QUORUM_TESTS,
+    ),
+    Mutant(
+        "list_one_of_three_stores",
+        "A listing of three landing stores takes the first answer: a rebuild takes stored segments for lost.",
+        [Change(QUORUM, "- _count_failed(calls) < NEEDED:\n", "- _count_failed(calls) < 1:\n")],
+        QUORUM_TESTS,
     ),
 ]

@@ -1,12 +1,9 @@
-"""The host of a simulated process: clock, connection and store in place of the real ones."""
+"""The host of a simulated process: clock and connection in place of the real ones."""
 
 import functools
-import random
 from collections.abc import Callable
 from typing import Any
 
-from penstock.objectstore import ObjectStore
-from penstock.objectstore.retrying import RetryingStore
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.journal import Journal
 from penstock.runtime.process.host import HostLimits, ServiceHost
@@ -15,7 +12,6 @@ from tests.testkit.fakes.memory_bus import MemoryBus
 from tests.testkit.sim.environment.bus import SimHub
 from tests.testkit.sim.environment.journal import Reach, SimJournal, SimJournalStore
 from tests.testkit.sim.environment.loop import Timeline
-from tests.testkit.sim.environment.store import SimStore, StoreServer
 from tests.testkit.sim.environment.wire import START_MS
 
 
@@ -101,13 +97,3 @@ class HostMaker:
 
 def _make_http(*_: Any, **__: Any) -> _NoHttp:
     return _NoHttp()
-
-
-def store_opener(server: StoreServer, name: str, stream: random.Random, timeline: Timeline) -> Callable[..., Any]:
-    """Opens the simulated store for one process, with retries as in the real one; memory:// has local reads."""
-
-    async def open_store(url: str, **_: Any) -> ObjectStore:
-        store = SimStore(server, name, has_local_reads=url.startswith("memory://"))
-        return RetryingStore(store, jitter=stream.random, monotonic_s=lambda: timeline.now_s)
-
-    return open_store

@@ -10,8 +10,9 @@ from penstock.runtime.process.host import HostLimits
 from penstock.runtime.process.life import App
 from penstock_sequencer.replication.replica import LeftBehind
 from penstock_sequencer.storage.snapshot_format import UnknownVersion
-from tests.testkit.sim.environment.host import BusReach, HostMaker, SimClock, SimConnection, store_opener
+from tests.testkit.sim.environment.host import BusReach, HostMaker, SimClock, SimConnection
 from tests.testkit.sim.environment.loop import CALLBACK, NO_STEPS, Handle, SimLoop
+from tests.testkit.sim.environment.opening import store_opener
 from tests.testkit.sim.environment.shared import SharedEnvironment
 from tests.testkit.sim.environment.sockets import SimTransport
 

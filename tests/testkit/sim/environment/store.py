@@ -1,6 +1,7 @@
 """An object store that is late, fails before or after the effect, throttles requests, or never answers."""
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -12,8 +13,10 @@ from penstock.contracts.errors import Conflict, PenstockError, Unavailable
 from penstock.objectstore.errors import NotDeleted, Throttled
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut, Unfinished, copy_into
+from penstock.segment.keys import is_landing_key
 from tests.testkit.sim.environment.wire import START_MS, Latency, Wire
 
+LANDED_COPIES_MIN = 2  # of an acknowledged object, in three landing stores
 DELETED_KEYS_SHOWN_MAX = 3  # keys of one call, in the trace
 
 Record = Callable[[str], None]
@@ -47,26 +50,32 @@ class StoreServer:
         self._stored_s: dict[str, float] = {}  # by key
         self._unsynced: dict[str, None] = {}  # keys that are stored, and not confirmed to their writers
         self.objects = MemoryStore(now_ms=lambda: START_MS + int(wire.loop.time() * 1000))
+        self.landing: Sequence[StoreServer] = ()  # the stores with the landed segments
 
     def size_of(self, key: str) -> int | None:
-        """The current size of an object; None if there is none."""
-        data = self.read(key)
-        return None if data is None else len(data)
+        """The current size of an object in any store; None if there is none."""
+        return next((len(data) for data in self._copies(key)), None)
 
     def read(self, key: str) -> bytes | None:
-        """The current bytes of an object; None if there is none."""
-        try:
-            data: bytes = _done(self.objects.get(key))
-        except PenstockError:
-            return None
-        return data
+        """The current bytes of an object; None if there is none, or not in two of three landing stores."""
+        copies = self._copies(key)
+        needed = LANDED_COPIES_MIN if self.landing and is_landing_key(key) else 1
+        return next((data for data in copies if copies.count(data) >= needed), None)
+
+    def _copies(self, key: str) -> list[bytes]:
+        servers = self.landing if self.landing and is_landing_key(key) else [self]
+        found = []
+        for server in servers:
+            with contextlib.suppress(PenstockError):
+                found.append(_done(server.objects.get(key)))
+        return found
 
     def keys(self, prefix: str) -> list[str]:
-        """The current keys of all objects below a prefix."""
+        """The current keys of all objects below a prefix, in all stores."""
         found: list[str] = []
         while page := _done(self.objects.list(prefix, found[-1] if found else "")):
             found += [listed.key for listed in page]
-        return found
+        return sorted({*found, *(key for server in self.landing for key in server.keys(prefix))})
 
     def unfinished(self) -> list[str]:
         """The keys of all current uploads that are neither completed nor aborted."""
@@ -102,7 +111,7 @@ class StoreServer:
     @property
     def has_unsynced(self) -> bool:
         """Whether an object is stored, and not confirmed yet."""
-        return bool(self._unsynced)
+        return bool(self._unsynced) or any(server.has_unsynced for server in self.landing)
 
     def lose_power(self) -> None:
         """Lose all requests on their way, and some of the objects that are stored and not confirmed."""
@@ -113,6 +122,8 @@ class StoreServer:
                 self.record(f"store lost {key} with the power")
                 _done(self.objects.delete([key]))
         self._unsynced.clear()
+        for server in self.landing:
+            server.lose_power()
 
     def happens(self, share: float) -> bool:
         """Whether a fault with this share happens now, at random."""

@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     ProducerAllocated,
 )
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import new_express_id, new_segment_id
+from penstock.contracts.ids import new_landed_id, new_segment_id
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.journal import Journal
 from penstock.segment import build_segment
@@ -133,7 +133,7 @@ class Flusher:
         """A stored segment and its commit, which is not sent yet; its flusher's clock may be ahead."""
         await asyncio.sleep(0.002)  # to the next millisecond
         now_ms = self._rig.clock.now_ms() + ahead_ms
-        segment_id = (new_express_id if is_express else new_segment_id)(now_ms, self._rig.entropy.take(10))
+        segment_id = (new_landed_id if is_express else new_segment_id)(now_ms, self._rig.entropy.take(10))
         placed = [(self._rig.topic_id(topic), 0, each, bytes(each.length)) for each in batches]
         built = build_segment(segment_id, writer=self._name, created_ms=now_ms, level=0, batches=placed)
         await self._store.put(segment_key("", CLUSTER, 0, segment_id), built.buffers)

@@ -5,7 +5,7 @@ import pytest
 
 from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.errors import Invalid
-from penstock.contracts.ids import is_express
+from penstock.contracts.ids import is_landed
 from penstock.kafkawire.records import batches
 from penstock.segment.keys import is_landing_key, segment_key, segments_prefix
 from penstock_sequencer.core.state.cluster import State
@@ -83,12 +83,12 @@ async def test_lost_express_segments_leave_their_offsets_and_no_records() -> Non
     await lose_landing(store)
     report = (await rebuilt(store)).report
     assert (len(report.lost_segments), report.lost_records) == (3, 3)
-    assert "3 records of express topics are lost, in 3 segments" in as_text(report)
+    assert "3 records are lost, in 3 segments" in as_text(report)
     state = (await read_stored_snapshot(store, CLUSTER, report.first_sequence - 1)).state
     assert await offsets_with_records(store, state) == [(0, 0, 1), (1, 2, 0), (3, 3, 1), (4, 4, 0)]
     assert state.topics[TOPIC].partitions[0].high_watermark == 5
     live = [slot for slot in state.segments.by_number if state.segments.live_extents[slot]]
-    assert not any(is_express(state.segments.id(slot)) for slot in live)
+    assert not any(is_landed(state.segments.id(slot)) for slot in live)
 
 
 @in_virtual_time

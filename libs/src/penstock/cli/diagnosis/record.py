@@ -18,7 +18,7 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import CommitSegment
 from penstock.contracts.entries import decode_entry
 from penstock.contracts.errors import Invalid, PenstockError
-from penstock.contracts.ids import TopicId, is_express, segment_born_ms, topic_id_text, ulid_text
+from penstock.contracts.ids import TopicId, is_landed, segment_born_ms, topic_id_text, ulid_text
 from penstock.contracts.messages import Presence
 from penstock.contracts.queries.log import PartitionPlan, Plan, PlanPartition, PlanQuery
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
@@ -196,13 +196,12 @@ def _record_facts(found: Found, offset: int, plan: PartitionPlan) -> dict[str, A
 def _segment_facts(cluster: ClusterAddress, extent: Extent, index: Any, found: Found) -> dict[str, Any]:
     segment = extent.segment
     place = re.sub(r"\?.*", "", cluster.store_url)
-    is_landed = segment.level == 0 and is_express(segment.segment_id)
     facts: dict[str, Any] = {
         "segment_id": ulid_text(segment.segment_id),
         "segment_size_bytes": segment.size_bytes,
         "level": segment.level,
         "object": segment_key(NO_PREFIX, cluster.cluster, segment.level, segment.segment_id),
-        "store": "the landing store" if is_landed else place,
+        "store": "the landing store" if segment.level == 0 and is_landed(segment.segment_id) else place,
         "bytes_in_segment": f"{found.position} to {found.position + size_bytes(found.header)}",
     }
     if segment.level == 0:

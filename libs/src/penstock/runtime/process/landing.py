@@ -1,10 +1,12 @@
 """The landing store at the process's own NATS servers, as a complete address for all that open the store."""
 
+from collections.abc import Sequence
 from urllib.parse import parse_qsl, urlencode
 
 from penstock.runtime.nats.tls import NatsTls
 
 LANDING = "landing"  # the option of a store's address
+LANDING_FOR = "landing_for"
 OWN_SERVERS = "jetstream:"  # its value for the servers of the process, with options after it
 _LOGIN = ("user", "password", "tls", "tls_ca", "tls_certificate", "tls_key")
 
@@ -17,14 +19,14 @@ def with_landing(store_url: str, *, cluster: str, nats_url: str, user: str, pass
     if not needs_servers(store_url):
         return store_url
     place, options = _parsed(store_url)
-    given = options[LANDING].removeprefix(OWN_SERVERS).lstrip("?")
-    options[LANDING] = _landing(cluster, given, nats_url, user, password, tls)
-    return f"{place}?{urlencode(options)}"
+    given = _landings(options)[0].removeprefix(OWN_SERVERS).lstrip("?")
+    complete = _landing(cluster, given, nats_url, user, password, tls)
+    return f"{place}?{urlencode([(name, complete if name == LANDING else value) for name, value in options])}"
 
 
 def landing_at(store_url: str, old_nats_url: str) -> str:
     """The address of the landing store if it is at these servers, else ""."""
-    landing = _parsed(store_url)[1].get(LANDING, "")
+    landing = next(iter(_landings(_parsed(store_url)[1])), "")  # a stream is the only landing store of its address
     servers = landing.partition("?")[0].removeprefix(f"{OWN_SERVERS}//").partition("/")[0]
     is_there = landing.startswith(OWN_SERVERS) and set(servers.split(",")) & set(_hosts(old_nats_url).split(","))
     return landing if is_there else ""
@@ -50,19 +52,23 @@ def _hosts(nats_url: str) -> str:
 
 def needs_servers(store_url: str) -> bool:
     """Whether `with_landing` changes the address."""
-    landing = _parsed(store_url)[1].get(LANDING, "")
-    return landing.startswith(OWN_SERVERS) and not landing.startswith(f"{OWN_SERVERS}//")
+    landing = _landings(_parsed(store_url)[1])
+    return len(landing) == 1 and landing[0].startswith(OWN_SERVERS) and not landing[0].startswith(f"{OWN_SERVERS}//")
 
 
 def without_landing(store_url: str) -> str:
-    """`store_url` without its landing store, for a process that runs before NATS does."""
+    """`store_url` without its landing stores, for a process that runs before NATS does."""
     place, options = _parsed(store_url)
-    if LANDING not in options:
+    left = [(name, value) for name, value in options if name not in (LANDING, LANDING_FOR)]
+    if left == options:
         return store_url
-    del options[LANDING]
-    return place + (f"?{urlencode(options)}" if options else "")
+    return place + (f"?{urlencode(left)}" if left else "")
 
 
-def _parsed(store_url: str) -> tuple[str, dict[str, str]]:
+def _landings(options: Sequence[tuple[str, str]]) -> list[str]:
+    return [value for name, value in options if name == LANDING]
+
+
+def _parsed(store_url: str) -> tuple[str, list[tuple[str, str]]]:
     place, _, query = store_url.partition("?")
-    return place, dict(parse_qsl(query, keep_blank_values=True))
+    return place, parse_qsl(query, keep_blank_values=True)

@@ -1,7 +1,7 @@
 """Chooses the segments to merge next: from a listing of segments to jobs, each a list of segments. Pure.
 
-Express segments (ADR 0045) leave the landing store after a few seconds, also a single one: `choose_express`. They are
-many and small, and the landing store is small too.
+Landed segments (ADR 0045, 0056) leave the landing store after a few seconds, also a single one: `choose_landed`. They
+are many and often small, and their bytes cost more there.
 
 All other segments wait in queues. Flushed segments (level 0) have one queue. Segments of level 1, with many topics,
 have one queue per size class. Segments of level 2, with one topic, have one per topic and size class. A class is
@@ -20,7 +20,7 @@ from enum import StrEnum
 
 import msgspec
 
-from penstock.contracts.ids import SegmentId, TopicId, is_express, segment_born_ms
+from penstock.contracts.ids import SegmentId, TopicId, is_landed, segment_born_ms
 from penstock.contracts.queries.compaction import SegmentView
 
 MIB = 1024 * 1024
@@ -37,7 +37,7 @@ class Kind(StrEnum):
     MIXED = "mixed"  # level 1 to 2, one output per topic; small topics stay together in level 1
     TOPIC = "topic"  # level 2 to larger segments
     KEYS = "keys"  # key compaction of one topic
-    EXPRESS = "express"  # express segments of level 0 to 1
+    EXPRESS = "express"  # landed segments of level 0 to 1
 
 
 class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,10 +125,10 @@ def choose(
     return jobs[:jobs_max]
 
 
-def choose_express(
+def choose_landed(
     segments: Iterable[SegmentView], *, now_ms: int, limits: PlanLimits, busy: Collection[SegmentId] = ()
 ) -> Choice | None:
-    """The oldest due job of express segments; the parameters are those of `choose`."""
+    """The oldest due job of landed segments; the parameters are those of `choose`."""
     waiting = [
         segment
         for segment in sorted(segments, key=_row)
@@ -142,7 +142,7 @@ def choose_express(
 
 def is_unmoved(segment: SegmentView) -> bool:
     """Whether the segment is in the landing store."""
-    return segment.level == FLUSHED and is_express(segment.segment_id)
+    return segment.level == FLUSHED and is_landed(segment.segment_id)
 
 
 def _can_be_merged(segment: SegmentView) -> bool:

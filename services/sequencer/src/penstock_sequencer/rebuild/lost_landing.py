@@ -1,6 +1,6 @@
-"""Express segments that were lost with their landing store: empty batches take the place of their records (ADR 0045).
+"""Landed segments that were lost with their landing store: empty batches take the place of their records (ADR 0045).
 
-The journal and a landing store in JetStream lie on the same disks. So a lost journal usually means that express
+The journal and a landing store in JetStream lie on the same disks. So a lost journal usually means that landed
 segments are lost that were not compacted yet. Their offsets stay, so that readers pass over them. Their records do not.
 """
 
@@ -12,7 +12,7 @@ from penstock.contracts.batches import NO_PRODUCER
 from penstock.contracts.codec import Buffer
 from penstock.contracts.commands import OutputSegment, PerItem, ReplacedRun, ReplaceExtents
 from penstock.contracts.errors import Invalid
-from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, is_express, new_segment_id
+from penstock.contracts.ids import ENTROPY_BYTES, SegmentId, is_landed, new_segment_id
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.cleaning import empty_batch
 from penstock.kafkawire.records import MAGIC, BatchHeader
@@ -52,9 +52,9 @@ async def replace_lost_extents(
     has_landing: bool,
     is_dry_run: bool,
 ) -> None:
-    """Replace the extents of lost express segments in the state; a dry run only reports them.
+    """Replace the extents of lost landed segments in the state; a dry run only reports them.
 
-    `Invalid` if there are express segments, but the store's address names no landing store to look for them.
+    `Invalid` if there are landed segments, but the store's address names no landing store to look for them.
     """
     segments = state.segments
     slots = [slot for slot in segments.by_number if _may_be_lost(state, slot)]
@@ -75,7 +75,7 @@ async def replace_lost_extents(
 
 def _may_be_lost(state: State, slot: int) -> bool:
     segments = state.segments
-    is_unmoved = segments.levels[slot] == FLUSHED_LEVEL and is_express(segments.id(slot))
+    is_unmoved = segments.levels[slot] == FLUSHED_LEVEL and is_landed(segments.id(slot))
     return is_unmoved and segments.live_extents[slot] > 0
 
 

@@ -112,7 +112,7 @@ def _segment_lines(report: Report) -> list[str]:
         )
     if report.lost_segments:
         lines.append(
-            f"  {report.lost_records} records of express topics are lost, in {len(report.lost_segments)} segments that "
+            f"  {report.lost_records} records are lost, in {len(report.lost_segments)} segments that "
             f"were only in the landing store. Their offsets stay, without records"
         )
     if report.leaps:
