@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import datetime
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,10 +16,11 @@ from penstock.objectstore import (
     NotDeleted,
     NotFound,
     ObjectStore,
+    S3Limits,
     Throttled,
     Unfinished,
 )
-from penstock.objectstore.s3 import make_s3_bucket, open_s3_store
+from penstock.objectstore.s3 import S3Store, make_s3_bucket, open_s3_store
 from penstock.objectstore.store import PART_BYTES_MIN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -405,3 +408,40 @@ async def test_without_credentials_the_error_names_the_variables_at_once(
     with pytest.raises(Invalid, match="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
         await open_s3_store("bucket", "", {"endpoint": server.endpoint})
     assert server.requests == []
+
+
+class DirectoryBucket:
+    """A client whose bucket lists as those of S3 Express do: only whole folders, in no order, page by page."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self.keys = keys
+
+    async def list_objects_v2(self, **asked: Any) -> dict[str, Any]:
+        assert asked["Prefix"].endswith("/") and "StartAfter" not in asked, asked
+        start = int(asked.get("ContinuationToken", "0"))
+        listed = [key for key in self.keys if key.startswith(asked["Prefix"])]
+        when = datetime.datetime.fromtimestamp(0, datetime.UTC)
+        page = [{"Key": key, "Size": 1, "ETag": "e", "LastModified": when} for key in listed[start : start + 3]]
+        is_truncated = start + 3 < len(listed)
+        return {"Contents": page, "IsTruncated": is_truncated, "NextContinuationToken": str(start + 3)}
+
+
+class DirectoryStore(S3Store):
+    """A store in such a bucket."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__("landing--use1-az1--x-s3", "p/", S3Limits())
+        self._reads = DirectoryBucket(names)
+
+
+async def test_a_directory_bucket_is_listed_in_order_by_key() -> None:
+    names = ["b/4", "b/1", "a/9", "b/30", "b/2", "c/1", "b/3"]
+    store = DirectoryStore([f"p/{name}" for name in names])
+
+    async def keys(prefix: str, after: str = "", limit: int = 1_000) -> list[str]:
+        return [each.key for each in await store.list(prefix, after, limit)]
+
+    assert await keys("") == sorted(names)
+    assert await keys("b/", limit=2) == ["b/1", "b/2"]
+    assert await keys("b/", "b/2") == ["b/3", "b/30", "b/4"]
+    assert await keys("b/3", limit=1) == ["b/3"]

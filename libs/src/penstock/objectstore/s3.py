@@ -32,6 +32,7 @@ from penstock.objectstore.store import (
 )
 
 OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing", *ENCRYPTION_OPTIONS)
+DIRECTORY_BUCKET_END = "--x-s3"  # of the names of buckets of S3 Express
 ADDRESSINGS = ("path", "virtual")
 
 _ABSENT_CODES = frozenset({"NoSuchKey", "404"})
@@ -178,11 +179,34 @@ class S3Store:
 
     async def list(self, prefix: str, after: str = "", limit: int = LIST_LIMIT_MAX) -> Listing:
         check_listing(prefix, after, limit)
+        if self._bucket.endswith(DIRECTORY_BUCKET_END):
+            return await self._list_directory(prefix, after, limit)
         start = {"StartAfter": self._prefix + after} if after else {}
         with translated(f"list of {prefix or 'all objects'}"):
             answer = await self._reads.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **start
             )
+        return self._listing(answer)
+
+    async def _list_directory(self, prefix: str, after: str, limit: int) -> Listing:
+        """The listing of a directory bucket, which lists only whole folders, and in no order.
+
+        All objects of the folder are listed. It is a landing store, so they are few.
+        """
+        full = self._prefix + prefix
+        found: Listing = []
+        place: dict[str, str] = {}
+        while True:
+            with translated(f"list of {prefix or 'all objects'}"):
+                answer = await self._reads.list_objects_v2(
+                    Bucket=self._bucket, Prefix=full[: full.rfind("/") + 1], MaxKeys=LIST_LIMIT_MAX, **place
+                )
+            found += [each for each in self._listing(answer) if each.key.startswith(prefix) and each.key > after]
+            if not answer.get("IsTruncated"):
+                return sorted(found, key=lambda each: each.key)[:limit]
+            place = {"ContinuationToken": answer["NextContinuationToken"]}
+
+    def _listing(self, answer: Mapping[str, Any]) -> Listing:
         return [
             ObjectInfo(
                 key=listed["Key"].removeprefix(self._prefix),
@@ -220,9 +244,11 @@ class S3Store:
 
     async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
         check_listing(prefix, "", limit)
+        full = self._prefix + prefix
+        is_directory = self._bucket.endswith(DIRECTORY_BUCKET_END)
         with translated(f"uploads to {prefix}"):
             answer = await self._reads.list_multipart_uploads(
-                Bucket=self._bucket, Prefix=self._prefix + prefix, MaxUploads=limit
+                Bucket=self._bucket, Prefix=full[: full.rfind("/") + 1] if is_directory else full, MaxUploads=limit
             )
         begun = [
             Unfinished(
@@ -231,6 +257,7 @@ class S3Store:
                 begun_ms=int(listed["Initiated"].timestamp() * 1000),
             )
             for listed in answer.get("Uploads", [])
+            if listed["Key"].startswith(full)
         ]
         return sorted(begun, key=lambda upload: (upload.key, upload.name))[:limit]
 

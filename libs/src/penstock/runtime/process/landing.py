@@ -26,10 +26,12 @@ def with_landing(store_url: str, *, cluster: str, nats_url: str, user: str, pass
 
 def landing_at(store_url: str, old_nats_url: str) -> str:
     """The address of the landing store if it is at these servers, else ""."""
-    landing = next(iter(_landings(_parsed(store_url)[1])), "")  # a stream is the only landing store of its address
-    servers = landing.partition("?")[0].removeprefix(f"{OWN_SERVERS}//").partition("/")[0]
-    is_there = landing.startswith(OWN_SERVERS) and set(servers.split(",")) & set(_hosts(old_nats_url).split(","))
-    return landing if is_there else ""
+    old = set(_hosts(old_nats_url).split(","))
+    for landing in _landings(_parsed(store_url)[1]):
+        servers = landing.partition("?")[0].removeprefix(f"{OWN_SERVERS}//").partition("/")[0]
+        if landing.startswith(OWN_SERVERS) and old & set(servers.split(",")):
+            return landing
+    return ""
 
 
 def moved_landing(landing: str, *, nats_url: str, user: str, password: str, tls: NatsTls) -> str:
