@@ -20,18 +20,20 @@ SPARK_CLASSES := $(SPARK_VENV)/classes.jsa
 UPGRADE ?= --upgrade
 COMPILE = $(BIN)/uv pip compile --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
     --no-emit-find-links --python-version 3.11 $(UPGRADE)
+BUILD = $(BIN)/uv build -q --no-build-isolation --no-create-gitignore --python $(BIN)/python
 CODE := libs services tests benches
 # The marks of tests that have a run of their own.
-APART := not simulation and not e2e and not compose and not chaos and not upgrades and not spark and not helm
+APART := not simulation and not e2e and not compose and not chaos and not upgrades and not dist and \
+    not spark and not helm
 ARGS ?=
 
 # Every process of the tests would compile again what it imports: a service three times its start, Spark's Python more.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark test-helm spark-classes \
-    sbom audit quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz check house \
-    format previous bench bench-kafka bench-spark docs screenshots lock clean
+.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark test-helm test-dist \
+    spark-classes sbom audit dist quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz \
+    check house format previous bench bench-kafka bench-spark docs screenshots lock clean
 
 help:  ## what there is to do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +85,17 @@ e2e-compose: env  ## build, start, scale and break the compose project; gets an 
 # The repository keeps the results; `make docs` puts them on the compatibility page.
 conformance: env  ## test stock clients and Kafka's tools; ARGS="--allow-missing" and others
 	$(BIN)/python -m tests.conformance --results docs/conformance.json $(ARGS)
+
+# The time of the commit makes the same bytes of the same commit. A folder of its own, because pip takes one wheel of two.
+dist: env  ## make the wheel of all of Penstock and its source archive, in dist
+	@rm -rf dist
+	@export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); $(BUILD) --out-dir dist \
+	    $(if $(wildcard libs/src/penstock/kafkawire/*.so),&& PENSTOCK_BUILD=compiled $(BUILD) --wheel --out-dir dist/compiled)
+	@find dist -type f
+
+# A Python that this machine has not is skipped, with a line that says so; 3.11 is needed.
+test-dist: dist  ## test the wheel in fresh environments of each Python that this machine has
+	$(BIN)/pytest -m dist -n 2 -rPs tests/dist
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
 	@$(BIN)/python -m tests.testkit.sim $(SEED)

@@ -1,37 +1,54 @@
-"""The step of the build that writes the commit into a wheel and into a source archive."""
+"""The step of the build that adds to a wheel or a source archive what is not in the repository.
+
+That is the commit, if it is known. With PENSTOCK_BUILD=compiled a wheel also has the modules that `deploy/compile`
+compiled for this Python, and is for this platform only (ADR 0053).
+"""
 
 import importlib.util
+import os
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FOLDERS = {"wheel": "penstock", "sdist": "libs/src/penstock"}  # of the package, in each of them
+SOURCES = "libs/src"
+FOLDERS = {"wheel": "penstock", "sdist": f"{SOURCES}/penstock"}  # of the package, in each of them
 
 
 class BuildHook(BuildHookInterface):
-    """Adds the file with the commit, if the commit is known. An editable install asks git instead."""
+    """hatchling makes one of these for each build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """hatchling calls this before it builds; `version` is "standard" or "editable"."""
-        source = Path(self.root, FOLDERS["sdist"])
-        spec = importlib.util.spec_from_file_location("version", source / "version.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        # The source archive has the file, and it is like all others there.
-        if (
-            version == "editable"
-            or (source / module.COMMIT_FILE).exists()
-            or not (commit := module.find_commit(source))
-        ):
+        """Add files before the build; `version` is "standard" or "editable"."""
+        if version == "editable":  # asks git, and has the compiled modules
             return
+        added = build_data["force_include"]
+        sources = Path(self.root, SOURCES)
+        module = version_module(sources)
         self._work = tempfile.TemporaryDirectory()
-        written = Path(self._work.name, module.COMMIT_FILE)
-        written.write_text(f"{commit}\n", encoding="ascii")
-        build_data["force_include"][str(written)] = f"{FOLDERS[self.target_name]}/{module.COMMIT_FILE}"
+        # A source archive has the file already.
+        if not (sources / "penstock" / module.COMMIT_FILE).exists() and (commit := module.find_commit()):
+            written = Path(self._work.name, module.COMMIT_FILE)
+            written.write_text(f"{commit}\n", encoding="ascii")
+            added[str(written)] = f"{FOLDERS[self.target_name]}/{module.COMMIT_FILE}"
+        if self.target_name == "wheel" and os.environ.get("PENSTOCK_BUILD") == "compiled":
+            compiled = sorted(sources.rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"))
+            assert compiled, "there are no compiled modules for this Python: run `make env`, with a C compiler"
+            added.update({str(path): str(path.relative_to(sources)) for path in compiled})
+            build_data.update(pure_python=False, infer_tag=True)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """hatchling calls this after it has built."""
-        if hasattr(self, "_work"):
+        """Remove the temporary files after the build."""
+        if version != "editable":
             self._work.cleanup()
+
+
+def version_module(sources: Path) -> Any:
+    """`penstock.version`, without the rest of the package, which needs libraries."""
+    spec = importlib.util.spec_from_file_location("version", sources / "penstock" / "version.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -18,11 +18,11 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[<>=; ]", each)[0] for each in requirements}
 
 
-def names_of_image(service: str) -> set[str]:
+def names_of_image(group: str) -> set[str]:
     """The names in the group of a service, with those that it includes."""
-    groups: dict[str, list[Any]] = FACTS["dependency-groups"]
-    own = names([each for each in groups[service] if isinstance(each, str)])
-    return own.union(*(names(groups[each["include-group"]]) for each in groups[service] if isinstance(each, dict)))
+    listed: list[Any] = FACTS["dependency-groups"][group]
+    own = names([each for each in listed if isinstance(each, str)])
+    return own.union(*(names_of_image(each["include-group"]) for each in listed if isinstance(each, dict)))
 
 
 def test_the_images_together_have_what_the_wheel_needs() -> None:
@@ -31,9 +31,10 @@ def test_the_images_together_have_what_the_wheel_needs() -> None:
     assert set().union(*map(names_of_image, SERVICES)) == wanted
 
 
-def test_only_the_compactor_has_spark_and_only_the_console_has_pages() -> None:
+def test_only_the_compactor_has_spark_and_only_the_console_has_pages_and_no_store() -> None:
     assert [each for each in SERVICES if "pyspark" in names_of_image(each)] == ["compactor"]
     assert [each for each in SERVICES if "jinja2" in names_of_image(each)] == ["console"]
+    assert [each for each in SERVICES if "aioboto3" not in names_of_image(each)] == ["console"]
 
 
 @pytest.mark.parametrize("service", SERVICES)

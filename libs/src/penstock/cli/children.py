@@ -105,6 +105,7 @@ class Child:
         self._stopping = asyncio.Event()
         self._starting = asyncio.Lock()  # held while a process may exist that `_process` does not name yet
         self._process: asyncio.subprocess.Process | None = None
+        self._has_ended = asyncio.Event()  # set when `_process` is None again
         self._started_s = 0.0
 
     @property
@@ -158,12 +159,14 @@ class Child:
         async with self._starting:
             process = await self._start()
             self._process, self.pid = process, process.pid
+            self._has_ended.clear()
         if self._stopping.is_set():  # the stop came during the start; the child has no work yet that needs a clean end
             self.kill()
         try:
             return await process.wait()
         finally:
             self._process, self.pid = None, None
+            self._has_ended.set()
 
     async def _start(self) -> asyncio.subprocess.Process:
         _rename_if_large(self.spec.log_path, self._limits.log_bytes_max)
@@ -214,6 +217,8 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+        if self._process is process:  # since Python 3.14 `keep` may learn of the end after this task
+            await self._has_ended.wait()
 
     def kill(self) -> None:
         """Kill the child now."""
