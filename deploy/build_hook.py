@@ -1,7 +1,7 @@
 """The step of the build that adds to a wheel or a source archive what is not in the repository.
 
-That is the commit, if it is known. With PENSTOCK_BUILD=compiled a wheel also has the modules that `deploy/compile`
-compiled for this Python, and is for this platform only (ADR 0053).
+That is the commit, if it is known. PENSTOCK_BUILD=compiled adds the modules that `deploy/compile` made for this Python.
+Such a wheel is for this platform only (ADR 0053).
 """
 
 import importlib.util

@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.process.memory import freeze_startup_objects, release_freed_memory, tune_malloc
+from penstock.runtime.process.memory import (
+    freeze_startup_objects,
+    release_freed_memory,
+    resident_bytes_max,
+    tune_malloc,
+)
 
 
 class Node:
@@ -97,3 +102,9 @@ def test_a_cycle_that_is_dead_already_is_not_kept() -> None:
     gone = weakref.ref(Node())
     freeze_startup_objects()
     assert gone() is None
+
+
+def test_the_memory_of_a_process_is_in_bytes_on_each_system() -> None:
+    on_macos, elsewhere = resident_bytes_max("darwin"), resident_bytes_max("linux")
+    assert elsewhere // 1024 >= on_macos > 0
+    assert elsewhere > 10_000_000  # more than Python alone

@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import resource
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -81,3 +83,9 @@ def freeze_startup_objects() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def resident_bytes_max(platform: str = sys.platform) -> int:
+    """The most memory that this process has used. Only macOS counts it in bytes."""
+    unit = 1 if platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

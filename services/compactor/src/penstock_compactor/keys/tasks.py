@@ -5,7 +5,6 @@ find the last records of its parts, and Spark groups these by key. Then tasks ge
 for their outputs.
 """
 
-import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -22,6 +21,7 @@ from penstock.contracts.codec import encode
 from penstock.contracts.errors import PenstockError
 from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.process.memory import resident_bytes_max
 from penstock.segment.compacted_writer import CompactedWriter
 from penstock.segment.keys import segment_key
 from penstock.spark.blocks import Range
@@ -186,7 +186,7 @@ def _write(worker: Worker, task: CleanTask, survivors_of: Callable[[StoreRanges,
         records_left=records_left,
         seconds=clock.monotonic_s() - began_s,
         cpu_seconds=time.process_time() - began_cpu_s,
-        resident_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        resident_bytes_max=resident_bytes_max(),
     )
 
 

@@ -6,7 +6,6 @@ out of runs with only ended transactions, and markers without bytes are stored (
 every offset. If one is wrong, it raises `Corrupt` and writes no output.
 """
 
-import resource
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from penstock.contracts.ids import ENTROPY_BYTES, new_segment_id, ulid_text
 from penstock.kafkawire.cleaning import empty_batch
 from penstock.kafkawire.records import BATCH_OVERHEAD, CONTROL, CRC_START, LENGTH_END, MAGIC, read_batch_header
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.process.memory import resident_bytes_max
 from penstock.segment.compacted_writer import BatchFacts, CompactedWriter, batch_facts
 from penstock.segment.keys import FLUSHED_LEVEL, segment_key
 from penstock.segment.transactions import marker_batch
@@ -77,7 +77,7 @@ def _merge(
         runs=runs,
         seconds=clock.monotonic_s() - began_s,
         cpu_seconds=time.process_time() - began_cpu_s,
-        resident_bytes_max=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        resident_bytes_max=resident_bytes_max(),
     )
 
 
