@@ -6,10 +6,10 @@ The files are made at the first start, and later starts keep them. `client.prope
 import datetime
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.cli.identities.certificates import Identity, is_good, new_authority, new_certificate
 from penstock.cli.identities.client_files import (
     ADMINISTRATOR,
     LIBRDKAFKA_FILE,
@@ -27,6 +27,9 @@ from penstock.contracts.errors import Invalid, Unavailable
 from penstock.contracts.scram_keys import verifier_of_password
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
+
+if TYPE_CHECKING:
+    from penstock.cli.identities.certificates import Identity
 
 FOLDER = "secure"
 ITERATIONS = 8_192
@@ -80,13 +83,7 @@ def make_secure_files(
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
-        authority = _found(folder, _AUTHORITY)
-        if not is_good(authority, authority, now):
-            authority = new_authority("Penstock authority", now)
-            _keep(folder, _AUTHORITY, authority)
-        hosts = _hosts(kafka, advertised)
-        if not is_good(_found(folder, _SERVER), authority, now, hosts):
-            _keep(folder, _SERVER, new_certificate(authority, "Penstock gateway", now, hosts=hosts, is_client=False))
+        _keep_certificates(folder, _hosts(kafka, advertised), now)
         password = _read(folder / PASSWORD_FILE).strip() or entropy.take(SECRET_BYTES).hex()
         _write(folder / PASSWORD_FILE, password + "\n")
         files = SecureFiles(folder, password)
@@ -96,6 +93,17 @@ def make_secure_files(
     except OSError as error:
         raise Invalid(f"cannot write the files of --secure in {folder}: {error.strerror}") from error
     return files
+
+
+def _keep_certificates(folder: Path, hosts: list[str], now: datetime.datetime) -> None:
+    from penstock.cli.identities.certificates import is_good, new_authority, new_certificate  # only --secure needs them
+
+    authority = _found(folder, _AUTHORITY)
+    if not is_good(authority, authority, now):
+        authority = new_authority("Penstock authority", now)
+        _keep(folder, _AUTHORITY, authority)
+    if not is_good(_found(folder, _SERVER), authority, now, hosts):
+        _keep(folder, _SERVER, new_certificate(authority, "Penstock gateway", now, hosts=hosts, is_client=False))
 
 
 async def make_administrator(client: SequencerClient, files: SecureFiles, clock: Clock, entropy: Entropy) -> None:
@@ -120,11 +128,13 @@ def _hosts(kafka: Address, advertised: Address | None) -> list[str]:
     return list(dict.fromkeys((*named, *_OWN_HOSTS)))
 
 
-def _found(folder: Path, name: str) -> Identity:
+def _found(folder: Path, name: str) -> "Identity":
+    from penstock.cli.identities.certificates import Identity
+
     return Identity(_read(folder / f"{name}.pem"), _read(folder / f"{name}-key.pem"))
 
 
-def _keep(folder: Path, name: str, identity: Identity) -> None:
+def _keep(folder: Path, name: str, identity: "Identity") -> None:
     _write(folder / f"{name}-key.pem", identity.key)
     _write(folder / f"{name}.pem", identity.certificate)
 

@@ -5,26 +5,28 @@ whole name makes the user. `DEFAULT` matches each name and keeps it. L and U mak
 """
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
-from cryptography import x509
-from cryptography.x509.oid import NameOID
 
 from penstock.contracts.configs.quotas import NAME_LENGTH_MAX
 from penstock.contracts.errors import Invalid
 
+if TYPE_CHECKING:  # imported with the first certificate, because few gateways have any
+    from cryptography import x509
+
 SETTING = "ssl_principal_mapping_rules"
 # The attributes with a keyword in Java's RFC 2253 names. Others are an OID, with the value's DER as hexadecimal.
 KEYWORDS = {
-    NameOID.COMMON_NAME: "CN",
-    NameOID.COUNTRY_NAME: "C",
-    NameOID.LOCALITY_NAME: "L",
-    NameOID.STATE_OR_PROVINCE_NAME: "ST",
-    NameOID.ORGANIZATION_NAME: "O",
-    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
-    NameOID.STREET_ADDRESS: "STREET",
-    NameOID.DOMAIN_COMPONENT: "DC",
-    NameOID.USER_ID: "UID",
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "2.5.4.9": "STREET",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
 }
 _ESCAPED = re.compile(r'[,=+<>#;"\\]')
 _EDGE_SPACES = " \r"
@@ -110,13 +112,13 @@ def _expand(reference: re.Match[str], found: re.Match[str]) -> str:
     return f"${digits}"
 
 
-def distinguished_name(name: x509.Name) -> str:
+def distinguished_name(name: "x509.Name") -> str:
     """The name as Java's `X500Principal.getName()` prints it: the last attribute first, escaped by RFC 2253."""
     return ",".join("+".join(map(_attribute, rdn)) for rdn in reversed(name.rdns))
 
 
-def _attribute(attribute: x509.NameAttribute[str | bytes]) -> str:
-    keyword = KEYWORDS.get(attribute.oid)
+def _attribute(attribute: "x509.NameAttribute[str | bytes]") -> str:
+    keyword = KEYWORDS.get(attribute.oid.dotted_string)
     if keyword is None or not isinstance(attribute.value, str):
         return f"{keyword or attribute.oid.dotted_string}=#{_der(attribute).hex()}"
     value = _ESCAPED.sub(lambda found: "\\" + found[0], attribute.value).replace("\0", "\\00")
@@ -130,8 +132,10 @@ def _escaped(spaces: str) -> str:
     return "".join("\\" + each for each in spaces)
 
 
-def _der(attribute: x509.NameAttribute[str | bytes]) -> bytes:
+def _der(attribute: "x509.NameAttribute[str | bytes]") -> bytes:
     """The DER of an attribute's value, from a name that has only this attribute: four values, one in the other."""
+    from cryptography import x509
+
     der = x509.Name([attribute]).public_bytes()
     for _ in range(3):  # the name, its set, the attribute
         der = _content(der)

@@ -10,12 +10,10 @@ import os
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from penstock.contracts.configs.quotas import ANONYMOUS
 from penstock.contracts.errors import Invalid
@@ -23,6 +21,9 @@ from penstock.runtime.clock import Clock
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.security.listener_security import ClientAuth, ListenerSecurity, TlsFiles
 from penstock_gateway.security.principal_rules import PrincipalRules, distinguished_name
+
+if TYPE_CHECKING:  # imported with the first certificate, because few gateways have any
+    from cryptography import x509
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {
@@ -85,14 +86,19 @@ def _read(listener: str, setting: str, path: str) -> bytes:
         raise Invalid(f"listener {listener}: cannot read {setting} {path!r}: {reason}") from error
 
 
-def _certificates(listener: str, setting: str, path: str) -> list[x509.Certificate]:
+def _certificates(listener: str, setting: str, path: str) -> "list[x509.Certificate]":
+    from cryptography import x509
+
     try:
         return x509.load_pem_x509_certificates(_read(listener, setting, path))
     except ValueError as error:
         raise Invalid(f"listener {listener}: {setting} {path!r} has no valid PEM certificate") from error
 
 
-def _check_key(listener: str, path: str, certificate: x509.Certificate) -> None:
+def _check_key(listener: str, path: str, certificate: "x509.Certificate") -> None:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     data = _read(listener, "ssl_keystore_key", path)
     try:
         key = load_pem_private_key(data, None)
@@ -138,6 +144,8 @@ class ListenerTls:
         """The user of a client's certificate (DER, as TLS has verified it); `Invalid` if it cannot be one."""
         if certificate is None or self._has_login:
             return ANONYMOUS
+        from cryptography import x509
+
         try:
             name = distinguished_name(x509.load_der_x509_certificate(certificate).subject)
         except ValueError as error:

@@ -5,14 +5,17 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
-import jwt
 import msgspec
 import structlog
 
 from penstock.contracts.errors import Invalid, Unavailable
+
+if TYPE_CHECKING:  # imported with the first keys, because few gateways have this login
+    import jwt
 
 # By key type and curve, the algorithms that a key without `alg` may be used with. No secret keys: an issuer that signs
 # with a shared secret would let every gateway make tokens.
@@ -75,7 +78,7 @@ class KeySet:
             is_loaded = await self.refresh()
             await asyncio.sleep(self._refresh_s if is_loaded else min(self._limits.retry_s, self._refresh_s))
 
-    async def find(self, key_id: str, algorithm: str) -> jwt.PyJWK | None:
+    async def find(self, key_id: str, algorithm: str) -> "jwt.PyJWK | None":
         """The key with this id, after a reload if it is new; `Unavailable` while no keys are known.
 
         A token without a key id (empty here) fits only if one key has its algorithm.
@@ -105,15 +108,17 @@ class KeySet:
             if self._monotonic_s() - self._tried_s >= self._limits.early_s_min:
                 await self.refresh()
 
-    def _find(self, key_id: str, algorithm: str) -> jwt.PyJWK | None:
+    def _find(self, key_id: str, algorithm: str) -> "jwt.PyJWK | None":
         if key_id:
             return self._keys.get((key_id, algorithm))
         fitting = [key for (_, each), key in self._keys.items() if each == algorithm]
         return fitting[0] if len(fitting) == 1 else None
 
 
-def parse_keys(document: bytes, algorithms: Sequence[str], limits: KeySetLimits) -> dict[tuple[str, str], jwt.PyJWK]:
+def parse_keys(document: bytes, algorithms: Sequence[str], limits: KeySetLimits) -> "dict[tuple[str, str], jwt.PyJWK]":
     """The usable keys of a set, by id and algorithm; `Invalid` if it is malformed or has none."""
+    import jwt
+
     if len(document) > limits.bytes_max:
         raise Invalid(f"more than {limits.bytes_max} bytes of keys")
     try:

@@ -1,11 +1,13 @@
 """Checks the tokens of OAUTHBEARER: JSON Web Tokens (RFC 7519) that a known issuer has signed."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import jwt
 import msgspec
 
 from penstock_gateway.security.login.exchange import Identity, LoginFailed
+
+if TYPE_CHECKING:  # imported with the first token, because few gateways have this login
+    import jwt
 
 USER_CHARACTERS_MAX = 255
 REASON_CHARACTERS_MAX = 200
@@ -25,11 +27,13 @@ class TokenRules(msgspec.Struct, frozen=True, kw_only=True):
 class Keys(Protocol):
     """The keys of the issuer."""
 
-    async def find(self, key_id: str, algorithm: str) -> jwt.PyJWK | None: ...
+    async def find(self, key_id: str, algorithm: str) -> "jwt.PyJWK | None": ...
 
 
 async def check_token(token: str, rules: TokenRules, keys: Keys, now_ms: int) -> Identity:
     """The user of a token; `LoginFailed` if the token is not right, `Unavailable` while the keys are not known."""
+    import jwt
+
     try:
         header = jwt.get_unverified_header(token)
         algorithm, key_id = header.get("alg"), header.get("kid")
