@@ -27,7 +27,7 @@ ONE_MODULE_EACH = {
     "pyspark": "libs/src/penstock/spark/",
 }
 ENVIRONMENT_READERS = re.compile(
-    r"(config|process/life|__main__|spark/session|deploy/build_hook)\.py$|/cli/|^tests/|^benches/"
+    r"(config|process/life|__main__|spark/session|deploy/build_hook)\.py$|/cli/|penstock/testing/|^tests/|^benches/"
 )
 # Words about how the repository is made, not about the project. They are joined here so that this file passes.
 FOREIGN_WORDS = ["py" + "pi.org", "pythonhosted" + ".org", "npmjs" + ".org", "maven" + ".org", "/work" + "/main"]

@@ -106,6 +106,18 @@ def test_it_reports_when_it_is_ready_stops_all_processes_and_keeps_the_data(
         assert produce_one(cluster.kafka, b"after") == offset + 1
 
 
+def test_small_has_two_processes_survives_its_nats_server_and_leaves_the_data_to_larger_shapes(tmp_path: Path) -> None:
+    with running(tmp_path / "data", "--small") as cluster:
+        offset = produce_one(cluster.kafka, b"before")
+        pids = {name: process["pid"] for name, process in cluster.processes().items()}
+        assert pids == {"nats-server": pids["nats-server"], "agent-1": cluster.pid}
+        cluster.kill("nats-server")
+        assert produce_one(cluster.kafka, b"after") == offset + 1
+        assert cluster.stop() == 0
+    with running(tmp_path / "data") as larger:
+        assert (read_one(larger.kafka, offset), read_one(larger.kafka, offset + 1)) == (b"before", b"after")
+
+
 def test_when_it_is_killed_all_its_processes_end_and_the_data_is_kept(tmp_path: Path) -> None:
     with running(tmp_path / "data") as cluster:
         offset = produce_one(cluster.kafka, b"before")

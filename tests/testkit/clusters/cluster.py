@@ -23,7 +23,7 @@ STOP_TIMEOUT_S = 120.0
 ANSWER_TIMEOUT_S = 60.0  # of the console
 LEVEL_TIMEOUT_S = 60.0
 POLL_S = 0.02
-SHAPE_FLAGS = {"--agents", "--separate", "--gateways", "--flushers", "--cachers"}
+SHAPE_FLAGS = {"--agents", "--small", "--separate", "--gateways", "--flushers", "--cachers"}
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str, poll_s: float = POLL_S) -> Any:
@@ -70,10 +70,10 @@ class Cluster:
     def command(self) -> list[str]:
         """The command line that `start` runs."""
         where = ["--data", str(self.data), "--kafka", self.kafka, "--http", self.http]
-        alone = ["--compactors", "0", "--janitors", "0"]
         named = {argument.partition("=")[0] for argument in self._arguments}
+        alone = [] if "--small" in named else ["--compactors", "0", "--janitors", "0"]
         shape = [] if named & SHAPE_FLAGS else ["--agents", "1"]
-        shape += [] if "--sequencers" in named else ["--sequencers", "1"]
+        shape += [] if {"--sequencers", "--small"} & named else ["--sequencers", "1"]
         return [sys.executable, "-m", "penstock.cli", "up", *where, *alone, *shape, *self._arguments]
 
     def start(self) -> None:

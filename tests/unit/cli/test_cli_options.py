@@ -1,6 +1,7 @@
 """The flags of `penstock up`: valid values, and one sentence for each invalid value."""
 
 import argparse
+import contextlib
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from penstock.cli.data_folder import own_store, record_store, recorded_store, take_folder
 from penstock.cli.ports import Address, check_port_is_free, parse_address
+from penstock.cli.up.command import with_ports
 from penstock.cli.up.options import UpOptions, add_flags, read_options
 from penstock.cli.up.specs import Specs
 from penstock.contracts.errors import Invalid
@@ -68,6 +70,38 @@ def test_the_only_agent_is_also_the_sequencer_unless_sequencers_are_asked_for() 
     for shape in (("--agents", "2"), ("--separate",)):
         with pytest.raises(Invalid, match="--sequencers 0 needs exactly one agent"):
             options(*shape, "--sequencers", "0")
+
+
+def test_small_is_one_agent_with_all_roles() -> None:
+    specs = Specs(options("--small"), 4333, 4334)
+    (agent,) = specs.services("agent")
+    assert agent.roles == ("sequencer", "flusher", "cacher", "janitor", "compactor", "gateway")
+    assert agent.env["PENSTOCK_CACHE_BYTES_MAX"] == str(16 * 2**20)
+    assert [specs.count(role) for role in ("agent", "sequencer", "janitor", "compactor")] == [1, 0, 0, 0]
+    (alone,) = Specs(options("--small", "--janitors", "0", "--compactors", "0"), 4333, 4334).services("agent")
+    assert alone.roles == ("sequencer", "flusher", "cacher", "gateway")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--cachers", "1"), "leave out --cachers"),
+        (("--sequencers", "1"), "leave out --sequencers"),
+        (("--janitors", "2"), "--janitors must be from 0 to 1: 2"),
+    ],
+)
+def test_small_has_one_process_for_everything(arguments: tuple[str, str], error: str) -> None:
+    with pytest.raises(Invalid, match=error):
+        options("--small", *arguments)
+
+
+def test_port_0_is_a_free_port_that_is_also_advertised() -> None:
+    found = options("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--advertise", "localhost")
+    with contextlib.ExitStack() as stack:
+        first, second = with_ports(found, stack), with_ports(found, stack)
+    ports = {each.port for options in (first, second) for each in (options.kafka, options.http)}
+    assert (len(ports), 0 in ports) == (4, False)
+    assert first.advertised == Address("localhost", first.kafka.port)
 
 
 @pytest.mark.parametrize(("cores", "agents"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)])

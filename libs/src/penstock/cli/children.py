@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import ctypes
+import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -60,6 +62,43 @@ class ChildSpec(msgspec.Struct, frozen=True):
         return bool(self.roles)
 
 
+class Running(Protocol):
+    """A child that runs: a process, or services in this process."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def wait(self) -> int:
+        """The exit code, negative for a signal."""
+
+    def terminate(self) -> None:
+        """Ask for a clean end."""
+
+    def kill(self) -> None:
+        """End now."""
+
+
+Start = Callable[[ChildSpec, Mapping[str, str], str], Awaitable[Running]]  # with its environment and the platform
+
+
+async def start_process(spec: ChildSpec, env: Mapping[str, str], platform: str) -> Running:
+    """Start a program, whose output is appended to the log file."""
+    with spec.log_path.open("ab") as log:
+        return await asyncio.create_subprocess_exec(
+            *spec.argv,
+            env=env,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=partial(_before_exec, platform),
+        )
+
+
+def _before_exec(platform: str) -> None:
+    os.setpgid(0, 0)  # Ctrl-C reaches only the parent, which stops the children in order
+    die_with_parent(platform)
+
+
 def die_with_parent(platform: str = sys.platform) -> None:
     """Ask the kernel for SIGTERM when the parent dies. The child calls this before exec, so no child is left behind.
 
@@ -86,8 +125,10 @@ class Child:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         platform: str = sys.platform,
+        start: Start = start_process,
     ) -> None:
         self._platform = platform
+        self._start_it = start
         self._entropy = entropy or SystemEntropy()
         self._log_start = LogStart(spec.log_path)
         self._limits = limits
@@ -104,7 +145,7 @@ class Child:
         self._after_death = after_death
         self._stopping = asyncio.Event()
         self._starting = asyncio.Lock()  # held while a process may exist that `_process` does not name yet
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Running | None = None
         self._has_ended = asyncio.Event()  # set when `_process` is None again
         self._started_s = 0.0
 
@@ -168,21 +209,12 @@ class Child:
             self._process, self.pid = None, None
             self._has_ended.set()
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> Running:
         _rename_if_large(self.spec.log_path, self._limits.log_bytes_max)
         self.instance = f"{self.spec.name}-{self._entropy.take(INSTANCE_ENTROPY_BYTES).hex()}"
         self.was_heard = False
-        with self.spec.log_path.open("ab") as log:
-            self._log_start = LogStart(self.spec.log_path)
-            return await asyncio.create_subprocess_exec(
-                *self.spec.argv,
-                env=self.spec.env | self._own_settings(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                process_group=0,  # Ctrl-C reaches only the parent, which stops the children in order
-                preexec_fn=partial(die_with_parent, self._platform),
-            )
+        self._log_start = LogStart(self.spec.log_path)
+        return await self._start_it(self.spec, self.spec.env | self._own_settings(), self._platform)
 
     def _own_settings(self) -> dict[str, str]:
         """The settings of a service that are new for each start."""
@@ -207,7 +239,7 @@ class Child:
         if process is not None:
             await self._end(process, grace_s)
 
-    async def _end(self, process: asyncio.subprocess.Process, grace_s: float) -> None:
+    async def _end(self, process: Running, grace_s: float) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         try:

@@ -25,12 +25,12 @@ class Address(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_address(flag: str, text: str) -> Address:
+def parse_address(flag: str, text: str, port_min: int = 1) -> Address:
     """The address in a text HOST:PORT; `Invalid` with the flag's name for any other text."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65_535:
-        raise Invalid(f"{flag} must be HOST:PORT with a port from 1 to 65535: {text!r}")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not port_min <= int(port) <= 65_535:
+        raise Invalid(f"{flag} must be HOST:PORT with a port from {port_min} to 65535: {text!r}")
     return Address(host, int(port))
 
 
@@ -57,16 +57,17 @@ def own_address(address: Address) -> Address:
 
 
 @contextlib.contextmanager
-def reserved_port(platform: str = sys.platform) -> Iterator[int]:
-    """Reserve a port on loopback; only a program that reuses addresses, such as a nats-server, can listen on it.
+def reserved_port(platform: str = sys.platform, *, host: str = "127.0.0.1") -> Iterator[int]:
+    """Reserve a port of a host; only a program that reuses addresses, such as a nats-server, can listen on it.
 
-    So no other `penstock up` takes the port while the nats-server restarts. Only Linux shares a port in this way.
+    So no other `penstock up` takes the port while the server on it restarts. Only Linux shares a port in this way.
     Elsewhere the port is free at the start of the block, and not reserved.
     """
+    family = _family_of(host)
     for port in range(NATS_PORT_MIN, NATS_PORT_MAX + 1):
-        with socket.socket() as held:
+        with socket.socket(family) as held:
             try:
-                held.bind(("127.0.0.1", port))
+                held.bind((host, port))
             except OSError:
                 continue
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -74,4 +75,11 @@ def reserved_port(platform: str = sys.platform) -> Iterator[int]:
                 held.close()
             yield port
             return
-    raise Unavailable(f"no port from {NATS_PORT_MIN} to {NATS_PORT_MAX} is free for the nats-server")
+    raise Unavailable(f"no port from {NATS_PORT_MIN} to {NATS_PORT_MAX} of {host} is free")
+
+
+def _family_of(host: str) -> socket.AddressFamily:
+    try:
+        return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+    except socket.gaierror as error:
+        raise Invalid(f"{host}: no such host ({error.strerror})") from error

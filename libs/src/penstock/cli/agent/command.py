@@ -32,7 +32,7 @@ def add_parser(new_parser: NewParser) -> None:
         "--roles",
         default=",".join(USUAL),
         metavar="ROLE,...",
-        help="gateway, flusher, cacher, sequencer, janitor (%(default)s)",
+        help="gateway, flusher, cacher, sequencer, janitor, compactor (%(default)s)",
     )
     parser.add_argument("settings", nargs="*", metavar="FLAG", help="flags of the roles, as of each service alone")
     parser.set_defaults(run=run)

@@ -21,13 +21,14 @@ class Role(msgspec.Struct, frozen=True):
     make: Callable[..., App]  # from the settings, and `make_host` by keyword
 
 
-# In the order of their start; they drain in the reverse order, so that a gateway's requests find a flusher. Compactors
-# need Spark, which has an environment of its own.
+# In the order of their start; they drain in the reverse order, so that a gateway's requests find a flusher. A compactor
+# runs large merges and key compaction only in an environment with Spark.
 PLACES = {
     "sequencer": ("config:SequencerConfig", "__main__:make_app"),
     "flusher": ("config:FlusherConfig", "app:FlusherApp"),
     "cacher": ("config:CacherConfig", "app:CacherApp"),
     "janitor": ("config:JanitorConfig", "app:JanitorApp"),
+    "compactor": ("config:CompactorConfig", "app:CompactorApp"),
     "gateway": ("config:GatewayConfig", "app:GatewayApp"),
 }
 

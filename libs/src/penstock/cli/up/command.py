@@ -1,16 +1,18 @@
 """The command `penstock up`: its flags, its checks before the start, and its exit code."""
 
 import argparse
-import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import prometheus_client
 
+from penstock.cli.children import Start, start_process
 from penstock.cli.command_line import NewParser
 from penstock.cli.data_folder import record_store, take_folder
-from penstock.cli.ports import check_port_is_free, reserved_port
+from penstock.cli.ports import Address, check_port_is_free, reserved_port
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions, add_flags, read_options
 from penstock.cli.up.progress import Progress, until_available
@@ -20,6 +22,7 @@ from penstock.contracts.errors import PenstockError
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.process.landing import without_landing
+from penstock.runtime.process.life import PARENT_VARIABLE, follow_parent, run_loop
 from penstock.runtime.process.logs import configure_logs
 
 
@@ -36,29 +39,55 @@ def run(arguments: argparse.Namespace) -> int:
         options = read_options(arguments)
         os.umask(0o077)  # its files, and those of all its processes, are for this user only
         configure_logs("up", "up", "error", "auto")  # the supervisor itself reports events of its children
-        return asyncio.run(_run(options))
+        return run_loop(_run(options)) if follow_parent(os.environ.get(PARENT_VARIABLE, "")) else 1
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         return 1
 
 
 async def _run(options: UpOptions) -> int:
-    # The folder first: the error of a second `penstock up` must name the folder, and not a port in use.
-    with take_folder(options.data):
-        check_port_is_free("--kafka", options.kafka)
-        check_port_is_free("--http", options.http)
+    with contextlib.ExitStack() as stack:
+        # The folder first: the error of a second `penstock up` must name the folder, and not a port in use.
+        stack.enter_context(take_folder(options.data))
+        options = with_ports(options, stack)
         await check_store(without_landing(options.store))
         record_store(options.data, options.store)
         secure = None
         if options.is_secure:
             clock, entropy = SystemClock(), SystemEntropy()
             secure = make_secure_files(options.data, options.kafka, options.advertised, clock, entropy)
-        with reserved_port() as nats_port, reserved_port() as monitor_port, reserved_port() as console_port:
-            supervisor = Supervisor(options, nats_port, monitor_port, console_port, secure=secure)
-            try:
-                return await supervisor.run()
-            finally:
-                supervisor.kill_all()
+        nats_port, monitor_port, console_port = (stack.enter_context(reserved_port()) for _ in range(3))
+        start = _start_of_services(options, stack)
+        supervisor = Supervisor(options, nats_port, monitor_port, console_port, secure=secure, start=start)
+        try:
+            return await supervisor.run()
+        finally:
+            supervisor.kill_all()
+
+
+def with_ports(options: UpOptions, stack: contextlib.ExitStack) -> UpOptions:
+    """The options with a reserved port for each port 0; `Invalid` if another port is in use."""
+
+    def found(flag: str, address: Address) -> Address:
+        if address.port:
+            check_port_is_free(flag, address)
+            return address
+        return msgspec.structs.replace(address, port=stack.enter_context(reserved_port(host=address.host)))
+
+    kafka, http, advertised = found("--kafka", options.kafka), found("--http", options.http), options.advertised
+    if advertised is not None and not advertised.port:
+        advertised = msgspec.structs.replace(advertised, port=kafka.port)
+    return msgspec.structs.replace(options, kafka=kafka, http=http, advertised=advertised)
+
+
+def _start_of_services(options: UpOptions, stack: contextlib.ExitStack) -> Start:
+    if not options.is_small:
+        return start_process
+    from penstock.cli.up.hosted import Hosting  # imports all services
+
+    hosting = Hosting()
+    stack.callback(hosting.close)
+    return hosting.start
 
 
 async def check_store(

@@ -42,6 +42,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     sequencers: int
     cachers: int
     agents: int = 0  # processes that are gateway, flusher and cacher in one; 0: each of these has its own process
+    is_small: bool = False  # the only agent is in this process, and is also the sequencer, the janitor, the compactor
     compactors: int = 1
     janitors: int = 1
     cluster: str = CLUSTER_DEFAULT
@@ -56,7 +57,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `penstock up`."""
     parser.add_argument("--data", metavar="DIR", default="./penstock-data", help="folder for all data (%(default)s)")
     parser.add_argument(
-        "--kafka", metavar="HOST:PORT", default="127.0.0.1:9092", help="address for Kafka clients (%(default)s)"
+        "--kafka",
+        metavar="HOST:PORT",
+        default="127.0.0.1:9092",
+        help="address for Kafka clients; port 0: any (%(default)s)",
     )
     parser.add_argument(
         "--advertise",
@@ -68,25 +72,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--http",
         metavar="HOST:PORT",
         default="127.0.0.1:8080",
-        help="address of console, health and metrics (%(default)s)",
+        help="address of console, health and metrics; port 0: any (%(default)s)",
     )
-    protection = parser.add_mutually_exclusive_group()
-    protection.add_argument(
-        "--secure",
-        action="store_true",
-        help="clients log in over TLS (SASL_SSL); makes certificates and an administrator in --data",
-    )
-    protection.add_argument(
-        "--insecure",
-        action="store_true",
-        help="let other machines use --kafka and --http, without logins and without TLS",
-    )
-    parser.add_argument(
-        "--http-token-file",
-        metavar="FILE",
-        default="",
-        help=f"file with the token that the console and metrics need [{TOKEN_VARIABLE}]",
-    )
+    _add_protection_flags(parser)
     parser.add_argument(
         "--console-changes",
         action="store_true",
@@ -124,6 +112,27 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _add_protection_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags about clients that are not on this machine."""
+    protection = parser.add_mutually_exclusive_group()
+    protection.add_argument(
+        "--secure",
+        action="store_true",
+        help="clients log in over TLS (SASL_SSL); makes certificates and an administrator in --data",
+    )
+    protection.add_argument(
+        "--insecure",
+        action="store_true",
+        help="let other machines use --kafka and --http, without logins and without TLS",
+    )
+    parser.add_argument(
+        "--http-token-file",
+        metavar="FILE",
+        default="",
+        help=f"file with the token that the console and metrics need [{TOKEN_VARIABLE}]",
+    )
+
+
 def _add_shape_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that choose between agents and separate services."""
     shape = parser.add_mutually_exclusive_group()
@@ -133,6 +142,11 @@ def _add_shape_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="number of agents: processes that are a gateway, a flusher and a cacher (one for each two cores, up to "
         f"{AGENTS_DEFAULT_MAX})",
+    )
+    shape.add_argument(
+        "--small",
+        action="store_true",
+        help="run everything in one process beside the nats-server, for tests and laptops; only small merges",
     )
     shape.add_argument(
         "--separate", action="store_true", help="run gateways, flushers and cachers in processes of their own"
@@ -155,11 +169,11 @@ def read_options(
     `cores` is the number of processor cores to plan for, by default those that this process may use.
     """
     data = Path(arguments.data).expanduser().absolute()
-    kafka = parse_address("--kafka", arguments.kafka)
+    kafka = parse_address("--kafka", arguments.kafka, port_min=0)
     advertised = advertised_address(kafka, arguments.advertise, find_source)
     if not FLUSH_MS_MIN <= arguments.flush_ms <= FLUSH_MS_MAX:
         raise Invalid(f"--flush-ms must be from {FLUSH_MS_MIN} to {FLUSH_MS_MAX}: {arguments.flush_ms}")
-    http = parse_address("--http", arguments.http)
+    http = parse_address("--http", arguments.http, port_min=0)
     token_file = arguments.http_token_file or environ.get(TOKEN_VARIABLE, "")
     if token_file:
         read_token(token_file)
@@ -167,6 +181,7 @@ def read_options(
         kafka, http, has_token=bool(token_file), is_secure=arguments.secure, is_insecure=arguments.insecure
     )
     agents = _agents(arguments, usable_cores() if cores is None else cores)
+    helpers_max = 1 if arguments.small else INSTANCES_MAX
     about_advertised = warning(kafka, arguments.advertise, advertised)
     return UpOptions(
         data=data,
@@ -178,9 +193,10 @@ def read_options(
         gateways=agents or _count("--gateways", _or_one(arguments.gateways)),
         flushers=agents or _count("--flushers", _or_one(arguments.flushers)),
         sequencers=_sequencers(arguments, agents),
+        is_small=arguments.small,
         cachers=agents or _count("--cachers", _or_one(arguments.cachers)),
-        compactors=_count("--compactors", arguments.compactors, least=0),
-        janitors=_count("--janitors", arguments.janitors, least=0),
+        compactors=_count("--compactors", arguments.compactors, least=0, most=helpers_max),
+        janitors=_count("--janitors", arguments.janitors, least=0, most=helpers_max),
         cluster=check_token("cluster", arguments.cluster or environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT),
         advertised=advertised,
         warnings=tuple(filter(None, (open_to_others, about_advertised))),
@@ -216,6 +232,10 @@ def _agents(arguments: argparse.Namespace, cores: int) -> int:
         if separate:
             raise Invalid(f"with --agents, each agent is a gateway, a flusher and a cacher: leave out {separate[0]}")
         return _count("--agents", arguments.agents)
+    if arguments.small:
+        if separate:
+            raise Invalid(f"with --small, everything is in one process: leave out {separate[0]}")
+        return 1
     if arguments.separate or separate:
         return 0
     return min(max(cores // CORES_PER_AGENT, 1), AGENTS_DEFAULT_MAX)
@@ -225,6 +245,8 @@ def _sequencers(arguments: argparse.Namespace, agents: int) -> int:
     """The number of processes that are only a sequencer; 0 if the only agent is one, too."""
     if arguments.sequencers is None:
         return 0 if agents == 1 else 1
+    if arguments.small and arguments.sequencers:
+        raise Invalid("with --small, everything is in one process: leave out --sequencers")
     if arguments.sequencers == 0 and agents != 1:
         raise Invalid("--sequencers 0 needs exactly one agent, which is then the sequencer: add --agents 1")
     return _count("--sequencers", arguments.sequencers, least=0)
@@ -234,7 +256,7 @@ def _or_one(value: int | None) -> int:
     return 1 if value is None else value
 
 
-def _count(flag: str, value: int, least: int = 1) -> int:
-    if not least <= value <= INSTANCES_MAX:
-        raise Invalid(f"{flag} must be from {least} to {INSTANCES_MAX}: {value}")
+def _count(flag: str, value: int, least: int = 1, most: int = INSTANCES_MAX) -> int:
+    if not least <= value <= most:
+        raise Invalid(f"{flag} must be from {least} to {most}: {value}")
     return value

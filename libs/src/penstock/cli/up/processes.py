@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from penstock.cli.children import Child
+from penstock.cli.children import Child, Start, start_process
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.specs import AGENT, Specs
 from penstock.runtime.clock import Clock
@@ -22,14 +22,16 @@ class Processes:
         *,
         limits: UpLimits = DEFAULT_LIMITS,
         clock: Clock | None = None,
+        start: Start = start_process,
     ) -> None:
+        """`start` starts the services."""
         self._report = report
         self._limits = limits
         self.nats = Child(specs.nats(), report, limits=limits.children, clock=clock)
         # By kind of process, in start order; they stop in reverse order.
         self.services = {
             kind: [
-                Child(spec, report, self.after_death, limits=limits.children, clock=clock)
+                Child(spec, report, self.after_death, limits=limits.children, clock=clock, start=start)
                 for spec in specs.services(kind)
             ]
             for kind in (("sequencer", AGENT) if specs.count(AGENT) else SERVICES)

@@ -8,6 +8,7 @@ from penstock.cli.children import ChildSpec
 from penstock.cli.data_folder import write_client_file
 from penstock.cli.ports import Address, own_address
 from penstock.cli.running import TLS_SETTINGS
+from penstock.cli.spark_python import is_installed
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
 from penstock.cli.up.options import UpOptions
 from penstock.cli.up.secure import SecureFiles
@@ -19,7 +20,9 @@ NATS_USER = "up"
 PASSWORD_BYTES = 32
 CONSOLE = "console"
 AGENT = "agent"  # a process that is gateway, flusher and cacher in one, and perhaps the sequencer
-AGENT_ROLES = ("flusher", "cacher", "gateway")
+HELPERS = ("janitor", "compactor")
+# With --small: the limits of segments that memory keeps for readers. Little is enough for a store on this machine.
+SMALL_SETTINGS = {"RECENT_BYTES_MAX": str(32 * 2**20), "CACHE_BYTES_MAX": str(16 * 2**20)}
 LOW_PRIORITY = ("nice", "-n", "19")  # for helpers: services get the processor first (ADR 0043)
 
 
@@ -82,7 +85,9 @@ class Specs:
         return self._spec(CONSOLE, 0, (sys.executable,))
 
     def count(self, role: str) -> int:
-        """The number of instances of a service or helper in the options."""
+        """The number of processes of a service or helper in the options."""
+        if role in HELPERS and self._options.is_small:
+            return 0  # they are roles of the agent
         count: int = getattr(self._options, f"{role}s")
         return count
 
@@ -99,6 +104,8 @@ class Specs:
             "NATS_PASSWORD": self.nats_password,
             **dict.fromkeys(TLS_SETTINGS, ""),  # the server listens on loopback, without TLS
             "HTTP_TOKEN_FILE": self._options.http_token_file,
+            "HTTP_HOST": "127.0.0.1",  # only `penstock up` itself has an address that others know
+            "HTTP_PORT": "0",
             "STORE_URL": self._options.store,
             "DRAIN_DEADLINE_MS": str(self._limits.drain_deadline_ms),
             "PARENT_PID": str(os.getpid()),
@@ -114,7 +121,12 @@ class Specs:
 
     @property
     def _agent_roles(self) -> tuple[str, ...]:
-        return AGENT_ROLES if self._options.sequencers else ("sequencer", *AGENT_ROLES)
+        options = self._options
+        first = () if options.sequencers else ("sequencer",)
+        if not options.is_small:
+            return (*first, "flusher", "cacher", "gateway")
+        helpers = [role for role in HELPERS if getattr(options, f"{role}s") and is_installed(f"penstock_{role}")]
+        return (*first, "flusher", "cacher", *helpers, "gateway")
 
     def _module(self, role: str) -> list[str]:
         if role == AGENT:
@@ -123,7 +135,8 @@ class Specs:
 
     def _settings_of(self, role: str) -> dict[str, str]:
         if role == AGENT:
-            return {name: value for each in self._agent_roles for name, value in self._settings_of(each).items()}
+            settings = SMALL_SETTINGS if self._options.is_small else {}
+            return settings | {k: value for each in self._agent_roles for k, value in self._settings_of(each).items()}
         if role == "gateway":
             advertised = self._options.advertised
             if self._secure is not None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from penstock.cli.children import Child
+from penstock.cli.children import Child, Start, start_process
 from penstock.cli.up.console import Console
 from penstock.cli.up.console_proxy import ConsoleProxy
 from penstock.cli.up.disk import report_shortages, shortage
@@ -52,13 +52,15 @@ class Supervisor:
         limits: UpLimits = DEFAULT_LIMITS,
         secure: SecureFiles | None = None,
         make_specs: Callable[..., Specs] = Specs,
+        start: Start = start_process,
     ) -> None:
+        """`start` starts the services, which may run in this process."""
         self._options = options
         self._report = report
         self._limits = limits
         self._secure = secure
         self._specs = make_specs(options, nats_port, monitor_port, console_port, limits=limits, secure=secure)
-        self._processes = Processes(self._specs, report, limits=limits)
+        self._processes = Processes(self._specs, report, limits=limits, start=start)
         self._helpers = Helpers(self._specs, report, limits=limits)
         self._find_shortage = partial(shortage, options.data, limits.free_bytes_min)
         self._progress = Progress(report, limits=limits.progress)

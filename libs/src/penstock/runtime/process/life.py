@@ -12,8 +12,8 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 import msgspec
 import structlog
@@ -74,8 +74,13 @@ def run_app(
     tune_malloc(malloc)
     if not follow_parent(os.environ.get(PARENT_VARIABLE, "")):
         return 1
+    return run_loop(_live(service, config, make, limits))
+
+
+def run_loop(main: Coroutine[Any, Any, int]) -> int:
+    """Run a coroutine in an event loop of its own, and return its result."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_live(service, config, make, limits))
+        return runner.run(main)
 
 
 async def _live(service: str, config: ServiceConfig, make: Callable[[], App], limits: LifeLimits) -> int:
@@ -86,14 +91,30 @@ async def _live(service: str, config: ServiceConfig, make: Callable[[], App], li
     except PenstockError as error:
         sys.stderr.write(f"{service}: {error}\n")
         return 1
-    return await _Life(service, app, config.drain_deadline_ms / 1000, limits).live(stop)
+    return await live(service, app, stop, drain_deadline_ms=config.drain_deadline_ms, limits=limits)
+
+
+async def live(
+    service: str,
+    app: App,
+    stop: asyncio.Event,
+    *,
+    drain_deadline_ms: int,
+    limits: LifeLimits = DEFAULT_LIMITS,
+    write: Callable[[str], object] = sys.stderr.write,
+) -> int:
+    """Run an app in this event loop until `stop`, and return the exit code that `run_app` gives its process."""
+    return await _Life(service, app, drain_deadline_ms / 1000, limits, write).live(stop)
 
 
 class _Life:
     """The four steps; only `_end` decides whether a task failed."""
 
-    def __init__(self, service: str, app: App, drain_deadline_s: float, limits: LifeLimits) -> None:
+    def __init__(
+        self, service: str, app: App, drain_deadline_s: float, limits: LifeLimits, write: Callable[[str], object]
+    ) -> None:
         self._limits = limits
+        self._write = write
         self._service = service
         self._app = app
         self._drain_deadline_s = drain_deadline_s
@@ -151,7 +172,7 @@ class _Life:
         cause = _first_cause(error)
         self._exit_code = self._exit_code or _exit_code(step, cause)
         if step == "open" and isinstance(cause, PenstockError):
-            sys.stderr.write(f"{self._service}: {cause}\n")
+            self._write(f"{self._service}: {cause}\n")
             return
         is_expected = isinstance(cause, PenstockError | TimeoutError)
         log.error(
