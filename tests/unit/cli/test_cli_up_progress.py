@@ -1,6 +1,7 @@
 """`penstock up` reports what it waits for, ends at once for a permanent error, and shows processes that hang."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -82,12 +83,31 @@ class Heard:
 
     def __init__(self) -> None:
         self.instances: set[str] = set()
+        self.callbacks: list[Callable[[], None]] = []
 
     def get(self, instance: str) -> Presence | None:
         return Presence("gateway", "z", instance, "0") if instance in self.instances else None
 
     def live(self, _role: str) -> list[Presence]:
         return []
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+
+async def test_a_change_of_the_announcements_is_seen_at_once(tmp_path: Path) -> None:
+    heard = Heard()
+    child = Child(ChildSpec("gateway-1", ["sleep", "600"], {}, tmp_path / "log", roles=("gateway",)), print)
+    keeping = asyncio.create_task(child.keep())
+    watch = Watch(lambda: [child], cast(Directory, heard), cast(Bus, heard), print)
+    watching = asyncio.create_task(watch.run(poll_s=3_600))
+    await until(lambda: child.pid is not None and bool(heard.callbacks))
+    heard.instances.add(child.instance)
+    heard.callbacks[0]()
+    await until(lambda: child.was_heard)
+    watching.cancel()
+    await child.stop(TIMEOUT_S)
+    await keeping
 
 
 async def test_a_process_that_hangs_is_named_and_red(tmp_path: Path) -> None:

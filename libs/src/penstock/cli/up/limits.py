@@ -24,8 +24,8 @@ class UpLimits(msgspec.Struct, frozen=True, kw_only=True):
     free_bytes_min: int = 256 * 1024 * 1024
     # A process that dies this often before the first "ready" counts as broken.
     starts_before_giving_up: int = 4
-    # Between two looks at the announcements of the services.
-    watch_poll_s: float = 0.1
+    # Between two looks at the processes; a change in the announcements of the services is seen at once.
+    watch_poll_s: float = 1.0
     progress: ProgressLimits = ProgressLimits()
     children: ChildLimits = ChildLimits()
 

@@ -1,6 +1,7 @@
 """The watch over the running services: their returns after a death, and processes that hang."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 from penstock.cli.children import Child
@@ -31,11 +32,16 @@ class Watch:
         self._hung: dict[str, int | None] = {}  # the processes that hang, with their pids
 
     async def run(self, poll_s: float) -> None:
-        """Watch for ever."""
+        """Watch for ever: after each change in the directory, and else after `poll_s`."""
+        changed = asyncio.Event()
+        self._directory.subscribe(changed.set)
         while True:
             for child in self._children():
                 self.look(child)
-            await asyncio.sleep(poll_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(poll_s):
+                    await changed.wait()
+            changed.clear()
 
     def look(self, child: Child) -> None:
         """Report a change of one process."""
