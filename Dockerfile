@@ -1,5 +1,6 @@
 # One image for each service: docker build --build-arg SERVICE=gateway . (for the compactor see compose.yaml)
 # SERVICE may also name several services, with spaces between them: the roles of an agent.
+# GROUPS are more groups of dependencies: `small` brings the nats-server of `penstock up`.
 # Its layers: the base, the dependencies (the same for all services that need the same), the code.
 
 ARG PYTHON=python:3.11-slim-bookworm
@@ -25,10 +26,10 @@ RUN --mount=type=bind,source=services,target=/services \
 
 # What they need and nothing else, with the versions and hashes of the lock.
 FROM tools AS list
-ARG LOCK=requirements.lock SERVICE
+ARG LOCK=requirements.lock SERVICE GROUPS=""
 COPY pyproject.toml ./
 RUN --mount=type=cache,target=/root/.cache/uv \
-    uv pip compile --quiet --no-annotate --no-header --constraints ${LOCK} $(printf -- '--group %s ' ${SERVICE}) >names \
+    uv pip compile --quiet --no-annotate --no-header --constraints ${LOCK} $(printf -- '--group %s ' ${SERVICE} ${GROUPS}) >names \
     && awk 'NR == FNR {wanted[$1]; next} /^[^ ]/ {on = $1 in wanted} on' names ${LOCK} >/list \
     && test "$(grep -c == /list)" -eq "$(grep -c == names)"
 
