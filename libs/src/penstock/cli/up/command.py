@@ -24,6 +24,7 @@ from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.process.landing import without_landing
 from penstock.runtime.process.life import PARENT_VARIABLE, follow_parent, run_loop
 from penstock.runtime.process.logs import configure_logs
+from penstock.runtime.process.memory import FREE_LARGE_BLOCKS, tune_malloc
 
 
 def add_parser(new_parser: NewParser) -> None:
@@ -85,6 +86,7 @@ def _start_of_services(options: UpOptions, stack: contextlib.ExitStack) -> Start
         return start_process
     from penstock.cli.up.hosted import Hosting  # imports all services
 
+    tune_malloc(FREE_LARGE_BLOCKS)  # memory matters more than the CPU time of large messages
     hosting = Hosting()
     stack.callback(hosting.close)
     return hosting.start
