@@ -81,7 +81,10 @@ class PenstockServer:
         return process.pid if process is not None and process.poll() is None else None
 
     def start(self) -> Self:
-        """Return when clients are served; `Unavailable` with the server's own words if it does not start."""
+        """Return when clients are served; `Unavailable` with the server's own words if it does not start.
+
+        Call it in a thread that lives as long as the server, such as the main one: Linux stops the server with it.
+        """
         assert self.pid is None, "the server runs already"
         self._is_decided.clear()
         self._output.clear()
