@@ -33,10 +33,10 @@ class Hosting:
     async def start(self, spec: ChildSpec, env: Mapping[str, str], _platform: str = "") -> Running:
         """Start the roles of a specification; a failure of theirs is an exit code, as of a process."""
         before, self._log = self._log, spec.log_path.open("a", encoding="utf-8", buffering=1)
-        roles = HostedRoles(spec, env, self._log)
+        configure_logs(PROGRAM, spec.name, "info", "auto", self._log)  # until the settings are read
         if before is not None:
             before.close()
-        return roles
+        return HostedRoles(spec, env, self._log)
 
     def close(self) -> None:
         """Log to stderr again; the roles have ended."""
