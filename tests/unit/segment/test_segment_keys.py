@@ -83,3 +83,21 @@ def test_other_keys_are_invalid(key: str) -> None:
 def test_a_cluster_that_is_not_a_token_is_invalid(cluster: str) -> None:
     with pytest.raises(Invalid):
         keys.segment_key("p", cluster, 0, bytes(16))
+
+
+@given(prefix=PREFIXES)
+def test_records_of_clusters_are_outside_of_every_cluster(prefix: str) -> None:
+    key = keys.cluster_record_key(prefix, "c")
+    assert check_key(key).startswith(keys.cluster_records_prefix(prefix))
+    assert keys.parse_cluster_record_key(key) == "c"
+    assert not key.startswith(keys.cluster_prefix(prefix, "c"))
+    with pytest.raises(Invalid):
+        keys.cluster_prefix(prefix, keys.REGISTRY)  # so no cluster can have this name
+
+
+@pytest.mark.parametrize(
+    "key", ["c/segments/1", "clusters.registry/", "clusters.registry/a.b", "clusters.registry/a/b"]
+)
+def test_other_keys_are_no_records_of_clusters(key: str) -> None:
+    with pytest.raises(Invalid):
+        keys.parse_cluster_record_key(key)

@@ -16,12 +16,14 @@ SHARDS = 1000
 SEGMENTS = "segments"
 SNAPSHOTS = "snapshots"
 JOURNAL = "journal"
+REGISTRY = "clusters.registry"  # no cluster has this name: the dot is not legal in a cluster's name
 FLUSHED_LEVEL = 0
 LEVEL_MAX = 9  # one digit: levels above 2 are not planned
 
 _SEQUENCE_MAX = 10**20 - 1
 _SEGMENT = re.compile(r"(?:.*/)?segments/([0-9]{3})/([0-9])-([0-9A-Z]{26})")
 _SNAPSHOT = re.compile(r"(?:.*/)?snapshots/([0-9]{20})")
+_CLUSTER_RECORD = re.compile(r"(?:.*/)?clusters\.registry/([^/]+)")
 _ARCHIVE = re.compile(r"(?:.*/)?journal/([0-9]{20})-([0-9]{20})")
 
 
@@ -102,9 +104,36 @@ def journal_archive_prefix(prefix: str, cluster: str) -> str:
     return f"{_base(prefix, cluster)}{JOURNAL}/"
 
 
+def cluster_prefix(prefix: str, cluster: str) -> str:
+    """The common prefix of the keys of all objects of a cluster."""
+    return _base(prefix, cluster)
+
+
+def cluster_record_key(prefix: str, cluster: str) -> str:
+    """The key of a cluster's record in the registry; it is outside of every cluster's prefix."""
+    return f"{cluster_records_prefix(prefix)}{check_token('cluster', cluster)}"
+
+
+def parse_cluster_record_key(key: str) -> str:
+    """The name in the key of a cluster's record; `Invalid` for any other key."""
+    match = _CLUSTER_RECORD.fullmatch(key)
+    if match is None:
+        raise Invalid(f"not the key of a cluster's record: {key!r}")
+    return check_token("cluster", match[1])
+
+
+def cluster_records_prefix(prefix: str) -> str:
+    """The common prefix of the keys of all records of clusters."""
+    return f"{_folder(prefix)}{REGISTRY}/"
+
+
 def _base(prefix: str, cluster: str) -> str:
+    return f"{_folder(prefix)}{check_token('cluster', cluster)}/"
+
+
+def _folder(prefix: str) -> str:
     folder = prefix.strip("/")
-    return f"{folder}/{check_token('cluster', cluster)}/" if folder else f"{check_token('cluster', cluster)}/"
+    return f"{folder}/" if folder else ""
 
 
 def _shard(segment_id: SegmentId) -> int:
