@@ -59,6 +59,10 @@ class SimConnection:
         await opened.describe()
         return opened
 
+    async def delete_stream(self, name: str) -> None:
+        """No simulation deletes a cluster."""
+        raise NotImplementedError(name)
+
     async def close(self) -> None:
         await self.bus.close()
 

@@ -200,17 +200,30 @@ async def test_other_work_runs_between_local_requests(process: Process) -> None:
     assert len(set(seen_between)) > 50, "the loop must not wait until all requests are handled"
 
 
-async def test_an_exception_for_a_local_request_ends_every_role(process: Process) -> None:
+@pytest.mark.parametrize("is_local", [True, False])
+async def test_an_exception_of_a_handler_ends_its_role_and_no_other(process: Process, is_local: bool) -> None:
     async def broken(message: Inbound) -> None:
         raise ValueError(f"a bug after {len(message.data)} byte")
 
     await process.answerer.subscribe("question", broken)
+    await process.asker.subscribe("other question", here)
     running = [asyncio.create_task(bus.run_until_closed()) for bus in (process.asker, process.answerer)]
+    sender = process.asker if is_local else process.other
     with pytest.raises(Unavailable):
-        await process.asker.request("question", b"x", 0.05)
-    for task in running:
-        with pytest.raises(ValueError, match="a bug after 1 byte"):
-            await asyncio.wait_for(task, TIMEOUT_S)
+        await sender.request("question", b"x", 0.05)
+    with pytest.raises(ValueError, match="a bug after 1 byte"):
+        await asyncio.wait_for(running[1], TIMEOUT_S)
+    assert await process.other.request("other question", b"x", TIMEOUT_S) == b"here"
+    assert not running[0].done()
+    running[0].cancel()
+
+
+async def test_a_closed_role_takes_no_messages_of_the_servers_from_other_members(process: Process) -> None:
+    await process.answerer.subscribe("question", here, "queue")
+    await process.answerer.close()
+    await process.other.subscribe("question", elsewhere, "queue")
+    for _ in range(20):  # the servers choose a member by chance
+        assert await process.asker.request("question", b"x", TIMEOUT_S) == b"elsewhere"
 
 
 async def test_a_closed_role_leaves_the_connection_to_the_other_roles(process: Process) -> None:

@@ -60,11 +60,6 @@ class SharedBus:
         now_s = asyncio.get_running_loop().time()
         return next((each for each in self._receivers.get(subject, ()) if each.avoided_until_s <= now_s), None)
 
-    def fail(self, error: Exception) -> None:
-        """End all roles: an exception in a handler is fatal for the process."""
-        for role in self.roles:
-            role.fail(error)
-
     async def disconnect(self, role: "LocalFirstBus") -> None:
         """Remove a role; close the real bus after the last one."""
         if role in self.roles:
@@ -99,10 +94,11 @@ class _LocalInbound:
 class LocalSubscription:
     """One subscription: its handler takes local requests and messages of the real bus, one after the other."""
 
-    def __init__(self, shared: SharedBus, subject: str, handler: Handler, queue: str) -> None:
+    def __init__(self, role: "LocalFirstBus", shared: SharedBus, subject: str, handler: Handler, queue: str) -> None:
         self.subject = subject
         self.queue = queue
         self.avoided_until_s = 0.0
+        self._role = role
         self._shared = shared
         self._handler = handler
         self._remote: Subscription | None = None
@@ -133,18 +129,28 @@ class LocalSubscription:
         self._has_ended = True
 
     def end(self) -> None:
-        """Handle nothing more; the real bus is about to close."""
+        """Handle nothing more."""
         self._shared.remove(self)
         self._has_ended = True
         self._waiting.clear()
         if self._work is not None:
             self._work.cancel()
 
+    async def leave(self) -> None:
+        """After `end`: unsubscribe at the real bus, which other roles still use."""
+        remote, self._remote = self._remote, None
+        if remote is not None:
+            await remote.unsubscribe()
+
     async def _take(self, message: Inbound) -> None:
-        """Take a message of the real bus, which reports an exception of the handler itself."""
+        """Take a message of the real bus; an exception of the handler ends this role and no other."""
         async with self._turn:
-            if not self._has_ended:
+            if self._has_ended:
+                return
+            try:
                 await self._handler(message)
+            except Exception as error:  # noqa: BLE001  `run_until_closed` of the role raises it
+                self._role.fail(error)
 
     async def _handle_waiting(self) -> None:
         try:
@@ -154,11 +160,11 @@ class LocalSubscription:
                 await asyncio.sleep(0)  # a sender that is always faster must not keep the loop from other work
         except asyncio.CancelledError:
             if not self._has_ended:
-                self._shared.fail(RuntimeError(f"the handler of {self.subject} cancelled itself"))
+                self._role.fail(RuntimeError(f"the handler of {self.subject} cancelled itself"))
             raise
         except Exception as error:  # noqa: BLE001  `run_until_closed` raises it
             self._waiting.clear()
-            self._shared.fail(error)
+            self._role.fail(error)
         finally:
             self._work = None
 
@@ -221,7 +227,7 @@ class LocalFirstBus:
     async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> LocalSubscription:
         if self._is_closed:
             raise Unavailable(f"cannot subscribe to {subject}: the bus is closed")
-        subscription = LocalSubscription(self._shared, subject, handler, queue)
+        subscription = LocalSubscription(self, self._shared, subject, handler, queue)
         await subscription.open()
         self._subscriptions.append(subscription)
         return subscription
@@ -251,7 +257,7 @@ class LocalFirstBus:
 
     async def close(self) -> None:
         """End this role's subscriptions and requests; the last role closes the real bus."""
-        self._is_closed = True
+        was_closed, self._is_closed = self._is_closed, True
         for subscription in self._subscriptions:
             subscription.end()
         for answer in self._asking:
@@ -260,6 +266,14 @@ class LocalFirstBus:
         if not self._ended.done():
             self._ended.set_result(None)
         await self._shared.disconnect(self)
+        if self._shared.roles and not was_closed:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Unsubscribe at the real bus, so that no server sends messages to a role that is gone."""
+        async with asyncio.TaskGroup() as group:
+            for subscription in self._subscriptions:
+                group.create_task(subscription.leave())
 
 
 def check_size(subject: str, data: Payload, message_bytes_max: int) -> None:

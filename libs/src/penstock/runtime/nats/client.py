@@ -16,6 +16,7 @@ from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.journal import Journal
 from penstock.runtime.nats.bus import BusLimits, NatsBus
 from penstock.runtime.nats.cancellation import finish_within
+from penstock.runtime.nats.deletion import delete_stream
 from penstock.runtime.nats.journal import JournalLimits, open_journal
 from penstock.runtime.nats.patched_client import PatchedClient
 from penstock.runtime.nats.tls import NatsTls, client_context
@@ -67,6 +68,13 @@ class NatsConnection:
         `Unavailable` if JetStream does not answer.
         """
         return await open_journal(self._bus, cluster, create=create, replicas=replicas, limits=self._limits.journal)
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream with all its messages; an absent stream counts as deleted.
+
+        `Unavailable` if JetStream does not answer, `Invalid` if it rejects the deletion.
+        """
+        await delete_stream(self._bus, name)
 
     async def close(self) -> None:
         """Close the bus."""

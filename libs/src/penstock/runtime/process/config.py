@@ -17,6 +17,7 @@ from penstock.runtime.process.landing import with_landing
 
 INSTANCE_ENTROPY_BYTES = 4
 BAD_SETTINGS_EXIT_CODE = 2
+ALL_CLUSTERS = "*"  # the value of `clusters` for all that are registered
 ADVANCED = {"advanced": True}  # `extra` in the Meta of a setting whose default suits every known deployment
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -71,6 +72,29 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Only the instance: some settings are secret, and this text can reach a log."""
         return f"{type(self).__name__}(instance={self.instance!r})"
+
+
+class HostingConfig(ServiceConfig, frozen=True, kw_only=True):
+    """The settings of a service whose process can host several virtual clusters."""
+
+    clusters: Annotated[
+        str,
+        Meta(
+            description="names of the virtual clusters that this process hosts, separated by commas, or * for all that "
+            "are registered; empty: only the one of `cluster`"
+        ),
+    ] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.clusters != ALL_CLUSTERS:
+            for name in self.cluster_names:
+                check_token("each name in clusters", name)
+
+    @property
+    def cluster_names(self) -> list[str]:
+        """The names in `clusters`, each once."""
+        return list(dict.fromkeys(name.strip() for name in self.clusters.split(","))) if self.clusters else []
 
 
 Config = TypeVar("Config", bound=ServiceConfig)
@@ -141,22 +165,25 @@ def read_configs(
             values = _values(kind, given, {**file.settings, **environ})
             if "store_url" in values:
                 values["store_url"] = with_store_keys(values["store_url"], file, environ)
-            configs.append(_with_landing(kind(**values | {"instance": values.get("instance") or instance})))
+            config = kind(**values | {"instance": values.get("instance") or instance})
+            is_hosting = isinstance(config, HostingConfig) and config.clusters
+            configs.append(config if is_hosting else for_cluster(config, config.cluster))
         return configs
     except Invalid as error:
         parser.error(str(error))
 
 
-def _with_landing(config: Config) -> Config:
+def for_cluster(config: Config, cluster: str) -> Config:
+    """The settings of a process for one cluster; a landing store at the process's NATS servers is the cluster's own."""
     store_url = with_landing(
         config.store_url,
-        cluster=config.cluster,
+        cluster=cluster,
         nats_url=config.nats_url,
         user=config.nats_user,
         password=config.nats_password,
         tls=NatsTls(config.nats_tls_ca, config.nats_tls_certificate, config.nats_tls_key),
     )
-    return config if store_url == config.store_url else msgspec.structs.replace(config, store_url=store_url)
+    return msgspec.structs.replace(config, cluster=cluster, store_url=store_url)
 
 
 def _values(kind: type[ServiceConfig], given: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, Any]:

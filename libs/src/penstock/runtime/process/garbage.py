@@ -17,6 +17,12 @@ COLLECT_INTERVAL_S = 1.0
 FULL_COLLECT_INTERVAL_S = 30.0
 
 
+def collect_frozen() -> None:
+    """Collect all garbage, also cycles of frozen objects; a process does it seldom, when a large part of it ended."""
+    gc.unfreeze()
+    freeze_startup_objects()
+
+
 class GarbagePolicy(Protocol):
     """When a process collects cycles."""
 

@@ -47,6 +47,7 @@ class Health:
         self._reason = "starting"
         self._degraded: dict[str, str] = {}
         self._requirements: list[Callable[[], str]] = []
+        self.on_ready: Callable[[], None] | None = None  # called each time that the process begins to take work
 
     @property
     def is_ready(self) -> bool:
@@ -61,6 +62,8 @@ class Health:
         """Set whether this process takes work, and the reason if it does not."""
         self._ready = ready
         self._reason = reason
+        if ready and self.on_ready is not None:
+            self.on_ready()
 
     def set_degraded(self, name: str, reason: str) -> None:
         """Report a problem with which the process goes on working; an empty `reason` ends the problem."""

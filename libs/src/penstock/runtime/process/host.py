@@ -39,6 +39,9 @@ class Connection(Protocol):
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
         """As `NatsConnection.journal`."""
 
+    async def delete_stream(self, name: str) -> None:
+        """As `NatsConnection.delete_stream`."""
+
     async def close(self) -> None: ...
 
 

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -30,6 +30,7 @@ PARENT_VARIABLE = "PENSTOCK_PARENT_PID"
 INVALID_EXIT_CODE = 78  # EX_CONFIG of sysexits.h
 _TEMPORARY = (Unavailable, Conflict, Fenced)  # a later start may find another state
 _PR_SET_PDEATHSIG = 1
+Result = TypeVar("Result")
 
 log = structlog.get_logger()
 
@@ -104,30 +105,59 @@ async def live(
     write: Callable[[str], object] = sys.stderr.write,
 ) -> int:
     """Run an app in this event loop until `stop`, and return the exit code that `run_app` gives its process."""
-    return await _Life(service, app, drain_deadline_ms / 1000, limits, write).live(stop)
+
+    def print_failure(step: str, cause: BaseException) -> bool:
+        if step != "open" or not isinstance(cause, PenstockError):
+            return False
+        write(f"{service}: {cause}\n")
+        return True
+
+    return await Life(app, drain_deadline_ms / 1000, print_failure, limits).live(stop)
 
 
-class _Life:
-    """The four steps; only `_end` decides whether a task failed."""
+class Life:
+    """The life of one app, from its start until a stop or a failure.
+
+    Only `_end` decides whether a task failed.
+    """
 
     def __init__(
-        self, service: str, app: App, drain_deadline_s: float, limits: LifeLimits, write: Callable[[str], object]
+        self,
+        app: App,
+        drain_deadline_s: float,
+        report: Callable[[str, BaseException], bool] = lambda step, cause: False,
+        limits: LifeLimits = DEFAULT_LIMITS,
     ) -> None:
+        """`report` gets each failed step and its cause; unless it returns True, the failure is logged."""
         self._limits = limits
-        self._write = write
-        self._service = service
         self._app = app
+        self._report = report
         self._drain_deadline_s = drain_deadline_s
+        self._tasks: list[asyncio.Task[Any]] = []
         self._exit_code = 0
         self._drained_ms = 0  # how long the drain took; 0 if there was none
 
     async def live(self, stop: asyncio.Event) -> int:
-        stopping = asyncio.create_task(stop.wait())
+        """Open, run until `stop` is set, drain and close; the exit code of a process with this app."""
+        stopping = self._begin(stop.wait())
+        try:
+            return await self._live(stopping)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def _begin(self, step: "Coroutine[Any, Any, Result]") -> "asyncio.Task[Result]":
+        """Run a step in a task of its own, which ends with this object at the latest."""
+        task = asyncio.create_task(step)
+        self._tasks.append(task)
+        return task
+
+    async def _live(self, stopping: "asyncio.Task[bool]") -> int:
         if await self._open(stopping):
             freeze_startup_objects()
             log.info("service_started")
             await self._serve(stopping)
-        closing = asyncio.create_task(self._app.close())
+        closing = self._begin(self._app.close())
         await asyncio.wait({closing}, timeout=self._limits.close_deadline_s)
         await self._end("close", closing)
         if self._exit_code:  # the log line with its reason stays the last one
@@ -136,17 +166,17 @@ class _Life:
         return 0
 
     async def _open(self, stopping: "asyncio.Task[bool]") -> bool:
-        opening = asyncio.create_task(self._app.open())
+        opening = self._begin(self._app.open())
         await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
         return await self._end("open", opening, may_be_cut_short=True) and not stopping.done()
 
     async def _serve(self, stopping: "asyncio.Task[bool]") -> None:
-        running = asyncio.create_task(self._app.run())
+        running = self._begin(self._app.run())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
             log.info("service_draining", deadline_ms=round(self._drain_deadline_s * 1000))
             began_s = asyncio.get_running_loop().time()
-            draining = asyncio.create_task(self._app.drain())
+            draining = self._begin(self._app.drain())
             await asyncio.wait({draining, running}, timeout=self._drain_deadline_s, return_when=asyncio.FIRST_COMPLETED)
             await self._end("drain", draining, may_be_cut_short=running.done())
             self._drained_ms = round((asyncio.get_running_loop().time() - began_s) * 1000)
@@ -171,8 +201,7 @@ class _Life:
     def _fail(self, step: str, error: BaseException) -> None:
         cause = _first_cause(error)
         self._exit_code = self._exit_code or _exit_code(step, cause)
-        if step == "open" and isinstance(cause, PenstockError):
-            self._write(f"{self._service}: {cause}\n")
+        if self._report(step, cause):
             return
         is_expected = isinstance(cause, PenstockError | TimeoutError)
         log.error(

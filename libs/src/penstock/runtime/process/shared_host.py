@@ -31,31 +31,39 @@ class SharedHost:
     """Makes the hosts of all roles of one process; each role has its own health, metrics and presence.
 
     `/ready` is 200 when all roles are ready. `/metrics` has the metrics of all roles, with the label `role` on those
-    that several roles have.
+    that several roles have. A process that hosts clusters has one role for each (ADR 0059): see `label` and `health`.
     """
 
     def __init__(
         self,
         instance: str,
         *,
+        label: str = "",
+        health: "JointHealth | None" = None,
         connect: Callable[..., Awaitable[Connection]] = connect_nats,
         make_http: Callable[..., Http] = HttpServer,
     ) -> None:
-        """`instance` is the name of the connection; a simulation replaces `connect` and `make_http`."""
+        """`instance` is the name of the connection; a simulation replaces `connect` and `make_http`.
+
+        `label` is on all metrics of roles whose name is not empty; without it, see above.
+        """
         self._instance = instance
         self._connect = connect
         self._make_http = make_http
-        self._health = _JointHealth()
+        self._health = health or JointHealth()
         self._registries: dict[str, CollectorRegistry] = {}
         self._registry = new_registry()
-        self._registry.register(_JointMetrics(self._registries))
+        self._registry.register(_JointMetrics(self._registries, label))
         self._connection: Connection | None = None
         self._bus: SharedBus | None = None
         self._http: Http | None = None
         self._http_users = 0
 
-    def host_maker(self, role: str) -> Callable[..., ServiceHost]:
-        """Makes the host of a role, as `ServiceHost` does for a process with one role."""
+    def host_maker(self, role: str, on_ready: Callable[[], None] | None = None) -> Callable[..., ServiceHost]:
+        """Makes the host of a role, as `ServiceHost` does for a process with one role.
+
+        `on_ready` is called each time that the role begins to take work.
+        """
 
         def make_registry() -> CollectorRegistry:
             return self._registries.setdefault(role, CollectorRegistry())
@@ -63,9 +71,14 @@ class SharedHost:
         return partial(
             ServiceHost,
             connect=self._connect_role,
-            make_http=partial(_RoleHttp, self, role),
+            make_http=partial(_RoleHttp, self, role, on_ready),
             make_registry=make_registry,
         )
+
+    def remove(self, role: str) -> None:
+        """Show nothing more of a role that was closed."""
+        self._registries.pop(role, None)
+        self._health.roles.pop(role, None)
 
     async def _connect_role(self, url: str, **settings: Any) -> Connection:
         """The first role connects the process; its settings of the connection are those of all roles."""
@@ -111,6 +124,9 @@ class _RoleConnection:
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
         return await self._whole.journal(cluster, create=create, replicas=replicas)
 
+    async def delete_stream(self, name: str) -> None:
+        await self._whole.delete_stream(name)
+
     async def close(self) -> None:
         await self._bus.close()
 
@@ -119,8 +135,17 @@ class _RoleHttp:
     """The endpoint as one role sees it."""
 
     def __init__(
-        self, shared: SharedHost, role: str, health: Health, _: CollectorRegistry, host: str, port: int, token_file: str
+        self,
+        shared: SharedHost,
+        role: str,
+        on_ready: Callable[[], None] | None,
+        health: Health,
+        _: CollectorRegistry,
+        host: str,
+        port: int,
+        token_file: str,
     ) -> None:
+        health.on_ready = on_ready
         self._shared = shared
         self._role = role
         self._health = health
@@ -141,7 +166,7 @@ class _RoleHttp:
             await self._shared.close_http()
 
 
-class _JointHealth:
+class JointHealth:
     """The health of a process with several roles."""
 
     def __init__(self) -> None:
@@ -168,23 +193,27 @@ class _JointHealth:
 class _JointMetrics(prometheus_client.registry.Collector):
     """The metrics of all roles on one page."""
 
-    def __init__(self, registries: Mapping[str, CollectorRegistry]) -> None:
+    def __init__(self, registries: Mapping[str, CollectorRegistry], label: str) -> None:
         self._registries = registries
+        self._label = label
 
     def collect(self) -> Iterable[Metric]:
-        """Every metric once; its samples have the label `role` if several roles have it."""
+        """Every metric once; its samples have the label `role` if several roles have it, or always a label of ours."""
         found: dict[str, dict[str, Metric]] = {}
         for role, registry in self._registries.items():
             for metric in registry.collect():
                 found.setdefault(metric.name, {})[role] = metric
         for by_role in found.values():
-            yield next(iter(by_role.values())) if len(by_role) == 1 else _joined(by_role)
+            if self._label or len(by_role) > 1:
+                yield _joined(by_role, self._label or "role")
+            else:
+                yield next(iter(by_role.values()))
 
 
-def _joined(by_role: Mapping[str, Metric]) -> Metric:
+def _joined(by_role: Mapping[str, Metric], label: str) -> Metric:
     first = next(iter(by_role.values()))
     joined = Metric(first.name, first.documentation, first.type)
     for role, metric in by_role.items():
         for sample in metric.samples:
-            joined.samples.append(sample._replace(labels={"role": role, **sample.labels}))
+            joined.samples.append(sample._replace(labels={label: role, **sample.labels}) if role else sample)
     return joined
