@@ -17,6 +17,7 @@ from penstock.clusters import (
 )
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Corrupt, Invalid, Unavailable
+from penstock.objectstore import ObjectInfo
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import cluster_record_key
 
@@ -40,10 +41,10 @@ class SilentStore(MemoryStore):
 
     is_silent = False
 
-    async def list(self, prefix: str, after: str = "", limit: int = 1_000) -> list[object]:  # type: ignore[override]
+    async def list(self, prefix: str, after: str = "", limit: int = 1_000) -> list[ObjectInfo]:
         if self.is_silent:
             raise Unavailable("no answer")
-        return list(await super().list(prefix, after, limit))
+        return await super().list(prefix, after, limit)
 
 
 async def test_of_many_creators_of_a_name_one_succeeds() -> None:

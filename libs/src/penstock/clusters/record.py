@@ -34,6 +34,9 @@ class ClusterQuotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     connections: _Quota = 0  # at each gateway
 
 
+NO_QUOTAS = ClusterQuotas()
+
+
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One cluster as the registry knows it. Times are milliseconds since 1970, by the clock of the writer.
 
@@ -50,7 +53,7 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     # A gateway that finds a name in several records takes the record that was created first.
     server_names: tuple[str, ...] = ()  # of TLS, in lower case; `*.example.org` stands for one label
     tenants: tuple[str, ...] = ()  # of logins
-    quotas: ClusterQuotas = ClusterQuotas()
+    quotas: ClusterQuotas = NO_QUOTAS
 
     @property
     def is_active(self) -> bool:

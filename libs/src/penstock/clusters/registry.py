@@ -9,7 +9,7 @@ import msgspec
 from penstock.clusters.record import ClusterRecord, ClusterState, check_record, decode_record, encode_record
 from penstock.contracts.errors import Conflict, Corrupt, Unavailable
 from penstock.objectstore import AlreadyExists, EtagMismatch, NotFound, ObjectInfo, ObjectStore
-from penstock.segment.keys import cluster_record_key, cluster_records_prefix
+from penstock.segment.keys import cluster_prefix, cluster_record_key, cluster_records_prefix
 
 _LIST_LIMIT = 1_000
 
@@ -59,12 +59,19 @@ class ClusterRegistry:
 
     async def find(self, name: str) -> Registered | None:
         """The record of this name, also of a cluster that is gone; None if there never was one."""
-        key = cluster_record_key("", name)
         # The version is read first. If the record changes in between, a write that relies on the version fails.
-        for version in await self._store.list(key, limit=1):
-            if version.key == key and (record := await self.read(version)) is not None:
-                return Registered(record, version.etag)
-        return None
+        version = await self.version(name)
+        record = await self.read(version) if version is not None else None
+        return Registered(record, version.etag) if version is not None and record is not None else None
+
+    async def version(self, name: str) -> ObjectInfo | None:
+        """The object of this name's record, None if there is none."""
+        key = cluster_record_key("", name)
+        return next((found for found in await self._store.list(key, limit=1) if found.key == key), None)
+
+    async def has_data(self, name: str) -> bool:
+        """Whether the store has any object of a cluster with this name."""
+        return bool(await self._store.list(cluster_prefix("", name), limit=1))
 
     async def create(self, record: ClusterRecord) -> Registered:
         """Register a cluster under a free name; `Conflict` if the name is in use, or another creator was faster."""

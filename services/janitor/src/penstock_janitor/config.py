@@ -4,13 +4,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.process.config import ADVANCED, HostingConfig
 from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS
 
 HOUR_MS = 3_600_000
 
 
-class JanitorConfig(ServiceConfig, frozen=True, kw_only=True):
+class JanitorConfig(HostingConfig, frozen=True, kw_only=True):
     """Settings of one janitor process."""
 
     grace_ms: Annotated[

@@ -23,6 +23,7 @@ from penstock_sequencer.limits import SEQUENCER_LIMITS, SequencerLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.replica import Apply
 from penstock_sequencer.service import Sequencer
+from penstock_sequencer.serving.cluster_quotas import ReadQuotas, no_quotas
 
 LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one instance, even if its name is configured
 
@@ -31,7 +32,7 @@ class SequencerApp:
     """One sequencer process.
 
     A simulation passes other keyword parameters: a clock, a host, a store, an `apply` of the state machine, a garbage
-    policy.
+    policy. `quotas` returns the present quotas of the cluster.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class SequencerApp:
         known_level: int = NEWEST_LEVEL,
         apply: Apply = apply_entry,
         garbage: GarbagePolicy | None = None,
+        quotas: ReadQuotas = no_quotas,
         limits: SequencerLimits = SEQUENCER_LIMITS,
     ) -> None:
         self._config = config
@@ -64,6 +66,7 @@ class SequencerApp:
         self._capture = capture
         self._known_level = known_level
         self._apply = apply
+        self._quotas = quotas
         self._garbage = garbage or LargeStatePolicy()
         self._store: ObjectStore | None = None
         self._traces: Traces = NO_TRACES
@@ -120,6 +123,7 @@ class SequencerApp:
             apply=self._apply,
             limits=self._limits,
             traces=self._traces,
+            quotas=self._quotas,
         )
 
     async def run(self) -> None:

@@ -5,13 +5,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.process.config import ADVANCED, HostingConfig
 from penstock.runtime.traces.opening import TracesRatio
 
 SYNC_ALWAYS = "sync-always"
 
 
-class SequencerConfig(ServiceConfig, frozen=True, kw_only=True):
+class SequencerConfig(HostingConfig, frozen=True, kw_only=True):
     """Settings of one sequencer process."""
 
     journal_replicas: Annotated[

@@ -30,6 +30,7 @@ from penstock_sequencer.replication.replica import Apply, Outrun, Replica
 from penstock_sequencer.replication.seen_entries import SeenEntries
 from penstock_sequencer.replication.stall_detector import StallDetector
 from penstock_sequencer.replication.ticker import Ticker
+from penstock_sequencer.serving.cluster_quotas import ReadQuotas, no_quotas
 from penstock_sequencer.serving.liveness_gossip import LivenessGossip
 from penstock_sequencer.serving.member_liveness import MemberLiveness
 from penstock_sequencer.serving.request_server import RequestServer
@@ -67,7 +68,9 @@ class Sequencer:
         limits: SequencerLimits = SEQUENCER_LIMITS,
         make_request_server: Callable[..., RequestServer] = RequestServer,
         traces: Traces = NO_TRACES,
+        quotas: ReadQuotas = no_quotas,
     ) -> None:
+        self._quotas = quotas
         self._traces = traces
         self._journal = journal
         self._bus = bus
@@ -164,6 +167,7 @@ class Sequencer:
             metrics=self._metrics,
             stalls=self._stalls,
             seen=self._seen,
+            quotas=self._quotas,
             limits=limits.requests,
         )
 

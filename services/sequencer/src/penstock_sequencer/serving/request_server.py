@@ -26,6 +26,7 @@ from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatView
 from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
 from penstock.contracts.queries.janitor import JournalView
 from penstock.contracts.queries.share import ShareHeartbeatView
+from penstock.contracts.queries.topics import ValidateView
 from penstock.contracts.rejections import Rejection
 from penstock.contracts.senders import COMMANDS, COMMANDS_OF_ANY, CommandType, not_allowed
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
@@ -40,6 +41,7 @@ from penstock_sequencer.replication.replica import Replica
 from penstock_sequencer.replication.seen_entries import SeenEntries
 from penstock_sequencer.replication.stall_detector import StallDetector
 from penstock_sequencer.serving.administration_log import log_administration
+from penstock_sequencer.serving.cluster_quotas import ReadQuotas, merged, no_quotas, over_quota
 from penstock_sequencer.serving.member_liveness import MemberLiveness
 from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
 
@@ -83,6 +85,7 @@ class RequestServer:
         stalls: StallDetector,
         seen: SeenEntries,
         queries: Mapping[str, QueryHandler] = QUERY_HANDLERS,
+        quotas: ReadQuotas = no_quotas,
         limits: RequestLimits = REQUEST_LIMITS,
     ) -> None:
         self._bus = bus
@@ -98,6 +101,7 @@ class RequestServer:
         self._stalls = stalls
         self._seen = seen
         self._queries = queries
+        self._quotas = quotas
         self._limits = limits
         self._subscriptions: list[Subscription] = []
         self._refused: set[tuple[str, str]] = set()  # at most each command on each subject
@@ -222,6 +226,10 @@ class RequestServer:
         if handler.answer is None:
             return await self._describe_journal()
         answer = handler.answer(self._replica.state, query)
+        if isinstance(answer, ValidateView):
+            over = over_quota(self._replica.state, query.commands, self._quotas())
+            pairs = zip(over, answer.outcomes, strict=True)
+            return msgspec.structs.replace(answer, outcomes=[why or outcome for why, outcome in pairs])
         if isinstance(answer, HeartbeatView):
             self._record_heartbeat(query, answer)
         if isinstance(answer, ConsumerHeartbeatView | ShareHeartbeatView) and not isinstance(answer.outcome, Rejected):
@@ -240,6 +248,9 @@ class RequestServer:
         await self._seen.until_applied(sequence, max(deadline_s - self._clock.monotonic_s(), 0))
 
     async def _command(self, request: CommandRequest, size_bytes: int, ticket: int) -> CommandReply:
+        refused = over_quota(self._replica.state, request.commands, self._quotas())
+        if any(refused):
+            return await self._without_refused(request, refused, size_bytes, ticket)
         rejected = await self._rejected(request.commands, size_bytes)
         if not self._stalls.is_good(ticket):
             raise Undelivered("the commands may have waited here while the process was stalled")
@@ -253,6 +264,14 @@ class RequestServer:
                 # A repeated request would get the same error, so this is an outcome and no failure.
                 outcomes = [Rejected(Rejection.INVALID_REQUEST, str(error)) for _ in request.commands]
         return CommandReply(sequence, outcomes, clock_ms=self._replica.state.clock_ms)
+
+    async def _without_refused(
+        self, request: CommandRequest, refused: Sequence[Rejected | None], size_bytes: int, ticket: int
+    ) -> CommandReply:
+        """Propose the commands that exceed no quota, and answer all."""
+        others = [command for command, why in zip(request.commands, refused, strict=True) if why is None]
+        reply = await self._command(msgspec.structs.replace(request, commands=others), size_bytes, ticket)
+        return msgspec.structs.replace(reply, outcomes=merged(refused, reply.outcomes))
 
     def _refuse(self, request: CommandRequest, refused: str, subject: str) -> CommandReply:
         """Reject all commands of a request, because one of them is not for senders of its subject."""
