@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, Mapping[str, Command]] = {
         "group": Command("penstock.cli.groups", "list and describe groups, show their lag, reset offsets"),
         "txn": Command("penstock.cli.transactions.txn", "list, describe and abort transactions"),
         "producer": Command("penstock.cli.transactions.producer", "list the producers of a topic"),
-        "cluster": Command("penstock.cli.cluster", "describe a cluster and its configurations"),
+        "cluster": Command("penstock.cli.clusters", "create, delete and describe virtual clusters"),
         "profile": Command("penstock.cli.profile", "keep addresses and logins of clusters under names"),
     },
     "Diagnose": {

@@ -42,8 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = True) -> None:
-    """Add the flags that select a cluster, without its store for commands that read no objects."""
+def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = True, with_cluster: bool = True) -> None:
+    """Add the flags that select a cluster, without its store for commands that read no objects.
+
+    Commands for all clusters of a deployment have no flag for the name of one.
+    """
     parser.add_argument(
         "--data", metavar="DIR", default=DATA_DEFAULT, help="the folder of a running `penstock up` (%(default)s)"
     )
@@ -54,9 +57,10 @@ def add_cluster_flags(parser: argparse.ArgumentParser, *, with_store: bool = Tru
         parser.add_argument(
             "--store", metavar="URL", default="", help="object store (that of --data) [PENSTOCK_STORE_URL]"
         )
-    parser.add_argument(
-        "--cluster", metavar="NAME", default="", help="the virtual cluster (default) [PENSTOCK_CLUSTER]"
-    )
+    if with_cluster:
+        parser.add_argument(
+            "--cluster", metavar="NAME", default="", help="the virtual cluster (default) [PENSTOCK_CLUSTER]"
+        )
     parser.add_argument(
         "--env-file",
         metavar="FILE",
@@ -86,7 +90,7 @@ def read_cluster(arguments: argparse.Namespace) -> "ClusterAddress":
     else:
         nats = _nats_of(data)
     address = ClusterAddress(
-        check_token("cluster", _setting(arguments.cluster, "CLUSTER", file) or CLUSTER_DEFAULT),
+        check_token("cluster", _setting(getattr(arguments, "cluster", ""), "CLUSTER", file) or CLUSTER_DEFAULT),
         *nats,
         with_store_keys(absolute_address(store_url) if store_url else recorded_store(data), file, os.environ),
         *(_setting("", name, file) if nats_url else "" for name in TLS_SETTINGS),

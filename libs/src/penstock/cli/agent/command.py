@@ -12,7 +12,7 @@ from penstock.cli.agent.app import AgentApp
 from penstock.cli.agent.roles import USUAL, Role, load_role, parse_roles
 from penstock.cli.command_line import NewParser
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import BAD_SETTINGS_EXIT_CODE, ServiceConfig, read_configs
+from penstock.runtime.process.config import BAD_SETTINGS_EXIT_CODE, HostingConfig, ServiceConfig, read_configs
 from penstock.runtime.process.garbage import GarbagePolicy, PolicyOfAnother, ScheduledPolicy
 from penstock.runtime.process.life import run_app
 from penstock.runtime.process.shared_host import SharedHost, instance_of
@@ -42,10 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run until a signal, and return the exit code, as a single service does."""
     try:
         roles = [load_role(name) for name in parse_roles(arguments.roles)]
+        whole, configs = read_settings(roles, arguments.settings, os.environ)
     except Invalid as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return BAD_SETTINGS_EXIT_CODE
-    whole, configs = read_settings(roles, arguments.settings, os.environ)
     return run_app(PROGRAM, whole, lambda: make_agent(whole.instance, roles, configs))
 
 
@@ -55,6 +55,8 @@ def read_settings(
     """The settings of the process, and those of each role."""
     kinds: list[type[ServiceConfig]] = [ServiceConfig, *(role.config for role in roles)]
     whole, *configs = read_configs(kinds, argv, environ, program=PROGRAM)
+    if any(isinstance(config, HostingConfig) and config.clusters for config in configs):
+        raise Invalid("an agent serves one cluster: give --cluster in place of --clusters, or start single services")
     is_alone = len(roles) == 1
     return whole, [_of_role(role.name, config, is_alone=is_alone) for role, config in zip(roles, configs, strict=True)]
 

@@ -7,15 +7,18 @@ connection. Each user also publishes to its own inbox: the echo shows that the s
 An agent is one connection for several roles. Its user may do what any of them may, and has one inbox.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from penstock.cli.credentials.wanted import AGENT, AGENT_ROLES, SYSTEM_USER
 from penstock.contracts import subjects
+from penstock.contracts.errors import Invalid
 from penstock.contracts.senders import QUERIES
 from penstock.contracts.subjects import QUERY_NAMES, Sender
 
+ANY = "*"  # in place of a cluster, for processes that host all of them
+HOSTING_ROLES = ("sequencer", "janitor", "compactor")
 SENDERS = {
     "gateway": Sender.CLIENT,
     "flusher": Sender.FLUSHER,
@@ -53,31 +56,34 @@ class Permissions(msgspec.Struct, frozen=True):
     subscribe: tuple[str, ...]
 
 
-def permissions(cluster: str, *, with_old_services: bool = False) -> dict[str, Permissions]:
-    """The permissions of each user; `with_old_services` adds the one subject for commands of release 0.1."""
-    presence, stream = subjects.presence_all(cluster), subjects.journal_stream(cluster)
+def permissions(cluster: str, *, with_old_services: bool = False, suffix: str = "") -> dict[str, Permissions]:
+    """The permissions of each role's user; `with_old_services` adds the one subject for commands of release 0.1.
+
+    `suffix` is the end of the users' names, which are in the names of inboxes. The cluster may be ANY.
+    """
+    presence, stream = subjects.presence_all(cluster), _stream(subjects.journal_stream, cluster)
     flush, cache, confirm = (f"{subjects.ROOT}.{cluster}.{name}.>" for name in ("flush", "cache", "confirm"))
     explain, heard = subjects.explain(cluster), subjects.heard(cluster)
     own = {
-        "gateway": ([flush, cache, *_inboxes("flusher")], [subjects.advanced(cluster), confirm, presence]),
+        "gateway": ([flush, cache, *_inboxes(suffix, "flusher")], [subjects.advanced(cluster), confirm, presence]),
         # It answers for its newest segments like a cacher.
-        "flusher": ([confirm, *_inboxes("gateway", "cacher")], [flush, cache, presence]),
+        "flusher": ([confirm, *_inboxes(suffix, "gateway", "cacher")], [flush, cache, presence]),
         "sequencer": (
             [
                 subjects.journal_subject(cluster),
                 subjects.advanced(cluster),
                 heard,
-                *_inboxes(*SENDERS),
+                *_inboxes(suffix, *SENDERS),
                 *(f"$JS.API.{name}.{stream}" for name in _JOURNAL_API),
                 f"$JS.API.CONSUMER.DELETE.{stream}.*",
                 f"$JS.FC.{stream}.>",  # the answers that let a consumer go on
             ],
             [f"{subjects.ROOT}.{cluster}.sequencer.>", heard],
         ),
-        "cacher": ([cache, *_inboxes("gateway")], [cache, presence]),
+        "cacher": ([cache, *_inboxes(suffix, "gateway")], [cache, presence]),
         "compactor": ([], []),
         # Operators may use its container, so it asks itself.
-        "janitor": ([explain, *_inboxes("admin")], [explain]),
+        "janitor": ([explain, *_inboxes(suffix, "admin")], [explain]),
         # It looks at processes, and reads the state.
         "console": ([], [presence]),
         # It looks at processes, and at the state of the journal, but reads no entry.
@@ -88,10 +94,62 @@ def permissions(cluster: str, *, with_old_services: bool = False) -> dict[str, P
         publish += _requests(user, cluster, with_old_services=with_old_services)
         publish += [] if user == "admin" else [f"{subjects.ROOT}.{cluster}.presence.{user}.>"]
         publish += _landing(user, cluster)
-        inbox = f"_INBOX.{user}.>"
+        inbox = f"_INBOX.{user}{suffix}.>"
         found[user] = Permissions((*publish, inbox), (*subscribe, inbox))
-    found[AGENT] = _joint(AGENT, [found[role] for role in AGENT_ROLES])
+    found[AGENT] = _joint(f"{AGENT}{suffix}", [found[role] for role in AGENT_ROLES])
     return found
+
+
+def hosting_permissions() -> dict[str, Permissions]:
+    """The permissions of the users of processes that host all clusters: they may do what their roles may in each.
+
+    Janitors also delete the streams of deleted clusters. Answers go to the users of all clusters.
+    """
+    found = permissions(ANY)
+    more = {"sequencer": ["_INBOX.>"], "janitor": ["_INBOX.>", "$JS.API.STREAM.DELETE.*"], "compactor": []}
+    return {role: Permissions((*found[role].publish, *more[role]), found[role].subscribe) for role in HOSTING_ROLES}
+
+
+def accounts_of_clusters(clusters: Sequence[str], *, with_landing: bool = False) -> str:
+    """The text of a file with the users `ROLE-CLUSTER` of each cluster, and the users of hosting processes.
+
+    The password of each user is a variable of the server's environment.
+    """
+    users = dict(hosting_permissions())
+    for cluster in clusters:
+        found = permissions(cluster, suffix=f"-{cluster}")
+        for role in (role for role in found if role not in HOSTING_ROLES):
+            users[f"{role}-{cluster}"] = _of_one_cluster(found[role], cluster, with_landing=with_landing)
+    variables = [password_variable(user) for user in users]
+    if len(set(variables)) < len(variables):
+        raise Invalid("names of clusters that differ only in case, '-' and '_' have the same password variables")
+    sections = "".join(_section(user, allowed) for user, allowed in users.items())
+    named = "".join(f"#   {variable}\n" for variable in variables)
+    return (
+        "# Made by `penstock cluster nats-config`. Each user may use the subjects and streams of its cluster only.\n"
+        f"# These variables in the environment of nats-server are the passwords:\n{named}\n"
+        f"accounts {{\n  PENSTOCK {{\n    jetstream: enabled\n    users: [\n{sections}    ]\n  }}\n}}\n"
+    )
+
+
+def _of_one_cluster(found: Permissions, cluster: str, *, with_landing: bool) -> Permissions:
+    """Without the requests to JetStream that could reach other clusters.
+
+    A stream can copy another stream, and a consumer can send to any subject. So no such user creates streams: the
+    sequencers create them. Consumers are only for those that read a landing store.
+    """
+    stream = subjects.landing_stream(cluster)
+
+    def is_safe(subject: str) -> bool:
+        is_of_landing = stream in subject.split(".") or subject == subjects.landing_objects(cluster)
+        return not is_of_landing or (with_landing and not subject.startswith("$JS.API.STREAM.CREATE."))
+
+    return Permissions(tuple(filter(is_safe, found.publish)), found.subscribe)
+
+
+def password_variable(user: str) -> str:
+    """The variable with the password of a user."""
+    return f"{user.upper().replace('-', '_')}_PASSWORD"
 
 
 def accounts(cluster: str, users: Iterable[str], *, with_old_services: bool = False) -> str:
@@ -113,10 +171,15 @@ def _joint(user: str, parts: Sequence[Permissions]) -> Permissions:
     return Permissions(tuple(publish | {inbox: None}), (*subscribe, inbox))
 
 
-def _inboxes(*users: str) -> list[str]:
+def _stream(name: Callable[[str], str], cluster: str) -> str:
+    """The stream's name; of any cluster it is any stream, because a wildcard stands for a whole name."""
+    return ANY if cluster == ANY else name(cluster)
+
+
+def _inboxes(suffix: str, *users: str) -> list[str]:
     """The inboxes of users, and that of agents if they have the role of one of them."""
     agents = [AGENT] if set(users) & set(AGENT_ROLES) else []
-    return [f"_INBOX.{user}.>" for user in (*users, *agents)]
+    return [f"_INBOX.{user}{suffix}.>" for user in (*users, *agents)]
 
 
 def _requests(user: str, cluster: str, *, with_old_services: bool) -> list[str]:
@@ -140,7 +203,8 @@ def _landing(user: str, cluster: str) -> list[str]:
     """
     if user == "console":
         return []
-    stream, objects = subjects.landing_stream(cluster), subjects.landing_objects(cluster)
+    stream = _stream(subjects.landing_stream, cluster)
+    objects = f"{subjects.ROOT}-landing.*.>" if cluster == ANY else subjects.landing_objects(cluster)
     reads = [f"$JS.API.{name}.{stream}" for name in _LANDING_API]
     reads += [f"$JS.API.CONSUMER.DELETE.{stream}.*", f"$JS.API.DIRECT.GET.{stream}.>"]
     own = {
@@ -153,7 +217,7 @@ def _landing(user: str, cluster: str) -> list[str]:
 
 def _section(user: str, allowed: Permissions) -> str:
     return (
-        f"      {{\n        user: {user}, password: ${user.upper()}_PASSWORD\n        permissions: {{\n"
+        f"      {{\n        user: {user}, password: ${password_variable(user)}\n        permissions: {{\n"
         f"          publish: {_listed(allowed.publish)}\n          subscribe: {_listed(allowed.subscribe)}\n"
         "        }\n      }\n"
     )

@@ -1,17 +1,15 @@
-"""`penstock cluster`: the gateways of a cluster, its contents in numbers, and its configurations."""
+"""A cluster as its clients see it: its gateways, its contents in numbers, and its configurations. All speak Kafka."""
 
 import argparse
 from typing import Any
 
-from penstock.cli.command_line import NewParser, add_verbs
 from penstock.cli.kafka.configs import read_configs
 from penstock.cli.kafka.session import Session, add_verb
 from penstock.cli.output import Listing, Report
 
 
-def add_parser(new_parser: NewParser) -> None:
-    """Register `penstock cluster` with the command line."""
-    verbs = add_verbs(new_parser(description="A cluster as its clients see it. All verbs speak Kafka."))
+def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
+    """Add the verbs."""
     add_verb(verbs, "info", show_info, help="show gateways, and count topics and groups")
     configs = add_verb(verbs, "config", list_configs, help="list the configurations of the cluster")
     configs.add_argument("pattern", nargs="?", default="", metavar="TEXT", help="only names that contain this text")
