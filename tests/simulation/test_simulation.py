@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.testkit.sim.length import LONG
+from tests.testkit.sim.length import LONG, NEIGHBOUR_SUFFIX
 from tests.testkit.sim.run import run_named, run_seed
 
 # A seed takes about half a second of a core.
 SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "300"))
 SEEDS_PER_TEST = 20
+NEIGHBOUR_SEEDS = SEEDS // 100  # each takes 1.5 seconds
 # Each line: the name of a run, and why it failed once.
 KNOWN = [line.split(maxsplit=1) for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()]
 
@@ -32,6 +33,14 @@ def check(name: str) -> None:
 def test_all_guarantees_hold_under_faults(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         check(str(seed))
+
+
+@pytest.mark.parametrize(
+    "first", [pytest.param(first, marks=[pytest.mark.slow] * (first > 0)) for first in range(0, NEIGHBOUR_SEEDS, 3)]
+)
+def test_two_virtual_clusters_on_the_same_sequencers_keep_their_guarantees_and_share_nothing(first: int) -> None:
+    for seed in range(first, first + 3):
+        check(f"{seed}{NEIGHBOUR_SUFFIX}")
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from tests.testkit.sim.service_limits import LONG_LIMITS, SHORT_LIMITS, ServiceL
 
 LONG_EACH = 8  # seeds: one of them is long by itself
 # Suffixes of a run's name, in this order.
+NEIGHBOUR_SUFFIX = "-neighbour"  # the run's sequencers also host a second virtual cluster
 LONG_SUFFIX = "-long"  # the run is long although the seed's own run is short
 SHORT_TIMEOUTS_SUFFIX = "-short-timeouts"  # the clients write in transactions and have short timeouts
 
@@ -30,6 +31,7 @@ class Length:
     services: ServiceLimits = LONG_LIMITS
     has_short_timeouts: bool = False
     audit: str = "off"  # the setting of gateways
+    has_neighbour: bool = False  # the sequencers also host a second virtual cluster
 
 
 LONG = Length(
@@ -73,15 +75,20 @@ def with_short_client_timeouts(length: Length) -> Length:
 def name_of(seed: int, length: Length) -> str:
     """The name of a run: its seed, and its differences from the seed's own run."""
     long = "" if length.is_short or not length_of(seed).is_short else LONG_SUFFIX
-    return f"{seed}{long}{SHORT_TIMEOUTS_SUFFIX if length.has_short_timeouts else ''}"
+    neighbour = NEIGHBOUR_SUFFIX if length.has_neighbour else ""
+    return f"{seed}{neighbour}{long}{SHORT_TIMEOUTS_SUFFIX if length.has_short_timeouts else ''}"
 
 
 def seed_and_length(name: str) -> tuple[int, Length]:
     """The seed and the length of the run with that name."""
     usual = name.removesuffix(SHORT_TIMEOUTS_SUFFIX)
-    number = usual.removesuffix(LONG_SUFFIX)
+    named = usual.removesuffix(LONG_SUFFIX)
+    number = named.removesuffix(NEIGHBOUR_SUFFIX)
     if not number.isascii() or not number.isdigit():
-        raise SystemExit(f"a run is a seed, with or without {LONG_SUFFIX} and {SHORT_TIMEOUTS_SUFFIX}: {name!r}")
+        raise SystemExit(
+            f"a run is a seed, with or without {NEIGHBOUR_SUFFIX}, {LONG_SUFFIX} and {SHORT_TIMEOUTS_SUFFIX}: {name!r}"
+        )
     seed = int(number)
     length = LONG if usual.endswith(LONG_SUFFIX) else length_of(seed)
+    length = dataclasses.replace(length, has_neighbour=named.endswith(NEIGHBOUR_SUFFIX))
     return seed, with_short_client_timeouts(length) if name.endswith(SHORT_TIMEOUTS_SUFFIX) else length

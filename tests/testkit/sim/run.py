@@ -216,6 +216,10 @@ def _settle(world: World) -> bool:
     if not world.until("the group", lambda: is_group_done(world), SETTLE_TIMEOUT_S):
         return False
     check_group(world)
+    if world.neighbour is not None:
+        if not world.until("the neighbour", lambda: world.neighbour.is_done, SETTLE_TIMEOUT_S):
+            return False
+        world.neighbour.check(world.oracle.state)
     if not world.until("the level", lambda: world.oracle.state.level == NEWEST_LEVEL, SETTLE_TIMEOUT_S):
         return False
     if not world.until("replicas", lambda: are_replicas_level(world), SETTLE_TIMEOUT_S):

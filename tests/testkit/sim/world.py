@@ -45,10 +45,11 @@ from tests.testkit.sim.environment.loop import SimLoop
 from tests.testkit.sim.environment.opening import open_simulated
 from tests.testkit.sim.environment.process import Process
 from tests.testkit.sim.environment.services import CLUSTER, app_factories, counts_of, gateway_address
-from tests.testkit.sim.environment.shared import SharedEnvironment
+from tests.testkit.sim.environment.shared import NEIGHBOUR, SharedEnvironment
 from tests.testkit.sim.environment.store import StoreServer
 from tests.testkit.sim.environment.wire import START_MS, Latency
 from tests.testkit.sim.length import Length
+from tests.testkit.sim.neighbour import Neighbour
 from tests.testkit.sim.sequential.late_copies import LateCopies
 from tests.testkit.sim.sequential.register_writer import RegisterWriter
 from tests.testkit.sim.sequential.sequential_committer import SequentialCommitter
@@ -136,6 +137,9 @@ class World(SharedEnvironment):
         self.deletion_checker = DeletionChecker(CLUSTER, self.oracle, self.store, self.fail, now_s, grace_ms / 1000)
         for server in self.store.landing:
             server.on_delete = self.store.on_delete
+        self.neighbour: Neighbour | None = None
+        if length.has_neighbour:
+            self.neighbour = Neighbour(self, self.add_journal(NEIGHBOUR), length.services.sequencer.core)
         make = app_factories(
             network=self.network,
             store_url=store_url,
@@ -144,6 +148,7 @@ class World(SharedEnvironment):
             grace_ms=grace_ms,
             length=length,
             apply=self._apply_and_compare,
+            neighbour_apply=self.neighbour.apply if self.neighbour is not None else None,
         )
         keeps_names = self.dice.random() < 0.3
         counts = counts_of(has_agents=self.stream("agents").random() < AGENTS_SHARE) | {"janitor": self.janitors}
@@ -194,7 +199,7 @@ class World(SharedEnvironment):
 
     def _old_replicas(self) -> dict[str, None]:
         """All sequencers in some runs, none in the others."""
-        is_upgrade = self.stream("upgrade").random() < UPGRADE_SHARE
+        is_upgrade = self.stream("upgrade").random() < UPGRADE_SHARE and not self.length.has_neighbour
         return dict.fromkeys(process.name for process in self.role("sequencer") if is_upgrade)
 
     def raise_level(self) -> None:
@@ -281,6 +286,8 @@ class World(SharedEnvironment):
             self.spawn(writer.run())
         committer = SequentialCommitter(self.client("committer"), self.oracle, "sequential", TOPIC, pause_s / 2)
         self.spawn(committer.run())
+        if self.neighbour is not None:
+            self.spawn(self.neighbour.run())
 
     def _member(self, client: KafkaClient) -> Member:
         settings = self.length.clients
@@ -424,6 +431,8 @@ class World(SharedEnvironment):
 
     def _take_log(self, _logger: Any, level: str, event: Any) -> Any:
         name = event["event"]
+        if name == "service_failed" and (event.get("exc_info") is not None or "halted" in event["error"]):
+            self.fail(f"a hosted cluster failed: {dict(event)}")  # a process that hosts clusters goes on
         self.record(f"log {level} {name} {event.get('error', '')}")
         if name in BUGS:
             self.fail(f"a service logged {name}: {dict(event)}")

@@ -11,7 +11,6 @@ import structlog
 from penstock.clusters.watch import INTERVAL_S
 from penstock.runtime.clock import Clock
 from penstock.runtime.process.config import HostingConfig
-from penstock.runtime.process.garbage import collect_frozen
 from penstock.runtime.process.life import App, Life, LifeLimits
 from penstock.runtime.process.shared_host import SharedHost
 
@@ -42,15 +41,16 @@ class Failures(Protocol):
 class CollectGarbage:
     """Frees the state of clusters that ended, which may be frozen (`garbage`); not too often."""
 
-    def __init__(self, clock: Clock, interval_s: float) -> None:
+    def __init__(self, clock: Clock, collect: Callable[[], None], interval_s: float) -> None:
         self._clock = clock
+        self._collect = collect
         self._interval_s = interval_s
         self._due_s = 0.0
 
     def __call__(self) -> None:
         """Collect if the last collection was long enough ago. Otherwise the next cluster that ends does it."""
         if self._clock.monotonic_s() >= self._due_s:
-            collect_frozen()
+            self._collect()
             self._due_s = self._clock.monotonic_s() + self._interval_s
 
 
@@ -68,6 +68,7 @@ class Hosted:
         clock: Clock,
         failures: Failures,
         collect: Callable[[], None],
+        freeze: Callable[[], None],
         limits: HostingLimits,
     ) -> None:
         """`slots` limits the clusters that start at the same time."""
@@ -83,6 +84,7 @@ class Hosted:
         self._clock = clock
         self._failures = failures
         self._collect = collect
+        self._freeze = freeze
         self._limits = limits
         self._served_s = 0.0  # when the present life began to serve
         self._has_slot = False
@@ -115,7 +117,7 @@ class Hosted:
         life = None
         try:
             self.app = self._make(self._config, make_host=self._shared.host_maker(name, self._on_ready))
-            life = Life(self.app, self._config.drain_deadline_ms / 1000, self._report, self._limits.life)
+            life = Life(self.app, self._config.drain_deadline_ms / 1000, self._report, self._limits.life, self._freeze)
             await life.live(self.stop)
         except Exception as error:  # noqa: BLE001  the boundary: one cluster must not end the others
             self._report("make", error)

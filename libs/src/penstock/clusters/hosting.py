@@ -21,10 +21,11 @@ from penstock.clusters.watch import ClusterChanges, ClusterWatch
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.config import ALL_CLUSTERS, HostingConfig, for_cluster
-from penstock.runtime.process.garbage import GarbagePolicy, PolicyOfAnother
+from penstock.runtime.process.garbage import GarbagePolicy, PolicyOfAnother, collect_frozen
 from penstock.runtime.process.host import Connection
 from penstock.runtime.process.landing import without_landing
 from penstock.runtime.process.life import App
+from penstock.runtime.process.memory import freeze_startup_objects
 from penstock.runtime.process.shared_host import SharedHost
 
 PROCESS = ""  # the name of the role that stands for the whole process; its metrics have no label
@@ -63,6 +64,8 @@ class HostingApp:
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         garbage: GarbagePolicy | None = None,
         upkeep: Upkeep | None = None,
+        collect: Callable[[], None] = collect_frozen,
+        freeze: Callable[[], None] = freeze_startup_objects,
         limits: HostingLimits = DEFAULT_LIMITS,
     ) -> None:
         """`make` builds the app of one cluster from its settings and `make_host`, as for a process of its own.
@@ -81,7 +84,8 @@ class HostingApp:
         self._garbage = garbage or PolicyOfAnother()
         self._upkeep = upkeep
         self._limits = limits
-        self._collect = CollectGarbage(self._clock, limits.collect_interval_s)
+        self._collect = CollectGarbage(self._clock, collect, limits.collect_interval_s)
+        self._freeze = freeze
         self._slots = asyncio.Semaphore(limits.starts_max)
         self._hosted: dict[str, Hosted] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -204,6 +208,7 @@ class HostingApp:
             clock=self._clock,
             failures=self._failures.labels(name),
             collect=self._collect,
+            freeze=self._freeze,
             limits=self._limits,
         )
         self._hosted[name] = hosted

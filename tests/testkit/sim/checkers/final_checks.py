@@ -8,6 +8,7 @@ from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.service import Sequencer
 from tests.testkit.sim.clients.producer import Producer
 from tests.testkit.sim.environment.process import Process
+from tests.testkit.sim.environment.services import HostingSequencers
 from tests.testkit.sim.world import TOPIC, World
 
 
@@ -96,5 +97,5 @@ def state_of(process: Process) -> State:
 
 
 def _sequencer(process: Process) -> Sequencer | None:
-    assert process.app is None or isinstance(process.app, SequencerApp), f"{process.name} is no sequencer"
+    assert isinstance(process.app, SequencerApp | HostingSequencers | None), f"{process.name} is no sequencer"
     return None if process.app is None else process.app.sequencer

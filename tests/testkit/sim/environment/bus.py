@@ -63,6 +63,9 @@ class Severed:
         return bool(self.pairs) and (min(one, other), max(one, other)) in self.pairs
 
 
+NEIGHBOUR_INBOX = "_INBOX.neighbour."
+
+
 class SimHub(MemoryHub):
     """All servers and connections of one bus."""
 
@@ -160,7 +163,8 @@ class SimHub(MemoryHub):
             return
         self._record(f"bus {sender.name} > {subject} {len(data)} {crc32c.crc32c(data):08x}")
         if subject.startswith("_INBOX."):
-            self.on_answer(sender.name, data)
+            if not subject.startswith(NEIGHBOUR_INBOX):  # `on_answer` knows one cluster only
+                self.on_answer(sender.name, data)
             self._answer(link, subject, data)
         elif not self._deliver(link, subject, data, reply) and reply:
             self._down(link, sender.take_answer, reply, Nothing.NO_SUBSCRIBER)

@@ -1,7 +1,7 @@
 """The host of a simulated process: clock and connection in place of the real ones."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.runtime.bus.bus import Bus
@@ -13,6 +13,8 @@ from tests.testkit.sim.environment.bus import SimHub
 from tests.testkit.sim.environment.journal import Reach, SimJournal, SimJournalStore
 from tests.testkit.sim.environment.loop import Timeline
 from tests.testkit.sim.environment.wire import START_MS
+
+NO_OTHERS: Mapping[str, SimJournalStore] = {}
 
 
 class SimClock:
@@ -47,15 +49,19 @@ class BusReach(Reach):
 class SimConnection:
     """One connection to the simulated nats servers, in place of `NatsConnection`."""
 
-    def __init__(self, bus: MemoryBus, journal: SimJournalStore, reach: Reach) -> None:
+    def __init__(
+        self, bus: MemoryBus, journal: SimJournalStore, reach: Reach, others: Mapping[str, SimJournalStore] = NO_OTHERS
+    ) -> None:
+        """`others` are the journals of clusters beside the usual one, by name."""
         self.bus: Bus = bus
         self._store = journal
+        self._others = others
         self._reach = reach
         self._name = bus.name
 
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
-        """A handle on the only journal."""
-        opened = SimJournal(self._store, self._name, self._reach)
+        """A handle on the journal of the cluster."""
+        opened = SimJournal(self._others.get(cluster, self._store), self._name, self._reach)
         await opened.describe()
         return opened
 
@@ -95,8 +101,23 @@ class HostMaker:
         shared = SharedHost(instance, connect=self._connect, make_http=_make_http)
         return lambda role: functools.partial(shared.host_maker(role), **self._settings)
 
+    def shared(self, instance: str, **settings: Any) -> SharedHost:
+        """The host of a process for several clusters."""
+        return _SharedHost(self._settings, instance, connect=self._connect, make_http=_make_http, **settings)
+
     async def _connect(self, _url: str, **_: Any) -> SimConnection:
         return self._connection
+
+
+class _SharedHost(SharedHost):
+    """A shared host with the limits of the simulation."""
+
+    def __init__(self, of_each: dict[str, Any], *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._of_each = of_each
+
+    def host_maker(self, role: str, on_ready: Callable[[], None] | None = None) -> Callable[..., ServiceHost]:
+        return functools.partial(super().host_maker(role, on_ready), **self._of_each)
 
 
 def _make_http(*_: Any, **__: Any) -> _NoHttp:

@@ -56,6 +56,7 @@ class SimJournalStore(MemoryJournalStore):
         self.faults = JournalFaults()
         self.observers: list[Observer] = []
         self.readers: dict[Consumer, None] = {}
+        self.others: list[SimJournalStore] = []  # in the same servers
         self.power = 0  # a number that changes when the power is lost
         self.is_full = False  # the disks of the servers are full
         self._ids_by_time: OrderedDict[str, tuple[float, int]] = OrderedDict()
@@ -67,6 +68,15 @@ class SimJournalStore(MemoryJournalStore):
     def lose_power(self) -> None:
         """Lose all appends that are not stored. Each stored entry was synced before any process learned of it."""
         self.power += 1
+        for other in self.others:
+            other.lose_power()
+
+    def set_available(self, available: bool) -> None:
+        """Let the servers answer, or not."""
+        super().set_available(available)
+        for other in self.others:
+            other.faults, other.is_full = self.faults, self.is_full
+            other.set_available(available)
 
     def restore(self, last_sequence: int) -> None:
         """Come back from a backup that ends with this entry; the stream keeps its identity."""

@@ -215,7 +215,7 @@ class Process:
         environment, name = self._environment, self.connection_name
         bus = environment.hub.connect(name, self.server)
         reach = BusReach(environment.hub, name, environment.journal_server)
-        connection = SimConnection(bus, environment.journal, reach)
+        connection = SimConnection(bus, environment.journal, reach, environment.journals)
         return {
             "clock": self.clock,
             "entropy": environment.entropy(name),

@@ -1,10 +1,14 @@
 """Builds the real services for simulated processes, each from its own app."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import msgspec
+
 from penstock.cli.agent.app import AgentApp
+from penstock.clusters.hosted import HostingLimits
+from penstock.clusters.hosting import HostingApp
 from penstock.runtime.process.life import App
 from penstock.runtime.process.shared_host import instance_of
 from penstock_cacher.app import CacherApp
@@ -20,7 +24,9 @@ from penstock_janitor.config import JanitorConfig
 from penstock_sequencer.app import SequencerApp
 from penstock_sequencer.config import SequencerConfig
 from penstock_sequencer.replication.replica import Apply
+from penstock_sequencer.service import Sequencer
 from tests.testkit.sim.environment.process import AGENT, MakeApp, Process
+from tests.testkit.sim.environment.shared import NEIGHBOUR
 from tests.testkit.sim.environment.sockets import PORT, Address, Network, SimListener
 from tests.testkit.sim.length import Length
 
@@ -28,6 +34,7 @@ CLUSTER = "sim"
 RETENTION_INTERVAL_MS = 700
 REAP_INTERVAL_MS = 600
 JANITOR_LEASE_MS = 3_000
+HOSTING_LIMITS = HostingLimits(first_pause_s=0.2, pause_max_s=2.0)
 
 
 class NoCollection:
@@ -38,6 +45,27 @@ class NoCollection:
 
     async def run(self) -> None:
         """Do nothing."""
+
+
+class HostingSequencers(HostingApp):
+    """A sequencer process for both clusters of a run."""
+
+    def __init__(self, config: SequencerConfig, parts: dict[str, Any], apply: Mapping[str, Apply]) -> None:
+        def make(own: SequencerConfig, **more: Any) -> SequencerApp:
+            return SequencerApp(own, **parts | more, apply=apply[own.cluster])
+
+        hosting = msgspec.structs.replace(config, clusters=",".join(apply))
+        make_shared = parts["make_host"].shared
+        given = {name: parts[name] for name in ("clock", "entropy", "open_store")}
+        quiet = {"collect": lambda: None, "freeze": lambda: None}
+        super().__init__(hosting, "sequencer", make, make_shared=make_shared, limits=HOSTING_LIMITS, **given, **quiet)
+
+    @property
+    def sequencer(self) -> Sequencer | None:
+        """The replica of the usual cluster; None while it starts."""
+        hosted = self.hosted.get(CLUSTER)
+        app = hosted.app if hosted is not None else None
+        return app.sequencer if isinstance(app, SequencerApp) else None
 
 
 def counts_of(*, has_agents: bool) -> dict[str, int]:
@@ -64,11 +92,12 @@ def app_factories(
     grace_ms: int,
     length: Length,
     apply: Apply,
+    neighbour_apply: Apply | None = None,
 ) -> dict[str, MakeApp]:
     """The function for each role that builds its app; some settings are random, as that finds more faults.
 
     `known_level` is the level of a sequencer's release; `apply` is the state machine. Janitors wait for seconds
-    instead of minutes and hours.
+    instead of minutes and hours. With `neighbour_apply`, sequencers also host the cluster NEIGHBOUR.
     """
     limits = length.services
     snapshots = {
@@ -96,14 +125,14 @@ def app_factories(
         settings = _settings(process, "sequencer", store_url)
         config = SequencerConfig(**settings, journal_assurance="sync-always", **snapshots)
         process.known_level = known_level(process)
-        return SequencerApp(
-            config,
-            **given,
-            known_level=process.known_level,
-            apply=apply,
-            garbage=NoCollection(),
-            limits=limits.sequencer,
-        )
+        parts = given | {
+            "known_level": process.known_level,
+            "garbage": NoCollection(),
+            "limits": limits.sequencer,
+        }
+        if neighbour_apply is None:
+            return SequencerApp(config, **parts, apply=apply)
+        return HostingSequencers(config, parts, {CLUSTER: apply, NEIGHBOUR: neighbour_apply})
 
     def janitor(process: Process, given: dict[str, Any]) -> App:
         config = JanitorConfig(

@@ -15,6 +15,7 @@ from tests.testkit.sim.environment.wire import Latency, Wire
 
 BUS_LATENCY = Latency(0.0004, 0.02, 0.02)
 STORE_LATENCY = Latency(0.005, 0.2, 0.05)
+NEIGHBOUR = "neighbour"  # the name of the second virtual cluster, in runs that have one
 SOCKET_LATENCY = Latency(0.0005, 0.05, 0.02)
 
 
@@ -32,6 +33,7 @@ class SharedEnvironment:
         self.store = StoreServer(self._wire("store", STORE_LATENCY), self.record)
         self.on_halt: Callable[[str, str], None] = lambda process, life: None
         self.network = Network(self._wire("sockets", SOCKET_LATENCY))
+        self.journals: dict[str, SimJournalStore] = {}  # of other clusters, by their names
         self._journal_server = 0
 
     def _wire(self, name: str, latency: Latency) -> Wire:
@@ -58,6 +60,13 @@ class SharedEnvironment:
     def stream(self, name: str) -> random.Random:
         """The stream of random numbers of that name."""
         return self.chance.stream(name)
+
+    def add_journal(self, cluster: str) -> SimJournalStore:
+        """The journal of another cluster in the same servers, which has the same faults."""
+        made = SimJournalStore(self._wire(f"journal/{cluster}", BUS_LATENCY))
+        self.journal.others.append(made)
+        self.journals[cluster] = made
+        return made
 
     def journal_server(self) -> int:
         """The server with the journal's leader."""

@@ -127,11 +127,13 @@ class Life:
         drain_deadline_s: float,
         report: Callable[[str, BaseException], bool] = lambda step, cause: False,
         limits: LifeLimits = DEFAULT_LIMITS,
+        freeze: Callable[[], None] = freeze_startup_objects,
     ) -> None:
         """`report` gets each failed step and its cause; unless it returns True, the failure is logged."""
         self._limits = limits
         self._app = app
         self._report = report
+        self._freeze = freeze
         self._drain_deadline_s = drain_deadline_s
         self._tasks: list[asyncio.Task[Any]] = []
         self._exit_code = 0
@@ -154,7 +156,7 @@ class Life:
 
     async def _live(self, stopping: "asyncio.Task[bool]") -> int:
         if await self._open(stopping):
-            freeze_startup_objects()
+            self._freeze()
             log.info("service_started")
             await self._serve(stopping)
         closing = self._begin(self._app.close())
