@@ -1,8 +1,8 @@
 """Many virtual clusters on one sequencer process: `python -m benches.clusters idle|neighbour` prints JSON.
 
 `idle` measures the memory and CPU of a process that hosts clusters without clients. `neighbour` measures the produce
-latency of one cluster alone, beside a loaded one on the same sequencer, and beside one in a deployment of its own.
-Each cluster has an agent of its own. The third run shows the part of the effect that comes from shared cores and disk.
+latency of one cluster alone and beside a loaded one. That one is on the same sequencer, then in another deployment.
+Each cluster has an agent of its own. The last case shows the part of the effect that comes from shared cores and disk.
 """
 
 import argparse

@@ -11,7 +11,7 @@ from tests.testkit.sim.run import run_named, run_seed
 # A seed takes about half a second of a core.
 SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "300"))
 SEEDS_PER_TEST = 20
-NEIGHBOUR_SEEDS = SEEDS // 100  # each takes 1.5 seconds
+NEIGHBOUR_SEEDS = SEEDS // 150  # each takes 1.5 seconds
 # Each line: the name of a run, and why it failed once.
 KNOWN = [line.split(maxsplit=1) for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()]
 
@@ -36,10 +36,10 @@ def test_all_guarantees_hold_under_faults(first: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [pytest.param(first, marks=[pytest.mark.slow] * (first > 0)) for first in range(0, NEIGHBOUR_SEEDS, 3)]
+    "first", [pytest.param(first, marks=[pytest.mark.slow] * (first > 0)) for first in range(0, NEIGHBOUR_SEEDS, 2)]
 )
 def test_two_virtual_clusters_on_the_same_sequencers_keep_their_guarantees_and_share_nothing(first: int) -> None:
-    for seed in range(first, first + 3):
+    for seed in range(first, first + 2):
         check(f"{seed}{NEIGHBOUR_SUFFIX}")
 
 

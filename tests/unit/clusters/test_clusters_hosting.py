@@ -70,6 +70,8 @@ class ClusterApp:
         await self.host.connect()
         if self.name in self.world.bad:
             raise Corrupt(f"the journal of {self.name} is broken")
+        if self.name in self.world.hanging:
+            await asyncio.Event().wait()
         await self.world.may_open.wait()
 
     async def run(self) -> None:
@@ -93,7 +95,7 @@ class ClusterApp:
 class World:
     """A hosting process over a memory bus and a memory store."""
 
-    def __init__(self, clusters: str = "*", *, has_store: bool = True) -> None:
+    def __init__(self, clusters: str = "*", *, has_store: bool = True, limits: HostingLimits = LIMITS) -> None:
         self.has_store = has_store
         self.clock = SystemClock()
         self.hub, self.store = MemoryHub(), MemoryStore()
@@ -101,6 +103,7 @@ class World:
         self.apps: dict[str, ClusterApp] = {}
         self.steps: list[tuple[str, str]] = []
         self.bad: set[str] = set()
+        self.hanging: set[str] = set()
         self.opening: set[str] = set()
         self.most_opening = 0
         self.may_open = asyncio.Event()
@@ -114,7 +117,7 @@ class World:
             lambda config, make_host, quotas: ClusterApp(self, config, make_host, quotas),
             make_shared=partial(SharedHost, connect=self._connect, make_http=self._make_http),
             open_store=self._open_store,
-            limits=LIMITS,
+            limits=limits,
         )
         self.running: asyncio.Task[None] | None = None
 
@@ -236,6 +239,16 @@ async def test_only_a_few_clusters_start_at_the_same_time_and_then_the_process_i
     world.may_open.set()
     await until(lambda: world.http[0].health.is_ready)
     assert world.most_opening == 2 and all(world.state(f"c{number}") == "serving" for number in range(6))
+
+
+async def test_clusters_that_hang_while_they_start_do_not_block_the_others() -> None:
+    world = World(limits=msgspec.structs.replace(LIMITS, start_s_max=0.01))
+    world.hanging |= {"a", "b"}
+    await world.create("a", "b", "c", "d")
+    await world.start()
+    await until(lambda: world.state("c") == world.state("d") == "serving")
+    assert world.state("a") == world.state("b") == "starting"
+    await end(world)
 
 
 async def test_named_clusters_are_served_without_records_until_a_record_says_that_they_are_deleted() -> None:

@@ -43,7 +43,10 @@ class GuardedApp:
     async def open(self) -> None:
         """Open the app; `Fenced` if its cluster is deleted."""
         self._store = await self._open_store(without_landing(self._config.store_url))
-        await self._check(self._store)
+        try:
+            await self._check(self._store)
+        except Corrupt as error:  # no janitor removes a cluster that is served
+            log.warning("registry_not_read", error=str(error))
         await self._app.open()
 
     async def run(self) -> None:

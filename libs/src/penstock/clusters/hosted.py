@@ -22,6 +22,8 @@ class HostingLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Clusters that open and replay their journals at the same time. The first ones serve before the last ones begin.
     starts_max: int = 8
+    # A start that takes longer makes room for others: a cluster whose store or journal hangs must not block them.
+    start_s_max: float = 30.0
     # Before a failed cluster starts again; doubled with each further failure.
     first_pause_s: float = 2.0
     pause_max_s: float = 300.0
@@ -99,9 +101,11 @@ class Hosted:
         pause_s = self._limits.first_pause_s
         while not self.stop.is_set():
             await self._take_slot()
+            timer = asyncio.get_running_loop().call_later(self._limits.start_s_max, self._free_slot)
             try:
                 await self._live()
             finally:
+                timer.cancel()
                 self._free_slot()
             if self.stop.is_set():
                 return
