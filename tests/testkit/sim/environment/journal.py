@@ -75,7 +75,6 @@ class SimJournalStore(MemoryJournalStore):
         """Let the servers answer, or not."""
         super().set_available(available)
         for other in self.others:
-            other.faults, other.is_full = self.faults, self.is_full
             other.set_available(available)
 
     def restore(self, last_sequence: int) -> None:
@@ -105,6 +104,33 @@ class SimJournalStore(MemoryJournalStore):
         super().notify()
         for reader in list(self.readers):
             reader.push()
+
+
+class OtherJournalStore(SimJournalStore):
+    """Another stream in the servers of the first one, whose faults it has."""
+
+    def __init__(self, wire: Wire, first: SimJournalStore) -> None:
+        self._first = first
+        super().__init__(wire)
+        first.others.append(self)
+
+    @property
+    def faults(self) -> JournalFaults:
+        """Those of the first stream."""
+        return self._first.faults
+
+    @faults.setter
+    def faults(self, faults: JournalFaults) -> None:
+        """Keep those of the first stream."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disks of the servers are full."""
+        return self._first.is_full
+
+    @is_full.setter
+    def is_full(self, is_full: bool) -> None:
+        """Keep the value of the first stream."""
 
 
 class SimJournal(MemoryJournal):

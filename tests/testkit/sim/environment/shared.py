@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.testkit.sim.environment.bus import SimHub
 from tests.testkit.sim.environment.chance import Chance, SimEntropy
-from tests.testkit.sim.environment.journal import SimJournalStore
+from tests.testkit.sim.environment.journal import OtherJournalStore, SimJournalStore
 from tests.testkit.sim.environment.loop import SimLoop, Timeline
 from tests.testkit.sim.environment.sockets import Network
 from tests.testkit.sim.environment.store import StoreServer
@@ -63,8 +63,7 @@ class SharedEnvironment:
 
     def add_journal(self, cluster: str) -> SimJournalStore:
         """The journal of another cluster in the same servers, which has the same faults."""
-        made = SimJournalStore(self._wire(f"journal/{cluster}", BUS_LATENCY))
-        self.journal.others.append(made)
+        made = OtherJournalStore(self._wire(f"journal/{cluster}", BUS_LATENCY), self.journal)
         self.journals[cluster] = made
         return made
 
