@@ -99,6 +99,7 @@ class Rig:
         self.reads = ChunkReads(
             cluster="c",
             zone="z",
+            pool="default",
             bus=self.bus,
             store=self.store,
             directory=self.directory,

@@ -110,6 +110,15 @@ async def test_a_writer_of_another_zone_is_never_asked() -> None:
         assert rig.writer_requests == []
 
 
+async def test_a_writer_of_another_pool_is_never_asked() -> None:
+    async with Rig() as rig:
+        await rig.writer_answers(from_memory)
+        rig.directory.known["f1"] = msgspec.structs.replace(rig.directory.known["f1"], pool="analytics")
+        assert await rig.ask(SegmentRead(SEGMENT, 5, 5)) == ([5], BYTES[5:10])
+        assert rig.writer_requests == []
+        assert rig.loads("store") == 1
+
+
 async def test_a_failed_load_is_answered_with_minus_one_and_retried_by_the_next_request() -> None:
     async with Rig() as rig:
         await rig.ask(SegmentRead(OLD, CHUNK_BYTES, 5))

@@ -14,6 +14,7 @@ from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import decode_with_payload, encode
 from penstock.contracts.commands import Command, CommandReply, Outcome, QuotaPart
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import DEFAULT_POOL
 from penstock.contracts.levels import TRANSACTIONS_LEVEL
 from penstock.contracts.messages import FlushProduce, FlushReply, FlushRequest, ListenerAddress, Presence, SegmentRead
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
@@ -27,7 +28,7 @@ from penstock_gateway.enforcement.guard import guarded
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.handlers import Handler, all_handlers
-from penstock_gateway.kafka.broker_view import Node, node_of, zone_of
+from penstock_gateway.kafka.broker_view import Node, node_of, pool_of, zone_of
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.command_batcher import CommandBatcher
 from penstock_gateway.kafka.parts import BrokerSettings
@@ -69,9 +70,10 @@ class FakeDirectory:
         self._known: dict[str, Presence] = {}
         self._callbacks: list[Callable[[], None]] = []
 
-    def live(self, role: str, zone: str | None = None) -> list[Presence]:
+    def live(self, role: str, zone: str | None = None, pool: str | None = None) -> list[Presence]:
         found = [each for each in self._known.values() if each.role == role and zone in (None, each.zone)]
-        return sorted((each for each in found if not each.leaving), key=lambda each: each.instance)
+        taking = (each for each in found if pool in (None, each.pool) and not each.leaving)
+        return sorted(taking, key=lambda each: each.instance)
 
     def get(self, instance: str) -> Presence | None:
         return self._known.get(instance)
@@ -198,8 +200,9 @@ class FakeFlusher:
         zone: str = ZONE,
         budget_bytes: int = 64 * 1024 * 1024,
         bus: Bus | None = None,
+        pool: str = DEFAULT_POOL,
     ) -> None:
-        self.presence = Presence("flusher", zone, instance, "1", budget_bytes=budget_bytes)
+        self.presence = Presence("flusher", zone, instance, "1", budget_bytes=budget_bytes, pool=pool)
         self._bus = bus or hub.connect(instance)
         self.requests: list[tuple[FlushRequest, bytes]] = []
         self._unanswered: list[tuple[Inbound, FlushRequest]] = []
@@ -298,6 +301,7 @@ def settings_of(config: GatewayConfig, **others: Any) -> BrokerSettings:
         default_partitions=config.default_partitions,
         auto_create_topics=config.auto_create_topics,
         share_groups=config.share_groups,
+        pool=config.pool,
         **others,
     )
 
@@ -329,7 +333,7 @@ def new_world(
     metrics = GatewayMetrics(CollectorRegistry())
     config = GatewayConfig(cluster=CLUSTER, zone=ZONE, instance=instance, **settings)
     parts: dict[str, Any] = {"directory": directory, "sequencer": sequencer, "clock": clock, "metrics": metrics}
-    place = {"cluster": CLUSTER, "zone": ZONE, "instance": instance}
+    place = {"cluster": CLUSTER, "zone": ZONE, "pool": config.pool, "instance": instance}
     flush_router = FlushRouter(bus=bus, first_number=first_number, limits=limits.produce, **place, **parts)
     topics = TopicCache(sequencer)  # type: ignore[arg-type]
     tail = TailSubscriber(
@@ -412,7 +416,8 @@ class NoSegments:
 
 
 def new_client(client_id: str = "test-client", listener: str = LISTENER) -> Client:
-    return Client(host="127.0.0.1", zone=zone_of(client_id, ZONE), listener=listener, client_id=client_id)
+    zone, pool = zone_of(client_id, ZONE), pool_of(client_id, DEFAULT_POOL)
+    return Client(host="127.0.0.1", zone=zone, pool=pool, listener=listener, client_id=client_id)
 
 
 def gateway_presence(instance: str, zone: str = ZONE, **addresses: tuple[str, int]) -> Presence:

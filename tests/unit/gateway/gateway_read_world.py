@@ -23,7 +23,7 @@ from penstock.contracts.commands import (
     TopicCreated,
 )
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import TopicId, new_segment_id
+from penstock.contracts.ids import DEFAULT_POOL, TopicId, new_segment_id
 from penstock.contracts.messages import Advanced, Presence
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from penstock.kafkawire.api.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -90,8 +90,8 @@ class FixedDirectory:
         self.cachers: list[str] = []
         self._callbacks: list[Callable[[], None]] = []
 
-    def live(self, role: str, zone: str | None = None) -> list[Presence]:
-        assert (role, zone) == ("cacher", ZONE)
+    def live(self, role: str, zone: str | None = None, pool: str | None = None) -> list[Presence]:
+        assert (role, zone, pool) == ("cacher", ZONE, DEFAULT_POOL)
         return [Presence(role, ZONE, name, "1") for name in self.cachers]
 
     def subscribe(self, callback: Callable[[], None]) -> None:
@@ -199,6 +199,7 @@ class World:
             bus=self.bus,
             cluster=CLUSTER,
             zone=ZONE,
+            pool=DEFAULT_POOL,
             directory=self.directory,
             store=self.store,
             clock=self.clock,

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from penstock.contracts import subjects
 from penstock.contracts.batches import SegmentRef
 from penstock.contracts.codec import decode, encode_with_payload
+from penstock.contracts.ids import DEFAULT_POOL
 from penstock.contracts.messages import CacheReply, CacheRequest, SegmentRead
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.bus.bus import Bus, Inbound
@@ -88,6 +89,7 @@ class Zone:
             bus=self.bus,
             cluster=CLUSTER,
             zone=ZONE,
+            pool=DEFAULT_POOL,
             directory=self.directory,
             store=self.store,
             clock=self.clock,

@@ -1,4 +1,4 @@
-"""Identifiers: segment ids with their creation time, topic ids, and names of clusters, zones and instances."""
+"""Identifiers: segment ids with their creation time, topic ids, and names of clusters, zones, pools and instances."""
 
 import base64
 import re
@@ -17,6 +17,9 @@ ENTROPY_BYTES = 10
 # random bits are left. No other new id ends so; of the ids of earlier releases, one of 2**40 does.
 LANDED_END = b"\xc5\x9a\x03\x7f\xe1"
 NO_TOPIC_ID: TopicId = bytes(ID_BYTES)
+
+# The pool of processes without the setting, and of processes of earlier releases (ADR 0060).
+DEFAULT_POOL = "default"
 
 # Only gateways create this topic and write to it (ADR 0037).
 AUDIT_TOPIC = "__penstock_audit"

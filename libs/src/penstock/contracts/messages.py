@@ -4,7 +4,9 @@ import msgspec
 
 from penstock.contracts.batches import BatchMeta, BatchResult, Extent, Marker, SegmentRef
 from penstock.contracts.configs.quotas import Entity
-from penstock.contracts.ids import TopicId
+from penstock.contracts.ids import DEFAULT_POOL, TopicId
+
+POOLED_ROLES = ("gateway", "flusher", "cacher")
 
 
 class FlushBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -140,6 +142,12 @@ class Presence(msgspec.Struct, frozen=True, array_like=True):
     leaving: bool = False  # draining: send nothing new
     listeners: tuple[ListenerAddress, ...] = ()  # gateways only
     quota_use: tuple[QuotaUse, ...] = ()  # gateways only
+    pool: str = DEFAULT_POOL  # see `shown_pool` (ADR 0060)
+
+
+def shown_pool(presence: Presence) -> str:
+    """The pool of an instance for people; "-" for a role without pools."""
+    return presence.pool if presence.role in POOLED_ROLES else "-"
 
 
 class HeardMember(msgspec.Struct, frozen=True, array_like=True):

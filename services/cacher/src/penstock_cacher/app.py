@@ -56,6 +56,7 @@ class Cacher:
         self._reads = ChunkReads(
             cluster=config.cluster,
             zone=config.zone,
+            pool=config.pool,
             bus=bus,
             store=store,
             directory=directory,
@@ -169,4 +170,6 @@ class CacherApp:
     def _complete_presence(self, presence: Presence) -> Presence:
         assert self._cacher is not None, "presence comes after open"
         load_bytes, budget_bytes = self._cacher.server.waiting_bytes, self._config.requests_bytes_max
-        return msgspec.structs.replace(presence, load_bytes=load_bytes, budget_bytes=budget_bytes)
+        return msgspec.structs.replace(
+            presence, pool=self._config.pool, load_bytes=load_bytes, budget_bytes=budget_bytes
+        )

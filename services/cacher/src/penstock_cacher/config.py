@@ -4,13 +4,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.process.config import ADVANCED, PoolConfig
 from penstock.runtime.traces.opening import TracesRatio
 
 MIB = 1024 * 1024
 
 
-class CacherConfig(ServiceConfig, frozen=True, kw_only=True):
+class CacherConfig(PoolConfig, frozen=True, kw_only=True):
     """Settings of one cacher process."""
 
     cache_bytes_max: Annotated[int, Meta(ge=16 * MIB, description="bytes of chunks kept in memory")] = 512 * MIB

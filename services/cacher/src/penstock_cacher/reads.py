@@ -61,6 +61,7 @@ class ChunkReads:
         *,
         cluster: str,
         zone: str,
+        pool: str,
         bus: Bus,
         store: ObjectStore,
         directory: Instances,
@@ -74,6 +75,7 @@ class ChunkReads:
         self._traces = traces
         self._cluster = cluster
         self._zone = zone
+        self._pool = pool
         self._bus = bus
         self._store = store
         self._directory = directory
@@ -175,11 +177,11 @@ class ChunkReads:
             raise
 
     async def _from_writer(self, chunk: Chunk, segment: SegmentRef) -> Buffer | None:
-        """The chunk from the memory of its writer, if that flusher is in this zone and still has it."""
+        """The chunk from the memory of its writer, if that is of this zone and pool, and still has it."""
         if segment.zone != self._zone:
             return None
         writer = self._directory.get(segment.writer)
-        if writer is None or writer.role != FLUSHER:
+        if writer is None or writer.role != FLUSHER or writer.pool != self._pool:
             return None
         started_s = self._clock.monotonic_s()
         request = encode(CacheRequest([SegmentRead(segment, chunk.position, chunk.size_bytes)]))

@@ -217,7 +217,9 @@ class FlusherApp:
 
     def _complete_presence(self, presence: Presence) -> Presence:
         budget_bytes = self._config.flusher_bytes_max
-        return msgspec.structs.replace(presence, load_bytes=self.held_bytes, budget_bytes=budget_bytes)
+        return msgspec.structs.replace(
+            presence, pool=self._config.pool, load_bytes=self.held_bytes, budget_bytes=budget_bytes
+        )
 
 
 def _hedged(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.process.config import ADVANCED, PoolConfig
 from penstock.runtime.traces.opening import TracesRatio
 
 MIB = 1024 * 1024
@@ -14,7 +14,7 @@ PUTS_PER_SECOND_FREE = 200.0
 EXPRESS_BYTES_MAX = MIB  # of a segment of the express lane
 
 
-class FlusherConfig(ServiceConfig, frozen=True, kw_only=True):
+class FlusherConfig(PoolConfig, frozen=True, kw_only=True):
     """Settings of one flusher process."""
 
     flush_bytes_max: Annotated[

@@ -26,6 +26,7 @@ from penstock_gateway.audit_topic.writer import AuditWriter
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.enforcement.all_checks import ALL_CHECKS
 from penstock_gateway.enforcement.guard import guarded
+from penstock_gateway.enforcement.pools import within_pool
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.fetch.sessions import FetchSessions
@@ -35,18 +36,14 @@ from penstock_gateway.kafka.command_batcher import CommandBatcher
 from penstock_gateway.kafka.listener_config import ListenerSpec, advertised_address, host_and_port, parse_listeners
 from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
+from penstock_gateway.kafka.served_clients import parse_served
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
 from penstock_gateway.produce.flush_router import FlushRouter, first_number_at
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.security.audit_trail import AuditTrail, NewAuditTopic
-from penstock_gateway.security.authorizer import (
-    Authorizer,
-    AuthorizerMode,
-    parse_mode,
-    parse_super_users,
-)
+from penstock_gateway.security.authorizer import Authorizer, AuthorizerMode, parse_mode, parse_super_users
 from penstock_gateway.security.delegation.delegation_tokens import DelegationTokens
 from penstock_gateway.security.denial_log import DenialLog
 from penstock_gateway.security.login.json_web_keys import KeySet
@@ -266,6 +263,7 @@ class GatewayApp:
             bus=bus,
             cluster=self._config.cluster,
             zone=self._config.zone,
+            pool=self._config.pool,
             directory=self._host.directory,
             store=store,
             clock=self._clock,
@@ -292,6 +290,7 @@ class GatewayApp:
             metrics=metrics,
             cluster=self._config.cluster,
             zone=self._config.zone,
+            pool=self._config.pool,
             instance=self._config.instance,
             first_number=first_number_at(self._clock.now_ms()),
             limits=self._limits.produce,
@@ -323,7 +322,8 @@ class GatewayApp:
 
         Fetch sessions stand before the checks: all partitions of a session are checked for each request.
         """
-        handlers = audited(all_handlers(), ChangeLog(self._clock.monotonic_s, audit=self._audit_trail))
+        handlers = within_pool(all_handlers(), parse_served(self._config.served_clients))
+        handlers = audited(handlers, ChangeLog(self._clock.monotonic_s, audit=self._audit_trail))
         if gateway.authorizer.mode is not AuthorizerMode.OFF:
             handlers = guarded(handlers, ALL_CHECKS, gateway.authorizer)
         sessions = FetchSessions(self._entropy, gateway.metrics, self._limits.fetch_sessions)
@@ -349,6 +349,7 @@ class GatewayApp:
         return BrokerSettings(
             cluster=config.cluster,
             zone=config.zone,
+            pool=config.pool,
             default_partitions=config.default_partitions,
             auto_create_topics=config.auto_create_topics,
             share_groups=config.share_groups,
@@ -361,6 +362,7 @@ class GatewayApp:
         listeners = tuple(ListenerAddress(name, node.host, node.port) for name, node in self._nodes.items())
         return msgspec.structs.replace(
             presence,
+            pool=self._config.pool,
             listeners=listeners,
             load_bytes=self._flush_router.unanswered_bytes,
             quota_use=self._quotas.reported(),
@@ -375,7 +377,7 @@ class GatewayApp:
             listens_on = host_and_port(spec.host, listener.port)
             advertised = host_and_port(address.host, address.port)
             log.info("listener_opened", listener=spec.name, listens_on=listens_on, advertised=advertised)
-            nodes[spec.name] = node_of(address.host, address.port, self._config.zone)
+            nodes[spec.name] = node_of(address.host, address.port, self._config.zone, self._config.pool)
         return nodes
 
     async def _own_host(self, spec: ListenerSpec) -> str:
@@ -389,7 +391,9 @@ class GatewayApp:
         return host
 
     def _missing(self) -> str:
-        for role in ("sequencer", "flusher"):
-            if not self._host.directory.live(role):
-                return f"no {role} is live"
+        directory, pool = self._host.directory, self._config.pool
+        if not directory.live("sequencer"):
+            return "no sequencer is live"
+        if self._config.needs_flusher and not directory.live("flusher", pool=pool):
+            return f"no flusher of the pool {pool} is live"
         return "" if self._security.is_known else "users and access control lists are not known yet"

@@ -5,10 +5,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.process.config import ADVANCED, PoolConfig
 from penstock.runtime.traces.opening import TracesRatio
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
+from penstock_gateway.kafka.served_clients import ServedClients, parse_served
 from penstock_gateway.security.audit_trail import NewAuditTopic
 from penstock_gateway.security.authorizer import parse_mode, parse_super_users
 from penstock_gateway.security.delegation.delegation_tokens import TokenSettings, check_token_settings
@@ -19,7 +20,7 @@ from penstock_gateway.topic_bytes import TOPICS_MAX
 MIB = 1024 * 1024
 
 
-class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
+class GatewayConfig(PoolConfig, frozen=True, kw_only=True):
     """Settings of one gateway process."""
 
     listeners: Annotated[
@@ -72,6 +73,13 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
     auto_create_topics: Annotated[bool, Meta(description="create a topic when a client first asks for it")] = True
     default_partitions: Annotated[int, Meta(ge=1, description="partitions of a topic created without a number")] = 1
     share_groups: Annotated[bool, Meta(description="allow share groups (KIP-932)")] = False
+    served_clients: Annotated[
+        str,
+        Meta(
+            description="all; producers: reads are refused; consumers: produce requests are refused, "
+            "and the pool needs no flusher unless `audit` is on"
+        ),
+    ] = ServedClients.ALL.value
     connections_max: Annotated[int, Meta(ge=1, description="Kafka connections at the same time")] = 10_000
     idle_timeout_ms: Annotated[
         int, Meta(ge=1, description="a connection without requests closes after this time", extra=ADVANCED)
@@ -208,12 +216,18 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True):
         super().__post_init__()
         parse_mode(self.authorizer)
         parse_super_users(self.super_users)
+        parse_served(self.served_clients)
         if self.audit not in ("off", "on"):
             raise Invalid(f"audit must be off or on: {self.audit!r}")
         check_login_settings(self.logins(), self.login_listeners())
         check_token_settings(self.tokens())
         if 0 < self.history_bytes_per_second < RATE_MIN:
             raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")
+
+    @property
+    def needs_flusher(self) -> bool:
+        """Whether the gateway must have a live flusher to be ready."""
+        return parse_served(self.served_clients) is not ServedClients.CONSUMERS or self.audit == "on"
 
     def listener_securities(self) -> dict[str, ListenerSecurity]:
         """The security of each listener, by name; `Invalid` if the settings of listeners are wrong."""

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.contracts import commands
@@ -60,6 +61,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.handlers.discovery import find_coordinator
 from penstock_gateway.handlers.groups.join_group import NO_SUBSCRIPTION
 from penstock_gateway.kafka.broker_view import node_of
+from penstock_gateway.kafka.error_mapping import CloseConnection
 from tests.unit.gateway.gateway_fakes import LISTENER, World, gateway_presence, new_client, new_world, turns
 from tests.unit.gateway.gateway_wire import ask
 
@@ -465,6 +467,16 @@ async def test_a_client_of_another_zone_is_sent_to_a_coordinator_there() -> None
     world.directory.put(gateway_presence("g2", "z2", **{LISTENER: ("10.0.0.2", 9092)}))
     found = await ask(world, FIND_COORDINATOR, 2, FindCoordinatorRequest(key="g"), new_client("app;zone=z2"))
     assert (found.error_code, found.host, found.port) == (0, "10.0.0.2", 9092)
+
+
+async def test_a_client_of_another_pool_is_sent_to_a_coordinator_there() -> None:
+    world = new_world()
+    there = gateway_presence("g2", **{LISTENER: ("10.0.0.2", 9092)})
+    world.directory.put(msgspec.structs.replace(there, pool="analytics"))
+    found = await ask(world, FIND_COORDINATOR, 2, FindCoordinatorRequest(key="g"), new_client("app;pool=analytics"))
+    assert (found.error_code, found.host, found.port) == (0, "10.0.0.2", 9092)
+    with pytest.raises(CloseConnection, match="no gateway of the pool 'typo' with a listener PLAINTEXT is live"):
+        await ask(world, FIND_COORDINATOR, 2, FindCoordinatorRequest(key="g"), new_client("pool=typo"))
 
 
 async def test_other_types_of_coordinators_get_a_final_error() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -13,7 +14,7 @@ from penstock.contracts.messages import FlushBatch, FlushReply, Presence
 from penstock.contracts.rejections import Rejection
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub, Nothing
-from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_world, turns, with_flushes
+from tests.unit.gateway.gateway_fakes import FakeFlusher, World, gateway_presence, new_world, turns, with_flushes
 
 TIMEOUT_S = 30.0
 
@@ -303,6 +304,24 @@ async def test_the_own_zone_is_preferred_and_another_is_used_if_it_has_no_flushe
     await submit(route)
     assert (len(far.produces), len(near.produces)) == (1, 1)
     assert world.metric("penstock_gateway_zone_fallbacks_total") == 1
+
+
+async def test_only_flushers_of_the_gateways_pool_are_used_also_if_that_has_none(world: World) -> None:
+    other = await world.add_flusher("other", pool="analytics")
+    future = submit(open_route(world))
+    await turns()
+    assert not future.done()
+    far = await world.add_flusher("far", zone="z2")
+    await future
+    assert (len(far.produces), len(other.produces)) == (1, 0)
+
+
+async def test_a_flushers_budget_is_shared_by_the_gateways_of_its_pool_only(world: World) -> None:
+    await world.add_flusher("f1", budget_bytes=1_000_000)
+    for number in range(3):
+        there = gateway_presence(f"g{number}")
+        world.directory.put(msgspec.structs.replace(there, pool="analytics") if number else there)
+    assert world.flush_router.window_bytes("f1") == 1_000_000
 
 
 async def test_bytes_sent_to_flushers_are_counted_by_the_flushers_zone(world: World) -> None:

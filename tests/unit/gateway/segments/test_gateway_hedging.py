@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from penstock.contracts.ids import DEFAULT_POOL
 from penstock.contracts.messages import SegmentRead
 from penstock_gateway.segments.cache_ring import CacheRing, part_of
 from penstock_gateway.segments.hedging import HedgingPolicy
@@ -34,7 +35,7 @@ def in_a_zone(test: Callable[[Zone], Awaitable[None]]) -> Callable[[], None]:
 async def two_cachers(zone: Zone) -> tuple[Cacher, Cacher]:
     """Two cachers: the owner of segment 1 first."""
     cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
-    owner_name = CacheRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
+    owner_name = CacheRing(zone.directory, ZONE, DEFAULT_POOL, zone.clock).owners(part_of(segment(1), 0), 1)[0]
     owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
     return owner, other
 
@@ -243,7 +244,7 @@ def test_an_owner_without_substitutes_may_lose_any_number_of_races() -> None:
 def owners_among(names: list[str]) -> dict[int, str]:
     zone = Zone()
     zone.directory.change(names)
-    ring = CacheRing(zone.directory, ZONE, zone.clock)
+    ring = CacheRing(zone.directory, ZONE, DEFAULT_POOL, zone.clock)
     return {number: ring.owners(part_of(segment(number), 0), 1)[0] for number in range(2_000)}
 
 
@@ -257,7 +258,7 @@ def test_a_cacher_that_joins_takes_its_share_and_nothing_else_moves() -> None:
 def test_the_parts_of_a_cacher_that_leaves_go_to_their_second_owners() -> None:
     zone = Zone()
     zone.directory.change(["c1", "c2", "c3"])
-    ring = CacheRing(zone.directory, ZONE, zone.clock)
+    ring = CacheRing(zone.directory, ZONE, DEFAULT_POOL, zone.clock)
     parts = [part_of(segment(number), 0) for number in range(500)]
     ranked = [ring.owners(part, 2) for part in parts]
     zone.directory.change(["c1", "c2"])

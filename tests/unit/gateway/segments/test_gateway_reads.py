@@ -11,13 +11,16 @@ from penstock.contracts.batches import SegmentRef
 from penstock.contracts.chunks import CHUNK_BYTES, STRIPE_CHUNKS
 from penstock.contracts.codec import encode_with_payload
 from penstock.contracts.errors import Corrupt, Unavailable
-from penstock.contracts.messages import CacheReply, SegmentRead
+from penstock.contracts.ids import DEFAULT_POOL
+from penstock.contracts.messages import CacheReply, Presence, SegmentRead
 from penstock.objectstore.errors import NotFound
 from penstock_gateway.fetch.limits import ReadLimits
 from penstock_gateway.segments.cache_ring import CacheRing, part_of
 from penstock_gateway.segments.full_objects import FullObjectReads
 from penstock_gateway.segments.limits import SegmentLimits
+from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.waiting import until
+from tests.unit.gateway.gateway_fakes import FakeDirectory
 from tests.unit.gateway.gateway_read_world import ZONE
 from tests.unit.gateway.gateway_zone import REPLY_BYTES_MAX, SIZE, Zone, check, expected, segment
 
@@ -213,7 +216,7 @@ async def test_every_segment_has_one_owner_and_all_owners_share_the_work(zone: Z
 async def test_above_level_0_each_stripe_has_its_own_owner(zone: Zone) -> None:
     ref = segment(1, level=1, size_bytes=20 * CHUNK_BYTES)
     zone.directory.change([f"c{number}" for number in range(8)])
-    ring = CacheRing(zone.directory, ZONE, zone.clock)
+    ring = CacheRing(zone.directory, ZONE, DEFAULT_POOL, zone.clock)
     owners = {ring.owners(part_of(ref, chunk * CHUNK_BYTES), 1)[0] for chunk in range(20)}
     assert len(owners) > 1
     stripe_bytes = STRIPE_CHUNKS * CHUNK_BYTES
@@ -221,9 +224,19 @@ async def test_above_level_0_each_stripe_has_its_own_owner(zone: Zone) -> None:
     assert part_of(segment(1), 0) == part_of(segment(1), 5 * CHUNK_BYTES)
 
 
+def test_the_ring_has_the_cachers_of_its_pool_only() -> None:
+    directory = FakeDirectory()
+    for number in range(9):
+        directory.put(Presence("cacher", ZONE, f"c{number}", "1", pool=("default", "analytics")[number % 2]))
+    ring = CacheRing(directory, ZONE, "analytics", ManualClock())
+    found = {name for part in range(100) for name in ring.owners(str(part), 9)}
+    assert found == {"c1", "c3", "c5", "c7"}
+    assert not CacheRing(directory, ZONE, "empty", ManualClock()).has_others("c1")
+
+
 async def test_a_range_that_the_owner_lacks_is_requested_from_the_next_in_the_ring(zone: Zone) -> None:
     cachers = [await zone.add_cacher(name) for name in ("c1", "c2")]
-    owner_name = CacheRing(zone.directory, ZONE, zone.clock).owners(part_of(segment(1), 0), 1)[0]
+    owner_name = CacheRing(zone.directory, ZONE, DEFAULT_POOL, zone.clock).owners(part_of(segment(1), 0), 1)[0]
     owner, other = sorted(cachers, key=lambda cacher: cacher.name != owner_name)
     owner.lacks = lambda read: read.position == 50
     await check(zone, SegmentRead(segment(1), 0, 10), SegmentRead(segment(1), 50, 10))

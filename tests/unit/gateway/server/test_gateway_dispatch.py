@@ -227,6 +227,13 @@ async def test_requests_of_one_connection_run_one_at_a_time_in_order() -> None:
     assert events == ["begin 0", "end 0", "begin 1", "end 1", "begin 2", "end 2"]
 
 
+async def test_the_pool_follows_the_client_id_of_the_latest_request() -> None:
+    world, client = new_world(pool="p1"), new_client()
+    for client_id, pool in (("app,pool=b", "b"), ("app", "p1")):
+        await ask_raw(world, request_frame(18, 0, b"", client_id), client)
+        assert client.pool == pool
+
+
 async def test_the_zone_follows_the_client_id_of_the_latest_request() -> None:
     world, client = new_world(), new_client()
     for client_id, zone in (("app,zone=b", "b"), ("app", "z1")):

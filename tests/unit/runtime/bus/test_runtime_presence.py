@@ -70,6 +70,23 @@ def names(found: list[Presence]) -> list[str]:
     return [each.instance for each in found]
 
 
+async def test_live_instances_are_found_by_pool_and_a_changed_pool_is_reported(world: World) -> None:
+    moved = msgspec.structs.replace(a_presence("f2"), pool="analytics")
+    await world.hear(a_presence("f1"), a_presence("f2"))
+    assert names(world.directory.live("flusher", pool="default")) == ["f1", "f2"]
+    changes = world.changes
+    await world.hear(moved)
+    assert world.changes == changes + 1
+    assert names(world.directory.live("flusher", pool="default")) == ["f1"]
+    assert names(world.directory.live("flusher", "z1", "analytics")) == ["f2"]
+
+
+def test_an_announcement_of_an_earlier_release_is_of_the_default_pool() -> None:
+    earlier = msgspec.to_builtins(a_presence("f1"))[:-1]
+    assert msgspec.convert(earlier, Presence) == a_presence("f1")
+    assert a_presence("f1").pool == "default"
+
+
 async def test_live_instances_are_found_by_role_and_zone_in_order_of_name(world: World) -> None:
     await world.hear(a_presence("f2"), a_presence("f1"), a_presence("f3", zone="z2"), a_presence("g1", "gateway"))
     assert names(world.directory.live("flusher")) == ["f1", "f2", "f3"]

@@ -282,7 +282,7 @@ def _reader_facts(cluster: ClusterAddress, extent: Extent, processes: Sequence[P
     is_local = cluster.store_url.startswith("file://") and "local_reads=off" not in cluster.store_url
     return {
         "served_by": gateways,
-        "read_from": "the store, by the gateway itself" if is_local else "a cacher of the reader's zone",
+        "read_from": "the store, by the gateway itself" if is_local else "a cacher of the reader's zone and pool",
         "cachers": [] if is_local else cachers,
         "reader_is": "catch-up" if is_cold(extent.segment, SystemClock().now_ms()) else "tailing",
     }

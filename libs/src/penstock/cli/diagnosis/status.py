@@ -43,11 +43,14 @@ async def list_processes(arguments: argparse.Namespace) -> Listing:
 
 def row_of(process: "Presence", report: dict[str, Any]) -> dict[str, Any]:
     """One line of the list."""
+    from penstock.contracts.messages import shown_pool
+
     problems = [report["reason"], *report["degraded"].values()]
     return {
         "service": process.role,
         "instance": process.instance,
         "zone": process.zone,
+        "pool": shown_pool(process),
         "version": process.version,
         "ready": bool(report["ready"]),
         "kafka": [f"{each.host}:{each.port}" for each in process.listeners],

@@ -67,12 +67,12 @@ class Directory:
             await self._subscription.unsubscribe()
             self._subscription = None
 
-    def live(self, role: str, zone: str | None = None) -> list[Presence]:
-        """The instances of a role (in a zone) that take work, sorted by name."""
+    def live(self, role: str, zone: str | None = None, pool: str | None = None) -> list[Presence]:
+        """The instances of a role (in a zone, of a pool) that take work, sorted by name."""
         found = [
             each
             for each in self._known.values()
-            if each.role == role and (zone is None or each.zone == zone) and self._takes_work(each)
+            if each.role == role and zone in (None, each.zone) and pool in (None, each.pool) and self._takes_work(each)
         ]
         return sorted(found, key=lambda each: each.instance)
 
@@ -136,7 +136,7 @@ class Directory:
 
 def _reported_facts(announced: Presence) -> tuple[object, ...]:
     """The fields of an announcement whose change is reported to the subscribers."""
-    return announced.role, announced.zone, announced.listeners, announced.leaving
+    return announced.role, announced.zone, announced.pool, announced.listeners, announced.leaving
 
 
 class Announcer:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
-from penstock.contracts.ids import check_token
+from penstock.contracts.ids import DEFAULT_POOL, check_token
 from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.nats.tls import NatsTls
 from penstock.runtime.process.env_file import ENV_FILE_VARIABLE, ENVIRONMENT_PREFIX, read_env_file, with_store_keys
@@ -95,6 +95,19 @@ class HostingConfig(ServiceConfig, frozen=True, kw_only=True):
     def cluster_names(self) -> list[str]:
         """The names in `clusters`, each once."""
         return list(dict.fromkeys(name.strip() for name in self.clusters.split(","))) if self.clusters else []
+
+
+class PoolConfig(ServiceConfig, frozen=True, kw_only=True):
+    """The settings of a service whose instances form pools."""
+
+    pool: Annotated[
+        str,
+        Meta(description="pool of gateways, flushers and cachers in which this process works; pools share no work"),
+    ] = DEFAULT_POOL
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_token("pool", self.pool)
 
 
 Config = TypeVar("Config", bound=ServiceConfig)

@@ -22,6 +22,7 @@ class GatewayRow(msgspec.Struct, frozen=True):
 
     gateway: str
     zone: str
+    pool: str
     listeners: list[str]  # such as `PLAINTEXT 127.0.0.1:9092`
     connections: float | None
     closed: float | None  # connections that the gateway closed since its start
@@ -88,6 +89,7 @@ def _row(gateway: Process) -> GatewayRow:
     return GatewayRow(
         presence.instance,
         presence.zone,
+        presence.pool,
         [f"{each.name} {each.host}:{each.port}" for each in presence.listeners],
         connections,
         None if connections is None else _sum(gateway, CLOSED) or 0.0,

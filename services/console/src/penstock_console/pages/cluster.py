@@ -2,6 +2,7 @@
 
 import msgspec
 
+from penstock.contracts.messages import shown_pool
 from penstock_console.pages.context import Request, Sources
 from penstock_console.pages.problems import Problem, problems_of
 from penstock_console.survey.processes import Process, Reading
@@ -15,6 +16,7 @@ class ProcessRow(msgspec.Struct, frozen=True):
     role: str
     instance: str
     zone: str
+    pool: str
     version: str
     is_ready: bool
     kafka: list[str]
@@ -66,6 +68,7 @@ def _row(process: Process, now_s: float) -> ProcessRow:
         presence.role,
         presence.instance,
         presence.zone,
+        shown_pool(presence),
         presence.version,
         bool(report["ready"]),
         [f"{each.host}:{each.port}" for each in presence.listeners],

@@ -77,11 +77,12 @@ async def check_fetch(call: Call, request: fetch.FetchRequest, proceed: Proceed)
     response = fetch.FetchResponse()
     if allowed:
         response = await proceed(msgspec.structs.replace(request, topics=allowed))
-    answers = [_refused_fetch(topic, error) for topic, error in refused]
+    answers = [refused_fetch(topic, error) for topic, error in refused]
     return msgspec.structs.replace(response, responses=[*response.responses, *answers])
 
 
-def _refused_fetch(topic: fetch.FetchTopic, error: ErrorCode) -> fetch.FetchableTopicResponse:
+def refused_fetch(topic: fetch.FetchTopic, error: ErrorCode) -> fetch.FetchableTopicResponse:
+    """The answer to each partition of a topic that the client may not read."""
     partitions = [fetch.PartitionData(each.partition, error, NOTHING, records=b"") for each in topic.partitions]
     return fetch.FetchableTopicResponse(topic.topic, topic.topic_id, partitions)
 

@@ -1,4 +1,4 @@
-"""The Kafka brokers that a client sees, the one that leads for it, and the client's zone. Pure functions."""
+"""The Kafka brokers that a client sees, the one that leads for it, and the client's zone and pool. Pure functions."""
 
 import hashlib
 import re
@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from penstock.contracts.ids import DEFAULT_POOL
 from penstock.contracts.messages import Presence
 
 # `zone=a` among the parts of a client id; systems that are similar to Penstock read `ws_az` and `diskless_az` there.
 _ZONE = re.compile(r"(?:^|[,;\s])(?:zone|ws_az|diskless_az)=([A-Za-z0-9_-]{1,64})(?=$|[,;\s])")
+_POOL = re.compile(r"(?:^|[,;\s])pool=([A-Za-z0-9_-]{1,64})(?=$|[,;\s])")
 
 
 class Node(msgspec.Struct, frozen=True, order=True):
@@ -19,35 +21,44 @@ class Node(msgspec.Struct, frozen=True, order=True):
     host: str
     port: int
     zone: str
+    pool: str = DEFAULT_POOL
 
 
 def zone_of(client_id: str, gateway_zone: str) -> str:
     """The zone that a client id names, else the gateway's."""
-    if "=" not in client_id:
-        return gateway_zone
-    found = _ZONE.search(client_id)
-    return found[1] if found else gateway_zone
+    return _named(_ZONE, client_id) or gateway_zone
 
 
-def node_of(host: str, port: int, zone: str) -> Node:
+def pool_of(client_id: str, gateway_pool: str) -> str:
+    """The pool that a client id names, else the gateway's."""
+    return _named(_POOL, client_id) or gateway_pool
+
+
+def _named(part: re.Pattern[str], client_id: str) -> str:
+    found = part.search(client_id) if "=" in client_id else None
+    return found[1] if found else ""
+
+
+def node_of(host: str, port: int, zone: str, pool: str = DEFAULT_POOL) -> Node:
     """The broker at an address; its id depends on the address only, and is from 1 to 2^31 - 1."""
     digest = hashlib.blake2b(f"{host}:{port}".encode(), digest_size=4).digest()
-    return Node(int.from_bytes(digest, "big") % (2**31 - 1) + 1, host, port, zone)
+    return Node(int.from_bytes(digest, "big") % (2**31 - 1) + 1, host, port, zone, pool)
 
 
-def brokers_for(listener: str, zone: str, own: Node, gateways: Iterable[Presence]) -> list[Node]:
-    """The brokers for a client of `zone`, at their addresses for clients of `listener`.
+def brokers_for(listener: str, zone: str, pool: str, own: Node, gateways: Iterable[Presence]) -> list[Node]:
+    """The brokers for a client of `zone` and `pool`, at their addresses for clients of `listener`.
 
-    They are the zone's gateways with such a listener, or those of all zones if the zone has none. Processes that share
+    They are the pool's gateways with such a listener: those of the zone, or of all zones if the zone has none.
+    A pool without gateways has no brokers; the gateways of another pool never take its clients. Processes that share
     an address, as behind a proxy, are one broker. `own` counts even if its presence has not come back yet.
     """
     announced = [
-        node_of(address.host, address.port, presence.zone)
+        node_of(address.host, address.port, presence.zone, presence.pool)
         for presence in gateways
         for address in presence.listeners
         if address.name == listener
     ]
-    nodes = [own, *announced]
+    nodes = [node for node in (own, *announced) if node.pool == pool]
     near = [node for node in nodes if node.zone == zone]
     brokers: dict[int, Node] = {}
     for node in near or nodes:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from penstock.contracts.acls import PRINCIPAL_LENGTH_MAX, user_principal
 from penstock.contracts.commands import Outcome, PerItem, Rejected
 from penstock.contracts.configs.quotas import ANONYMOUS
+from penstock.contracts.ids import DEFAULT_POOL
 from penstock.contracts.rejections import Rejection
 
 Part = TypeVar("Part")
@@ -33,10 +34,11 @@ class Arrival(NamedTuple):
 
 @dataclass(slots=True)
 class Client:
-    """One connection's client; `client_id` and `zone` follow its latest request."""
+    """One connection's client; `client_id`, `zone` and `pool` follow its latest request."""
 
     host: str  # the peer's IP address
     zone: str  # where the client runs: the gateway's zone, unless its client id names another one
+    pool: str = DEFAULT_POOL  # the gateway's pool, unless the client id names another one
     port: int = 0  # of the peer
     listener: str = "PLAINTEXT"  # the name of the listener that accepted the connection
     client_id: str = ""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.contracts.ids import DEFAULT_POOL
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
@@ -25,6 +26,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str
     zone: str
+    pool: str = DEFAULT_POOL
     default_partitions: int = 1
     auto_create_topics: bool = True
     share_groups: bool = False

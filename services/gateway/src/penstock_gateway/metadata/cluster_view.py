@@ -4,6 +4,7 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.contracts.errors import Unavailable
 from penstock_gateway.kafka.broker_view import Node, brokers_for, leader_for
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasDirectory, HasNodes
@@ -21,7 +22,9 @@ class Needs(HasDirectory, HasNodes, Protocol):
 
 
 def cluster_of(gateway: Needs, client: Client) -> ClusterView:
-    """The brokers for this client and its leader."""
+    """The brokers for this client and its leader; `Unavailable` if its pool has no gateway."""
     own = gateway.nodes[client.listener]
-    brokers = brokers_for(client.listener, client.zone, own, gateway.directory.live("gateway"))
+    brokers = brokers_for(client.listener, client.zone, client.pool, own, gateway.directory.live("gateway"))
+    if not brokers:
+        raise Unavailable(f"no gateway of the pool {client.pool!r} with a listener {client.listener} is live")
     return ClusterView(brokers, leader_for(f"{client.client_id}\0{client.host}", brokers))

@@ -55,6 +55,7 @@ class FlushRouter:
         metrics: GatewayMetrics,
         cluster: str,
         zone: str,
+        pool: str,
         instance: str,
         first_number: int,
         limits: ProduceLimits | None = None,
@@ -68,6 +69,7 @@ class FlushRouter:
         self._metrics = metrics
         self.cluster = cluster
         self._zone = zone
+        self._pool = pool
         self._instance = instance
         self.stalled: dict[ProducerRoute, None] = {}  # routes with requests that no flusher can take now
         self._windows: dict[str, FlusherWindow] = {}
@@ -207,12 +209,15 @@ class FlushRouter:
         return int(lease_s * 1000)
 
     def candidates(self) -> dict[str, Presence]:
-        """The flushers that may take new requests: those of the gateway's zone, or all if that has none.
+        """The flushers that may take new requests: those of the gateway's pool, in its zone if there are any.
+
+        The flushers of another pool never take them: the clients of that pool would suffer (ADR 0060).
 
         The client's zone does not matter: its bytes are here already, and must not cross zones again.
         """
         if self._candidates is None:
-            live = [one for one in self._directory.live("flusher") if one.instance not in self._unreachable]
+            pool = self._directory.live("flusher", pool=self._pool)
+            live = [one for one in pool if one.instance not in self._unreachable]
             near = [presence for presence in live if presence.zone == self._zone]
             self._candidates = {presence.instance: presence for presence in near or live}
         return self._candidates
@@ -260,7 +265,7 @@ class FlushRouter:
 
     def _directory_changed(self) -> None:
         self._candidates = None
-        self._gateway_count = max(1, len(self._directory.live("gateway")))
+        self._gateway_count = max(1, len(self._directory.live("gateway", pool=self._pool)))
         for instance in [name for name in self._windows if self._directory.get(name) is None]:
             self._windows.pop(instance).lose()
         for route in list(self.stalled):

@@ -62,6 +62,7 @@ class CacheClient:
         bus: Bus,
         cluster: str,
         zone: str,
+        pool: str,
         directory: Instances,
         clock: Clock,
         registry: CollectorRegistry,
@@ -77,7 +78,7 @@ class CacheClient:
         self._zone = zone
         self._clock = clock
         self._window = window
-        self._ring = CacheRing(directory, zone, clock)
+        self._ring = CacheRing(directory, zone, pool, clock)
         self._hedging = HedgingPolicy(limits.hedging)
         self._read_bytes = read_bytes
         self._searches: SingleFlight[tuple[str, tuple[SegmentRead, ...]], Found] = SingleFlight()

@@ -1,4 +1,4 @@
-"""Chooses the cacher of the zone for each part of a segment, by consistent hashing over the live cachers."""
+"""Chooses the cacher for each part of a segment, by consistent hashing over those of a zone and pool."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ CACHER = "cacher"
 class Instances(Protocol):
     """The part of the directory that the ring needs: the live instances, and a call when they change."""
 
-    def live(self, role: str, zone: str | None = None) -> Sequence[Presence]: ...
+    def live(self, role: str, zone: str | None = None, pool: str | None = None) -> Sequence[Presence]: ...
 
     def subscribe(self, callback: Callable[[], None]) -> None: ...
 
@@ -28,11 +28,12 @@ def part_of(segment: SegmentRef, position: int) -> str:
 
 
 class CacheRing:
-    """The zone's cachers in the order in which they are asked for a part: its owner, then the substitutes."""
+    """The cachers of a zone and pool in the order in which they are asked for a part: first its owner."""
 
-    def __init__(self, directory: Instances, zone: str, clock: Clock) -> None:
+    def __init__(self, directory: Instances, zone: str, pool: str, clock: Clock) -> None:
         self._directory = directory
         self._zone = zone
+        self._pool = pool
         self._clock = clock
         self._ring: Any = None  # uhashring has no types; None: to be built again
         self._avoided_until_s: dict[str, float] = {}
@@ -41,8 +42,7 @@ class CacheRing:
     def owners(self, part: str, count: int) -> list[str]:
         """Up to `count` instances for a part, without those that failed lately."""
         if self._ring is None:
-            names = [presence.instance for presence in self._directory.live(CACHER, self._zone)]
-            self._ring = HashRing(nodes=names)
+            self._ring = HashRing(nodes=[presence.instance for presence in self._live()])
         if not self._ring.nodes:
             return []
         now_s = self._clock.monotonic_s()
@@ -51,16 +51,19 @@ class CacheRing:
         return [name for name in names if self._avoided_until_s.get(name, now_s) <= now_s][:count]
 
     def has_others(self, instance: str) -> bool:
-        """Whether another cacher of the zone can be asked now."""
+        """Whether another cacher can be asked now."""
         now_s = self._clock.monotonic_s()
         return any(
             presence.instance != instance and self._avoided_until_s.get(presence.instance, now_s) <= now_s
-            for presence in self._directory.live(CACHER, self._zone)
+            for presence in self._live()
         )
 
     def avoid(self, instance: str, duration_s: float) -> None:
         """Leave out an instance for a while: it failed, or is slow."""
         self._avoided_until_s[instance] = self._clock.monotonic_s() + duration_s
+
+    def _live(self) -> Sequence[Presence]:
+        return self._directory.live(CACHER, self._zone, self._pool)
 
     def _change(self) -> None:
         self._ring = None

@@ -1,4 +1,4 @@
-"""Reads ranges of segments: from the zone's cachers, and from the store if no cacher has them.
+"""Reads ranges of segments: from the cachers of its zone and pool, and from the store if no cacher has them.
 
 A store with local reads is read at once, and no cacher is asked: the page cache is the cache that all gateways of the
 machine share (ADR 0041).
@@ -43,6 +43,7 @@ class SegmentReader:
         bus: Bus,
         cluster: str,
         zone: str,
+        pool: str,
         directory: Instances,
         store: ObjectStore,
         clock: Clock,
@@ -74,6 +75,7 @@ class SegmentReader:
             bus=bus,
             cluster=cluster,
             zone=zone,
+            pool=pool,
             directory=directory,
             clock=clock,
             registry=registry,

@@ -195,7 +195,7 @@ class ConnectionManager:
             )
 
     def new_client(self, host: str, listener: str) -> Client:
-        client = Client(host=host, zone=self._config.zone, listener=listener)
+        client = Client(host=host, zone=self._config.zone, pool=self._config.pool, listener=listener)
         self._gateway.logins.begin(client)
         return client
 

@@ -22,7 +22,7 @@ from penstock.kafkawire.primitives import Buffer
 from penstock.kafkawire.schema import has_more_elements
 from penstock_gateway.handlers import Handler
 from penstock_gateway.handlers.discovery.api_versions import unsupported_version
-from penstock_gateway.kafka.broker_view import zone_of
+from penstock_gateway.kafka.broker_view import pool_of, zone_of
 from penstock_gateway.kafka.client import Arrival, Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasSettings, HasTraces
@@ -155,6 +155,7 @@ class Dispatcher:
         if client_id != client.client_id:
             client.client_id = client_id
             client.zone = zone_of(client_id, self._gateway.settings.zone)
+            client.pool = pool_of(client_id, self._gateway.settings.pool)
 
 
 def _raw_frame(token: bytes) -> list[Buffer]:
