@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import structlog
-from prometheus_client import Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from penstock.clusters.hosted import CollectGarbage, Hosted, HostingLimits
 from penstock.clusters.hosted_health import HostedHealth
@@ -44,6 +44,7 @@ class ProcessParts(msgspec.Struct, frozen=True):
     store: ObjectStore  # without landing stores
     connection: Connection
     set_degraded: Callable[[str, str], None]
+    registry: CollectorRegistry  # of the process; its metrics have no label
 
 
 Upkeep = Callable[[ProcessParts], Coroutine[Any, Any, None]]
@@ -138,7 +139,8 @@ class HostingApp:
             group.create_task(self._garbage.run())
             group.create_task(self._watch.run())
             if self._upkeep is not None:
-                parts = ProcessParts(self._watch, self._store, self._host.connection, self._host.health.set_degraded)
+                host = self._host
+                parts = ProcessParts(self._watch, self._store, host.connection, host.health.set_degraded, host.registry)
                 group.create_task(self._upkeep(parts))
             self._match()
             self._first = set(self._hosted)

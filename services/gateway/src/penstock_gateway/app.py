@@ -2,8 +2,7 @@
 
 import asyncio
 import signal
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
@@ -17,7 +16,6 @@ from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.garbage import GarbagePolicy, ScheduledPolicy
 from penstock.runtime.process.host import ServiceHost
-from penstock.runtime.process.own_address import LOOPBACK, own_address
 from penstock.runtime.traces.opening import open_traces
 from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_gateway.audit_topic.audited import audited
@@ -31,12 +29,13 @@ from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.fetch.sessions import FetchSessions
 from penstock_gateway.handlers import Handler, all_handlers
-from penstock_gateway.kafka.broker_view import Node, node_of
+from penstock_gateway.kafka.broker_view import Node
 from penstock_gateway.kafka.command_batcher import CommandBatcher
-from penstock_gateway.kafka.listener_config import ListenerSpec, advertised_address, host_and_port, parse_listeners
+from penstock_gateway.kafka.listener_config import ListenerSpec, parse_listeners
 from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
 from penstock_gateway.kafka.served_clients import parse_served
+from penstock_gateway.kafka.shared_limit import ClusterShares
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
@@ -55,6 +54,7 @@ from penstock_gateway.segments.segment_reader import SegmentReader
 from penstock_gateway.server.connection_manager import ConnectionManager
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.server.listener import Listener, open_socket
+from penstock_gateway.server.own_nodes import own_nodes
 from penstock_gateway.tail.tail_index import TailIndex
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 from penstock_gateway.telemetry.telemetry import Telemetry
@@ -83,7 +83,11 @@ class GatewayApp:
         make_listener: Callable[[ListenerSpec, ListenerTls | None], Listener] = _make_listener,
         limits: GatewayLimits | None = None,
         garbage: GarbagePolicy | None = None,
+        own_specs: Callable[[], list[ListenerSpec]] | None = None,
+        shares: ClusterShares | None = None,
+        connections_max: Callable[[], int] = lambda: 0,
     ) -> None:
+        """The last three are of a process with several clusters, which share its listeners and limits."""
         self._limits = limits or GatewayLimits()
         self._garbage = garbage or ScheduledPolicy()
         self._config = config
@@ -92,6 +96,9 @@ class GatewayApp:
         self._host = make_host(config, "gateway", self._clock, complete=self._complete_presence, entropy=self._entropy)
         self._open_store = open_store
         self._make_listener = make_listener
+        self._own_specs = own_specs
+        self._shares = shares or config.process_limits().join()
+        self._connections_max = connections_max
         self._listeners: list[Listener] = []
         self._tls: dict[str, ListenerTls] = {}  # by listener with TLS
         self._nodes: dict[str, Node] = {}  # by listener
@@ -116,15 +123,10 @@ class GatewayApp:
         self._garbage.start()
         config = self._config
         self._traces = open_traces(config, "gateway", self._clock, self._entropy)
-        specs = parse_listeners(config.listeners, config.advertised_listeners)
-        for security in config.listener_securities().values():
-            if security.tls is not None:
-                self._tls[security.name] = ListenerTls(security, self._clock)
-        for spec in specs:
-            self._listeners.append(self._make_listener(spec, self._tls.get(spec.name)))
+        specs = self._open_listeners()
         await self._host.open_http()
         bus = await self._host.connect()
-        self._nodes = await self._own_nodes(specs)
+        self._nodes = await own_nodes(config, specs, self._listeners)
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
         self._tls_reloader = TlsReloader(list(self._tls.values()), gateway.metrics)
@@ -134,12 +136,27 @@ class GatewayApp:
             listeners=self._listeners,
             dispatcher=Dispatcher(gateway, self._handlers(gateway), self._limits.connections.decoding),
             limits=self._limits.connections,
+            shares=self._shares,
+            connections_max=self._connections_max,
         )
         self._flush_router.has_stalled = self._connections.wake
         await self._host.listen()
         self._host.health.require(self._missing)
         await gateway.tail.open()
         await self._flush_router.open()
+
+    def _open_listeners(self) -> list[ListenerSpec]:
+        """The specifications of the listeners; those of a shared process have sockets and TLS already."""
+        if self._own_specs is not None:
+            specs = self._own_specs()
+        else:
+            specs = parse_listeners(self._config.listeners, self._config.advertised_listeners)
+            for security in self._config.listener_securities().values():
+                if security.tls is not None:
+                    self._tls[security.name] = ListenerTls(security, self._clock)
+        for spec in specs:
+            self._listeners.append(self._make_listener(spec, self._tls.get(spec.name)))
+        return specs
 
     async def run(self) -> None:
         assert self._connections is not None, "opened before it runs"
@@ -175,6 +192,7 @@ class GatewayApp:
             await self._connections.close()
         for listener in self._listeners:
             listener.close()
+        self._shares.leave()
         # Disconnect first: otherwise each later step could wait for a silent NATS server until its time-out.
         await self._host.disconnect()
         if self._tail is not None:
@@ -198,7 +216,7 @@ class GatewayApp:
         sequencer = SequencerClient(bus, config.cluster, clock, sender=Sender.CLIENT)
         self._transaction_commands = CommandBatcher(sequencer)
         topics = TopicCache(sequencer)
-        response_memory = ResponseMemory(config.unsent_bytes_max)
+        response_memory = ResponseMemory(self._shares.unsent_bytes)
         self._flush_router = self._new_flush_router(bus, sequencer, metrics)
         self._quotas = QuotaCache(sequencer, clock, directory, config.instance)
         self._security = SecurityCache(sequencer)
@@ -367,28 +385,6 @@ class GatewayApp:
             load_bytes=self._flush_router.unanswered_bytes,
             quota_use=self._quotas.reported(),
         )
-
-    async def _own_nodes(self, specs: Sequence[ListenerSpec]) -> dict[str, Node]:
-        """This gateway's place among the brokers of each listener."""
-        nodes = {}
-        for spec, listener in zip(specs, self._listeners, strict=True):
-            own_host = await self._own_host(spec)
-            address = advertised_address(spec, listener.port, own_host)
-            listens_on = host_and_port(spec.host, listener.port)
-            advertised = host_and_port(address.host, address.port)
-            log.info("listener_opened", listener=spec.name, listens_on=listens_on, advertised=advertised)
-            nodes[spec.name] = node_of(address.host, address.port, self._config.zone, self._config.pool)
-        return nodes
-
-    async def _own_host(self, spec: ListenerSpec) -> str:
-        """The host to advertise to clients where the settings name none."""
-        if not spec.is_wildcard or spec.advertised is not None:
-            return spec.host
-        family = socket.AF_UNSPEC if ":" in spec.host else socket.AF_INET  # an IPv6 wildcard takes IPv4 clients too
-        host = await own_address(self._config.nats_url, family)
-        if host == LOOPBACK:  # clients on other machines would connect to themselves
-            log.warning("advertised_listener_unset", listener=spec.name, advertised=host)
-        return host
 
     def _missing(self) -> str:
         directory, pool = self._host.directory, self._config.pool

@@ -10,6 +10,7 @@ from penstock.runtime.traces.opening import TracesRatio
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
 from penstock_gateway.kafka.listener_config import parse_listeners
 from penstock_gateway.kafka.served_clients import ServedClients, parse_served
+from penstock_gateway.kafka.shared_limit import ProcessLimits
 from penstock_gateway.security.audit_trail import NewAuditTopic
 from penstock_gateway.security.authorizer import parse_mode, parse_super_users
 from penstock_gateway.security.delegation.delegation_tokens import TokenSettings, check_token_settings
@@ -70,6 +71,13 @@ class GatewayConfig(PoolConfig, frozen=True, kw_only=True):
             "RULE:pattern/replacement/[LU] or DEFAULT, separated by commas"
         ),
     ] = "DEFAULT"
+    listener_clusters: Annotated[
+        str,
+        Meta(
+            description="cluster of a listener: NAME=cluster, separated by commas. On other listeners the server name "
+            "of TLS chooses the cluster"
+        ),
+    ] = ""
     auto_create_topics: Annotated[bool, Meta(description="create a topic when a client first asks for it")] = True
     default_partitions: Annotated[int, Meta(ge=1, description="partitions of a topic created without a number")] = 1
     share_groups: Annotated[bool, Meta(description="allow share groups (KIP-932)")] = False
@@ -223,6 +231,12 @@ class GatewayConfig(PoolConfig, frozen=True, kw_only=True):
         check_token_settings(self.tokens())
         if 0 < self.history_bytes_per_second < RATE_MIN:
             raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")
+
+    def process_limits(self) -> ProcessLimits:
+        """The limits of a process, which several clusters may share."""
+        return ProcessLimits(
+            connections=self.connections_max, held_bytes=self.held_bytes_max, unsent_bytes=self.unsent_bytes_max
+        )
 
     @property
     def needs_flusher(self) -> bool:

@@ -25,10 +25,39 @@ class _ByApi(dict[int, Histogram]):
         return found
 
 
-class GatewayMetrics:
+class TlsMetrics:
+    """The metrics of listeners with TLS."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.tls_handshakes = Counter(
+            "penstock_gateway_tls_handshakes",
+            "Handshakes of TLS that ended, by outcome: `completed`, `failed`, `timeout`, `closed` by the client, "
+            "`refused` because there are too many, `connection_rate` by a quota, `unknown_name`, or `stopped`.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.tls_handshakes_open = Gauge(
+            "penstock_gateway_tls_handshakes_open", "Handshakes of TLS in progress.", registry=registry
+        )
+        self.certificate_expiry_seconds = Gauge(
+            "penstock_gateway_certificate_expiry_seconds",
+            "When the certificate of a listener expires, in seconds since 1970.",
+            ["listener"],
+            registry=registry,
+        )
+        self.certificate_reloads = Counter(
+            "penstock_gateway_certificate_reloads",
+            "Changed certificate files that were read, by outcome: `completed`, or `failed`: the old ones serve on.",
+            ["outcome"],
+            registry=registry,
+        )
+
+
+class GatewayMetrics(TlsMetrics):
     """The gateway's own metrics; other parts register theirs in the same `registry`."""
 
     def __init__(self, registry: CollectorRegistry, *, topics_max: int = TOPICS_MAX) -> None:
+        super().__init__(registry)
         self.registry = registry
         self.topic_bytes = TopicBytes(registry, topics_max)
         seconds = Histogram(
@@ -62,7 +91,6 @@ class GatewayMetrics:
             registry=registry,
         )
         self._add_share_groups(registry)
-        self._add_tls(registry)
         self._add_logins(registry)
         self._add_telemetry(registry)
         self.flush_messages = Counter(
@@ -137,31 +165,6 @@ class GatewayMetrics:
             "Events of the audit trail, by kind and outcome: `written` to the topic, `suppressed` because of their "
             "rate, or `dropped` because too many are not written yet.",
             ["kind", "outcome"],
-            registry=registry,
-        )
-
-    def _add_tls(self, registry: CollectorRegistry) -> None:
-        """Add the metrics of listeners with TLS."""
-        self.tls_handshakes = Counter(
-            "penstock_gateway_tls_handshakes",
-            "Handshakes of TLS that ended, by outcome: `completed`, `failed`, `timeout`, `closed` by the client, "
-            "`refused` because there are too many, `connection_rate` by a quota, or `stopped`.",
-            ["outcome"],
-            registry=registry,
-        )
-        self.tls_handshakes_open = Gauge(
-            "penstock_gateway_tls_handshakes_open", "Handshakes of TLS in progress.", registry=registry
-        )
-        self.certificate_expiry_seconds = Gauge(
-            "penstock_gateway_certificate_expiry_seconds",
-            "When the certificate of a listener expires, in seconds since 1970.",
-            ["listener"],
-            registry=registry,
-        )
-        self.certificate_reloads = Counter(
-            "penstock_gateway_certificate_reloads",
-            "Changed certificate files that were read, by outcome: `completed`, or `failed`: the old ones serve on.",
-            ["outcome"],
             registry=registry,
         )
 

@@ -97,7 +97,7 @@ class HostingConfig(ServiceConfig, frozen=True, kw_only=True):
         return list(dict.fromkeys(name.strip() for name in self.clusters.split(","))) if self.clusters else []
 
 
-class PoolConfig(ServiceConfig, frozen=True, kw_only=True):
+class PoolConfig(HostingConfig, frozen=True, kw_only=True):
     """The settings of a service whose instances form pools."""
 
     pool: Annotated[

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from penstock_gateway.kafka.shared_limit import Share, SharedLimit
+
 # Catch-up reads stop while half of the memory is used; tailing reads continue.
 CATCH_UP_FRACTION = 2
 
@@ -9,8 +11,9 @@ CATCH_UP_FRACTION = 2
 class ResponseMemory:
     """Counts the bytes of answers that wait for their clients; fetches do not read while there are too many."""
 
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, limit: int | Share) -> None:
+        """`limit` in bytes, or a share of one that other clusters use, too."""
+        self._share = limit if isinstance(limit, Share) else SharedLimit(limit).join()
         self._tailing_gate = _open_gate()
         self._catch_up_gate = _open_gate()
         self.held_bytes = 0
@@ -18,7 +21,7 @@ class ResponseMemory:
     @property
     def is_spent(self) -> bool:
         """Whether nothing more may be read for now."""
-        return self.held_bytes >= self._bytes_max
+        return self._share.is_spent()
 
     def has_room(self, *, is_catch_up: bool) -> bool:
         """Whether more may be read."""
@@ -27,8 +30,13 @@ class ResponseMemory:
     def change(self, delta_bytes: int) -> None:
         """Record that a connection holds more bytes than before, or fewer."""
         self.held_bytes += delta_bytes
+        self._share.used = self.held_bytes
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Record what other clusters of the process use now."""
         _set_gate(self._tailing_gate, is_open=not self.is_spent)
-        _set_gate(self._catch_up_gate, is_open=self.held_bytes * CATCH_UP_FRACTION < self._bytes_max)
+        _set_gate(self._catch_up_gate, is_open=not self._share.is_spent(CATCH_UP_FRACTION))
 
     async def wait(self, timeout_s: float, *, is_catch_up: bool = False) -> bool:
         """Wait until more may be read; false after a time-out."""

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +18,10 @@ import structlog
 from penstock.contracts.configs.quotas import ANONYMOUS
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock
-from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.metrics import TlsMetrics
 from penstock_gateway.security.listener_security import ClientAuth, ListenerSecurity, TlsFiles
 from penstock_gateway.security.principal_rules import PrincipalRules, distinguished_name
+from penstock_gateway.security.tls_session import NamedTls
 
 if TYPE_CHECKING:  # imported with the first certificate, because few gateways have any
     from cryptography import x509
@@ -126,6 +127,8 @@ class ListenerTls:
         self._has_login = security.protocol.has_login
         self._rules = PrincipalRules(self._files.principal_mapping_rules)
         self._clock = clock
+        # Whether a server name may be asked for; None: all names. A handshake for another one ends with an alert.
+        self.accepts_name: Callable[[str], bool] | None = None
         self._read_version = self.version()
         self._loaded = load_tls(self.name, self._files)
         self._warn_of_dates()
@@ -133,7 +136,18 @@ class ListenerTls:
     @property
     def context(self) -> ssl.SSLContext:
         """The context for a new connection."""
-        return self._loaded.context
+        context = self._loaded.context
+        if self.accepts_name is not None and context.sslobject_class is not NamedTls:
+            context.sslobject_class = NamedTls
+            context.sni_callback = self._take_name
+        return context
+
+    def _take_name(self, tls: ssl.SSLObject | ssl.SSLSocket, name: str | None, _context: ssl.SSLContext) -> int | None:
+        """Called during a handshake: keep the server name, or refuse it by the number of an alert."""
+        assert isinstance(tls, NamedTls) and self.accepts_name is not None, "the context was prepared for names"
+        tls.server_name = name or ""
+        tls.is_name_refused = not self.accepts_name(tls.server_name)
+        return ssl.AlertDescription.ALERT_DESCRIPTION_UNRECOGNIZED_NAME if tls.is_name_refused else None
 
     @property
     def not_after_ms(self) -> int:
@@ -196,7 +210,7 @@ class TlsReloader:
     """Looks for changed files of all listeners with TLS."""
 
     def __init__(
-        self, listeners: Sequence[ListenerTls], metrics: GatewayMetrics, limits: ReloadLimits | None = None
+        self, listeners: Sequence[ListenerTls], metrics: TlsMetrics, limits: ReloadLimits | None = None
     ) -> None:
         self._listeners = listeners
         self._metrics = metrics

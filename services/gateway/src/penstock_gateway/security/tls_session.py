@@ -10,6 +10,13 @@ from collections.abc import Sequence
 from penstock.kafkawire.primitives import Buffer
 
 
+class NamedTls(ssl.SSLObject):
+    """A session that keeps the server name which the client asked for."""
+
+    server_name = ""
+    is_name_refused = False
+
+
 class TlsSession:
     """The server's side of one TLS connection.
 
@@ -26,6 +33,16 @@ class TlsSession:
     def has_output(self) -> bool:
         """Whether encrypted bytes wait for the socket."""
         return self._outgoing.pending > 0
+
+    @property
+    def server_name(self) -> str:
+        """The name of the server that the client asked for, after the handshake; "" if it asked for none."""
+        return self._tls.server_name if isinstance(self._tls, NamedTls) else ""
+
+    @property
+    def is_name_refused(self) -> bool:
+        """Whether the handshake failed because of the server name."""
+        return isinstance(self._tls, NamedTls) and self._tls.is_name_refused
 
     @property
     def certificate(self) -> bytes | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import structlog
@@ -12,10 +12,11 @@ from penstock.runtime.process.memory import release_freed_memory
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.kafka.client import Arrival, Client
 from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasResponseMemory, HasSequencer, HasSettings
+from penstock_gateway.kafka.shared_limit import ClusterShares
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import connection_delay_s, count_produce
 from penstock_gateway.security.login.logins import HasLogins
-from penstock_gateway.server.connection import Connection
+from penstock_gateway.server.connection import Connection, Owner
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.server.handshakes import Handshakes
 from penstock_gateway.server.limits import ConnectionLimits
@@ -38,6 +39,8 @@ class Needs(
 class ConnectionManager:
     """The listeners of one gateway, and the byte budget and limits that their connections share."""
 
+    admits = True
+
     def __init__(
         self,
         *,
@@ -46,13 +49,18 @@ class ConnectionManager:
         listeners: Sequence[Listener],
         dispatcher: Dispatcher,
         limits: ConnectionLimits | None = None,
+        shares: ClusterShares | None = None,
+        connections_max: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`shares`: of limits that other clusters use, too. `connections_max`: of this cluster alone; 0: no limit."""
+        shares = shares or config.process_limits().join()
+        self._share, self._connections_max = shares.connections, connections_max
         self._gateway = gateway
         self._config = config
         self._listeners = listeners
         self._dispatcher = dispatcher
         self.limits = limits or ConnectionLimits()
-        self.budget = ReceiveBudget(config.held_bytes_max)
+        self.budget = ReceiveBudget(config.held_bytes_max, shares.held_bytes)
         self._rejections = RejectionLog(gateway.clock.monotonic_s, self.limits.rejection_log)
         self._memory_release = MemoryRelease(self.limits.memory_release)
         self.response_memory = gateway.response_memory
@@ -148,6 +156,8 @@ class ConnectionManager:
         """End the connections that were idle too long, and those that block the others."""
         now_s = self.monotonic_s()
         self._rejections.flush()
+        self.budget.look_again()
+        self.response_memory.look_again()
         self._gateway.logins.log.flush()
         idle_s_max = self._config.idle_timeout_ms / 1000
         for connection in list(self._connections):
@@ -213,18 +223,28 @@ class ConnectionManager:
 
     def opened(self, connection: Connection) -> bool:
         """Add a connection; return whether it may stay."""
+        refusal = self.refusal()
         self._connections[connection] = None
         self._empty.clear()
-        self._gateway.metrics.connections.set(len(self._connections))
-        has_room = len(self._connections) <= self._config.connections_max
-        if not has_room:
-            self.log_rejection(connection.client, f"more than {self._config.connections_max} connections")
-        return has_room and not self._is_closing
+        self._count()
+        if refusal:
+            self.log_rejection(connection.client, refusal)
+        return not refusal and not self._is_closing
 
     def refusal(self) -> str:
         """Why no other client may connect; empty if one may."""
-        is_full = len(self._connections) >= self._config.connections_max
-        return f"more than {self._config.connections_max} connections" if is_full else ""
+        own_max = self._connections_max()
+        if own_max and len(self._connections) >= own_max:
+            return f"more than {own_max} connections of the cluster {self._config.cluster}"
+        return f"more than {self._config.connections_max} connections" if self._share.is_spent() else ""
+
+    def owner_of(self, listener: str, server_name: str) -> Owner | None:
+        """All connections of a gateway with its own listeners are its own."""
+        return self
+
+    def _count(self) -> None:
+        self._share.used = len(self._connections)
+        self._gateway.metrics.connections.set(len(self._connections))
 
     def delay_s(self, host: str) -> float:
         return connection_delay_s(self._gateway, host)
@@ -232,7 +252,7 @@ class ConnectionManager:
     def closed(self, connection: Connection, cause: str) -> None:
         """Remove a connection that has ended."""
         self._connections.pop(connection, None)
-        self._gateway.metrics.connections.set(len(self._connections))
+        self._count()
         if cause:
             self._gateway.metrics.connections_closed.labels(cause).inc()
         if not self._connections:

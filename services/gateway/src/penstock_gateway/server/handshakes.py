@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock_gateway.metrics import GatewayMetrics
+from penstock_gateway.metrics import TlsMetrics
 from penstock_gateway.server.limits import HandshakeLimits
 
 COMPLETED, FAILED, TIMEOUT, CLOSED = "completed", "failed", "timeout", "closed"
-REFUSED, CONNECTION_RATE, STOPPED = "refused", "connection_rate", "stopped"
-OUTCOMES = (COMPLETED, FAILED, TIMEOUT, CLOSED, REFUSED, CONNECTION_RATE, STOPPED)
+REFUSED, CONNECTION_RATE, STOPPED, UNKNOWN_NAME = "refused", "connection_rate", "stopped", "unknown_name"
+OUTCOMES = (COMPLETED, FAILED, TIMEOUT, CLOSED, REFUSED, CONNECTION_RATE, STOPPED, UNKNOWN_NAME)
 
 
 class Handshake(Protocol):
@@ -30,7 +30,7 @@ class Handshake(Protocol):
 class Handshakes:
     """The handshakes of one gateway."""
 
-    def __init__(self, metrics: GatewayMetrics, monotonic_s: Callable[[], float], limits: HandshakeLimits) -> None:
+    def __init__(self, metrics: TlsMetrics, monotonic_s: Callable[[], float], limits: HandshakeLimits) -> None:
         self._metrics = metrics
         self._monotonic_s = monotonic_s
         self._limits = limits

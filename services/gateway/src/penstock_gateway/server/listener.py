@@ -2,12 +2,18 @@
 
 import asyncio
 import socket
+from typing import Protocol
 
 from penstock.contracts.errors import Invalid
 from penstock_gateway.kafka.listener_config import host_and_port
 from penstock_gateway.security.tls_contexts import ListenerTls
-from penstock_gateway.server.connection import Connection
+from penstock_gateway.server.connection import Connection, Owner
 from penstock_gateway.server.tls_connection import RECEIVE_BYTES, TlsConnection, TlsOwner
+
+
+class ListenerOwner(Owner, TlsOwner, Protocol):
+    """The owner of connections with and without TLS."""
+
 
 BACKLOG = 1_024  # connections that the kernel completes before we accept them
 
@@ -40,13 +46,13 @@ class Listener:
         self._socket = listening
         self._server: asyncio.Server | None = None
 
-    async def accept(self, owner: TlsOwner) -> None:
+    async def accept(self, owner: ListenerOwner) -> None:
         """Accept connections from now on."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: self._new_connection(owner), sock=self._socket, backlog=BACKLOG
         )
 
-    def _new_connection(self, owner: TlsOwner) -> asyncio.BufferedProtocol:
+    def _new_connection(self, owner: ListenerOwner) -> asyncio.BufferedProtocol:
         if self._tls is None:
             return Connection(owner, self.name)
         return TlsConnection(owner, self.name, self._tls, self._receive_buffer)

@@ -9,6 +9,8 @@ back when others have given theirs back.
 from collections.abc import Iterator
 from typing import Protocol
 
+from penstock_gateway.kafka.shared_limit import Share, SharedLimit
+
 # A frame of this size needs no reservation.
 SMALL_FRAME_BYTES = 64 * 1024
 # All reservations together take at most this part of the budget.
@@ -37,8 +39,10 @@ class ReceiveBudget:
     may never free enough. Only in that case, one connection with an incomplete frame may read on until it is complete.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, share: Share | None = None) -> None:
+        """`share`: of a limit of the process that other clusters use, too."""
         self._bytes_max = bytes_max
+        self._share = share or SharedLimit(bytes_max).join()
         self.held_bytes = 0
         self.complete_bytes = 0  # of frames that are complete and not answered
         self.reserved_bytes = 0  # for incomplete frames, whether received or not
@@ -50,7 +54,7 @@ class ReceiveBudget:
     @property
     def is_spent(self) -> bool:
         """Whether all connections must wait."""
-        return self.held_bytes >= self._bytes_max
+        return self._share.is_spent()
 
     @property
     def is_contended(self) -> bool:
@@ -76,6 +80,7 @@ class ReceiveBudget:
     def hold(self, size_bytes: int) -> None:
         """Count received bytes."""
         self.held_bytes += size_bytes
+        self._share.used = self.held_bytes
 
     def begin_frame(self, size_bytes: int) -> None:
         """Count a complete frame; its bytes are held already."""
@@ -84,7 +89,13 @@ class ReceiveBudget:
     def release(self, size_bytes: int, complete_bytes: int) -> None:
         """Give back bytes that were answered or dropped; `complete_bytes` is the part in complete frames."""
         self.held_bytes -= size_bytes
+        self._share.used = self.held_bytes
         self.complete_bytes -= complete_bytes
+        if self._waiting:
+            self._wake()
+
+    def look_again(self) -> None:
+        """Wake readers if other clusters of the process have freed enough."""
         if self._waiting:
             self._wake()
 

@@ -26,6 +26,7 @@ from penstock_gateway.server.handshakes import (
     REFUSED,
     STOPPED,
     TIMEOUT,
+    UNKNOWN_NAME,
     Handshakes,
 )
 
@@ -33,14 +34,23 @@ RECEIVE_BYTES = 64 * 1024  # one read from the socket; all connections of a list
 RECORD_BYTES = 16 * 1024  # of TLS; smaller answers share one
 CHUNK_BYTES = 8 * RECORD_BYTES  # encrypted at once
 STEP_BYTES = 1024 * 1024  # encrypted in some half a millisecond, then other clients are served
+NO_CLUSTER = "no cluster is served by the name of the server that the client asks for"
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")  # OpenSSL's reasons for a client without TLS
 SOCKET_BUFFER_BYTES = 128 * 1024  # encrypted bytes that the kernel did not take yet; beyond it nothing is encrypted
 
 
-class TlsOwner(Owner, Protocol):
-    """The part of the connection manager that a connection with TLS needs."""
+class TlsOwner(Protocol):
+    """The owner of a connection until the end of its handshake."""
 
     handshakes: Handshakes
+    admits: bool  # whether `delay_s` is that of the owner after the handshake
+
+    def owner_of(self, listener: str, server_name: str) -> Owner | None:
+        """The owner after the handshake; None if no owner takes the connection."""
+
+    def wake(self) -> bool: ...
+
+    def delay_s(self, host: str) -> float: ...
 
     def refusal(self) -> str:
         """Why no other client may connect; empty if one may."""
@@ -161,7 +171,8 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             is_complete = self._session.handshake()
             user = self._tls.user(self._session.certificate) if is_complete else ""
         except (ssl.SSLError, Invalid) as error:
-            self._fail(FAILED, _reason(error))
+            is_name_refused = self._session.is_name_refused
+            self._fail(UNKNOWN_NAME if is_name_refused else FAILED, NO_CLUSTER if is_name_refused else _reason(error))
             return
         self._send_output()
         if not is_complete and self._has_socket_ended:
@@ -191,8 +202,12 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
             self._owner.handshakes.end(self, outcome)
 
     def _complete(self, user: str) -> None:
+        owner = self._owner.owner_of(self._listener, self._session.server_name)
+        if owner is None:  # it ended during the handshake
+            self._fail(UNKNOWN_NAME, NO_CLUSTER)
+            return
         self._end_handshake(COMPLETED)
-        self._connection = Connection(self._owner, self._listener, user=user, is_admitted=True)
+        self._connection = Connection(owner, self._listener, user=user, is_admitted=self._owner.admits)
         self._get_plain_buffer = self._connection.get_buffer
         self._connection.connection_made(self)
         self._deliver()

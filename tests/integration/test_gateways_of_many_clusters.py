@@ -1,0 +1,286 @@
+"""One gateway process for two virtual clusters: real clients see only the cluster of their listener or server name."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import kafka
+import msgspec
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from penstock.clusters.hosting import HostingApp
+from penstock.clusters.record import ClusterQuotas, ClusterRecord, ClusterState
+from penstock.clusters.registry import ClusterRegistry
+from penstock.kafkawire.api import decode_response, encode_request
+from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from penstock.kafkawire.error_codes import ErrorCode
+from penstock.objectstore import open_store
+from penstock_flusher import __main__ as flusher
+from penstock_flusher.config import FlusherConfig
+from penstock_gateway.config import GatewayConfig
+from penstock_gateway.hosting import SharedGateway
+from penstock_sequencer import __main__ as sequencer
+from penstock_sequencer.config import SequencerConfig
+from tests.testkit.servers.certificates import Authority, tls_settings
+from tests.testkit.servers.nats import NatsServer
+from tests.testkit.waiting import until
+
+HOST = "127.0.0.1"
+TOPIC = "events"
+SERVER_NAMES = {"a": "a.kafka.test", "b": "b.kafka.test"}  # by cluster
+TIMEOUT_S = 60
+
+
+class Process:
+    """Sequencers, flushers and gateways of all clusters in the registry, in the process of the test."""
+
+    def __init__(self, folder: Path, server: NatsServer, registry: ClusterRegistry) -> None:
+        self.registry = registry
+        authority = Authority(folder / "ca")
+        self.authority = str(authority.certificate)
+        self.tls = authority.client_context()
+        self.tls.check_hostname = False  # the certificate is for localhost
+        common: dict[str, Any] = {
+            "nats_url": server.url,
+            "store_url": f"file://{folder}/objects",
+            "clusters": "*",
+            "drain_deadline_ms": 2_000,
+        }
+        self.shared = SharedGateway(
+            GatewayConfig(
+                instance="gateway-1",
+                listeners=f"A://{HOST}:0,B://{HOST}:0,TLS://{HOST}:0",
+                listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT,TLS:SSL",
+                listener_clusters="A=a,B=b",
+                **tls_settings(authority.issue("server")),  # type: ignore[arg-type]
+                **common,
+            )
+        )
+        self.gateway = self.shared.hosting()
+        sequencers = SequencerConfig(instance="sequencer-1", nats_monitor_url=server.monitor_url, **common)
+        flushers = FlusherConfig(instance="flusher-1", flush_interval_ms=20, **common)
+        self._apps: list[Any] = [sequencer.make_process(sequencers), flusher.make_process(flushers), self.gateway]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        for app in self._apps:
+            await app.open()
+            self._tasks.append(asyncio.create_task(app.run()))
+        await until(lambda: self.serves("a") and self.serves("b"))
+
+    def serves(self, cluster: str) -> bool:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        gateway: HostingApp = self.gateway
+        return cluster in gateway.hosted and gateway.hosted[cluster].state == "serving"
+
+    async def stop(self) -> None:
+        for app, task in zip(reversed(self._apps), reversed(self._tasks), strict=True):
+            await app.drain()
+            task.cancel()
+            await asyncio.wait({task})
+            await app.close()
+
+    def address(self, listener: str) -> str:
+        return f"{HOST}:{self.shared.port(listener)}"
+
+    async def alter(self, cluster: str, **changes: Any) -> None:
+        """Change the record of a cluster."""
+        found = await self.registry.find(cluster)
+        assert found is not None
+        await self.registry.replace(found, msgspec.structs.replace(found.record, **changes))
+
+
+@pytest.fixture
+async def process(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Process]:
+    store = await open_store(f"file://{tmp_path}/objects")
+    registry = ClusterRegistry(store)
+    for name, server_name in SERVER_NAMES.items():
+        await registry.create(ClusterRecord(name=name, created_id=name, created_ms=1, server_names=(server_name,)))
+    started = Process(tmp_path, nats_server, registry)
+    await started.start()
+    yield started
+    await started.stop()
+    await store.close()
+
+
+def produce(address: str, value: str) -> None:
+    """Produce one record with a stock client."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": address})
+    producer.produce(TOPIC, value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    assert errors == [None]
+
+
+def read(address: str, group: str = "readers") -> list[str]:
+    """All records of the topic, read with a stock client that commits its offsets."""
+    settings = {"bootstrap.servers": address, "group.id": group, "enable.partition.eof": True}
+    consumer = Consumer(settings | {"auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    found = []
+    try:
+        while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:
+            found.append(message.value().decode())
+        assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, len(found))], asynchronous=False)
+    finally:
+        consumer.close()
+    return found
+
+
+def groups_of(address: str) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": address})  # its end would end the request
+    return {group.group_id for group in admin.list_consumer_groups().result(TIMEOUT_S).valid}
+
+
+def topic_id(address: str) -> bytes:
+    """The id of the topic."""
+    admin = AdminClient({"bootstrap.servers": address})
+    (found,) = admin.describe_topics(TopicCollection([TOPIC])).values()
+    uuid = found.result(TIMEOUT_S).topic_id
+    halves = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
+    return b"".join(half.to_bytes(8, "big", signed=True) for half in halves)
+
+
+def ask(address: str, api_key: int, version: int, request: Any) -> Any:
+    """Send one request of a version with tagged fields, and return the answer."""
+    host, port = address.split(":")
+    body = encode_request(api_key, version, request)
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as client:
+        head = api_key.to_bytes(2) + version.to_bytes(2) + (5).to_bytes(4) + (0xFFFF).to_bytes(2) + b"\0"
+        client.sendall(len(head + body).to_bytes(4) + head + body)
+        length = int.from_bytes(client.recv(4, socket.MSG_WAITALL))
+        return decode_response(api_key, version, client.recv(length, socket.MSG_WAITALL)[5:])
+
+
+def check_by_listener(a: str, b: str) -> None:
+    """The same names in both clusters are different things, and none is seen from the other side."""
+    produce(a, "of a")
+    produce(b, "of b")
+    assert (read(a, "only-a"), read(b, "only-b")) == (["of a"], ["of b"])
+    assert (groups_of(a), groups_of(b)) == ({"only-a"}, {"only-b"})
+    metadata = {each: AdminClient({"bootstrap.servers": each}).list_topics(timeout=TIMEOUT_S) for each in (a, b)}
+    assert [each.cluster_id for each in metadata.values()] == ["a", "b"]
+    assert [{f"{node.host}:{node.port}" for node in each.brokers.values()} for each in metadata.values()] == [{a}, {b}]
+    foreign = topic_id(a)
+    assert foreign != topic_id(b)
+    fetched = ask(
+        b, 1, 13, FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic_id=foreign, partitions=[FetchPartition(0)])])
+    )
+    assert fetched.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    data = [TopicProduceData(topic_id=foreign, partition_data=[PartitionProduceData(0, b"")])]
+    produced = ask(b, 0, 13, ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=data))
+    assert produced.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def check_transactions(a: str, b: str) -> None:
+    """A transactional id in one cluster fences no producer in the other."""
+    producers = [Producer({"bootstrap.servers": each, "transactional.id": "t"}) for each in (a, b)]
+    for producer in producers:
+        producer.init_transactions(TIMEOUT_S)
+    for producer in producers:
+        producer.begin_transaction()
+        producer.produce(TOPIC, "in a transaction")
+        producer.commit_transaction(TIMEOUT_S)
+
+
+async def test_clients_see_only_the_cluster_of_their_listener(process: Process) -> None:
+    addresses = process.address("A"), process.address("B")
+    await asyncio.to_thread(check_by_listener, *addresses)
+    await asyncio.to_thread(check_transactions, *addresses)
+    closed = await asyncio.open_connection(HOST, process.shared.port("B"))
+    await process.alter("b", state=ClusterState.DELETED, deleted_ms=1, undelete_until_ms=2**50)
+    assert await closed[0].read() == b""
+    await until(lambda: "b" not in process.gateway.hosted)
+    reader, writer = await asyncio.open_connection(HOST, process.shared.port("B"))
+    assert await reader.read() == b""
+    for each in (writer, closed[1]):
+        each.close()
+    assert await asyncio.to_thread(read, addresses[0]) == ["of a", "in a transaction"]
+
+
+def named_client(process: Process, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The settings of clients; all names are resolved to this machine."""
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *rest, **others: resolve(HOST if "test" in str(host) else host, *rest, **others),
+    )
+    return {"security_protocol": "SSL", "ssl_context": process.tls, "api_version": (2, 8)}
+
+
+def check_by_name(process: Process, settings: dict[str, Any]) -> None:
+    for cluster, name in SERVER_NAMES.items():
+        producer = kafka.KafkaProducer(bootstrap_servers=f"{name}:{process.shared.port('TLS')}", **settings)
+        producer.send(TOPIC, f"of {cluster}".encode()).get(TIMEOUT_S)
+        producer.close()
+    for cluster, name in SERVER_NAMES.items():
+        address = f"{name}:{process.shared.port('TLS')}"
+        consumer = kafka.KafkaConsumer(
+            TOPIC,
+            bootstrap_servers=address,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=TIMEOUT_S * 1000,
+            **settings,
+        )
+        assert next(consumer).value == f"of {cluster}".encode()
+        consumer.close()
+
+
+async def handshake(process: Process, name: str | None) -> str:
+    """The result of a handshake for a server name: "" or the alert."""
+    try:
+        _, writer = await asyncio.open_connection(
+            HOST, process.shared.port("TLS"), ssl=process.tls, server_hostname=name or ""
+        )
+    except ssl.SSLError as error:
+        return error.reason or str(error)
+    writer.close()
+    return ""
+
+
+async def test_clients_see_only_the_cluster_of_their_server_name(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.to_thread(check_by_name, process, named_client(process, monkeypatch))
+    assert await handshake(process, "A.Kafka.Test") == ""
+    for name in ("c.kafka.test", "kafka.test", "x.a.kafka.test", None):
+        assert await handshake(process, name) == "TLSV1_UNRECOGNIZED_NAME", name
+    await process.alter("b", server_names=("*.b.kafka.test",))
+
+    async def is_known() -> bool:
+        return await handshake(process, "x.b.kafka.test") == ""
+
+    while not await is_known():
+        await asyncio.sleep(0.05)
+    assert await handshake(process, "b.kafka.test") == "TLSV1_UNRECOGNIZED_NAME"
+
+
+async def test_a_cluster_may_have_fewer_connections_than_the_process(process: Process) -> None:
+    await process.alter("a", quotas=ClusterQuotas(connections=2))
+    open_connections: list[asyncio.StreamWriter] = []
+    with contextlib.ExitStack() as stack:
+        while True:
+            reader, writer = await asyncio.open_connection(HOST, process.shared.port("A"))
+            stack.callback(writer.close)
+            open_connections.append(writer)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    assert await reader.read() == b""
+                    break
+            assert len(open_connections) < 200, "the quota holds"
+        reader, writer = await asyncio.open_connection(HOST, process.shared.port("B"))
+        stack.callback(writer.close)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await reader.read()
