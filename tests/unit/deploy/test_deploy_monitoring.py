@@ -54,10 +54,14 @@ def test_only_prometheus_and_grafana_have_the_profile() -> None:
     assert set(MONITORING) == {"prometheus", "grafana"}
 
 
-def test_prometheus_scrapes_every_service_of_compose_and_those_of_the_second_zone() -> None:
+def test_prometheus_scrapes_every_service_of_compose_and_those_of_the_second_zone_and_pool() -> None:
     (names,) = [found["names"] for found in job_of("prometheus")["dns_sd_configs"]]
-    zone = yaml.safe_load((monitoring.ROOT / "compose.zones.yaml").read_text().replace("!override", ""))["services"]
-    assert set(names) == served() | {name for name in zone if not name.startswith("proxy")}
+    others = [
+        name
+        for file in ("compose.zones.yaml", "compose.pools.yaml")
+        for name in yaml.safe_load((monitoring.ROOT / file).read_text().replace("!override", ""))["services"]
+    ]
+    assert set(names) == served() | {name for name in others if not name.startswith("proxy")}
 
 
 def test_the_settings_for_the_secure_project_only_add_the_token() -> None:
