@@ -24,7 +24,7 @@ BUILD = $(BIN)/uv build -q --no-build-isolation --no-create-gitignore --python $
 CODE := libs services tests benches
 # The marks of tests that have a run of their own.
 APART := not simulation and not e2e and not compose and not chaos and not upgrades and not dist and \
-    not spark and not helm
+    not spark and not helm and not stores
 ARGS ?=
 
 # Every process of the tests would compile again what it imports: a service three times its start, Spark's Python more.
@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark test-helm test-dist \
-    spark-classes sbom audit dist quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz \
+    test-stores spark-classes sbom audit dist quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz \
     check house format previous bench bench-kafka bench-spark docs screenshots lock clean
 
 help:  ## what there is to do
@@ -55,7 +55,7 @@ test-simulation: env  ## run the simulations
 # `make check` has applied the rules of test_tidy already.
 test-services: env  ## run the tests of the code, of services with others, and of the whole
 	$(BIN)/pytest -m "$(APART)" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
-	$(BIN)/pytest -m e2e -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/chaos
+	$(BIN)/pytest -m "e2e and not stores" -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/chaos
 
 test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
 	$(SPARK_VENV)/bin/pytest -m spark -n 3 --dist loadfile --no-loadscope-reorder tests/spark
@@ -96,6 +96,11 @@ dist: env  ## make the wheel of all of Penstock and its source archive, in dist
 # A Python that this machine has not is skipped, with a line that says so; 3.11 is needed.
 test-dist: dist  ## test the wheel in fresh environments of each Python that this machine has
 	$(BIN)/pytest -m dist -n 2 -rPs tests/dist
+
+# The servers are built and installed in the folder of the user's caches, which takes minutes the first time.
+test-stores: env  ## run the contract of stores on Google's and Azure's, and `penstock doctor store` on every store; needs Go and npm
+	$(BIN)/pytest -m stores -n 2 --dist loadfile --timeout 2400 tests
+	$(BIN)/python -m tests.testkit.clouds
 
 sim: env  ## run simulations again with all that happens in them, SEED=n or SEED="n m"
 	@$(BIN)/python -m tests.testkit.sim $(SEED)
@@ -162,7 +167,7 @@ audit: env $(SUPPLY_VENV)/.made  ## look for known vulnerabilities of what runs;
 	    -r requirements-run.lock 2>/dev/null | $(BIN)/python -m tests.testkit.supply.audit
 
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
-	$(COMPILE) --extra schemas --extra otel --group dev pyproject.toml -o requirements.lock >/dev/null
+	$(COMPILE) --extra schemas --extra otel --extra gcs --extra azure --group dev pyproject.toml -o requirements.lock >/dev/null
 	$(COMPILE) --extra schemas --group tools --constraints requirements.lock pyproject.toml -o requirements-run.lock >/dev/null
 	$(COMPILE) --extra schemas --extra spark --group tools --group spark --constraints requirements.lock pyproject.toml \
 	    -o requirements-spark.lock >/dev/null

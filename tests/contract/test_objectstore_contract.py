@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import obstore.store
 import prometheus_client
 import pytest
 import pytest_asyncio
@@ -17,14 +18,19 @@ from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Invalid, Unavailable
 from penstock.objectstore import (
     AlreadyExists,
+    CloudLimits,
     EtagMismatch,
     JetStreamLimits,
     NotFound,
     ObjectStore,
     QuorumLimits,
+    RetryLimits,
     S3Limits,
+    StoreLimits,
     open_store,
 )
+from penstock.objectstore.clouds.parts import begin_object_parts
+from penstock.objectstore.clouds.store import CloudStore
 from penstock.objectstore.encryption import EncryptedStore, Plain, parse_keys
 from penstock.objectstore.file import open_file_store
 from penstock.objectstore.jetstream import open_jetstream_store
@@ -37,6 +43,8 @@ from penstock.objectstore.s3 import open_s3_store
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.objectstore.streaming import StreamedPut, put_stream, streamed_put
 from penstock.runtime.clock import SystemClock, SystemEntropy
+from tests.testkit.clouds.azure import AzureServer, running_azurite
+from tests.testkit.clouds.google import GoogleServer, running_google
 from tests.testkit.servers.moto import running_moto
 from tests.testkit.servers.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.testkit.servers.seaweed import running_seaweed
@@ -62,6 +70,11 @@ WITH_PARTS = [
     pytest.param("s3 of seaweedfs, our key", marks=pytest.mark.slow),
     pytest.param("s3 of seaweedfs, encrypted", marks=pytest.mark.slow),
     "memory, with a landing store",
+    "obstore in memory",
+    pytest.param("google", marks=pytest.mark.stores),
+    pytest.param("google, encrypted and measured", marks=pytest.mark.stores),
+    pytest.param("azure", marks=pytest.mark.stores),
+    pytest.param("azure, encrypted and measured", marks=pytest.mark.stores),
 ]
 WITHOUT_PARTS = [
     "jetstream",
@@ -76,6 +89,10 @@ SOME_KEYS = parse_keys(f"first {base64.b64encode(bytes(range(32))).decode()}", "
 NAMES = itertools.count()
 RACERS, RACERS_AT_SEAWEEDFS = 8, 4  # SeaweedFS locks the key for each put, which takes up to a second
 READ_TIMEOUT_S = 60.0  # for a server on a busy machine
+PATIENT = StoreLimits(
+    clouds=CloudLimits(read_timeout_s=READ_TIMEOUT_S),
+    retry=RetryLimits(attempt_s=READ_TIMEOUT_S, deadline_s=2 * READ_TIMEOUT_S),
+)
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +105,25 @@ def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 def seaweed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with running_seaweed(tmp_path_factory.mktemp("seaweed")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def google_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
+    with running_google(tmp_path_factory.mktemp("google")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    with running_azurite(tmp_path_factory.mktemp("azure")) as server:
+        yield server
+
+
+def in_obstores_memory() -> ObjectStore:
+    """All that `clouds` has for Google, over the store in the memory of its library."""
+    return CloudStore(
+        obstore.store.MemoryStore(), "some/prefix/", begin_object_parts, entropy=SystemEntropy(), limits=CloudLimits()
+    )
 
 
 async def open_s3(server: S3Server, **encryption: str) -> ObjectStore:
@@ -169,6 +205,15 @@ async def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         case "jetstream, retrying and measured":
             address = f"jetstream://{request.getfixturevalue('shared_nats_server').url.removeprefix('nats://')}/s{next(NAMES)}"
             opened = await open_store(address, registry=prometheus_client.CollectorRegistry())
+        case "obstore in memory":
+            opened = in_obstores_memory()
+        case "google" | "azure":
+            server = request.getfixturevalue(f"{request.param}_server")
+            opened = await open_store(server.url("some/prefix"), limits=PATIENT)
+        case "google, encrypted and measured" | "azure, encrypted and measured":
+            server = request.getfixturevalue(f"{request.param.partition(',')[0]}_server")
+            address = f"{server.url('encrypted')}&encryption_keys={key_file_in(folder)}"
+            opened = await open_store(address, limits=PATIENT, registry=prometheus_client.CollectorRegistry())
         case "s3 of moto":
             opened = await open_s3(request.getfixturevalue("moto_server"))
         case "s3 of moto, its keys":
@@ -544,10 +589,17 @@ async def test_an_aborted_upload_leaves_nothing_and_cannot_go_on(store: ObjectSt
 
 
 @of_parts
-async def test_an_object_in_parts_never_overwrites(store: ObjectStore, base: str) -> None:
+async def test_an_object_in_parts_never_overwrites(
+    store: ObjectStore, base: str, request: pytest.FixtureRequest
+) -> None:
     upload = await store.begin_parts(base + "a", PART_BYTES_MIN)
-    await upload.put_part(0, [pattern(PART_BYTES_MIN)])
-    await store.put(base + "a", [b"first"])
+    body = [pattern(PART_BYTES_MIN)]
+    if "azure" in request.node.callspec.id:  # Azurite takes uncommitted blocks for an object
+        await store.put(base + "a", [b"first"])
+        await upload.put_part(0, body)
+    else:
+        await upload.put_part(0, body)
+        await store.put(base + "a", [b"first"])
     with pytest.raises(AlreadyExists):
         await upload.complete()
     await upload.abort()

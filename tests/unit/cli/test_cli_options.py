@@ -210,7 +210,7 @@ def test_a_store_in_memory_is_rejected_because_it_keeps_nothing(store: str) -> N
 
 @pytest.mark.parametrize("store", ["/just/a/path", "gopher://x", "file:x"])
 def test_a_store_of_no_known_kind_is_rejected_with_what_is_possible(store: str) -> None:
-    with pytest.raises(Invalid, match="--store must be file:///DIR or s3://BUCKET/PREFIX"):
+    with pytest.raises(Invalid, match="--store must be file:///DIR, s3://BUCKET/PREFIX"):
         options("--store", store)
 
 

@@ -1,12 +1,13 @@
 """A store opens from its address, or an error of one sentence gives the reason and contains no secrets."""
 
+import re
 from pathlib import Path
 
 import prometheus_client
 import pytest
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
-from penstock.objectstore import absolute_address, folder_address, open_store
+from penstock.objectstore import CloudLimits, StoreLimits, absolute_address, folder_address, open_store, opening
 from tests.testkit.fakes.clock import ManualClock
 
 
@@ -80,7 +81,7 @@ async def test_a_registry_gets_the_requests() -> None:
         ("", "a store address is"),
         ("/just/a/path", "a store address is"),
         ("file://", "a store address is"),
-        ("gs://bucket", "no store of kind 'gs'"),
+        ("abfs://bucket", "no store of kind 'abfs'"),
         ("file:///x?colour=red", "no file option 'colour'"),
         ("file:///x?local_reads=perhaps", "local_reads must be on or off: 'perhaps'"),
         ("s3://bucket?local_reads=on", "no s3 option 'local_reads'"),
@@ -133,3 +134,39 @@ async def test_a_folder_takes_its_names_from_the_entropy_it_is_given(tmp_path: P
     await store.put("a", [b"bytes"])
     assert 0 < opened < entropy.taken
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("gs://", "a store address is"),
+        ("gs:///prefix", "the address needs a name: gs://NAME/prefix"),
+        ("az://c/x?acount=a", "no az option 'acount'; there are account, account_key, account_key_file, endpoint"),
+        ("gs://b/x?account=a", "no gs option 'account'; there are endpoint, credentials_file"),
+        ("az://c/x?account=a&account_key=b&account_key_file=/c", "exclude each other"),
+        ("az://c/x?account=a&account_key_file=/absent", "cannot read the key file /absent"),
+        ("az://c/x?account=a&account_key=no-base64!", "cannot use bucket or container c"),
+        ("gs://b/x?credentials_file=/absent", "cannot use bucket or container b"),
+        ("gs://b/.x", "not an object key"),
+    ],
+)
+async def test_a_wrong_address_of_a_cloud_has_one_sentence(address: str, text: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(text)) as raised:
+        await open_store(address)
+    assert "\n" not in str(raised.value) and "no-base64" not in str(raised.value)
+
+
+async def test_a_cloud_that_does_not_answer_is_unavailable() -> None:
+    limits = StoreLimits(clouds=CloudLimits(connect_timeout_s=0.5))
+    address = "az://c/x?account=a&account_key=aGVsbG8=&endpoint=http://127.0.0.1:1/a"
+    with pytest.raises(Unavailable, match="cannot use bucket or container c"):
+        await open_store(address, limits=limits)
+
+
+@pytest.mark.parametrize(("scheme", "extra"), [("gs", "gcs"), ("az", "azure")])
+async def test_a_cloud_without_its_library_names_the_extra(
+    scheme: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "find_spec", lambda name: None)
+    with pytest.raises(Invalid, match=rf"pip install 'penstock\[{extra}\]'"):
+        await open_store(f"{scheme}://bucket/x")

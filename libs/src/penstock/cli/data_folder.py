@@ -11,7 +11,7 @@ from penstock.objectstore import folder_address
 LOCK_NAME = "lock"  # held by the `penstock up` or `rebuild` that uses the folder
 CLIENT_NAME = "client.env"  # in the folder `nats`
 STORE_NAME = "store"  # the address of a store that is not in the folder
-_SECRET_OPTIONS = ("access_key", "secret_key")
+_SECRET_OPTIONS = ("access_key", "secret_key", "account_key")
 
 
 def take_folder(data: Path) -> IO[str]:

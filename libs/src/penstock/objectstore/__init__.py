@@ -1,13 +1,14 @@
-"""Object stores with five verbs over immutable objects: in memory, in a folder, or in S3; with retries and metrics.
+"""Object stores with five verbs over immutable objects: in memory, in a folder, or in a cloud.
 
 May import `penstock.contracts`, `penstock.segment.keys`, `penstock.runtime.clock` and, for `jetstream`,
-`penstock.runtime.nats`. Start with `store` (the protocol), then `opening`. `memory`, `file`, `s3` and `jetstream` are
-the stores. `retrying`, `measured` and `encryption` wrap any of them. `landed` makes one store of two, and
-`quorum` one of three.
+`penstock.runtime.nats`. Start with `store` (the protocol), then `opening`. `memory`, `file`, `s3`, `clouds` and
+`jetstream` are the stores. `retrying`, `measured` and `encryption` wrap any of them. `landed` makes one store of two,
+and `quorum` one of three.
 """
 
 from penstock.objectstore.errors import AlreadyExists, EtagMismatch, Full, NotDeleted, NotFound, Throttled
 from penstock.objectstore.limits import (
+    CloudLimits,
     FileLimits,
     JetStreamLimits,
     QuorumLimits,
@@ -38,6 +39,7 @@ __all__ = [
     "StoreLimits",
     "FileLimits",
     "S3Limits",
+    "CloudLimits",
     "JetStreamLimits",
     "QuorumLimits",
     "RetryLimits",

@@ -67,6 +67,21 @@ class QuorumLimits(msgspec.Struct, frozen=True, kw_only=True):
     end_s_max: float = 1.0
 
 
+class CloudLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a store in Google Cloud Storage or Azure: its connections and time-outs."""
+
+    # Of reads, and again of writes.
+    connections_max: int = 64
+    deletes_parallel_max: int = 16
+    connect_timeout_s: float = 3.0
+    # Without any byte.
+    read_timeout_s: float = 10.0
+    # Of one request with its body. A retry limit ends most requests earlier.
+    request_timeout_s: float = 60.0
+    # An upload in blocks must end before its signed address does.
+    signed_s: int = 24 * 3600
+
+
 class RetryLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of retries; the defaults suit S3, where one put of a hundred takes 400 ms."""
 
@@ -86,6 +101,7 @@ class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     file: FileLimits = FileLimits()
     s3: S3Limits = S3Limits()
+    clouds: CloudLimits = CloudLimits()
     jetstream: JetStreamLimits = JetStreamLimits()
     quorum: QuorumLimits = QuorumLimits()
     retry: RetryLimits = RetryLimits()

@@ -1,9 +1,10 @@
-"""Opens the store at an address (file://, s3://, memory:// or jetstream://), and creates its bucket."""
+"""Opens the store at an address (file://, s3://, gs://, az://, memory:// or jetstream://), and creates its bucket."""
 
 import contextlib
 import enum
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -24,6 +25,7 @@ from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy, f
 from penstock.segment.keys import is_landing_key, may_list_segments
 
 LOCAL_READS = "local_reads"  # an option of addresses: whether gateways read ranges without cachers
+CLOUDS = {"gs": "gcs", "az": "azure"}  # the extra with the library of each scheme
 LANDING = "landing"  # an option of addresses: the address of the landing store; three of them are a quorum
 LANDING_FOR = "landing_for"  # an option of addresses: the new segments that go to the landing store
 
@@ -54,6 +56,9 @@ async def open_store(
     - s3://bucket/prefix?endpoint=http://host:port&region=...&access_key=...&secret_key=...&addressing=path|virtual;
       all options are optional; for encryption by the server sse=s3, sse=kms&sse_kms_key=..., or
       sse=customer&sse_key_file=/path
+    - gs://bucket/prefix?endpoint=...&credentials_file=/path; without a file the usual credentials of Google are used
+    - az://container/prefix?account=...&account_key=...&account_key_file=/path&endpoint=...; without a key the usual
+      credentials of Azure are used
     - memory://name; its objects have the times of `clock`; local_reads=on to read as from a folder
     - jetstream://host:port,host:port/name?user=...&password=...&tls_ca=/path&tls_certificate=/path&tls_key=/path
       &replicas=3&bytes_max=...; only for small objects
@@ -225,7 +230,10 @@ async def _open(address: _Address, parts: _Parts) -> ObjectStore:
     clock, entropy, limits = parts.clock, parts.entropy, parts.limits
     scheme, separator, rest = address.place.partition("://")
     if not separator or not rest:
-        raise Invalid("a store address is file://folder, s3://bucket/prefix, memory://name or jetstream://server/name")
+        raise Invalid(
+            "a store address is file://folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
+            "memory://name or jetstream://server/name"
+        )
     if scheme == "file":
         has_local_reads = _has_local_reads(address, scheme, default="on")
         folder = Path(unquote(rest))
@@ -239,11 +247,25 @@ async def _open(address: _Address, parts: _Parts) -> ObjectStore:
         place = urlsplit(address.place)
         prefix = unquote(place.path).strip("/")
         return await open_s3_store(place.netloc, prefix, address.options, limits=limits.s3)
+    if scheme in CLOUDS:
+        return await _open_in_cloud(scheme, address, entropy, limits)
     if scheme == "jetstream":
         from penstock.objectstore.jetstream import open_jetstream_store  # slow to import, and rarely needed
 
         return await open_jetstream_store(address.place, address.options, entropy=entropy, limits=limits.jetstream)
-    raise Invalid(f"no store of kind {scheme!r}; there are file, s3, memory and jetstream")
+    raise Invalid(f"no store of kind {scheme!r}; there are file, s3, gs, az, memory and jetstream")
+
+
+async def _open_in_cloud(scheme: str, address: _Address, entropy: Entropy, limits: StoreLimits) -> ObjectStore:
+    """The store at a gs:// or az:// address; its library is optional."""
+    if find_spec("obstore") is None:
+        raise Invalid(f"a store at {scheme}:// needs the library obstore: pip install 'penstock[{CLOUDS[scheme]}]'")
+    from penstock.objectstore.clouds import open_azure_store, open_gcs_store
+
+    parts = urlsplit(address.place)
+    prefix = unquote(parts.path).strip("/")
+    opened = open_gcs_store if scheme == "gs" else open_azure_store
+    return await opened(parts.netloc, prefix, address.options, entropy=entropy, limits=limits.clouds)
 
 
 def _has_local_reads(address: _Address, scheme: str, *, default: str) -> bool:

@@ -84,7 +84,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--store",
         metavar="URL",
         default="",
-        help="object store: file:///DIR or s3://BUCKET/PREFIX?endpoint=URL (as in the last start, else in --data)",
+        help="object store: file:///DIR, s3://BUCKET/PREFIX?endpoint=URL, gs://, az:// (as last time, else in --data)",
     )
     parser.add_argument(
         "--cluster",
@@ -213,8 +213,8 @@ def _store(url: str) -> str:
             "--store memory:// is only for tests: each process has its own memory, and the next start has no records; "
             "use file:///DIR or s3://BUCKET/PREFIX"
         )
-    if not url.startswith(("file://", "s3://")):
-        raise Invalid(f"--store must be file:///DIR or s3://BUCKET/PREFIX: {url!r}")
+    if not url.startswith(("file://", "s3://", "gs://", "az://")):
+        raise Invalid(f"--store must be file:///DIR, s3://BUCKET/PREFIX, gs://... or az://...: {url!r}")
     return absolute_address(url)
 
 

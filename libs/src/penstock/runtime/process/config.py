@@ -43,9 +43,12 @@ class ServiceConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     nats_tls_certificate: Annotated[str, Meta(description="file of this process's certificate for NATS")] = ""
     nats_tls_key: Annotated[str, Meta(description="file of the key of nats_tls_certificate")] = ""
-    store_url: Annotated[str, Meta(description="object store: file:///dir or s3://bucket/prefix?endpoint=...")] = (
-        "file://./penstock-data/objects"
-    )
+    store_url: Annotated[
+        str,
+        Meta(
+            description="object store: file:///dir, s3://bucket/prefix?endpoint=..., gs://bucket/prefix or az://container/prefix"
+        ),
+    ] = "file://./penstock-data/objects"
     http_host: Annotated[str, Meta(description="address on which health and metrics are served")] = "127.0.0.1"
     http_port: Annotated[Port, Meta(description="port on which health and metrics are served; 0: any free port")] = 0
     http_token_file: Annotated[
