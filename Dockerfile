@@ -1,6 +1,6 @@
 # One image for each service: docker build --build-arg SERVICE=gateway . (for the compactor see compose.yaml)
 # SERVICE may also name several services, with spaces between them: the roles of an agent.
-# GROUPS are more groups of dependencies: `small` brings the nats-server of `penstock up`.
+# GROUPS are more groups of dependencies: `clouds` for stores at Google and Azure, `small` for the nats-server of `penstock up`.
 # Its layers: the base, the dependencies (the same for all services that need the same), the code.
 
 ARG PYTHON=python:3.11-slim-bookworm

@@ -169,7 +169,7 @@ audit: env $(SUPPLY_VENV)/.made  ## look for known vulnerabilities of what runs;
 lock: env  ## pin the dependencies anew; UPGRADE= keeps what is pinned and adds what is new
 	$(COMPILE) --extra schemas --extra otel --extra gcs --extra azure --group dev pyproject.toml -o requirements.lock >/dev/null
 	$(COMPILE) --extra schemas --group tools --constraints requirements.lock pyproject.toml -o requirements-run.lock >/dev/null
-	$(COMPILE) --extra schemas --extra spark --group tools --group spark --constraints requirements.lock pyproject.toml \
+	$(COMPILE) --extra schemas --extra spark --extra gcs --group tools --group spark --constraints requirements.lock pyproject.toml \
 	    -o requirements-spark.lock >/dev/null
 	$(COMPILE) --group supply -o requirements-supply.lock >/dev/null
 
