@@ -52,6 +52,7 @@ JOURNAL_API = {
     f"{API}.STREAM.CREATE.{STREAM}",
     f"{API}.STREAM.MSG.GET.{STREAM}",
     f"{API}.STREAM.PURGE.{STREAM}",
+    *(f"{API}.STREAM.{verb}.{STREAM}" for verb in ("UPDATE", "DELETE")),  # for moves of the journal (ADR 0058)
     f"{API}.CONSUMER.CREATE.{STREAM}",
     f"{API}.CONSUMER.DELETE.{STREAM}.consumer",
     f"$JS.FC.{STREAM}.consumer.token",
@@ -61,7 +62,7 @@ FORBIDDEN = {
     f"{API}.INFO",
     f"{API}.STREAM.NAMES",
     f"{API}.STREAM.LIST",
-    *(f"{API}.STREAM.{verb}.{STREAM}" for verb in ("DELETE", "UPDATE", "MSG.DELETE", "SNAPSHOT", "RESTORE")),
+    *(f"{API}.STREAM.{verb}.{STREAM}" for verb in ("MSG.DELETE", "SNAPSHOT", "RESTORE")),
     f"{API}.CONSUMER.DURABLE.CREATE.{STREAM}.consumer",
     f"$JS.ACK.{STREAM}.consumer.1.1.1.1.0",
     OLD_COMMAND,
