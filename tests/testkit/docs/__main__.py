@@ -17,6 +17,7 @@ from tests.testkit.docs import (
     dashboards,
     metrics,
     performance,
+    policies,
     settings,
 )
 from tests.testkit.docs.blocks import Maker, fill
@@ -35,6 +36,7 @@ def pages() -> dict[Path, Mapping[str, Maker]]:
         DOCS / "operating" / "metrics.md": metrics.makers(),
         DOCS / "operating" / "monitoring.md": alerts.makers(),
         DOCS / "operating" / "security.md": access.makers(),
+        DOCS / "operating" / "policies.md": policies.makers(),
         chart.CHART / "README.md": chart.makers(),
         DOCS / "performance.md": performance.makers(performance.read_results())
         | beside_kafka.makers(beside_kafka.read_results()),

@@ -3,8 +3,9 @@
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.testkit.servers.backend import LOOPBACK, Backend, Container, Process, image_for
 from tests.testkit.servers.ports import free_ports
@@ -19,15 +20,17 @@ FILER_PORTS = ("filer.port", "filer.port.grpc")
 
 
 @contextlib.contextmanager
-def running_seaweed(folder: Path) -> Iterator[S3Server]:
-    """A new server on free ports, with its data and log in `folder`."""
+def running_seaweed(folder: Path, policies: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[S3Server]:
+    """A new server on free ports, with its data and log in `folder`.
+
+    Each of `policies` is the document of a user. Its name is the access key, and SECRET_KEY its secret key.
+    """
     (folder / "data").mkdir()
-    identity = {
-        "name": "tests",
-        "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
-        "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-    }
-    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    named = policies or {}
+    everything = {"name": "tests", "actions": ["Admin", "Read", "Write", "List", "Tagging"]} | _key(ACCESS_KEY)
+    identities = [everything, *({"name": name, "policyNames": [name]} | _key(name) for name in named)]
+    documents = [{"name": name, "content": json.dumps(document)} for name, document in named.items()]
+    (folder / "s3.json").write_text(json.dumps({"identities": identities, "policies": documents}))
     ports = free_ports(len(PORTS + FILER_PORTS))
     try:
         with running(start_seaweed(folder, ports), ports[0]) as server:
@@ -36,6 +39,10 @@ def running_seaweed(folder: Path) -> Iterator[S3Server]:
         for port in ports:
             for leftover in Path(SOCKETS_FOLDER).glob(f"seaweedfs-*-{port}.sock"):
                 leftover.unlink(missing_ok=True)
+
+
+def _key(access_key: str) -> dict[str, Any]:
+    return {"credentials": [{"accessKey": access_key, "secretKey": SECRET_KEY}]}
 
 
 def start_seaweed(folder: Path, ports: list[int]) -> Backend:

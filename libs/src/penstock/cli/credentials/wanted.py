@@ -8,8 +8,8 @@ import msgspec
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 
-# The actions of each user in the bucket, with SeaweedFS' names. A new service needs one line here, and its subjects in
-# `nats_accounts`.
+# The actions of each user in the bucket, with SeaweedFS' names. A new service needs one line here, its subjects in
+# `nats_accounts`, and its single rights in `store_rights`.
 ADMIN = "admin"  # for operators, with `penstock` on the command line
 AGENT = "agent"
 CONSOLE = "console"  # it asks sequencers and gateways, and reads no store
