@@ -14,6 +14,7 @@ from penstock.objectstore.encryption.store import MARKER as ENCRYPTION
 from penstock.segment.keys import (
     FLUSHED_LEVEL,
     cluster_prefix,
+    cluster_record_key,
     cluster_records_prefix,
     journal_archive_prefix,
     segments_prefix,
@@ -64,13 +65,13 @@ _MARKER = f"{cluster_prefix('', _CLUSTER)}journal-identity"
 _LOST_ENTRY = f"{cluster_prefix('', _CLUSTER)}journal-lost-entry"
 _DOCTOR = f"{cluster_prefix('', _CLUSTER)}doctor/*"
 _CLEANUP = f"{cluster_prefix('', _CLUSTER)}cleanup-*"
+_RECORD = cluster_record_key("", _CLUSTER)
 _REGISTRY = f"{cluster_records_prefix('')}*"
 
 _GET = (Verb.LIST, Verb.READ)
 _OPEN = (Right("", (Verb.OPEN,)), Right(ENCRYPTION, _GET))  # of each process with a store
 _READS = (*_OPEN, Right(_SEGMENTS, _GET))
 _FLUSHES = (*_OPEN, Right(_FLUSHED, (Verb.CREATE,)))
-_FINDS_CLUSTERS = Right(_REGISTRY, _GET)
 _SWEEPS = (
     *_OPEN,
     Right(_ALL, (Verb.LIST, Verb.LIST_UPLOADS, Verb.END_UPLOADS)),
@@ -92,14 +93,13 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         Right(_ARCHIVE, (*_GET, Verb.CREATE, Verb.REPLACE, Verb.DELETE)),
         Right(_MARKER, (*_GET, Verb.CREATE)),
         Right(_LOST_ENTRY, (*_GET, Verb.CREATE)),
-        _FINDS_CLUSTERS,
+        Right(_RECORD, _GET),
     ),
     "janitor": _SWEEPS,
     "console": (),
-    "admin": (  # the key of operators: `penstock cluster`, `doctor`, `audit`, `record`
+    "admin": (  # `penstock doctor`, `audit`, `record`
         *_OPEN,
         Right(_ALL, _GET),
-        Right(_REGISTRY, (*_GET, Verb.CREATE, Verb.REPLACE)),
         Right(_DOCTOR, (Verb.CREATE, Verb.DELETE)),
     ),
     "rebuild": (  # `penstock rebuild` and `penstock journal move`
@@ -109,13 +109,17 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         Right(_MARKER, (Verb.CREATE, Verb.REPLACE)),
     ),
 }
-# Further rights of a process that hosts many clusters, with the setting `clusters`.
+# Further rights of a process that hosts many clusters, with the setting `clusters`, and of operators of all clusters.
 HOSTING: Mapping[str, tuple[Right, ...]] = {
-    **dict.fromkeys(("gateway", "cacher", "flusher"), (_FINDS_CLUSTERS,)),
+    **dict.fromkeys(("gateway", "cacher", "flusher", "sequencer"), (Right(_REGISTRY, _GET),)),
     "janitor": (  # it also removes deleted clusters
         Right(_CLEANUP, (Verb.CREATE,)),
         Right(_ALL, (Verb.DELETE,)),
         Right(_REGISTRY, (*_GET, Verb.REPLACE, Verb.KEEP)),  # `*/*` matches it, too
+    ),
+    "admin": (  # `penstock cluster`, `encryption`
+        Right("*", _GET),
+        Right(_REGISTRY, (Verb.CREATE, Verb.REPLACE)),
     ),
 }
 
@@ -162,7 +166,7 @@ def policy(rights: Iterable[Right], place: Place, *, with_write_conditions: bool
 def _in(place: Place, key: str) -> str:
     """The pattern of whole keys in the bucket."""
     folder = f"{place.prefix}/" if place.prefix else ""
-    return folder + key.replace(f"{_CLUSTER}/", f"{place.cluster}/", 1)
+    return folder + key.replace(_CLUSTER, place.cluster, 1)
 
 
 def _statement(verb: Verb, keys: list[str], bucket: str, *, with_write_conditions: bool) -> dict[str, Any]:
