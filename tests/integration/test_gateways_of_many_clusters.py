@@ -1,4 +1,4 @@
-"""One gateway process for two virtual clusters: real clients see only the cluster of their listener or server name."""
+"""One gateway process for two virtual clusters: real clients see only that of their listener, server name or login."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,19 @@ import kafka
 import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from penstock.clusters.hosting import HostingApp
 from penstock.clusters.record import ClusterQuotas, ClusterRecord, ClusterState
@@ -35,6 +47,7 @@ from tests.testkit.waiting import until
 HOST = "127.0.0.1"
 TOPIC = "events"
 SERVER_NAMES = {"a": "a.kafka.test", "b": "b.kafka.test"}  # by cluster
+TENANTS = {"a": "acme", "b": "brown"}
 TIMEOUT_S = 60
 
 
@@ -56,9 +69,10 @@ class Process:
         self.shared = SharedGateway(
             GatewayConfig(
                 instance="gateway-1",
-                listeners=f"A://{HOST}:0,B://{HOST}:0,TLS://{HOST}:0",
-                listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT,TLS:SSL",
-                listener_clusters="A=a,B=b",
+                listeners=f"A://{HOST}:0,B://{HOST}:0,TLS://{HOST}:0,LOGIN://{HOST}:0",
+                listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL",
+                listener_clusters="A=a,B=b,LOGIN=login",
+                sasl_enabled_mechanisms="SCRAM-SHA-256,PLAIN",
                 **tls_settings(authority.issue("server")),  # type: ignore[arg-type]
                 **common,
             )
@@ -104,7 +118,8 @@ async def process(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Proc
     store = await open_store(f"file://{tmp_path}/objects")
     registry = ClusterRegistry(store)
     for name, server_name in SERVER_NAMES.items():
-        await registry.create(ClusterRecord(name=name, created_id=name, created_ms=1, server_names=(server_name,)))
+        names = {"server_names": (server_name,), "tenants": (TENANTS[name],)}
+        await registry.create(ClusterRecord(name=name, created_id=name, created_ms=1, **names))
     started = Process(tmp_path, nats_server, registry)
     await started.start()
     yield started
@@ -112,19 +127,19 @@ async def process(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Proc
     await store.close()
 
 
-def produce(address: str, value: str) -> None:
+def produce(address: str, value: str, **settings: Any) -> None:
     """Produce one record with a stock client."""
     errors: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": address})
+    producer = Producer({"bootstrap.servers": address} | settings)
     producer.produce(TOPIC, value, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(TIMEOUT_S) == 0
     assert errors == [None]
 
 
-def read(address: str, group: str = "readers") -> list[str]:
+def read(address: str, group: str = "readers", **login: Any) -> list[str]:
     """All records of the topic, read with a stock client that commits its offsets."""
     settings = {"bootstrap.servers": address, "group.id": group, "enable.partition.eof": True}
-    consumer = Consumer(settings | {"auto.offset.reset": "earliest"})
+    consumer = Consumer(settings | {"auto.offset.reset": "earliest"} | login)
     consumer.subscribe([TOPIC])
     found = []
     try:
@@ -284,3 +299,130 @@ async def test_a_cluster_may_have_fewer_connections_than_the_process(process: Pr
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await reader.read()
+
+
+def password(cluster: str) -> str:
+    return f"secret of {cluster}"
+
+
+def add_user(address: str, cluster: str, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    change = UserScramCredentialUpsertion(name, info, password(cluster).encode())
+    admin.alter_user_scram_credentials([change])[name].result(TIMEOUT_S)
+
+
+def with_login(process: Process, mechanism: str, name: str, secret: str) -> dict[str, str]:
+    """The settings of a stock client for the listener where the login chooses the cluster."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": process.authority,
+        "ssl.endpoint.identification.algorithm": "none",
+        "sasl.mechanism": mechanism,
+        "sasl.username": name,
+        "sasl.password": secret,
+    }
+
+
+def failure(process: Process, mechanism: str, name: str, secret: str) -> str:
+    """Why a login fails, as the client reports it; without the time that it took."""
+    errors: list[KafkaError] = []
+    client = Producer(
+        {"bootstrap.servers": process.address("LOGIN"), "error_cb": errors.append}
+        | with_login(process, mechanism, name, secret)
+    )
+    while not errors:
+        client.poll(0.1)
+    assert errors[0].code() == KafkaError._AUTHENTICATION
+    return errors[0].str().partition("SASL authentication error")[2].partition(" (after")[0]
+
+
+def check_by_login(process: Process) -> None:
+    address = process.address("LOGIN")
+    for cluster in TENANTS:
+        add_user(process.address(cluster.upper()), cluster, "alice")
+    add_user(process.address("B"), "b", "bob")
+    for cluster, tenant in TENANTS.items():
+        login = with_login(process, "SCRAM-SHA-256", f"{tenant}/alice", password(cluster))
+        produce(address, f"of {cluster}", **login)
+    for cluster, tenant in TENANTS.items():
+        login = with_login(process, "PLAIN", f"{tenant}/alice", password(cluster))
+        assert read(address, **login) == [f"of {cluster}"]
+        metadata = AdminClient({"bootstrap.servers": address} | login).list_topics(timeout=TIMEOUT_S)
+        assert metadata.cluster_id == cluster
+        assert {f"{node.host}:{node.port}" for node in metadata.brokers.values()} == {address}
+        consumer = kafka.KafkaConsumer(
+            TOPIC,
+            bootstrap_servers=address,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=TIMEOUT_S * 1000,
+            security_protocol="SASL_SSL",
+            ssl_context=process.tls,
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username=f"{tenant}/alice",
+            sasl_plain_password=password(cluster),
+        )
+        assert next(consumer).value == f"of {cluster}".encode()
+        consumer.close()
+    for mechanism in ("SCRAM-SHA-256", "PLAIN"):
+        refused = [("acme/alice", password("b")), ("acme/bob", password("b")), ("nobody/alice", password("a"))]
+        found = {failure(process, mechanism, name, secret) for name, secret in refused}
+        assert len(found) == 1 and f"invalid credentials with SASL mechanism {mechanism}" in found.pop()
+
+
+async def test_clients_see_only_the_cluster_of_the_tenant_of_their_login(process: Process) -> None:
+    await asyncio.to_thread(check_by_login, process)
+
+
+def users_of(address: str) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": address})
+    return set(admin.describe_user_scram_credentials().result(TIMEOUT_S))
+
+
+def bindings_of(address: str) -> set[str]:
+    """The principals of all access control lists."""
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    admin = AdminClient({"bootstrap.servers": address})
+    return {each.principal for each in admin.describe_acls(every).result(TIMEOUT_S)}
+
+
+def check_administration(a: str, b: str) -> None:
+    """Users and access control lists of one cluster are not seen, changed or deleted from the other one."""
+    add_user(a, "a", "alice")
+    assert (users_of(a), users_of(b)) == ({"alice"}, set())
+    add_user(b, "b", "alice")
+    add_user(b, "b", "bob")
+    binding = [
+        AclBinding(
+            ResourceType.TOPIC,
+            TOPIC,
+            ResourcePatternType.LITERAL,
+            f"User:{name}",
+            "*",
+            AclOperation.READ,
+            AclPermissionType.ALLOW,
+        )
+        for name in ("alice", "bob")
+    ]
+    admins = [AdminClient({"bootstrap.servers": each}) for each in (a, b)]
+    for made in admins[0].create_acls(binding).values():
+        made.result(TIMEOUT_S)
+    assert (bindings_of(a), bindings_of(b)) == ({"User:alice", "User:bob"}, set())
+    for made in admins[1].create_acls(binding[1:]).values():
+        made.result(TIMEOUT_S)
+    every = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    (deleted,) = admins[0].delete_acls([every]).values()
+    assert len(deleted.result(TIMEOUT_S)) == 2
+    assert (bindings_of(a), bindings_of(b)) == (set(), {"User:bob"})
+    gone = UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256)
+    admins[0].alter_user_scram_credentials([gone])["alice"].result(TIMEOUT_S)
+    assert (users_of(a), users_of(b)) == (set(), {"alice", "bob"})
+
+
+async def test_users_and_access_control_lists_belong_to_one_cluster(process: Process) -> None:
+    addresses = process.address("A"), process.address("B")
+    await asyncio.to_thread(check_administration, *addresses)

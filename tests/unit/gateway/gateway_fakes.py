@@ -42,6 +42,7 @@ from penstock_gateway.security.authorizer import Authorizer, AuthorizerMode, Bin
 from penstock_gateway.security.delegation.delegation_tokens import DelegationTokens
 from penstock_gateway.security.denial_log import DenialLog
 from penstock_gateway.security.login.credentials import Credentials
+from penstock_gateway.security.login.failure_delays import FailureDelays
 from penstock_gateway.security.login.login_setup import make_logins
 from penstock_gateway.security.security_cache import SecurityCache
 from penstock_gateway.segments.segment_reader import Data
@@ -318,6 +319,8 @@ def new_world(
     bindings: BindingSource | None = None,
     logins: Mapping[str, bool] | None = None,
     users: Credentials | None = None,
+    by_tenant: Sequence[str] = (),
+    delays: FailureDelays | None = None,
     traces: Traces = NO_TRACES,
     **settings: Any,
 ) -> World:
@@ -325,6 +328,7 @@ def new_world(
 
     With `bindings` its access control is on; the client of `new_client` is User:ANONYMOUS.
     `logins`: the listeners that demand a login by `users`, and whether each has TLS.
+    `by_tenant`: those of several clusters, which share `delays`.
     """
     limits = limits or GatewayLimits()
     hub = hub or MemoryHub(message_bytes_max)
@@ -369,6 +373,8 @@ def new_world(
         metrics=metrics,
         limits=limits.logins,
         tokens=tokens.verifiers,
+        by_tenant=by_tenant,
+        delays=delays,
     )
     gateway = GatewayParts.build(
         SharedParts(

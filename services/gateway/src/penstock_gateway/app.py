@@ -45,6 +45,7 @@ from penstock_gateway.security.audit_trail import AuditTrail, NewAuditTopic
 from penstock_gateway.security.authorizer import Authorizer, AuthorizerMode, parse_mode, parse_super_users
 from penstock_gateway.security.delegation.delegation_tokens import DelegationTokens
 from penstock_gateway.security.denial_log import DenialLog
+from penstock_gateway.security.login.failure_delays import FailureDelays
 from penstock_gateway.security.login.json_web_keys import KeySet
 from penstock_gateway.security.login.login_setup import make_logins
 from penstock_gateway.security.login.logins import Logins
@@ -86,8 +87,9 @@ class GatewayApp:
         own_specs: Callable[[], list[ListenerSpec]] | None = None,
         shares: ClusterShares | None = None,
         connections_max: Callable[[], int] = lambda: 0,
+        delays: FailureDelays | None = None,
     ) -> None:
-        """The last three are of a process with several clusters, which share its listeners and limits."""
+        """The last four are of a process with several clusters, which share its listeners and limits."""
         self._limits = limits or GatewayLimits()
         self._garbage = garbage or ScheduledPolicy()
         self._config = config
@@ -99,6 +101,7 @@ class GatewayApp:
         self._own_specs = own_specs
         self._shares = shares or config.process_limits().join()
         self._connections_max = connections_max
+        self._delays = delays
         self._listeners: list[Listener] = []
         self._tls: dict[str, ListenerTls] = {}  # by listener with TLS
         self._nodes: dict[str, Node] = {}  # by listener
@@ -359,6 +362,8 @@ class GatewayApp:
             limits=self._limits.logins,
             audit=self._audit_trail,
             tokens=self._delegation_tokens.verifiers,
+            by_tenant=self._config.tenant_listeners(),
+            delays=self._delays,
         )
         return logins
 

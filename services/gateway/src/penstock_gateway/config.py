@@ -8,6 +8,7 @@ from penstock.contracts.errors import Invalid
 from penstock.runtime.process.config import ADVANCED, PoolConfig
 from penstock.runtime.traces.opening import TracesRatio
 from penstock_gateway.fetch.catch_up_throttle import RATE_MIN
+from penstock_gateway.kafka.cluster_choice import listeners_by_login
 from penstock_gateway.kafka.listener_config import parse_listeners
 from penstock_gateway.kafka.served_clients import ServedClients, parse_served
 from penstock_gateway.kafka.shared_limit import ProcessLimits
@@ -74,8 +75,8 @@ class GatewayConfig(PoolConfig, frozen=True, kw_only=True):
     listener_clusters: Annotated[
         str,
         Meta(
-            description="cluster of a listener: NAME=cluster, separated by commas. On other listeners the server name "
-            "of TLS chooses the cluster"
+            description="cluster of a listener: NAME=cluster, separated by commas; NAME=login: the user `tenant/user` "
+            "of a login chooses it. On other listeners the server name of TLS chooses the cluster"
         ),
     ] = ""
     auto_create_topics: Annotated[bool, Meta(description="create a topic when a client first asks for it")] = True
@@ -227,7 +228,7 @@ class GatewayConfig(PoolConfig, frozen=True, kw_only=True):
         parse_served(self.served_clients)
         if self.audit not in ("off", "on"):
             raise Invalid(f"audit must be off or on: {self.audit!r}")
-        check_login_settings(self.logins(), self.login_listeners())
+        check_login_settings(self.logins(), self.login_listeners(), self.tenant_listeners())
         check_token_settings(self.tokens())
         if 0 < self.history_bytes_per_second < RATE_MIN:
             raise Invalid(f"history_bytes_per_second must be 0 or at least {RATE_MIN}: {self.history_bytes_per_second}")
@@ -255,6 +256,11 @@ class GatewayConfig(PoolConfig, frozen=True, kw_only=True):
         """The listeners that demand a login, and whether each has TLS."""
         protocols = {name: security.protocol for name, security in self.listener_securities().items()}
         return {name: protocol.has_tls for name, protocol in protocols.items() if protocol.has_login}
+
+    def tenant_listeners(self) -> list[str]:
+        """The listeners where the tenant of a login chooses the cluster."""
+        specs = parse_listeners(self.listeners, self.advertised_listeners)
+        return listeners_by_login(self.listener_clusters, [spec.name for spec in specs])
 
     def tokens(self) -> TokenSettings:
         """The settings of delegation tokens."""

@@ -15,15 +15,20 @@ from prometheus_client import CollectorRegistry
 from penstock.clusters.hosting import HostingApp, ProcessParts
 from penstock.clusters.record import ClusterQuotas, ClusterRecord
 from penstock.contracts.errors import Invalid
-from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.clock import Clock, SystemClock, SystemEntropy
+from penstock.runtime.process.config import ALL_CLUSTERS
 from penstock.runtime.process.garbage import PolicyOfAnother, ScheduledPolicy
 from penstock.runtime.process.life import App
 from penstock_gateway.app import GatewayApp
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.kafka.cluster_choice import LISTENER_CLUSTERS, ClusterChoice, parse_listener_clusters
 from penstock_gateway.kafka.listener_config import ListenerSpec, parse_listeners
+from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.parts import GatewayLimits
+from penstock_gateway.security.login.failure_delays import FailureDelays
+from penstock_gateway.security.login.login_setup import make_tenant_logins
 from penstock_gateway.security.tls_contexts import ListenerTls, TlsReloader
+from penstock_gateway.server.before_login import ConnectionsBeforeLogin
 from penstock_gateway.server.cluster_listeners import ClusterListener, ClusterListeners, SharedMetrics
 from penstock_gateway.server.listener import Listener, open_socket
 
@@ -62,6 +67,8 @@ class SharedGateway:
                 raise Invalid(f"the listener {spec.name} has no TLS, so {LISTENER_CLUSTERS} must name its cluster")
         self._registry = CollectorRegistry()
         metrics = SharedMetrics(self._registry)
+        self._delays = FailureDelays(GatewayLimits().logins.delays)
+        self._before_login: ConnectionsBeforeLogin | None = None
         self._reloader = TlsReloader(list(tls.values()), metrics)
         self._listeners = ClusterListeners(
             {spec.name: open_socket(spec.host, spec.port) for spec in self._specs},
@@ -71,6 +78,33 @@ class SharedGateway:
             metrics=metrics,
             monotonic_s=clock.monotonic_s,
             limits=GatewayLimits().connections,
+        )
+        if config.tenant_listeners():
+            self._before_login = self._listeners.before_login = self._make_before_login(clock, metrics)
+
+    def _make_before_login(self, clock: Clock, metrics: SharedMetrics) -> ConnectionsBeforeLogin:
+        config, listeners, limits = self._config, self._config.login_listeners(), GatewayLimits()
+        own = GatewayMetrics(CollectorRegistry(), topics_max=0)
+        for used in (own.logins, own.connections, own.connections_closed):
+            self._registry.register(used)
+        logins = make_tenant_logins(
+            config.logins(),
+            {name: listeners[name] for name in config.tenant_listeners()},
+            find=self._listeners.gateway_of,
+            served=self._listeners.verifiers,
+            clock=clock,
+            entropy=SystemEntropy(),
+            metrics=own,
+            delays=self._delays,
+            limits=limits.logins,
+        )
+        return ConnectionsBeforeLogin(
+            config,
+            clock=clock,
+            logins=logins,
+            metrics=own,
+            limits=limits.connections,
+            shares=self._limits.join(),
         )
 
     def hosting(self) -> HostingApp:
@@ -83,12 +117,24 @@ class SharedGateway:
 
     async def run(self, parts: ProcessParts) -> None:
         """Accept connections until cancelled."""
-        self._clusters = lambda: parts.watch.clusters
+        self._clusters = lambda: self._hosted(parts.watch.clusters)
         parts.registry.register(self._registry)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reloader.reload_soon)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._listeners.run())
-            tasks.create_task(self._reloader.run())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if self._before_login is not None:
+                    tasks.create_task(self._before_login.run())
+                tasks.create_task(self._listeners.run())
+                tasks.create_task(self._reloader.run())
+        finally:
+            if self._before_login is not None:
+                await self._before_login.close()
+
+    def _hosted(self, records: Mapping[str, ClusterRecord]) -> Mapping[str, ClusterRecord]:
+        """The records of the clusters that this process serves, or will serve soon."""
+        if self._config.clusters == ALL_CLUSTERS:
+            return records
+        return {name: records[name] for name in self._config.cluster_names if name in records}
 
     def make(self, config: GatewayConfig, *, quotas: Callable[[], ClusterQuotas], **parts: Any) -> GatewayApp:
         """The gateway of one cluster."""
@@ -112,6 +158,7 @@ class SharedGateway:
             own_specs=specs,
             shares=self._limits.join(),
             connections_max=lambda: quotas().connections,
+            delays=self._delays,
             garbage=PolicyOfAnother(),
         )
 

@@ -23,8 +23,7 @@ def choice(*records: ClusterRecord) -> ClusterChoice:
 
 def test_a_listener_may_have_a_cluster_of_its_own_whatever_the_server_name() -> None:
     found = choice(record("b", "b.example.org"))
-    assert found.has_own_cluster("A")
-    assert not found.has_own_cluster("TLS")
+    assert [found.is_by_name(listener) for listener in ("A", "TLS")] == [False, True]
     assert [found.cluster_of("A", name) for name in ("", "b.example.org")] == ["a", "a"]
 
 
@@ -51,6 +50,25 @@ def test_a_server_name_chooses_a_cluster_and_an_exact_name_comes_before_a_patter
 def test_of_two_clusters_with_one_name_the_older_one_gets_it() -> None:
     records = record("new", "x.org", created_ms=2), record("old", "x.org", created_ms=1)
     assert choice(*records).cluster_of("TLS", "x.org") == "old"
+
+
+def test_the_tenant_of_a_login_chooses_a_cluster_and_the_older_one_of_two() -> None:
+    records = [
+        ClusterRecord(name=name, created_id=name, created_ms=created_ms, tenants=tenants)
+        for name, created_ms, tenants in (("new", 2, ("x",)), ("old", 1, ("x", "y")), ("other", 0, ("z",)))
+    ]
+    found = ClusterChoice({"IN": "login", "A": "a"}, lambda: {each.name: each for each in records})
+    assert [found.cluster_of_tenant(tenant) for tenant in ("x", "y", "z", "X", "")] == [
+        "old",
+        "old",
+        "other",
+        None,
+        None,
+    ]
+    assert [found.is_by_login(listener) for listener in ("IN", "A", "TLS")] == [True, False, False]
+    assert not found.is_by_name("IN")
+    spec = ListenerSpec("IN", "0.0.0.0", 9093)
+    assert found.spec_for(spec, "new") == found.spec_for(spec, "without-tenants") == spec
 
 
 def test_clients_get_the_listeners_of_their_cluster_with_its_first_server_name() -> None:
@@ -87,5 +105,17 @@ def test_a_listener_without_tls_and_without_a_cluster_is_refused() -> None:
     config = GatewayConfig(listeners="A://127.0.0.1:0,B://127.0.0.1:0", clusters="a", listener_clusters="A=a")
     with pytest.raises(Invalid, match="the listener B has no TLS, so listener_clusters must name its cluster"):
         SharedGateway(config)
+    with pytest.raises(Invalid, match="a login chooses the cluster of A, so it must have the protocol SASL_SSL or"):
+        GatewayConfig(listeners="A://127.0.0.1:0", clusters="a", listener_clusters="A=login")
+    with pytest.raises(Invalid, match="tokens name no tenant, so that the listener A cannot offer OAUTHBEARER"):
+        GatewayConfig(
+            listeners="A://127.0.0.1:0",
+            listener_security_protocol_map="A:SASL_PLAINTEXT",
+            listener_clusters="A=login",
+            sasl_enabled_mechanisms="OAUTHBEARER",
+            sasl_oauthbearer_jwks_endpoint_url="file:///keys",
+            sasl_oauthbearer_expected_issuer="issuer",
+            sasl_oauthbearer_expected_audience="audience",
+        )
     with pytest.raises(Invalid, match="listener_clusters needs the setting clusters"):
         make_process(GatewayConfig(listener_clusters="PLAINTEXT=a"))

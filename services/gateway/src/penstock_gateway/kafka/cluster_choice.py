@@ -1,4 +1,4 @@
-"""Chooses the virtual cluster of a connection, by its listener or by the server name of its TLS handshake. Pure."""
+"""Chooses the virtual cluster of a connection: by its listener, its server name of TLS, or its login's tenant. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,6 +11,7 @@ from penstock.contracts.messages import ListenerAddress
 from penstock_gateway.kafka.listener_config import ListenerSpec
 
 LISTENER_CLUSTERS = "listener_clusters"
+BY_LOGIN = "login"  # in place of a cluster
 ANY_LABEL = "*."  # at the start of a server name
 
 
@@ -31,6 +32,11 @@ def parse_listener_clusters(text: str, listeners: Sequence[str]) -> dict[str, st
     return found
 
 
+def listeners_by_login(text: str, listeners: Sequence[str]) -> list[str]:
+    """The listeners where the login chooses the cluster."""
+    return [name for name, cluster in parse_listener_clusters(text, listeners).items() if cluster == BY_LOGIN]
+
+
 class ClusterChoice:
     """The clusters of a process as connections find them."""
 
@@ -39,21 +45,27 @@ class ClusterChoice:
         self._by_listener = by_listener
         self._records = records
 
-    def has_own_cluster(self, listener: str) -> bool:
-        """Whether all connections of a listener belong to one cluster; else the server name chooses."""
-        return listener in self._by_listener
+    def is_by_name(self, listener: str) -> bool:
+        """Whether the server name of TLS chooses the cluster."""
+        return listener not in self._by_listener
+
+    def is_by_login(self, listener: str) -> bool:
+        """Whether the tenant of the login chooses the cluster."""
+        return self._by_listener.get(listener) == BY_LOGIN
 
     def cluster_of(self, listener: str, server_name: str) -> str | None:
-        """The cluster of a connection; None if there is none for it."""
+        """The cluster of a connection where no login chooses it; None if there is none for it."""
         return self._by_listener.get(listener) or self._named(server_name.lower())
 
     def spec_for(self, spec: ListenerSpec, cluster: str) -> ListenerSpec | None:
         """A listener as the clients of a cluster see it; None if it is not for them.
 
+        Tenants may change at any time, so each cluster has the listeners where the login chooses.
+
         Where the server name chooses, clients get the first name of the cluster as the address of its gateways.
         """
-        if self.has_own_cluster(spec.name):
-            return spec if self._by_listener[spec.name] == cluster else None
+        if not self.is_by_name(spec.name):
+            return spec if self._by_listener[spec.name] in (cluster, BY_LOGIN) else None
         record = self._records().get(cluster)
         names = [name for name in record.server_names if not name.startswith(ANY_LABEL)] if record else []
         if not names:
@@ -61,10 +73,19 @@ class ClusterChoice:
         port = spec.advertised.port if spec.advertised is not None else spec.port
         return msgspec.structs.replace(spec, advertised=ListenerAddress(spec.name, names[0], port))
 
+    def cluster_of_tenant(self, tenant: str) -> str | None:
+        """The cluster of the logins of a tenant; None for an unknown one."""
+        return _oldest([record for record in self._records().values() if tenant in record.tenants])
+
     def _named(self, server_name: str) -> str | None:
         label, _, rest = server_name.partition(".")
         wanted = {server_name, f"{ANY_LABEL}{rest}"} if label and rest else {server_name}
         records = [record for record in self._records().values() if wanted & set(record.server_names)]
         exact = [record for record in records if server_name in record.server_names]
-        first = min(exact or records, key=lambda record: (record.created_ms, record.name), default=None)
-        return first.name if first is not None else None
+        return _oldest(exact or records)
+
+
+def _oldest(records: Sequence[ClusterRecord]) -> str | None:
+    """The name of the cluster that was created first."""
+    first = min(records, key=lambda record: (record.created_ms, record.name), default=None)
+    return first.name if first is not None else None

@@ -6,20 +6,29 @@ come and go. A connection without a cluster is closed, and counted.
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter
 
+from penstock.contracts.errors import Unavailable
 from penstock_gateway.kafka.cluster_choice import ClusterChoice
 from penstock_gateway.kafka.shared_limit import SharedLimit
 from penstock_gateway.metrics import TlsMetrics
+from penstock_gateway.security.login.credentials import Verifiers
+from penstock_gateway.security.login.logins import HasLogins
 from penstock_gateway.security.tls_contexts import ListenerTls
 from penstock_gateway.server.connection import Connection, Owner
+from penstock_gateway.server.connection_manager import ConnectionManager
 from penstock_gateway.server.handshakes import Handshakes
 from penstock_gateway.server.limits import ConnectionLimits
 from penstock_gateway.server.listener import BACKLOG
 from penstock_gateway.server.rejection_log import RejectionLog
 from penstock_gateway.server.tls_connection import RECEIVE_BYTES, TlsConnection
+
+
+class ClusterOwner(Owner, HasLogins, Protocol):
+    """The gateway of one cluster, for its connections and logins."""
 
 
 class SharedMetrics(TlsMetrics):
@@ -60,11 +69,13 @@ class ClusterListeners:
         self._limits = limits
         self.handshakes = Handshakes(metrics, monotonic_s, limits.handshakes)
         self._rejections = RejectionLog(monotonic_s, limits.rejection_log)
-        self._owners: dict[str, Owner] = {}  # by cluster
+        self._owners: dict[str, ClusterOwner] = {}  # by cluster
+        self._verifiers: Sequence[Verifiers] = ()
+        self.before_login: ConnectionManager | None = None  # of connections whose login chooses the cluster
         self._servers: list[asyncio.Server] = []
         self._buffer = memoryview(bytearray(RECEIVE_BYTES if tls else 0))
         for listener, own in tls.items():
-            if not choice.has_own_cluster(listener):
+            if choice.is_by_name(listener):
                 own.accepts_name = lambda name, listener=listener: self._owner(listener, name) is not None
 
     async def run(self) -> None:
@@ -86,15 +97,36 @@ class ClusterListeners:
         """The port of a listener, as it is bound."""
         return int(self._sockets[listener].getsockname()[1])
 
-    def add(self, cluster: str, owner: Owner) -> None:
+    def gateway_of(self, tenant: str) -> ClusterOwner | None:
+        """The gateway of a tenant; None if there is no such tenant, `Unavailable` if its cluster is not served now."""
+        cluster = self._choice.cluster_of_tenant(tenant)
+        if cluster is None:
+            return None
+        if cluster not in self._owners:
+            raise Unavailable(f"the cluster {cluster} of the tenant {tenant} is not served now")
+        return self._owners[cluster]
+
+    def verifiers(self) -> Sequence[Verifiers]:
+        """The verifiers of the users of each cluster, in the order of the clusters' names."""
+        return self._verifiers
+
+    def add(self, cluster: str, owner: ClusterOwner) -> None:
         """Hand the connections of a cluster to its gateway from now on."""
         self._owners[cluster] = owner
+        self._sort_verifiers()
 
     def remove(self, cluster: str) -> None:
         """Refuse the connections of a cluster: its gateway is about to end."""
         self._owners.pop(cluster, None)
+        self._sort_verifiers()
+
+    def _sort_verifiers(self) -> None:
+        found = (self._owners[cluster].logins.verifiers for cluster in sorted(self._owners))
+        self._verifiers = [each for each in found if each is not None]
 
     def _owner(self, listener: str, server_name: str = "") -> Owner | None:
+        if self._choice.is_by_login(listener):
+            return self.before_login
         cluster = self._choice.cluster_of(listener, server_name)
         return self._owners.get(cluster) if cluster is not None else None
 
@@ -147,7 +179,7 @@ class ClusterListener:
         """The port that clients connect to."""
         return self._shared.port(self.name)
 
-    async def accept(self, owner: Owner) -> None:
+    async def accept(self, owner: ClusterOwner) -> None:
         """Get connections from now on."""
         self._shared.add(self._cluster, owner)
 

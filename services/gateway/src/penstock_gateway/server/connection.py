@@ -50,6 +50,9 @@ class Owner(Protocol):
 
     def seen_sequence(self) -> int: ...
 
+    def owner_after_login(self, client: Client) -> "Owner":
+        """The owner from the login of a client on; where it chooses the cluster, the gateway of this one."""
+
     def wake(self) -> bool: ...
 
     def opened(self, connection: "Connection") -> bool: ...
@@ -217,11 +220,27 @@ class Connection(asyncio.BufferedProtocol):
             self._pipeline.reject(slot)
         if self._needs_login and not self._client.needs_login:
             self._needs_login = False
+            self._move(self._owner.owner_after_login(self._client))
             self._owner.limit(self._pipeline, self._client)
         self._send()
         self._advance()
         if self._is_at_eof:
             self._end_behind_eof_soon()
+
+    def _move(self, owner: Owner) -> None:
+        """Go on with another owner. There is no other request in work: before the login they run one at a time."""
+        if owner is self._owner:
+            return
+        self._count_unsent(0)
+        self._owner.budget.remove(self)
+        self._owner.closed(self, "")
+        self._owner = owner
+        self._pipeline.move(owner.budget)
+        self._arrival = Arrival(self.active_s, owner.seen_sequence())  # of requests that came behind the login
+        if not owner.opened(self):
+            self.end("too_many_connections")
+        elif delay_s := owner.delay_s(self._client.host):
+            self._reject_late(delay_s)
 
     def _end_behind_eof_soon(self) -> None:
         """Close in the next iteration of the event loop, unless a request with acks=0 is then in progress."""

@@ -15,7 +15,7 @@ from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasResponseMemory
 from penstock_gateway.kafka.shared_limit import ClusterShares
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.quotas.throttle import connection_delay_s, count_produce
-from penstock_gateway.security.login.logins import HasLogins
+from penstock_gateway.security.login.logins import HasLogins, Logins
 from penstock_gateway.server.connection import Connection, Owner
 from penstock_gateway.server.dispatch import Dispatcher
 from penstock_gateway.server.handshakes import Handshakes
@@ -237,6 +237,15 @@ class ConnectionManager:
         if own_max and len(self._connections) >= own_max:
             return f"more than {own_max} connections of the cluster {self._config.cluster}"
         return f"more than {self._config.connections_max} connections" if self._share.is_spent() else ""
+
+    @property
+    def logins(self) -> Logins:
+        """The logins of this gateway."""
+        return self._gateway.logins
+
+    def owner_after_login(self, client: Client) -> Owner:
+        """The connections of a cluster stay with its gateway."""
+        return self
 
     def owner_of(self, listener: str, server_name: str) -> Owner | None:
         """All connections of a gateway with its own listeners are its own."""

@@ -141,6 +141,14 @@ class Pipeline:
             self._budget.release(size_bytes, size_bytes)
         return output
 
+    def move(self, budget: ReceiveBudget) -> None:
+        """Count the held bytes in another budget from now on."""
+        complete_bytes = self._held_bytes - self._partial_bytes
+        self._budget.release(self._held_bytes, complete_bytes)
+        self._budget = budget
+        budget.hold(self._held_bytes)
+        budget.begin_frame(complete_bytes)
+
     def close(self) -> None:
         """Give the held bytes back to the budget; no request is answered any more."""
         self._budget.release(self._held_bytes, self._held_bytes - self._partial_bytes)

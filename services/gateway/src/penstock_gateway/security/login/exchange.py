@@ -4,6 +4,8 @@ from typing import Protocol
 
 import msgspec
 
+TENANT_END = "/"  # in `tenant/user`, where the login chooses the cluster
+
 
 class LoginFailed(Exception):
     """The login is over. The text is for the log of the operator, and has no secret; clients get a general one.
@@ -16,6 +18,16 @@ class LoginFailed(Exception):
         super().__init__(reason)
         self.user = user
         self.answer = answer
+
+
+def user_of(name: str, tenant: str) -> str:
+    """The user that a login names: `tenant/user` if there is a tenant; `LoginFailed` for another tenant."""
+    if not tenant:
+        return name
+    given, _, user = name.partition(TENANT_END)
+    if given != tenant or not user:
+        raise LoginFailed("the user is not one of the tenant of this connection", name)
+    return user
 
 
 class Identity(msgspec.Struct, frozen=True):

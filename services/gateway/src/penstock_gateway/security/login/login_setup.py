@@ -1,7 +1,7 @@
 """Builds the logins of a gateway from its settings."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -11,15 +11,17 @@ from penstock.runtime.clock import Clock, Entropy
 from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.security.audit_trail import AuditTrail
 from penstock_gateway.security.delegation.token_verifiers import TokenVerifiers
-from penstock_gateway.security.login.credentials import Credentials, Verifiers
+from penstock_gateway.security.login.credentials import Credentials, TenantDecoys, Verifiers, VerifierSource
 from penstock_gateway.security.login.exchange import Exchange
+from penstock_gateway.security.login.failure_delays import FailureDelays
 from penstock_gateway.security.login.json_web_keys import ALGORITHMS, KeySet, source_of
 from penstock_gateway.security.login.login_log import LoginLog
-from penstock_gateway.security.login.logins import LoginLimits, Logins, MakeExchange
+from penstock_gateway.security.login.logins import HasLogins, LoginLimits, Logins, MakeExchange
 from penstock_gateway.security.login.oauth_bearer import OAuthBearerLogin
 from penstock_gateway.security.login.plain_login import KEY_BYTES, PasswordChecker, PlainLogin
 from penstock_gateway.security.login.scram import SCRAM_NAMES
 from penstock_gateway.security.login.scram_login import ScramLogin
+from penstock_gateway.security.login.tenant_logins import TenantLogins
 from penstock_gateway.security.login.tokens import TokenRules
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
@@ -49,18 +51,28 @@ class LoginSettings(msgspec.Struct, frozen=True, kw_only=True):
     oauth: OAuthSettings = OAuthSettings()
 
 
-def check_login_settings(settings: LoginSettings, listeners: Mapping[str, bool]) -> None:
+def check_login_settings(
+    settings: LoginSettings, listeners: Mapping[str, bool], by_tenant: Collection[str] = ()
+) -> None:
     """Raise `Invalid` with one sentence if a setting is wrong.
 
-    `listeners`: those that demand a login, and whether each has TLS.
+    `listeners`: those that demand a login, and whether each has TLS. `by_tenant`: where it chooses the cluster.
     """
+    for listener in by_tenant:
+        if listener not in listeners:
+            raise Invalid(
+                f"a login chooses the cluster of {listener}, so it must have the protocol SASL_SSL or SASL_PLAINTEXT"
+            )
     names = _names("sasl_enabled_mechanisms", settings.enabled_mechanisms, MECHANISMS)
     if 0 < len(settings.login_secret) < SECRET_CHARACTERS_MIN:
         raise Invalid(f"sasl_login_secret must have at least {SECRET_CHARACTERS_MIN} characters, or none")
     if OAUTHBEARER in names:
         _check_oauth(settings.oauth)
     for listener, has_tls in listeners.items():
-        if not [name for name in names if _is_offered(name, has_tls, settings)]:
+        offered = [name for name in names if _is_offered(name, has_tls, settings)]
+        if listener in by_tenant and offered == [OAUTHBEARER]:
+            raise Invalid(f"tokens name no tenant, so that the listener {listener} cannot offer OAUTHBEARER")
+        if not offered:
             raise Invalid(f"the listener {listener} has no TLS, so that it cannot offer PLAIN, and no other mechanism")
 
 
@@ -76,20 +88,18 @@ def make_logins(
     limits: LoginLimits | None = None,
     audit: AuditTrail | None = None,
     tokens: TokenVerifiers | None = None,
+    by_tenant: Collection[str] = (),
+    delays: FailureDelays | None = None,
 ) -> tuple[Logins, KeySet | None]:
     """The logins of these listeners, and the keys of OAUTHBEARER if it is used; the caller runs the keys.
 
     `tokens`: the verifiers of delegation tokens, which only the SCRAM mechanisms accept.
-    `listeners`: those that demand a login, and whether each has TLS.
+    `listeners`: those that demand a login, and whether each has TLS. `by_tenant`: where it chooses the cluster.
+    `delays`: those that the clusters of a process share.
     """
-    check_login_settings(settings, listeners)
-    made: dict[str, MakeExchange] = {}
-    secret = settings.login_secret.encode() or entropy.take(KEY_BYTES)
-    verifiers = Verifiers(credentials, hashlib.sha256(cluster.encode() + b"\0" + secret).digest())
-    for name in SCRAM_NAMES:
-        made[name] = _scram(verifiers, entropy, name, tokens)
-    passwords = PasswordChecker(verifiers, entropy.take(KEY_BYTES))
-    made[PLAIN] = lambda: PlainLogin(passwords)
+    check_login_settings(settings, listeners, by_tenant)
+    verifiers = Verifiers(credentials, _secret(settings, cluster, entropy))
+    made = _with_passwords(verifiers, entropy, tokens)
     names = _names("sasl_enabled_mechanisms", settings.enabled_mechanisms, MECHANISMS)
     keys = None
     if OAUTHBEARER in names:
@@ -103,15 +113,69 @@ def make_logins(
         made[OAUTHBEARER] = _oauth(rules, keys, clock)
     logins = Logins(
         listeners={
-            listener: {name: made[name] for name in names if _is_offered(name, has_tls, settings)}
+            listener: {
+                name: made[name]
+                for name in names
+                if _is_offered(name, has_tls, settings) and (name != OAUTHBEARER or listener not in by_tenant)
+            }
             for listener, has_tls in listeners.items()
         },
         session_ms_max=settings.connections_max_reauth_ms,
         clock=clock,
         log=LoginLog(metrics, clock.monotonic_s, audit=audit, is_user=_is_user(credentials)),
+        verifiers=verifiers,
         limits=limits,
+        delays=delays,
     )
     return logins, keys
+
+
+def make_tenant_logins(
+    settings: LoginSettings,
+    listeners: Mapping[str, bool],
+    *,
+    find: Callable[[str], HasLogins | None],
+    served: Callable[[], Sequence[Verifiers]],
+    clock: Clock,
+    entropy: Entropy,
+    metrics: GatewayMetrics,
+    delays: FailureDelays,
+    limits: LoginLimits | None = None,
+) -> TenantLogins:
+    """The logins of the listeners where they choose the cluster.
+
+    `find` returns the gateway of a tenant. `served`: the verifiers of all clusters.
+    """
+    decoys = TenantDecoys(served, _secret(settings, "", entropy))
+    made = _with_passwords(decoys, entropy, None)
+    names = _names("sasl_enabled_mechanisms", settings.enabled_mechanisms, MECHANISMS)
+    return TenantLogins(
+        find,
+        listeners={
+            listener: {name: made[name] for name in names if name in made and _is_offered(name, has_tls, settings)}
+            for listener, has_tls in listeners.items()
+        },
+        session_ms_max=settings.connections_max_reauth_ms,
+        clock=clock,
+        log=LoginLog(metrics, clock.monotonic_s),
+        limits=limits,
+        delays=delays,
+    )
+
+
+def _secret(settings: LoginSettings, cluster: str, entropy: Entropy) -> bytes:
+    secret = settings.login_secret.encode() or entropy.take(KEY_BYTES)
+    return hashlib.sha256(cluster.encode() + b"\0" + secret).digest()
+
+
+def _with_passwords(
+    verifiers: VerifierSource, entropy: Entropy, tokens: TokenVerifiers | None
+) -> dict[str, MakeExchange]:
+    """The mechanisms with passwords, by name."""
+    made = {name: _scram(verifiers, entropy, name, tokens) for name in SCRAM_NAMES}
+    passwords = PasswordChecker(verifiers, entropy.take(KEY_BYTES))
+    made[PLAIN] = lambda tenant: PlainLogin(passwords, tenant)
+    return made
 
 
 def _is_user(credentials: Credentials) -> Callable[[str, str], bool]:
@@ -124,12 +188,13 @@ def _is_user(credentials: Credentials) -> Callable[[str, str], bool]:
     return is_user
 
 
-def _scram(verifiers: Verifiers, entropy: Entropy, name: str, tokens: TokenVerifiers | None) -> MakeExchange:
-    return lambda: ScramLogin(SCRAM_NAMES[name], verifiers, entropy, tokens)
+def _scram(verifiers: VerifierSource, entropy: Entropy, name: str, tokens: TokenVerifiers | None) -> MakeExchange:
+    return lambda tenant: ScramLogin(SCRAM_NAMES[name], verifiers, entropy, tokens, tenant)
 
 
 def _oauth(rules: TokenRules, keys: KeySet, clock: Clock) -> MakeExchange:
-    def make() -> Exchange:
+    def make(tenant: str) -> Exchange:
+        assert not tenant, "tokens name no tenant"
         return OAuthBearerLogin(rules, keys, clock.now_ms)
 
     return make

@@ -26,6 +26,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.runtime.clock import Clock
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import CloseConnection
+from penstock_gateway.security.login.credentials import Verifiers
 from penstock_gateway.security.login.exchange import Exchange, Identity, LoginFailed, Step
 from penstock_gateway.security.login.failure_delays import DelayLimits, FailureDelays
 from penstock_gateway.security.login.login_log import LoginLog
@@ -35,7 +36,7 @@ BEFORE_LOGIN = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICAT
 AFTER_EXPIRY = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 RAW_VERSION = 0  # of SaslHandshake: the tokens have no header
 
-MakeExchange = Callable[[], Exchange]
+MakeExchange = Callable[[str], Exchange]  # from the tenant that clients put before their user, or ""
 Mechanisms = Mapping[str, MakeExchange]  # by SASL name
 
 
@@ -49,9 +50,10 @@ class LoginLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Login:
+class LoginState:
     """The state of one connection."""
 
+    tenant: str = ""  # that the user's name in each login of the connection must have
     mechanism: str = ""  # of this login, or of the last one
     exchange: Exchange | None = None  # while a login is in progress
     is_raw: bool = False  # tokens come without a header
@@ -69,18 +71,22 @@ class Logins:
         session_ms_max: int,
         clock: Clock,
         log: LoginLog,
+        verifiers: Verifiers | None = None,
         limits: LoginLimits | None = None,
+        delays: FailureDelays | None = None,
     ) -> None:
         """`listeners`: those that demand a login, with the mechanisms that each accepts, by their SASL names.
 
         After `session_ms_max` a client must log in again; 0: never, but a token must not expire.
+        `verifiers`: of all users. `delays`: several clusters share them where a login chooses the cluster.
         """
         self._listeners = listeners
         self._session_ms_max = session_ms_max
         self._clock = clock
         self.log = log
         self.limits = limits or LoginLimits()
-        self._delays = FailureDelays(self.limits.delays)
+        self.verifiers = verifiers
+        self._delays = delays if delays is not None else FailureDelays(self.limits.delays)
 
     def begin(self, client: Client) -> None:
         """Demand a login from a new client, if its listener does."""
@@ -97,12 +103,12 @@ class Logins:
 
     def sends_raw_tokens(self, client: Client) -> bool:
         """Whether the next frame of a client without a login is a token without a header."""
-        return client.part(_Login).is_raw
+        return client.part(LoginState).is_raw
 
     def handshake(self, client: Client, version: int, mechanism: str) -> SaslHandshakeResponse:
         """Choose the mechanism of a login, or of another login on a session that has an end."""
         accepted = self._listeners.get(client.listener, {})
-        login = client.part(_Login)
+        login = client.part(LoginState)
         if client.needs_login:
             if login.exchange is not None:
                 client.closing_cause = FAILED
@@ -117,12 +123,18 @@ class Logins:
         if not client.needs_login and mechanism != login.mechanism:
             login.failure = LoginFailed("another mechanism than before", client.user)
             self._record(client, login, login.failure)
-        login.mechanism, login.exchange, login.is_raw = mechanism, make(), version == RAW_VERSION
+        login.mechanism, login.exchange, login.is_raw = mechanism, make(login.tenant), version == RAW_VERSION
         return SaslHandshakeResponse(ErrorCode.NONE, list(accepted))
+
+    def take_over(self, client: Client, tenant: str) -> None:
+        """Begin the login of a client here: its first token names a tenant of this cluster."""
+        login = client.part(LoginState)
+        login.tenant = tenant
+        login.exchange = self._listeners[client.listener][login.mechanism](tenant)
 
     async def authenticate(self, client: Client, token: bytes) -> SaslAuthenticateResponse:
         """Take the next token of a login, and answer it."""
-        login = client.part(_Login)
+        login = client.part(LoginState)
         if login.exchange is None:
             if client.needs_login:
                 client.closing_cause = FAILED
@@ -138,7 +150,7 @@ class Logins:
 
     async def take_raw_token(self, client: Client, token: bytes) -> bytes:
         """The answer to a token without a header; a failure closes the connection without an answer, as in Kafka."""
-        login = client.part(_Login)
+        login = client.part(LoginState)
         assert login.exchange is not None, "raw tokens come after a handshake"
         try:
             step = await self._step(client, login, login.exchange, token)
@@ -148,7 +160,7 @@ class Logins:
             self._complete(client, login, step.identity)
         return step.answer
 
-    def _may_login_again(self, client: Client, login: _Login, version: int) -> bool:
+    def _may_login_again(self, client: Client, login: LoginState, version: int) -> bool:
         """Whether a client with a session may begin another login; if so, it begins now."""
         now_s = self._clock.monotonic_s()
         is_too_soon = now_s - login.began_s < self.limits.relogin_s_min
@@ -157,7 +169,7 @@ class Logins:
         login.began_s = now_s
         return True
 
-    async def _step(self, client: Client, login: _Login, exchange: Exchange, token: bytes) -> Step:
+    async def _step(self, client: Client, login: LoginState, exchange: Exchange, token: bytes) -> Step:
         """The answer to a token. A failure is recorded, delayed and raised."""
         if login.failure is not None:
             raise login.failure
@@ -175,7 +187,7 @@ class Logins:
             await self._delay(client, self._record(client, login, step.failure))
         return step
 
-    def _check_session(self, client: Client, login: _Login, identity: Identity | None) -> None:
+    def _check_session(self, client: Client, login: LoginState, identity: Identity | None) -> None:
         """Raise `LoginFailed` if a login on a session takes too long, or is another user's."""
         if client.needs_login:
             return
@@ -185,7 +197,7 @@ class Logins:
             answer = "Cannot change principals during re-authentication"
             raise LoginFailed(f"{answer}, from {user_principal(client.user)}", identity.user, answer)
 
-    def _record(self, client: Client, login: _Login, failure: LoginFailed) -> float:
+    def _record(self, client: Client, login: LoginState, failure: LoginFailed) -> float:
         """Record a failure; return the delay of its answer, in seconds."""
         self.log.failed(client, failure.user, login.mechanism, str(failure))
         return self._delays.record(client.host, self._clock.monotonic_s())
@@ -194,7 +206,7 @@ class Logins:
         client.login_deadline_s += delay_s
         await asyncio.sleep(delay_s)
 
-    def _complete(self, client: Client, login: _Login, identity: Identity) -> int:
+    def _complete(self, client: Client, login: LoginState, identity: Identity) -> int:
         """Begin the session of a user; return its lifetime in ms, 0 if it has no end."""
         client.user, client.token_id = identity.user, identity.token_id
         client.login_deadline_s = math.inf

@@ -12,8 +12,8 @@ import msgspec
 
 from penstock.contracts.commands.security import ScramMechanism, ScramVerifier
 from penstock.contracts.errors import Unavailable
-from penstock_gateway.security.login.credentials import Verifiers
-from penstock_gateway.security.login.exchange import Identity, LoginFailed, Step
+from penstock_gateway.security.login.credentials import VerifierSource
+from penstock_gateway.security.login.exchange import Identity, LoginFailed, Step, user_of
 from penstock_gateway.security.login.scram import is_password
 
 PARTS = 3
@@ -32,7 +32,7 @@ class PasswordLimits(msgspec.Struct, frozen=True, kw_only=True):
 class PasswordChecker:
     """Checks passwords. `key` is secret and random, and of this process only."""
 
-    def __init__(self, verifiers: Verifiers, key: bytes, limits: PasswordLimits | None = None) -> None:
+    def __init__(self, verifiers: VerifierSource, key: bytes, limits: PasswordLimits | None = None) -> None:
         self._verifiers = verifiers
         self._key = key
         self._limits = limits or PasswordLimits()
@@ -76,11 +76,14 @@ class PasswordChecker:
 class PlainLogin:
     """The server's side of one login."""
 
-    def __init__(self, passwords: PasswordChecker) -> None:
+    def __init__(self, passwords: PasswordChecker, tenant: str = "") -> None:
+        """`tenant`: clients put it before the name of the user."""
         self._passwords = passwords
+        self._tenant = tenant
 
     async def respond(self, token: bytes) -> Step:
-        user, password = parse_plain(token)
+        name, password = parse_plain(token)
+        user = user_of(name, self._tenant)
         if not await self._passwords.is_right(user, password):
             raise LoginFailed("wrong password or unknown user", user)
         return Step(b"", Identity(user))

@@ -5,8 +5,8 @@ import base64
 from penstock.contracts.commands.security import ScramMechanism
 from penstock.runtime.clock import Entropy
 from penstock_gateway.security.delegation.token_verifiers import TokenVerifiers
-from penstock_gateway.security.login.credentials import Verifiers
-from penstock_gateway.security.login.exchange import Identity, LoginFailed, Step
+from penstock_gateway.security.login.credentials import VerifierSource
+from penstock_gateway.security.login.exchange import Identity, LoginFailed, Step, user_of
 from penstock_gateway.security.login.scram import ScramServer, parse_client_first
 
 NONCE_BYTES = 24
@@ -16,12 +16,19 @@ class ScramLogin:
     """The server's side of one login. An unknown user gets a made-up salt, and fails as a wrong password does."""
 
     def __init__(
-        self, mechanism: ScramMechanism, verifiers: Verifiers, entropy: Entropy, tokens: TokenVerifiers | None = None
+        self,
+        mechanism: ScramMechanism,
+        verifiers: VerifierSource,
+        entropy: Entropy,
+        tokens: TokenVerifiers | None = None,
+        tenant: str = "",
     ) -> None:
+        """`tenant`: clients put it before the name of the user. Delegation tokens cannot be used then."""
         self._mechanism = mechanism
         self._verifiers = verifiers
         self._entropy = entropy
-        self._tokens = tokens or None  # None also if they are off
+        self._tokens = (tokens or None) if not tenant else None  # None also if they are off
+        self._tenant = tenant
         self._name = ""
         self._is_token = False
         self._server: ScramServer | None = None
@@ -38,9 +45,9 @@ class ScramLogin:
 
     async def _begin(self, token: bytes) -> Step:
         first = parse_client_first(token)
-        self._name, self._is_token = first.user, first.is_token
+        self._name, self._is_token = user_of(first.user, self._tenant), first.is_token
         if not first.is_token:
-            verifier = self._verifiers.find(first.user, [self._mechanism])
+            verifier = self._verifiers.find(self._name, [self._mechanism])
         elif self._tokens is None:
             raise LoginFailed("delegation tokens are off")
         else:
