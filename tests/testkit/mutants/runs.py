@@ -16,10 +16,10 @@ CONSUMER_GROUP_SEEDS_MAX = 20  # of seeds with a group of KIP-848, so among some
 CONSUMER_GROUP_MUTANT = "take_no_report_for_empty_report"
 # Found by clients with short timeouts only.
 SHORT_TIMEOUTS_MUTANT = "end_transactions_without_seen_sequence"
-SHORT_TIMEOUTS_FOUND_LAST = 6
+SHORT_TIMEOUTS_FOUND_LAST = 15
 # Each mutant that any run may find, and the seed that found it last.
 FOUND_LAST = {
-    "accept_fenced_static_members": 10,
+    "accept_fenced_static_members": 14,
     "accept_late_offset_commits": 12,
     "accept_offsets_of_former_members": 67,
     "age_orphans_by_wall_clock": 2,
@@ -45,7 +45,7 @@ FOUND_LAST = {
     "read_undecided_records": 3,
     "remove_segments_before_deletion": 2,
     "replace_extents_without_check": 1,
-    "return_unstable_offsets": 49,
+    "return_unstable_offsets": 90,
     "reuse_producer_ids": 0,
     "serve_before_catching_up": 4,
     "share_acknowledge_before_commit": 21,
