@@ -1,6 +1,7 @@
-"""Many virtual clusters on one sequencer process: `python -m benches.clusters idle|neighbour` prints JSON.
+"""Many virtual clusters on one sequencer process: `python -m benches.clusters idle|busy|neighbour` prints JSON.
 
-`idle` measures the memory and CPU of a process that hosts clusters without clients. `neighbour` measures the produce
+`idle` measures the memory and CPU of a process that hosts clusters without clients. `busy` measures the same while a
+client produces to each cluster, and the gateway and flusher that host them all. `neighbour` measures the produce
 latency of one cluster alone and beside a loaded one. That one is on the same sequencer, then in another deployment.
 Each cluster has an agent of its own. The last case shows the part of the effect that comes from shared cores and disk.
 """
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.clusters import ClusterRecord, ClusterRegistry
@@ -37,13 +39,14 @@ READY_S = 60.0
 def main() -> None:
     """Run one measurement and print its figures."""
     parser = argparse.ArgumentParser(prog="benches.clusters")
-    parser.add_argument("what", choices=("idle", "neighbour"))
+    runs = {"idle": idle, "busy": busy, "neighbour": neighbour}
+    parser.add_argument("what", choices=runs)
     parser.add_argument("--clusters", type=int, default=50)
+    parser.add_argument("--rate", type=float, default=5.0, help="records that a client of `busy` sends per second")
     parser.add_argument("--seconds", type=float, default=20.0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        run = idle if arguments.what == "idle" else neighbour
-        json.dump(run(Path(folder), arguments), sys.stdout, indent=2)
+        json.dump(runs[arguments.what](Path(folder), arguments), sys.stdout, indent=2)
     print()
 
 
@@ -59,6 +62,93 @@ def idle(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
                 "cpu_percent": round(100 * (cpu_s(pid) - before_s) / (time.monotonic() - started_s), 2),
             }
     return found
+
+
+def busy(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Every cluster with one client, which sends single records of 1 kB; all through one gateway and one flusher."""
+    clusters = [f"c{number}" for number in range(arguments.clusters)]
+    with deployment(folder, clusters) as (server, sequencer), hosting(server, folder, clusters) as (pids, addresses):
+        pids = {"sequencer": sequencer, **pids}
+        producers = [Producer({"bootstrap.servers": address, "linger.ms": 0, "log_level": 0}) for address in addresses]
+        latencies_s: list[float] = []
+        produce_evenly(producers, arguments.rate, 3.0, [])
+        before_s, started_s = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
+        produce_evenly(producers, arguments.rate, arguments.seconds, latencies_s)
+        elapsed_s = time.monotonic() - started_s
+        latencies_s.sort()
+        return {
+            "records_per_s": round(len(latencies_s) / elapsed_s, 1),
+            "p50_ms": round(latencies_s[len(latencies_s) // 2] * 1000, 1),
+            "p99_ms": round(latencies_s[len(latencies_s) * 99 // 100] * 1000, 1),
+        } | {
+            name: {
+                "private_mib": round(private_mib(pid), 1),
+                "cpu_percent": round(100 * (cpu_s(pid) - before_s[name]) / elapsed_s, 1),
+            }
+            for name, pid in pids.items()
+        }
+
+
+def produce_evenly(producers: list[Producer], rate: float, seconds: float, latencies_s: list[float]) -> None:
+    """Send `rate` records per second with each producer, one producer after the other; add the latencies."""
+    interval_s = 1 / (rate * len(producers))
+    due_s = time.monotonic()
+    end_s = due_s + seconds
+    while due_s < end_s:
+        for producer in producers:
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            sent_s = time.monotonic()
+
+            def delivered(error: Any, _: Any, sent_s: float = sent_s) -> None:
+                assert error is None, error
+                latencies_s.append(time.monotonic() - sent_s)
+
+            producer.produce(TOPIC, bytes(1000), on_delivery=delivered)
+            for each in producers:
+                each.poll(0)
+            due_s += interval_s
+    for producer in producers:
+        assert producer.flush(READY_S) == 0
+
+
+@contextlib.contextmanager
+def hosting(server: NatsServer, folder: Path, clusters: list[str]) -> Iterator[tuple[dict[str, int], list[str]]]:
+    """A gateway and a flusher that host all clusters, each with a topic; their process ids, and the addresses."""
+    ports = {cluster.upper(): free_port() for cluster in clusters}
+    common = {"clusters": "*", "nats-url": server.url, "store-url": f"file://{folder}/objects"}
+    settings = {
+        "gateway": common
+        | {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "listener-security-protocol-map": ",".join(f"{name}:PLAINTEXT" for name in ports),
+            "listener-clusters": ",".join(f"{name}={name.lower()}" for name in ports),
+        },
+        "flusher": common,
+    }
+    addresses = [f"127.0.0.1:{port}" for port in ports.values()]
+    with contextlib.ExitStack() as running:
+        pids = {}
+        for service, its in settings.items():
+            process = started(
+                folder / f"{service}.log", [f"penstock_{service}"], {"http-port": str(free_port()), **its}
+            )
+            pids[service] = running.enter_context(process)
+        for address in addresses:
+            wait_until(lambda address=address: has_topic(address), READY_S, f"the topic at {address}", 0.2)  # type: ignore[misc]
+        yield pids, addresses
+
+
+@contextlib.contextmanager
+def started(log: Path, module: list[str], settings: dict[str, str]) -> Iterator[int]:
+    """A process of a module until the end of the block; its id."""
+    flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
+    with log.open("wb") as output:
+        process = subprocess.Popen([sys.executable, "-m", *module, *flags], stdout=output, stderr=output)
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def neighbour(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -116,17 +206,9 @@ def agent(server: NatsServer, folder: Path, cluster: str) -> Iterator[str]:
         "store-url": f"file://{folder}/objects",
         "listeners": f"PLAINTEXT://{address}",
     }
-    flags = [part for name, value in settings.items() for part in (f"--{name}", value)]
-    with (folder / f"agent-{cluster}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli", "agent", "--", *flags], stdout=log, stderr=log
-        )
-    try:
+    with started(folder / f"agent-{cluster}.log", ["penstock.cli", "agent", "--"], settings):
         wait_until(lambda: has_topic(address), READY_S, f"the topic of {cluster}", 0.2)
         yield address
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def has_topic(address: str) -> bool:
