@@ -24,15 +24,15 @@ BUILD = $(BIN)/uv build -q --no-build-isolation --no-create-gitignore --python $
 CODE := libs services tests benches
 # The marks of tests that have a run of their own.
 APART := not simulation and not e2e and not compose and not chaos and not upgrades and not dist and \
-    not spark and not helm and not stores
+    not spark and not helm and not kubernetes and not stores
 ARGS ?=
 
 # Every process of the tests would compile again what it imports: a service three times its start, Spark's Python more.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark test-helm test-dist \
-    test-stores spark-classes sbom audit dist quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz \
+.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark test-helm \
+    test-kubernetes test-dist test-stores spark-classes sbom audit dist quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz \
     check house format previous bench bench-kafka bench-spark docs screenshots lock clean
 
 help:  ## what there is to do
@@ -64,6 +64,10 @@ test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
 test-helm: env  ## render the Helm chart and test its objects; builds Helm first
 	-@$(BIN)/python -m tests.testkit.helm >/dev/null
 	$(BIN)/pytest -m helm tests/helm
+
+# Go builds etcd and the API server, once for a user: half an hour of a core.
+test-kubernetes: env  ## install the Helm chart at a real API server of Kubernetes without nodes; builds it first
+	$(BIN)/pytest -m kubernetes --timeout 7200 tests/helm
 
 quick: env  ## run the tests that take no more than a few seconds each
 	$(BIN)/pytest -q -m "not slow and $(APART)" -n 2
