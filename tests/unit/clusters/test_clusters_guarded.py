@@ -1,7 +1,7 @@
 """A process of one cluster ends when the cluster is deleted, and serves in all other cases."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -22,11 +22,13 @@ RECORD = ClusterRecord(name="a", created_id="1", created_ms=1)
 class Served:
     """An app that only counts its steps."""
 
-    def __init__(self, quotas: Callable[[], ClusterQuotas]) -> None:
+    def __init__(self, quotas: Callable[[], ClusterQuotas], admit: Callable[[], Awaitable[None]]) -> None:
         self.quotas = quotas
+        self.admit = admit
         self.steps: list[str] = []
 
     async def open(self) -> None:
+        await self.admit()
         self.steps.append("open")
 
     async def run(self) -> None:
@@ -43,8 +45,8 @@ class Served:
 def guarded(store: MemoryStore) -> tuple[GuardedApp, Served]:
     made: list[Served] = []
 
-    def make(quotas: Callable[[], ClusterQuotas]) -> Served:
-        made.append(Served(quotas))
+    def make(quotas: Callable[[], ClusterQuotas], admit: Callable[[], Awaitable[None]]) -> Served:
+        made.append(Served(quotas, admit))
         return made[-1]
 
     async def open_store(url: str, **_: Any) -> ObjectStore:

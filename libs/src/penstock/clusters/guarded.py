@@ -32,9 +32,13 @@ class GuardedApp:
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         interval_s: float = INTERVAL_S,
     ) -> None:
-        """`make` builds the app; it gets `quotas`, which returns the present quotas of the cluster."""
+        """`make` builds the app; it gets `quotas`, which returns the present quotas of the cluster, and `admit`.
+
+        The app calls `admit` while it opens, before it touches the objects of the cluster. It may make other checks
+        first: a process that fails them has opened no store.
+        """
         self._quotas = NO_QUOTAS
-        self._app = make(quotas=lambda: self._quotas)
+        self._app = make(quotas=lambda: self._quotas, admit=self._admit)
         self._config = config
         self._open_store = open_store
         self._interval_s = interval_s
@@ -42,16 +46,11 @@ class GuardedApp:
 
     async def open(self) -> None:
         """Open the app; `Fenced` if its cluster is deleted."""
-        self._store = await self._open_store(without_landing(self._config.store_url))
-        try:
-            await self._check(self._store)
-        except Corrupt as error:  # no janitor removes a cluster that is served
-            log.warning("registry_not_read", error=str(error))
         await self._app.open()
 
     async def run(self) -> None:
         """Run the app; `Fenced` as soon as its cluster is deleted."""
-        assert self._store is not None, "run comes after open"
+        assert self._store is not None, "run comes after open, and open after admit"
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch(self._store))
             await self._app.run()
@@ -66,6 +65,14 @@ class GuardedApp:
         await self._app.close()
         if self._store is not None:
             await self._store.close()
+
+    async def _admit(self) -> None:
+        """Open the registry; `Fenced` if the cluster is deleted."""
+        self._store = await self._open_store(without_landing(self._config.store_url))
+        try:
+            await self._check(self._store)
+        except Corrupt as error:  # no janitor removes a cluster that is served
+            log.warning("registry_not_read", error=str(error))
 
     async def _watch(self, store: ObjectStore) -> None:
         while True:

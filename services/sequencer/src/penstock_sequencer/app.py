@@ -32,7 +32,7 @@ class SequencerApp:
     """One sequencer process.
 
     A simulation passes other keyword parameters: a clock, a host, a store, an `apply` of the state machine, a garbage
-    policy. `quotas` returns the present quotas of the cluster.
+    policy. `quotas` returns the present quotas of the cluster. `admit` raises `Fenced` if the cluster is deleted.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class SequencerApp:
         apply: Apply = apply_entry,
         garbage: GarbagePolicy | None = None,
         quotas: ReadQuotas = no_quotas,
+        admit: Callable[[], Awaitable[None]] | None = None,
         limits: SequencerLimits = SEQUENCER_LIMITS,
     ) -> None:
         self._config = config
@@ -67,6 +68,7 @@ class SequencerApp:
         self._known_level = known_level
         self._apply = apply
         self._quotas = quotas
+        self._admit = admit
         self._garbage = garbage or LargeStatePolicy()
         self._store: ObjectStore | None = None
         self._traces: Traces = NO_TRACES
@@ -85,7 +87,9 @@ class SequencerApp:
         self._traces = open_traces(config, "sequencer", self._clock)
         await self._host.open_http()
         bus = await self._host.connect()
-        await self._safety.check_servers()
+        await self._safety.check_servers()  # before any store is touched
+        if self._admit is not None:
+            await self._admit()
         registry = self._host.registry
         self._store = await self._open_store(config.store_url, registry=registry, clock=self._clock)
         journals = self._safety.opener(self._host.connection)
