@@ -37,6 +37,7 @@ from penstock_gateway.share.fetcher import ShareFetcher
 from penstock_gateway.share.limits import ShareLimits
 from penstock_gateway.share.partition_queue import PartitionQueues
 from penstock_gateway.share.reader import ShareReader
+from penstock_gateway.share.sessions import ShareSessions
 from penstock_gateway.tail.tail_index import TailLimits
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 from penstock_gateway.telemetry.limits import TelemetryLimits
@@ -94,11 +95,13 @@ class GatewayParts(SharedParts):
     fetcher: Fetcher
     share_commands: ShareCommands
     share_fetcher: ShareFetcher
+    share_sessions: ShareSessions
 
     @classmethod
     def build(cls, shared: SharedParts, *, flush_router: FlushRouter, limits: GatewayLimits) -> Self:
         """Build the services on the shared parts."""
         queues = PartitionQueues()
+        share_sessions = ShareSessions(clock=shared.clock, limits=limits.share)
         share_commands = ShareCommands(
             sequencer=shared.sequencer,
             queues=queues,
@@ -136,9 +139,11 @@ class GatewayParts(SharedParts):
                 traces=shared.traces,
             ),
             share_commands=share_commands,
+            share_sessions=share_sessions,
             share_fetcher=ShareFetcher(
                 reader=share_reader,
                 commands=share_commands,
+                sessions=share_sessions,
                 queues=queues,
                 log_reader=shared.log_reader,
                 tail=shared.tail,

@@ -10,12 +10,15 @@ from hypothesis import given, settings, strategies as st
 from penstock.contracts.acls import CLUSTER_NAME, AclOperation, ResourceType
 from penstock.contracts.queries.topics import TopicView
 from penstock.kafkawire.api import API_TABLE
+from penstock.runtime.clock import SystemClock
 from penstock_gateway.enforcement.all_checks import ALL_CHECKS
 from penstock_gateway.enforcement.guard import Call, guarded, run_checks
 from penstock_gateway.handlers import all_handlers
 from penstock_gateway.security.acl_index import ALL_OPERATIONS
 from penstock_gateway.security.api_needs import NEEDS
 from penstock_gateway.security.authorizer import AuthorizerMode
+from penstock_gateway.share.limits import ShareLimits
+from penstock_gateway.share.sessions import ShareSessions
 from tests.conformance.access.questions import asked_apis
 from tests.unit.gateway.gateway_fakes import new_client
 from tests.unit.gateway.security.security_fakes import FakeBindings, new_authorizer
@@ -70,6 +73,7 @@ class FakeSettings:
 class FakeParts:
     topics = EveryTopic()
     settings = FakeSettings()
+    share_sessions = ShareSessions(clock=SystemClock(), limits=ShareLimits())
 
 
 def variants(key: int, version: int) -> list[Any]:

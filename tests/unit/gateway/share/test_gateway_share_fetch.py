@@ -220,18 +220,86 @@ async def test_closing_a_session_without_records_is_not_journaled(world: World) 
     assert len(world.sequencer.entries) == entries
 
 
-async def test_a_session_of_another_gateway_is_opened_again_and_acknowledgements_stay_valid(world: World) -> None:
+async def test_acknowledgements_are_valid_at_a_gateway_without_the_session(world: World) -> None:
+    """Gateways behind one address: the connection for acknowledgements may reach another one than the fetches."""
+    topic_id = await open_world(world)
+    here, other = await joined_members(world, topic_id, "m1", "m2")
+    there = through_another_gateway(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b"), batch_of(b"c")]})
+    assert acquired(await here.fetch(0)) == [(0, 2, 1)]
+    answer = await there.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=here.epoch)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    here.epoch += 1
+    assert not (await here.fetch()).error_code, "the session does not know the epoch that the other gateway got"
+    last = await there.acknowledge({0: [(1, 1, ACCEPT), (2, 2, RELEASE)]}, epoch=CLOSING_EPOCH)
+    assert last.responses[0].partitions[0].error_code == ErrorCode.NONE
+    assert acquired(await other.fetch(0)) == [(2, 2, 2)]
+
+
+async def test_a_gateway_without_the_session_takes_acknowledgements_of_a_fetch_and_no_fetch_without(
+    world: World,
+) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
+    await one.fetch(0, max_records=1)
+    moved = through_another_gateway(world, topic_id, "m1")
+    moved.epoch = 1
+    response = await moved.fetch(acknowledged={0: [(0, 0, ACCEPT)]}, max_wait_ms=LONG_MS)
+    assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.NONE
+    assert not acquired(response)
+    assert (await moved.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert (await moved.acknowledge({})).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    moved.epoch = 0
+    assert acquired(await moved.fetch(0)) == [(1, 1, 1)]
+    response = await moved.fetch(acknowledged={0: [(0, 0, ACCEPT)]})
+    assert partitions_of(response)[0].acknowledge_error_code == ErrorCode.INVALID_RECORD_STATE, "the record came again"
+
+
+async def test_without_a_session_records_of_another_member_are_not_acknowledged(world: World) -> None:
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    await one.fetch(0)
+    answer = await two.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=1)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_a_session_that_closes_on_another_connection_ends_the_waiting_fetch(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")
     await world.produce(topic_id, {0: [batch_of(b"a")]})
     await one.fetch(0)
-    moved = Member(world, topic_id, "m1")
-    moved.epoch = 1
-    assert (await moved.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    moved.epoch = 0
-    assert acquired(await moved.fetch(0)) == []
-    answer = await moved.acknowledge({0: [(0, 0, ACCEPT)]})
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    waiting = asyncio.create_task(one.fetch(max_wait_ms=LONG_MS))
+    await until(lambda: world.tail.watched_partitions == 1)
+    on_another_connection = Member(world, topic_id, "m1")
+    await on_another_connection.acknowledge({0: [(0, 0, RELEASE)]}, epoch=CLOSING_EPOCH)
+    assert not acquired(await waiting), "a closed session got records"
+
+
+async def test_records_acquired_while_the_session_closes_are_released(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = await open_world(world)
+    one, two = await joined_members(world, topic_id, "m1", "m2")
+    await one.fetch(0)
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    journaled, closed = asyncio.Event(), asyncio.Event()
+    command = world.sequencer.command
+
+    async def slowly(commands: list[Command], *, deadline_s: float) -> list[Outcome]:
+        outcomes = await command(commands, deadline_s=deadline_s)
+        journaled.set()
+        await closed.wait()
+        return outcomes
+
+    monkeypatch.setattr(world.sequencer, "command", slowly)
+    fetch = asyncio.create_task(one.fetch())
+    await journaled.wait()
+    await Member(world, topic_id, "m1").acknowledge({}, epoch=CLOSING_EPOCH)
+    closed.set()
+    assert not acquired(await fetch)
+    assert acquired(await two.fetch(0)) == [(0, 0, 1)]
 
 
 async def test_a_session_that_opens_acknowledges_nothing(world: World) -> None:

@@ -10,63 +10,13 @@ from hypothesis import given, strategies as st
 from penstock.contracts.batches import AbortedTransaction
 from penstock.contracts.commands import AcknowledgedRange, AcquiredRange, OffsetRange
 from penstock.kafkawire.api.share_fetch import AcknowledgementBatch
-from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.records import Record, build_batch, place_batch
 from penstock_gateway.share.ack_validation import acknowledged_ranges
 from penstock_gateway.share.batch_scan import GAPS_MAX, ReadBatch, batches_of, choose, with_acquired
 from penstock_gateway.share.partition_queue import PartitionQueues, QueueSlot
-from penstock_gateway.share.sessions import EPOCH_MAX, SESSIONS_MAX, ShareSession, ShareSessions
 from penstock_gateway.tail.tail_subscriber import TailWatch
 
-MEMBER = ("g", "m")
 T0, T1 = (b"t" * 16, 0), (b"t" * 16, 1)
-
-
-def opened(sessions: ShareSessions, member: tuple[str, str] = MEMBER) -> ShareSession:
-    session = sessions.open(member)
-    assert isinstance(session, ShareSession)
-    return session
-
-
-def test_a_session_resumes_with_the_next_epoch_only() -> None:
-    sessions = ShareSessions()
-    session = opened(sessions)
-    assert sessions.resume(MEMBER, 1) is session
-    assert sessions.resume(MEMBER, 1) == ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    assert sessions.resume(MEMBER, 2) is session
-    assert sessions.resume(("g", "other"), 1) == ErrorCode.SHARE_SESSION_NOT_FOUND
-
-
-def test_after_the_largest_epoch_a_session_resumes_with_1() -> None:
-    sessions = ShareSessions()
-    session = opened(sessions)
-    session.next_epoch = EPOCH_MAX
-    assert sessions.resume(MEMBER, EPOCH_MAX) is session
-    assert sessions.resume(MEMBER, 1) is session
-
-
-def test_a_closed_session_is_not_found_and_a_new_one_is_empty() -> None:
-    sessions = ShareSessions()
-    session = opened(sessions)
-    session.change([T0], [])
-    assert sessions.close(MEMBER) is session
-    assert sessions.close(MEMBER) == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert not opened(sessions).partitions
-
-
-def test_a_session_has_the_added_partitions_without_the_removed_ones() -> None:
-    session = ShareSession()
-    session.change([T0, T1], [])
-    session.change([T0], [T1])
-    assert list(session.partitions) == [T0]
-
-
-def test_a_connection_has_a_bounded_number_of_sessions() -> None:
-    sessions = ShareSessions()
-    for number in range(SESSIONS_MAX):
-        opened(sessions, ("g", str(number)))
-    assert sessions.open(MEMBER) == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    opened(sessions, ("g", "0"))  # replaces the first one
 
 
 def new_watch() -> TailWatch:

@@ -25,7 +25,7 @@ from penstock_gateway.enforcement.groups import (
 )
 from penstock_gateway.enforcement.guard import MESSAGES, Call, Checks, Message, Proceed, on_items, split, split_by_id
 from penstock_gateway.enforcement.records import topic_named
-from penstock_gateway.share.sessions import CLOSING_EPOCH, OPENING_EPOCH, ShareSessions
+from penstock_gateway.share.sessions import CLOSING_EPOCH, OPENING_EPOCH
 
 READ, DELETE, DESCRIBE = AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE
 
@@ -61,9 +61,7 @@ def _session_topics(call: Call, request: share_fetch.ShareFetchRequest) -> list[
         return []
     named = {topic.topic_id for topic in request.topics}
     topics: dict[bytes, list[share_fetch.FetchPartition]] = {}
-    for topic_id, number in call.client.part(ShareSessions).partitions_of(
-        (request.group_id or "", request.member_id or "")
-    ):
+    for topic_id, number in call.gateway.share_sessions.partitions_of(call.client, request):
         if topic_id not in named:
             topics.setdefault(topic_id, []).append(share_fetch.FetchPartition(number))
     return [share_fetch.FetchTopic(*each) for each in topics.items()]

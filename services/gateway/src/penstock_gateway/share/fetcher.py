@@ -51,7 +51,7 @@ from penstock_gateway.share.commands import ShareCommands
 from penstock_gateway.share.limits import ShareLimits
 from penstock_gateway.share.partition_queue import PartitionQueues, QueueSlot
 from penstock_gateway.share.reader import Offer, ShareReader
-from penstock_gateway.share.sessions import CLOSING_EPOCH, ShareSession, requested_session
+from penstock_gateway.share.sessions import CLOSING_EPOCH, ShareSession, ShareSessions, has_acknowledgements
 from penstock_gateway.tail.tail_index import PartitionKey
 from penstock_gateway.tail.tail_subscriber import TailSubscriber, TailWatch
 
@@ -69,7 +69,7 @@ class _Progress:
     request: ShareFetchRequest
     group_id: str
     member_id: str
-    session: ShareSession
+    session: ShareSession | None  # None: only to take acknowledgements
     keys: list[PartitionKey]  # of the session; empty if the request closes it
     acknowledged: dict[PartitionKey, Acknowledged]
     is_exact: bool
@@ -97,6 +97,7 @@ class ShareFetcher:
         *,
         reader: ShareReader,
         commands: ShareCommands,
+        sessions: ShareSessions,
         queues: PartitionQueues,
         log_reader: LogReader,
         tail: TailSubscriber,
@@ -109,6 +110,7 @@ class ShareFetcher:
     ) -> None:
         self._reader = reader
         self._commands = commands
+        self._sessions = sessions
         self.queues = queues
         self._log_reader = log_reader
         self._tail = tail
@@ -123,9 +125,11 @@ class ShareFetcher:
         """The answer to one request; the caller has checked that share groups are enabled."""
         if not request.group_id or not request.member_id:
             return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-        session = requested_session(client, request)
-        if isinstance(session, ErrorCode):
-            return ShareFetchResponse(error_code=session)
+        found = self._sessions.fetching(client, request)
+        is_elsewhere = found is ErrorCode.SHARE_SESSION_NOT_FOUND and has_acknowledgements(request)
+        if isinstance(found, ErrorCode) and not is_elsewhere:
+            return ShareFetchResponse(error_code=found)
+        session = None if isinstance(found, ErrorCode) else found
         located = await locate(self._topics, topic_ids(request.topics))
         renews = version >= FIRST_VERSION_RENEW and request.is_renew_ack
         acknowledged = acknowledged_of(request.topics, located, renews=renews)
@@ -134,16 +138,16 @@ class ShareFetcher:
             request.group_id,
             request.member_id,
             session,
-            [] if request.share_session_epoch == CLOSING_EPOCH else list(session.partitions),
+            [] if session is None or request.share_session_epoch == CLOSING_EPOCH else list(session.partitions),
             acknowledged,
             is_exact=version >= FIRST_VERSION_RENEW and request.share_acquire_mode == EXACT_LIMIT,
             records_max=min(request.max_records, self._limits.records_max),
             unsent=[each for each in acknowledged.values() if not each.error],
         )
-        if not progress.keys or progress.records_max <= 0 or request.max_bytes <= 0:
+        if session is None or not progress.keys or progress.records_max <= 0 or request.max_bytes <= 0:
             await self._send_acknowledgements(progress)
         else:
-            await self._fetch(client, progress)
+            await self._fetch(client, progress, session)
         return _response(progress)
 
     async def _send_acknowledgements(self, progress: _Progress) -> None:
@@ -153,7 +157,7 @@ class ShareFetcher:
         lock_ms = await self._commands.acknowledge(progress.group_id, progress.member_id, unsent, ended=ended)
         progress.lock_ms = lock_ms or progress.lock_ms
 
-    async def _fetch(self, client: Client, progress: _Progress) -> None:
+    async def _fetch(self, client: Client, progress: _Progress, session: ShareSession) -> None:
         """Return when there are records, an error must be reported, or max_wait_ms ends."""
         loop = asyncio.get_running_loop()
         wait_ms_max = self._limits.large_wait_ms_max if client.has_large_request else self._limits.wait_ms_max
@@ -169,7 +173,7 @@ class ShareFetcher:
                 if progress.unsent:
                     await self._send_acknowledgements(progress)
                 now_s = loop.time()
-                if progress.is_over or client.is_leaving or now_s >= deadline_s:
+                if progress.is_over or client.is_leaving or session.is_closed or now_s >= deadline_s:
                     return
                 rounds = rounds + 1 if progress.has_progressed else 0
                 if 0 < rounds < self._limits.rounds_max:
@@ -251,6 +255,10 @@ class ShareFetcher:
             self.queues.wake(progress.group_id)
         progress.lock_ms = outcome.lock_duration_ms
         progress.has_progressed = True
+        assert progress.session is not None, "without a session there are no partitions to fetch"
+        if progress.session.is_closed:  # meanwhile; its end did not release these records
+            await self._release(progress, partitions, outcome)
+            return
         for (offer, _), shared in zip(wanted, outcome.partitions, strict=False):
             if shared.acquired:
                 progress.session.record_acquired(outcome.acquisition)
@@ -273,15 +281,15 @@ class ShareFetcher:
         try:
             return await asyncio.shield(sent)
         except asyncio.CancelledError:
-            await self._release(progress, partitions, sent)
+            try:
+                await self._release(progress, partitions, await sent)
+            except Unavailable as error:  # the locks expire by themselves
+                log.warning("share_records_not_released", error=str(error))
             raise
 
-    async def _release(
-        self, progress: _Progress, partitions: Sequence[SharePartition], sent: asyncio.Future[Outcome]
-    ) -> None:
-        """Release the records acquired for a closed connection: otherwise they stay locked for half a minute."""
+    async def _release(self, progress: _Progress, partitions: Sequence[SharePartition], outcome: Outcome) -> None:
+        """Release the records acquired for a closed session or connection: else they stay locked for half a minute."""
         try:
-            outcome = await sent
             if isinstance(outcome, RecordsShared):
                 unread = [
                     SharePartition(wanted.topic_id, wanted.partition, [_unread(each) for each in shared.acquired])

@@ -21,3 +21,9 @@ class ShareLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Consecutive rounds without records and without a wait: only gaps, or records that other members acquired first.
     rounds_max: int = 16
     command_deadline_s: float = 5.0
+    # Kafka's `group.share.max.share.sessions` is 2000. A session without partitions takes 1 KB.
+    sessions_max: int = 10_000
+    sessions_partitions_max: int = 200_000  # of all sessions, 50 MB; a cluster has as many shared partitions
+    session_partitions_max: int = 10_000  # the limit of one command
+    connection_sessions_max: int = 16  # a client has one session for each of its share consumers, usually one
+    session_idle_s: float = 120.0  # from then on a full table may drop it; members that fetch send every few seconds

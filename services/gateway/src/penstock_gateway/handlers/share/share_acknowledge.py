@@ -19,13 +19,13 @@ from penstock_gateway.metadata.partition_lookup import locate
 from penstock_gateway.share.ack_validation import FIRST_VERSION_RENEW
 from penstock_gateway.share.acknowledge import Acknowledged, acknowledged_of, topic_ids
 from penstock_gateway.share.commands import HasShareCommands
-from penstock_gateway.share.sessions import CLOSING_EPOCH, acknowledging_session
+from penstock_gateway.share.sessions import CLOSING_EPOCH, HasShareSessions, has_acknowledgements
 from penstock_gateway.tail.tail_index import PartitionKey
 
 UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # a client that needs the leader sends a Metadata request
 
 
-class Needs(HasShareGroupLevel, HasShareCommands, HasTopics, Protocol):
+class Needs(HasShareGroupLevel, HasShareCommands, HasShareSessions, HasTopics, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -33,9 +33,12 @@ async def handle(
     gateway: Needs, client: Client, version: int, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse:
     error = share_groups_error(gateway)
-    session = error or acknowledging_session(client, request)
-    if isinstance(session, ErrorCode):
+    session = error or gateway.share_sessions.acknowledging(client, request)
+    # The session may be at another gateway behind the same address: the state machine checks the member.
+    is_elsewhere = session is ErrorCode.SHARE_SESSION_NOT_FOUND and has_acknowledgements(request)
+    if isinstance(session, ErrorCode) and not is_elsewhere:
         return ShareAcknowledgeResponse(error_code=session)
+    is_closing = request.share_session_epoch == CLOSING_EPOCH
     located = await locate(gateway.topics, topic_ids(request.topics))
     renews = version >= FIRST_VERSION_RENEW and request.is_renew_ack
     acknowledged = acknowledged_of(request.topics, located, renews=renews)
@@ -43,7 +46,7 @@ async def handle(
         request.group_id or "",
         request.member_id or "",
         list(acknowledged.values()),
-        ended=session if request.share_session_epoch == CLOSING_EPOCH else None,
+        ended=None if isinstance(session, ErrorCode) or not is_closing else session,
     )
     return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=_answers(request, acknowledged))
 

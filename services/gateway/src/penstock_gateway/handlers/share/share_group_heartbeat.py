@@ -5,7 +5,7 @@ As with consumer groups, most heartbeats change nothing, and a query answers the
 
 from typing import Protocol
 
-from penstock.contracts.commands import Outcome, Rejected, ShareHeartbeat, ShareMembership
+from penstock.contracts.commands import LEAVE_EPOCH, Outcome, Rejected, ShareHeartbeat, ShareMembership
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.share import ShareHeartbeatQuery, ShareHeartbeatView
 from penstock.contracts.rejections import Rejection
@@ -22,11 +22,12 @@ from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
+from penstock_gateway.share.sessions import HasShareSessions
 
 DEADLINE_S = 5.0  # the usual time between two heartbeats
 
 
-class Needs(HasClock, HasKnownOutage, HasSequencer, HasSettings, Protocol):
+class Needs(HasClock, HasKnownOutage, HasSequencer, HasSettings, HasShareSessions, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -55,6 +56,8 @@ async def handle(
     if isinstance(outcome, Rejected):
         return ShareGroupHeartbeatResponse(error_code=_error(outcome), error_message=outcome.message or None)
     assert isinstance(outcome, ShareMembership), f"unexpected outcome of a heartbeat: {outcome}"
+    if request.member_epoch == LEAVE_EPOCH:
+        gateway.share_sessions.end(client, request.group_id, request.member_id)
     return _response(outcome)
 
 
