@@ -81,7 +81,7 @@ class GatewayConfig(PoolConfig, frozen=True, kw_only=True):
     ] = ""
     auto_create_topics: Annotated[bool, Meta(description="create a topic when a client first asks for it")] = True
     default_partitions: Annotated[int, Meta(ge=1, description="partitions of a topic created without a number")] = 1
-    share_groups: Annotated[bool, Meta(description="allow share groups (KIP-932)")] = False
+    share_groups: Annotated[bool, Meta(description="allow share groups (KIP-932)")] = True
     served_clients: Annotated[
         str,
         Meta(

@@ -33,7 +33,7 @@ def versions(key: int) -> Any:
 
 @pytest.fixture
 def world() -> World:
-    world = new_world()
+    world = new_world(share_groups=False)
     world.sequencer.add_topic("t", 3)
     world.sequencer.add_topic("u", 1)
     return world

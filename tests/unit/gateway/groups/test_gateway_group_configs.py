@@ -102,12 +102,12 @@ async def test_while_the_level_is_unknown_the_sequencers_decide() -> None:
 async def test_groups_with_configurations_are_listed_before_the_groups_exist() -> None:
     response = await ask(share_world(), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
     assert [(each.resource_name, each.resource_type) for each in response.config_resources] == [("g", GROUP)]
-    response = await ask(new_world(), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
+    response = await ask(new_world(share_groups=False), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_where_share_groups_are_off_groups_have_no_configurations() -> None:
-    world = new_world()
+    world = new_world(share_groups=False)
     assert (await altered(world, RESET, "earliest"))[0] == ErrorCode.INVALID_REQUEST
     (result,) = await described(world, "g")
     assert result.error_code == ErrorCode.INVALID_REQUEST

@@ -154,7 +154,7 @@ async def test_share_groups_are_a_finalized_feature_where_they_are_on_and_all_se
 @pytest.mark.parametrize("api_key", [76, 78, 79, 91, 92])
 async def test_members_get_an_error_where_share_groups_are_off(api_key: int) -> None:
     """As in Kafka: librdkafka's share consumers would wait for ever where these APIs are not advertised."""
-    world = new_world()
+    world = new_world(share_groups=False)
     world.sequencer.seen_level = SHARE_GROUPS_LEVEL
     response = await ask(world, api_key, API_TABLE[api_key].max_version, API_TABLE[api_key].request())
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
