@@ -173,7 +173,7 @@ def test_usual_settings_are_accepted_and_settings_without_effect_are_rejected(
     assert {name: configs[name].value for name in usual} == usual
     assert configs["flush.ms"].value == str(2**63 - 1)
     rejected = admin.create_topics([NewTopic("tiered", 1, config={"remote.storage.enable": "true"})])["tiered"]
-    with pytest.raises(KafkaException, match=r"remote\.storage\.enable is not a supported topic configuration"):
+    with pytest.raises(KafkaException, match=r"remote\.storage\.enable only false is supported"):
         rejected.result(30)
 
 

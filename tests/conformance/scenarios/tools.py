@@ -48,7 +48,14 @@ def configs(stage: Stage) -> None:
     create_topic(stage.bootstrap, topic, 1)
     entity = ["--entity-type", "topics", "--entity-name", topic]
     stage.tool(CONFIGS, *entity, "--alter", "--add-config", "max.message.bytes=2000,cleanup.policy=[compact,delete]")
-    has(stage.tool(CONFIGS, *entity, "--describe"), "max.message.bytes=2000 ", "cleanup.policy=compact,delete ")
+    stage.tool(CONFIGS, *entity, "--alter", "--add-config", "compression.type=zstd,compression.zstd.level=5")
+    has(
+        stage.tool(CONFIGS, *entity, "--describe"),
+        "max.message.bytes=2000 ",
+        "cleanup.policy=compact,delete ",
+        "compression.type=zstd ",
+        "compression.zstd.level=5 ",
+    )
     stage.tool(CONFIGS, *entity, "--alter", "--delete-config", "max.message.bytes")
     has(stage.tool(CONFIGS, *entity, "--describe", "--all"), "max.message.bytes=1048588 ", "retention.ms=604800000 ")
     has(stage.tool(CONFIGS, "--entity-type", "brokers", "--entity-default", "--describe"), "Default configs")

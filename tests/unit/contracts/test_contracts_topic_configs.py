@@ -3,8 +3,14 @@
 import pytest
 
 from penstock.contracts.configs import topics as topic_configs
-from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS, segment_bytes
-from penstock.contracts.levels import INERT_CONFIGS_LEVEL, level_of_configs
+from penstock.contracts.configs.unsupported_topics import (
+    COMPRESSION_TYPE,
+    INERT_CONFIGS,
+    LATER_INERT_CONFIGS,
+    REJECTED_CONFIGS,
+    segment_bytes,
+)
+from penstock.contracts.levels import INERT_CONFIGS_LEVEL, KAFKA_VALUES_LEVEL, level_of_configs
 
 
 def test_every_default_is_a_value_that_would_be_accepted() -> None:
@@ -20,7 +26,6 @@ def test_every_default_is_a_value_that_would_be_accepted() -> None:
         ("max.message.bytes", "1e6"),
         ("max.message.bytes", "٣٠٠"),
         ("max.message.bytes", "9" * 30),
-        ("cleanup.policy", ""),
         ("cleanup.policy", "compact,"),
         ("cleanup.policy", "compact,compact"),
         ("cleanup.policy", "compacted"),
@@ -162,7 +167,7 @@ def test_the_shortest_session_timeout_is_not_longer_than_the_longest() -> None:
     assert topic_configs.cluster_validation_errors(both | {"group.max.session.timeout.ms": "9000"}) == []
 
 
-# All topic configurations of Kafka 4.3, without the internal ones.
+# All topic configurations of Kafka 4.4, without the internal ones.
 KAFKAS = [
     "cleanup.policy",
     "compression.gzip.level",
@@ -232,7 +237,60 @@ def test_the_only_effect_of_segment_bytes_is_on_retention() -> None:
     assert (segment_bytes({}), segment_bytes({"segment.bytes": "52428800"})) == (2**30, 52_428_800)
 
 
+# Values that a broker of Kafka 4.4.0 accepted, and rejected, when topics were created with them.
+ACCEPTED_BY_KAFKA = [
+    *[("compression.type", codec) for codec in ("gzip", "snappy", "lz4", "zstd", "uncompressed", "producer")],
+    *[("compression.gzip.level", level) for level in ("-1", "1", "9")],
+    *[("compression.lz4.level", level) for level in ("1", "17")],
+    *[("compression.zstd.level", level) for level in ("-131072", "0", "22")],
+    *[("remote.log.copy.disable", value) for value in ("false", "true")],
+    *[("remote.log.delete.on.disable", value) for value in ("false", "true")],
+    *[("local.retention.ms", value) for value in ("-2", "-1", "1000")],
+    *[("local.retention.bytes", value) for value in ("-2", "1000")],
+    *[("leader.replication.throttled.replicas", value) for value in ("", "*", "0:1,1:2")],
+    ("remote.storage.enable", "false"),
+    ("unclean.leader.election.enable", "true"),
+    ("preallocate", "true"),
+    ("cleanup.policy", ""),
+]
+REJECTED_BY_KAFKA = [
+    *[("compression.type", codec) for codec in ("none", "GZIP", "brotli", "")],
+    *[("compression.gzip.level", level) for level in ("0", "10")],
+    *[("compression.lz4.level", level) for level in ("0", "18")],
+    *[("compression.zstd.level", level) for level in ("-131073", "23")],
+    ("local.retention.bytes", "-3"),
+    ("remote.storage.enable", "true"),
+    ("follower.replication.throttled.replicas", "abc"),
+    ("message.downconversion.enable", "false"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ACCEPTED_BY_KAFKA)
+def test_a_value_that_kafka_accepts_is_accepted(name: str, value: str) -> None:
+    assert topic_configs.validation_errors({name: value}) == []
+
+
+@pytest.mark.parametrize(("name", "value"), REJECTED_BY_KAFKA)
+def test_a_value_that_kafka_rejects_is_rejected(name: str, value: str) -> None:
+    (sentence,) = topic_configs.validation_errors({name: value})
+    assert name in sentence
+
+
+def test_codecs_and_their_levels_may_be_defaults_of_the_cluster() -> None:
+    assert topic_configs.cluster_validation_errors({"compression.type": "gzip", "compression.zstd.level": "5"}) == []
+    for name, value in (("compression.type", "bzip"), ("compression.lz4.level", "99")):
+        assert topic_configs.cluster_validation_errors({name: value})
+
+
+def test_without_a_cleanup_policy_records_stay_for_ever() -> None:
+    own = {"cleanup.policy": "", "retention.ms": "1", "retention.bytes": "2"}
+    assert not topic_configs.is_compacted(own)
+    forever = topic_configs.FOR_EVER
+    assert topic_configs.retention_configs(own, {}) == topic_configs.RetentionConfigs(forever, forever)
+
+
 @pytest.mark.parametrize("name", INERT_CONFIGS)
 def test_configurations_without_effect_need_their_level(name: str) -> None:
-    assert level_of_configs({name: INERT_CONFIGS[name].default}) == INERT_CONFIGS_LEVEL
+    level = KAFKA_VALUES_LEVEL if name in LATER_INERT_CONFIGS else INERT_CONFIGS_LEVEL
+    assert level_of_configs({name: INERT_CONFIGS[name].default}) == (0 if name == COMPRESSION_TYPE else level)
     assert level_of_configs({"retention.ms": "1"}) < INERT_CONFIGS_LEVEL

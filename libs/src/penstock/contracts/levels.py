@@ -47,8 +47,11 @@ from penstock.contracts.commands.topics import CreateTopic
 from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL, need_group_configs
 from penstock.contracts.configs.topics import (
     CHECK_RECORDS,
+    CODEC_CLUSTER_NAMES,
     LANE,
     need_inert_configs,
+    need_kafka_names,
+    need_kafka_values,
     need_key_compaction,
     need_retention,
 )
@@ -58,6 +61,8 @@ from penstock.contracts.newest_level import NEWEST_LEVEL as NEWEST_LEVEL
 INERT_CONFIGS_LEVEL = 3
 # From this level on there are subscriptions to metrics of clients (KIP-714).
 CLIENT_METRICS_LEVEL = 9
+# From this level on, topics, the cluster and groups may have configurations that only Kafka and later releases accept.
+KAFKA_VALUES_LEVEL = 10
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.
@@ -161,6 +166,8 @@ def _level(command: Command) -> int:
 
 def level_of_configs(configs: dict[str, str]) -> int:
     """The level that a cluster must have reached before a topic may have these configurations."""
+    if need_kafka_values(configs):
+        return KAFKA_VALUES_LEVEL
     if LANE in configs:
         return LANES_LEVEL
     if CHECK_RECORDS in configs:
@@ -172,8 +179,16 @@ def level_of_configs(configs: dict[str, str]) -> int:
     return KEY_COMPACTION_LEVEL if need_key_compaction(configs) else 0
 
 
+def level_of_changed_configs(configs: dict[str, str], changed: Iterable[str]) -> int:
+    """The level that a topic with `configs` needs after a change of the names in `changed`."""
+    # Replicas of lower levels reject these even when they are unset. Other names have no such rule, as journals show.
+    return KAFKA_VALUES_LEVEL if need_kafka_names(changed) else level_of_configs(configs)
+
+
 def level_of_cluster_configs(configs: Iterable[str], changed: Iterable[str]) -> int:
     """The level that a cluster must have reached to have `configs` after a change of the names in `changed`."""
+    if any(name in CODEC_CLUSTER_NAMES for name in (*configs, *changed)):
+        return KAFKA_VALUES_LEVEL
     if CONSUMER_ASSIGNMENT_INTERVAL in (*configs, *changed):  # replicas of lower levels reject it even when it is unset
         return ASSIGNMENT_INTERVAL_LEVEL
     return OFFSET_EXPIRY_LEVEL if need_group_configs(configs) else 0

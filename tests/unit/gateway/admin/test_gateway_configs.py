@@ -222,9 +222,9 @@ async def test_the_broker_without_a_name_stands_for_the_clusters_defaults() -> N
     [
         (resource("t", AlterableConfig("segment.bytes", SET, "1")), ErrorCode.INVALID_CONFIG, "segment.bytes"),
         (
-            resource("t", AlterableConfig("remote.storage.enable", REMOVE)),
+            resource("t", AlterableConfig("message.format.version", REMOVE)),
             ErrorCode.INVALID_CONFIG,
-            "remote.storage.enable",
+            "message.format.version",
         ),
         (resource("t", AlterableConfig("retention.ms", SET, "-2")), ErrorCode.INVALID_CONFIG, "retention.ms"),
         (resource("t", AlterableConfig("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST, "retention.ms"),

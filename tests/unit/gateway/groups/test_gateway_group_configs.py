@@ -1,4 +1,4 @@
-"""Configurations of share groups, if share groups are enabled."""
+"""Configurations of groups: consumer groups and share groups."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ import pytest
 
 from penstock.contracts.commands import AlterGroupConfigs, ConfigChange, ConfigOperation, Done, Rejected
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import KAFKA_VALUES_LEVEL, SHARE_GROUPS_LEVEL
 from penstock.contracts.queries.groups import GroupConfigsView
+from penstock.contracts.queries.topics import ClusterConfigsView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from penstock.kafkawire.api.incremental_alter_configs import (
@@ -45,7 +46,7 @@ async def altered(world: World, name: str, value: str | None, group: str = "g") 
 
 async def described(world: World, *groups: str) -> list[Any]:
     resources = [DescribeConfigsResource(GROUP, group, None) for group in groups]
-    results = (await ask(world, DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources))).results
+    results = (await ask(world, DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources, include_synonyms=True))).results
     return list(results)
 
 
@@ -70,7 +71,12 @@ async def test_configurations_are_altered_also_before_the_group_exists() -> None
     ("name", "value", "group", "error"),
     [
         (RESET, "soonest", "g", ErrorCode.INVALID_CONFIG),
-        ("consumer.session.timeout.ms", "45000", "g", ErrorCode.INVALID_CONFIG),
+        ("consumer.session.timeout.ms", "0", "g", ErrorCode.INVALID_CONFIG),
+        ("consumer.heartbeat.interval.ms", "0", "g", ErrorCode.INVALID_CONFIG),
+        ("consumer.heartbeat.interval.ms", "45000", "g", ErrorCode.INVALID_CONFIG),
+        ("consumer.assignment.interval.ms", "15001", "g", ErrorCode.INVALID_CONFIG),
+        ("consumer.assignor.offload.enable", "x", "g", ErrorCode.INVALID_CONFIG),
+        ("nonsense", "1", "g", ErrorCode.INVALID_CONFIG),
         (RESET, "earliest", "", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -102,12 +108,52 @@ async def test_while_the_level_is_unknown_the_sequencers_decide() -> None:
 async def test_groups_with_configurations_are_listed_before_the_groups_exist() -> None:
     response = await ask(share_world(), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
     assert [(each.resource_name, each.resource_type) for each in response.config_resources] == [("g", GROUP)]
-    response = await ask(new_world(share_groups=False), LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest([GROUP]))
-    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_where_share_groups_are_off_groups_have_no_configurations() -> None:
+async def test_a_group_without_a_name_has_kafkas_errors() -> None:
+    (result,) = await described(share_world(), "")
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    result = await altered(share_world(), RESET, "earliest", "")
+    assert result == (ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+
+
+# A broker of Kafka 4.4.0 accepts these values. It has narrower bounds by default, which its operator can widen.
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("consumer.session.timeout.ms", "45000"),
+        ("consumer.session.timeout.ms", "60000"),
+        ("consumer.heartbeat.interval.ms", "5000"),
+        ("consumer.heartbeat.interval.ms", "15000"),
+        ("consumer.assignment.interval.ms", "0"),
+        ("consumer.assignment.interval.ms", "15000"),
+        ("consumer.assignor.offload.enable", "false"),
+        ("share.assignor.offload.enable", "false"),
+    ],
+)
+async def test_configurations_of_consumer_groups_need_no_share_groups(name: str, value: str) -> None:
     world = new_world(share_groups=False)
-    assert (await altered(world, RESET, "earliest"))[0] == ErrorCode.INVALID_REQUEST
-    (result,) = await described(world, "g")
-    assert result.error_code == ErrorCode.INVALID_REQUEST
+    world.sequencer.seen_level = KAFKA_VALUES_LEVEL
+    world.sequencer.on_command = lambda command: Done()
+    assert await altered(world, name, value) == (ErrorCode.NONE, "")
+
+
+async def test_a_consumer_group_has_the_clusters_value_unless_it_has_its_own() -> None:
+    world = share_world()
+    timeout, broker_name = "consumer.session.timeout.ms", "group.consumer.session.timeout.ms"
+    world.sequencer.views["cluster_configs"] = lambda query: ClusterConfigsView(1, {broker_name: "50000"})
+    world.sequencer.views["group_configs"] = lambda query: GroupConfigsView(
+        1, [{timeout: "6000"} if group == "g" else {} for group in query.group_ids]
+    )
+    own, other = await described(world, "g", "other")
+    described_as = [
+        [
+            (each.name, each.value, each.source)
+            for config in result.configs
+            if config.name == timeout
+            for each in config.synonyms
+        ]
+        for result in (own, other)
+    ]
+    of_cluster = [(broker_name, "50000", 3), (broker_name, "45000", FROM_DEFAULT)]
+    assert described_as == [[(timeout, "6000", FROM_GROUP), *of_cluster], of_cluster]

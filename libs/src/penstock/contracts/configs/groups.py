@@ -1,6 +1,18 @@
-"""Configurations of a single group (Kafka's GROUP resource); there are some for share groups (KIP-932)."""
+"""Configurations of a single group (Kafka's GROUP resource), for consumer groups (KIP-848) and share groups (KIP-932).
 
-from penstock.contracts.configs.members import ASSIGNMENT_INTERVAL_CEILING_MS
+The value in force for a consumer group is its own, else the cluster's, else the default.
+"""
+
+from collections.abc import Iterable
+
+from penstock.contracts.configs.members import (
+    ASSIGNMENT_INTERVAL_CEILING_MS,
+    CONSUMER_ASSIGNMENT_INTERVAL,
+    CONSUMER_HEARTBEAT_INTERVAL,
+    CONSUMER_SESSION_TIMEOUT,
+    GROUP_CONFIGS,
+    group_config,
+)
 from penstock.contracts.configs.values import TopicConfig, only, whole_number
 
 READ_COMMITTED = "read_committed"
@@ -14,7 +26,14 @@ SHARE_ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"  # KIP-1263
 SHARE_DELIVERY_LIMIT = "share.delivery.count.limit"
 SHARE_LOCKS_MAX = "share.partition.max.record.locks"
 
-GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
+_ASSIGNORS_RUN = "Accepted, and without effect. The state machine makes assignments, and no thread waits for them."
+GROUP_OF_CLUSTER = {
+    CONSUMER_SESSION_TIMEOUT: "consumer.session.timeout.ms",
+    CONSUMER_HEARTBEAT_INTERVAL: "consumer.heartbeat.interval.ms",
+    CONSUMER_ASSIGNMENT_INTERVAL: "consumer.assignment.interval.ms",
+}
+
+_SHARE_CONFIGS: dict[str, TopicConfig] = {
     name: TopicConfig(name, kind, default, documentation, validation_error)
     for name, kind, default, documentation, validation_error in (
         (
@@ -77,6 +96,30 @@ GROUP_RESOURCE_CONFIGS: dict[str, TopicConfig] = {
 }
 
 
+# Those that releases before KAFKA_VALUES_LEVEL reject. The bounds are those of the cluster's values.
+_LATER_CONFIGS: dict[str, TopicConfig] = {
+    name: TopicConfig(name, known.kind, known.default, known.documentation, known.validation_error, known.name)
+    for known, name in ((GROUP_CONFIGS[cluster_name], name) for cluster_name, name in GROUP_OF_CLUSTER.items())
+} | {
+    name: TopicConfig(name, "BOOLEAN", "true", _ASSIGNORS_RUN, only("true", "false"))
+    for name in ("consumer.assignor.offload.enable", "share.assignor.offload.enable")
+}
+
+GROUP_RESOURCE_CONFIGS = _SHARE_CONFIGS | _LATER_CONFIGS
+
+
+# The first of each must be smaller than the second.
+_ORDERED = (
+    (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
+    (GROUP_OF_CLUSTER[CONSUMER_HEARTBEAT_INTERVAL], GROUP_OF_CLUSTER[CONSUMER_SESSION_TIMEOUT]),
+)
+
+
+def need_later_group_configs(names: Iterable[str]) -> bool:
+    """Whether a release must know configurations of consumer groups to accept these names."""
+    return any(name in _LATER_CONFIGS for name in names)
+
+
 def group_validation_errors(configs: dict[str, str]) -> list[str]:
     """The reasons why a group cannot have these configurations, one sentence each."""
     found = []
@@ -86,9 +129,19 @@ def group_validation_errors(configs: dict[str, str]) -> list[str]:
             found.append(f"{name} is not a supported group configuration")
         elif reason := config.validation_error(value):
             found.append(f"{name} {reason}: {value!r}")
-    if not found and _number(configs, SHARE_HEARTBEAT_INTERVAL) >= _number(configs, SHARE_SESSION_TIMEOUT):
-        found.append(f"{SHARE_HEARTBEAT_INTERVAL} must be smaller than {SHARE_SESSION_TIMEOUT}")
+    if not found:
+        found += [
+            f"{interval} must be smaller than {timeout}"
+            for interval, timeout in _ORDERED
+            if _number(configs, interval) >= _number(configs, timeout)
+        ]
     return found
+
+
+def consumer_config(cluster_name: str, configs: dict[str, str], cluster_configs: dict[str, str]) -> int:
+    """The value in force for a consumer group; `cluster_name` is the cluster's name of one in GROUP_OF_CLUSTER."""
+    own = configs.get(GROUP_OF_CLUSTER[cluster_name])
+    return group_config(cluster_name, cluster_configs) if own is None else int(own)
 
 
 def share_config(name: str, configs: dict[str, str]) -> str:

@@ -4,6 +4,8 @@ Some have a cluster default, under the name of Kafka's broker configuration. The
 topic's own, else the cluster's, else the default of this module.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from penstock.contracts.configs.members import (
@@ -14,7 +16,13 @@ from penstock.contracts.configs.members import (
     SESSION_TIMEOUT_MIN,
     group_config,
 )
-from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTED_CONFIGS, documentation_of
+from penstock.contracts.configs.unsupported_topics import (
+    COMPRESSION_TYPE,
+    INERT_CONFIGS,
+    LATER_INERT_CONFIGS,
+    REJECTED_CONFIGS,
+    config_of,
+)
 from penstock.contracts.configs.values import LONG_MAX, TopicConfig, only, ratio, whole_number
 
 MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default: 1 MiB and a batch's overhead
@@ -43,8 +51,8 @@ STANDARD, EXPRESS = "standard", "express"
 
 def _policies(value: str) -> str:
     found = _items(value)
-    is_good = 0 < len(found) == len(set(found)) and {*found} <= {COMPACT, DELETE}
-    return "" if is_good else f"must be {DELETE}, {COMPACT}, or both with a comma between"
+    is_good = len(found) == len(set(found)) and {*found} <= {COMPACT, DELETE}
+    return "" if is_good or not value else f"must be {DELETE}, {COMPACT}, both with a comma between, or empty"
 
 
 def _items(value: str) -> list[str]:
@@ -61,7 +69,6 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "The policy for old records: delete by age and size, compact to the last record of each key, or both.",
             _policies,
         ),
-        TopicConfig("compression.type", "STRING", "producer", "Batches keep the producer's codec.", only("producer")),
         TopicConfig(
             "delete.retention.ms",
             "LONG",
@@ -161,16 +168,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
 }
 
 
-TOPIC_CONFIGS |= {
-    inert.name: TopicConfig(
-        inert.name,
-        inert.kind,
-        inert.default,
-        documentation_of(inert),
-        only("true", "false") if inert.kind == "BOOLEAN" else whole_number(inert.low, inert.high),
-    )
-    for inert in INERT_CONFIGS.values()
-}
+TOPIC_CONFIGS |= {inert.name: config_of(inert) for inert in INERT_CONFIGS.values()}
 
 CLUSTER_CONFIGS: dict[str, TopicConfig] = {
     config.cluster_name: config for config in TOPIC_CONFIGS.values() if config.cluster_name
@@ -178,8 +176,11 @@ CLUSTER_CONFIGS: dict[str, TopicConfig] = {
 
 CLUSTER_NAMES = {config.name: name for name, config in CLUSTER_CONFIGS.items()}
 
+# Cluster defaults that came with them.
+CODEC_CLUSTER_NAMES = frozenset(inert.cluster_name for inert in LATER_INERT_CONFIGS.values() if inert.cluster_name)
+
 # Names that releases before key compaction accepted. Other names must not reach a journal that such a release reads.
-_FIRST_NAMES = ("compression.type", "max.message.bytes", TIMESTAMP_TYPE, RETENTION_BYTES, RETENTION_MS)
+_FIRST_NAMES = (COMPRESSION_TYPE, "max.message.bytes", TIMESTAMP_TYPE, RETENTION_BYTES, RETENTION_MS)
 # The only values that releases before retention accepted, and the names that they did not know.
 _ONLY_VALUES = {RETENTION_BYTES: str(FOR_EVER), RETENTION_MS: str(FOR_EVER), TIMESTAMP_TYPE: CREATE_TIME}
 _NAMES_SINCE_RETENTION = (UNDELETE_WINDOW, TIMESTAMP_BEFORE_MAX, TIMESTAMP_AFTER_MAX)
@@ -235,7 +236,21 @@ def _validation_errors(configs: dict[str, str], known: dict[str, TopicConfig], w
 
 def need_inert_configs(configs: dict[str, str]) -> bool:
     """Whether a release must know configurations without effect to accept these."""
-    return any(name in INERT_CONFIGS for name in configs)
+    return any(name in INERT_CONFIGS and name not in LATER_INERT_CONFIGS for name in configs)
+
+
+def need_kafka_values(configs: dict[str, str]) -> bool:
+    """Whether a release must know all codecs, configurations of tiers and throttles, and a policy without an item."""
+    return any(
+        (name in LATER_INERT_CONFIGS and (name, value) != (COMPRESSION_TYPE, "producer"))
+        or (name == CLEANUP_POLICY and not value)
+        for name, value in configs.items()
+    )
+
+
+def need_kafka_names(names: Iterable[str]) -> bool:
+    """Whether a release must know codec levels and configurations of tiers and throttles to accept these names."""
+    return any(name in LATER_INERT_CONFIGS and name != COMPRESSION_TYPE for name in names)
 
 
 def need_key_compaction(configs: dict[str, str]) -> bool:

@@ -13,6 +13,7 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
 LEVEL_TIMEOUT_S = 10.0
 POLL_S = 0.05
 NO_CLIENT_METRICS = "subscriptions to metrics are not supported until all sequencers of the cluster are upgraded"
+NO_GROUP_CONFIGS = "configurations of groups are not supported until all sequencers of the cluster are upgraded"
 NO_SHARE_GROUPS = "share groups are disabled, or not supported until all sequencers of the cluster are upgraded"
 
 

@@ -26,7 +26,7 @@ from penstock.contracts.levels import CLIENT_METRICS_LEVEL, SHARE_GROUPS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import error_of
-from penstock_gateway.kafka.feature_levels import NO_CLIENT_METRICS, NO_SHARE_GROUPS, until_level
+from penstock_gateway.kafka.feature_levels import NO_CLIENT_METRICS, NO_GROUP_CONFIGS, until_level
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
@@ -133,12 +133,12 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> A
     kind, name = asked.resource
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "the resource occurs more than once in the request"
-    if kind == GROUP and gateway.settings.share_groups:
+    if kind == GROUP:
         level = gateway.sequencer.seen_level
         if level is not None and level < SHARE_GROUPS_LEVEL:  # no sequencer journals it during an upgrade
-            return ErrorCode.UNSUPPORTED_VERSION, NO_SHARE_GROUPS
+            return ErrorCode.UNSUPPORTED_VERSION, NO_GROUP_CONFIGS
         if not name:
-            return ErrorCode.INVALID_REQUEST, "the group id must not be empty"
+            return ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."
     elif kind == CLIENT_METRICS:
         level = gateway.sequencer.seen_level
         if level is not None and level < CLIENT_METRICS_LEVEL:

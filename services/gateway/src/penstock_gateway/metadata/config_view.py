@@ -8,7 +8,7 @@ from penstock.contracts.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
 from penstock.contracts.configs.values import TopicConfig
-from penstock.contracts.levels import CLIENT_METRICS_LEVEL
+from penstock.contracts.levels import CLIENT_METRICS_LEVEL, SHARE_GROUPS_LEVEL
 from penstock.contracts.queries.client_metrics import ClientMetricsQuery, ClientMetricsView
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView
 from penstock.contracts.queries.topics import ClusterConfigsQuery, ClusterConfigsView
@@ -89,6 +89,9 @@ async def cluster_configs(gateway: HasSequencer, deadline_s: float = CONFIGS_DEA
 
 async def group_configs(gateway: HasSequencer, group_ids: list[str]) -> dict[str, dict[str, str]]:
     """The configurations set for each of these groups; `Unavailable` if no sequencer answers."""
+    level = gateway.sequencer.seen_level
+    if level is not None and level < SHARE_GROUPS_LEVEL:
+        return {group_id: {} for group_id in group_ids}
     view = await gateway.sequencer.query(
         "group_configs", GroupConfigsQuery(0, group_ids, fresh=True), GroupConfigsView, deadline_s=CONFIGS_DEADLINE_S
     )
@@ -97,6 +100,9 @@ async def group_configs(gateway: HasSequencer, group_ids: list[str]) -> dict[str
 
 async def groups_with_configs(gateway: HasSequencer) -> list[str]:
     """The groups with configurations, also those that do not exist; `Unavailable` if no sequencer answers."""
+    level = gateway.sequencer.seen_level
+    if level is not None and level < SHARE_GROUPS_LEVEL:  # there is none, and older sequencers do not answer
+        return []
     return await all_configured_groups(gateway.sequencer, CONFIGS_DEADLINE_S)
 
 
@@ -111,9 +117,13 @@ async def metrics_subscriptions(gateway: HasSequencer) -> dict[str, dict[str, st
     return view.subscriptions
 
 
-def group_settings(configs: dict[str, str]) -> list[Setting]:
-    """Every configuration of a group, given those that were set for it."""
-    return _settings(GROUP_RESOURCE_CONFIGS, configs, ConfigSource.GROUP)
+def group_settings(configs: dict[str, str], cluster: dict[str, str]) -> list[Setting]:
+    """Every configuration of a group, given those that were set for it and for the cluster."""
+    settings = []
+    for name, config in GROUP_RESOURCE_CONFIGS.items():
+        own = [Synonym(name, configs[name], ConfigSource.GROUP)] if name in configs else []
+        settings.append(Setting(name, config, own + _defaults(config, cluster)))
+    return settings
 
 
 def subscription_settings(configs: dict[str, str]) -> list[Setting]:

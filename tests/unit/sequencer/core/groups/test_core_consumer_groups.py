@@ -6,6 +6,7 @@ import pytest
 
 from penstock.contracts.commands import (
     AlterConfigs,
+    AlterGroupConfigs,
     CommitOffsets,
     ConfigChange,
     ConfigOperation,
@@ -20,10 +21,11 @@ from penstock.contracts.commands import (
     JoinGroup,
     OffsetToCommit,
     PerItem,
+    RaiseLevel,
     Rejected,
     TopicPartitions,
 )
-from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, KAFKA_VALUES_LEVEL
 from penstock.contracts.queries.consumer_groups import ConsumerGroupsQuery, ConsumerHeartbeatQuery
 from penstock.contracts.queries.groups import DescribeGroupsQuery, GroupOffsetsQuery, GroupsQuery
 from penstock.contracts.rejections import Rejection
@@ -544,6 +546,32 @@ def test_intervals_are_the_clusters_configurations(world: World) -> None:
     assert [each[2] for each in queries.watched_members(world.state)] == [9_000]
     too_long = [ConfigChange("group.consumer.heartbeat.interval.ms", ConfigOperation.SET, "9000")]
     assert isinstance(world.do(AlterConfigs(world.now_ms, "", too_long)), Rejected)
+
+
+def test_the_intervals_of_one_group_are_its_own_configurations(world: World) -> None:
+    world.do(RaiseLevel(world.now_ms, KAFKA_VALUES_LEVEL))
+    own = {"consumer.heartbeat.interval.ms": "700", "consumer.session.timeout.ms": "9000"}
+    changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in own.items()]
+    assert world.do(AlterGroupConfigs(world.now_ms, "g", changes)) == Done()
+    cluster = [ConfigChange("group.consumer.session.timeout.ms", ConfigOperation.SET, "50000")]
+    assert world.do(AlterConfigs(world.now_ms, "", cluster)) == Done()
+    assert world.consumers.join("one", "t").heartbeat_interval_ms == 700
+    assert [each[2] for each in queries.watched_members(world.state)] == [9_000]
+    removed = [ConfigChange(name, ConfigOperation.DELETE) for name in own]
+    assert world.do(AlterGroupConfigs(world.now_ms, "g", removed)) == Done()
+    assert [each[2] for each in queries.watched_members(world.state)] == [50_000]
+
+
+@pytest.mark.parametrize("operation", [ConfigOperation.SET, ConfigOperation.DELETE])
+def test_until_all_replicas_know_them_no_group_has_configurations_of_consumers(
+    world: World, operation: ConfigOperation
+) -> None:
+    world.do(RaiseLevel(world.now_ms, KAFKA_VALUES_LEVEL - 1))
+    before = encode_state(world.state)
+    change = ConfigChange("consumer.session.timeout.ms", operation, "9000")
+    assert isinstance(world.do(AlterGroupConfigs(world.now_ms, "g", [change])), Rejected)
+    assert not world.state.group_configs
+    assert decode_state(before).group_configs_altered_sequence == world.state.group_configs_altered_sequence
 
 
 def test_a_snapshot_has_the_group_as_it_is(world: World) -> None:

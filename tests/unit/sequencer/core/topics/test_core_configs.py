@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.contracts.commands import AlterConfigs, ConfigChange, ConfigOperation, DeleteTopic, Done, RaiseLevel
-from penstock.contracts.levels import JANITOR_LEVEL, OFFSET_EXPIRY_LEVEL
+from penstock.contracts.levels import JANITOR_LEVEL, KAFKA_VALUES_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.topics import ValidateQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
@@ -83,7 +83,7 @@ MIN_LAG, MAX_LAG = ConfigChange("min.compaction.lag.ms", SET, "2"), ConfigChange
             "Can't APPEND to key retention",
         ),
         (
-            [GOOD, ConfigChange("cleanup.policy", SUBTRACT, "delete")],
+            [GOOD, ConfigChange("cleanup.policy", APPEND, "soon")],
             Rejection.INVALID_CONFIG,
             "cleanup.policy must be",
         ),
@@ -170,3 +170,33 @@ def test_validation_returns_the_outcome_and_changes_nothing() -> None:
     assert done == Done()
     assert (unknown.rejection, missing.rejection) == (Rejection.INVALID_CONFIG, Rejection.UNKNOWN_TOPIC)
     assert encode_state(world.state) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ConfigChange("compression.type", SET, "zstd"),
+        ConfigChange("compression.zstd.level", SET, "5"),
+        ConfigChange("compression.zstd.level", DELETE),
+        ConfigChange("cleanup.policy", SUBTRACT, "delete"),
+        ConfigChange("leader.replication.throttled.replicas", APPEND, "0:1"),
+    ],
+)
+def test_what_older_replicas_reject_changes_nothing_below_its_level(change: ConfigChange) -> None:
+    world = world_with()
+    world.do(RaiseLevel(world.now_ms, KAFKA_VALUES_LEVEL - 1))
+    before = world.state.topics["t"].altered_sequence
+    assert world.do(alter(world, change)).rejection == Rejection.INVALID_CONFIG
+    assert (configs(world), world.state.topics["t"].altered_sequence) == ({}, before)
+    world.do(RaiseLevel(world.now_ms, KAFKA_VALUES_LEVEL))
+    assert world.do(alter(world, change)) == Done()
+
+
+def test_the_cluster_may_have_a_codec_from_its_level_on() -> None:
+    world = world_with()
+    world.do(RaiseLevel(world.now_ms, KAFKA_VALUES_LEVEL - 1))
+    change = ConfigChange("compression.type", SET, "gzip")
+    assert world.do(alter(world, change, topic="")).rejection == Rejection.INVALID_CONFIG
+    world.do(RaiseLevel(world.now_ms, KAFKA_VALUES_LEVEL))
+    assert world.do(alter(world, change, topic="")) == Done()
+    assert world.state.cluster_configs == {"compression.type": "gzip"}

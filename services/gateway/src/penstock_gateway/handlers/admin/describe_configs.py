@@ -77,7 +77,7 @@ async def handle(
 
 async def _look_up(gateway: Needs, resources: list[DescribeConfigsResource]) -> _Known:
     """Query the present state: this gateway's cache may not have a change that another gateway just confirmed."""
-    types = {resource.resource_type for resource in resources if _is_known(gateway, resource.resource_type)}
+    types = {resource.resource_type for resource in resources if _is_known(resource.resource_type)}
     if not types:
         return _Known()
     names = [resource.resource_name for resource in resources if resource.resource_type == TOPIC]
@@ -95,8 +95,8 @@ async def _look_up(gateway: Needs, resources: list[DescribeConfigsResource]) -> 
         return _Known(failure=str(error))
 
 
-def _is_known(gateway: Needs, kind: int) -> bool:
-    return kind in (TOPIC, BROKER, CLIENT_METRICS) or (kind == GROUP and gateway.settings.share_groups)
+def _is_known(kind: int) -> bool:
+    return kind in (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 
 
 def _describe(
@@ -122,16 +122,18 @@ def _describe(
 
 def _configs(gateway: Needs, client: Client, known: _Known, resource: DescribeConfigsResource) -> Results:
     kind, name = resource.resource_type, resource.resource_name
-    if not _is_known(gateway, kind):
+    if not _is_known(kind):
         raise _Rejected(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
     if kind == TOPIC and not is_legal_topic_name(name):
         raise _Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name))
+    if kind == GROUP and not name:
+        raise _Rejected(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     if kind == CLIENT_METRICS and not name:
         raise _Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     if known.failure:
         raise _Rejected(ADMINISTRATION_UNAVAILABLE, known.failure)
     if kind == GROUP:
-        return [_result(setting) for setting in group_settings(known.groups[name])]
+        return [_result(setting) for setting in group_settings(known.groups[name], known.cluster)]
     if kind == CLIENT_METRICS:  # as Kafka: a subscription that does not exist has the defaults
         return [_result(setting) for setting in subscription_settings(known.metrics.get(name, {}))]
     defaults = cluster_settings(known.cluster)

@@ -24,7 +24,7 @@ from penstock_gateway.metadata.config_view import (
 )
 
 FIRST_VERSION_TYPES = 1
-SUPPORTED = frozenset((TOPIC, BROKER, CLIENT_METRICS))
+SUPPORTED = frozenset((TOPIC, BROKER, CLIENT_METRICS, GROUP))
 
 
 class Needs(HasDirectory, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
@@ -35,7 +35,7 @@ async def handle(
     gateway: Needs, client: Client, version: int, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
     asked = frozenset(request.resource_types) if version >= FIRST_VERSION_TYPES else {CLIENT_METRICS}
-    if not asked <= (SUPPORTED | {GROUP} if gateway.settings.share_groups else SUPPORTED):
+    if not asked <= SUPPORTED:
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
     if not asked or TOPIC in asked:
@@ -50,7 +50,7 @@ async def handle(
             found += [ConfigResource(name, CLIENT_METRICS) for name in await metrics_subscriptions(gateway)]
         except Unavailable:
             return ListConfigResourcesResponse(error_code=ADMINISTRATION_UNAVAILABLE)
-    if gateway.settings.share_groups and (not asked or GROUP in asked):
+    if not asked or GROUP in asked:
         try:
             found += [ConfigResource(group_id, GROUP) for group_id in await groups_with_configs(gateway)]
         except Unavailable:

@@ -168,7 +168,7 @@ def watched_members(state: State) -> Iterator[tuple[str, str, int, int, bool]]:
             waiting = is_waiting(group, member)
             yield group.group_id, member.member_id, member.session_timeout_ms, member.active_sequence, waiting
         for each in group.consumer.members.values() if group.consumer is not None else ():
-            yield group.group_id, each.member_id, session_timeout_ms(state, each), each.active_sequence, False
+            yield group.group_id, each.member_id, session_timeout_ms(state, group, each), each.active_sequence, False
     for shared in state.share_groups.values():
         timeout_ms = share_groups.session_timeout_ms(state, shared)
         for member_id, sharer in shared.members.items():

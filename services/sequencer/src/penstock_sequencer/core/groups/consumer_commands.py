@@ -52,7 +52,7 @@ from penstock_sequencer.core.groups.consumer_validation import (
 from penstock_sequencer.core.groups.departed_members import departed_sequence
 from penstock_sequencer.core.groups.migration import downgrade_if_due, upgrade
 from penstock_sequencer.core.state.cluster import Changes, Group, State
-from penstock_sequencer.core.state.consumer_group import AWAY, RECONCILED, ConsumerGroup, ConsumerMember
+from penstock_sequencer.core.state.consumer_group import AWAY, RECONCILED, ConsumerMember
 from penstock_sequencer.core.state.limits import CLOCK_MS_MAX, REBALANCE_TIMEOUT_MAX_MS
 from penstock_sequencer.core.state.shares import enter
 
@@ -100,10 +100,10 @@ def preview(state: State, command: ConsumerHeartbeat) -> ConsumerMembership | Re
     if member.member_id != command.member_id or error is not None:
         return error
     is_same = _settings(member, command) == _settings(member)
-    is_same = is_same and not is_target_due(state, group.consumer, _now_ms(state, command))
+    is_same = is_same and not is_target_due(state, group, _now_ms(state, command))
     if not is_same or next_progress(group.consumer, member, owned_partitions(command)) != progress_of(member):
         return None
-    return _answer(state, group.consumer, member, command, None)
+    return _answer(state, group, member, command, None)
 
 
 class _Settings(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ def _continue(
     before = None if known is None else progress_of(known)
     member = _enter(state, group, known, command)
     now_ms = _now_ms(state, command)
-    if is_target_due(state, consumer_of(group), now_ms):
+    if is_target_due(state, group, now_ms):
         update_target(state, group)
         record_assigned(state, consumer_of(group), now_ms)
     elif consumer_of(group).assignment_epoch < consumer_of(group).epoch:
@@ -186,7 +186,7 @@ def _continue(
     member.active_sequence = member.changed_sequence = state.sequence
     weigh(state, member)
     settle(state, group, changes)
-    return _answer(state, consumer_of(group), member, command, before)
+    return _answer(state, group, member, command, before)
 
 
 def _enter(state: State, group: Group, known: ConsumerMember | None, command: ConsumerHeartbeat) -> ConsumerMember:
@@ -252,7 +252,7 @@ def _now_ms(state: State, command: ConsumerHeartbeat) -> int:
 
 
 def _answer(
-    state: State, consumer: ConsumerGroup, member: ConsumerMember, command: ConsumerHeartbeat, before: Progress | None
+    state: State, group: Group, member: ConsumerMember, command: ConsumerHeartbeat, before: Progress | None
 ) -> ConsumerMembership:
     """With the assignment if it has changed, or if the member sends all its settings, as after an error."""
     sends_all = command.rebalance_timeout_ms != NOT_SET and command.owned is not None
@@ -261,5 +261,5 @@ def _answer(
     assignment: list[TopicPartitions] | None = None
     if is_full or (before is not None and before.assigned != member.assigned):
         assignment = topic_partitions(member.assigned)
-    interval_ms = heartbeat_interval_ms(state, consumer, member, _now_ms(state, command))
+    interval_ms = heartbeat_interval_ms(state, group, member, _now_ms(state, command))
     return ConsumerMembership(member.member_id, member.epoch, interval_ms, assignment)

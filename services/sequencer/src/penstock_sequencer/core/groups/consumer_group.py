@@ -20,11 +20,11 @@ calls last.
 import msgspec
 
 from penstock.contracts.commands import TopicPartitions
+from penstock.contracts.configs.groups import consumer_config
 from penstock.contracts.configs.members import (
     CONSUMER_ASSIGNMENT_INTERVAL,
     CONSUMER_HEARTBEAT_INTERVAL,
     CONSUMER_SESSION_TIMEOUT,
-    group_config,
 )
 from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL
 from penstock.contracts.rejections import Rejection
@@ -178,16 +178,17 @@ def bump_epoch(state: State, group: Group) -> None:
         record_due(state, consumer, consumer.members[member_id])
 
 
-def is_target_due(state: State, consumer: ConsumerGroup, now_ms: int) -> bool:
+def is_target_due(state: State, group: Group, now_ms: int) -> bool:
     """Whether a new target must be made now, by the sender's clock.
 
     A sender's clock far before the last target does not delay the next one: the clock of that target was wrong.
     """
+    consumer = consumer_of(group)
     if consumer.assignment_epoch == consumer.epoch:
         return False
     if state.level < ASSIGNMENT_INTERVAL_LEVEL or consumer.tables.classic:  # classic members are answered at once
         return True
-    interval_ms = group_config(CONSUMER_ASSIGNMENT_INTERVAL, state.cluster_configs)
+    interval_ms = _config(state, group.group_id, CONSUMER_ASSIGNMENT_INTERVAL)
     return not consumer.assigned_ms or abs(now_ms - consumer.assigned_ms) >= interval_ms
 
 
@@ -334,12 +335,13 @@ def topic_partitions(partitions: Partitions) -> list[TopicPartitions]:
     return [TopicPartitions(topic_id, numbers) for topic_id, numbers in partitions.items()]
 
 
-def heartbeat_interval_ms(state: State, consumer: ConsumerGroup, member: ConsumerMember, now_ms: int) -> int:
+def heartbeat_interval_ms(state: State, group: Group, member: ConsumerMember, now_ms: int) -> int:
     """The time to the member's next heartbeat: shorter while it lacks partitions or a new target is near.
 
     Clients take the interval from each answer. librdkafka, too, waits no longer than this for its next heartbeat.
     """
-    interval_ms = group_config(CONSUMER_HEARTBEAT_INTERVAL, state.cluster_configs)
+    consumer = consumer_of(group)
+    interval_ms = _config(state, group.group_id, CONSUMER_HEARTBEAT_INTERVAL)
     limits = state.limits.consumers
     is_moving = 0 <= now_ms - consumer.assigned_ms < limits.consumer_moving_ms
     is_moving = is_moving or consumer.assignment_epoch < consumer.epoch
@@ -347,9 +349,13 @@ def heartbeat_interval_ms(state: State, consumer: ConsumerGroup, member: Consume
     return min(interval_ms, limits.consumer_heartbeat_soon_ms) if is_soon else interval_ms
 
 
-def session_timeout_ms(state: State, member: ConsumerMember) -> int:
+def session_timeout_ms(state: State, group: Group, member: ConsumerMember) -> int:
     """How long the member may be silent."""
-    return member.session_timeout_ms or group_config(CONSUMER_SESSION_TIMEOUT, state.cluster_configs)
+    return member.session_timeout_ms or _config(state, group.group_id, CONSUMER_SESSION_TIMEOUT)
+
+
+def _config(state: State, group_id: str, name: str) -> int:
+    return consumer_config(name, state.group_configs.get(group_id, {}), state.cluster_configs)
 
 
 def commit_rejection(consumer: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> Rejection:

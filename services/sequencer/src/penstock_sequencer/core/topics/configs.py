@@ -21,7 +21,11 @@ from penstock.contracts.commands import (
     Done,
     Rejected,
 )
-from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_validation_errors
+from penstock.contracts.configs.groups import (
+    GROUP_RESOURCE_CONFIGS,
+    group_validation_errors,
+    need_later_group_configs,
+)
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
@@ -29,7 +33,12 @@ from penstock.contracts.configs.topics import (
     validation_errors,
 )
 from penstock.contracts.configs.values import TopicConfig
-from penstock.contracts.levels import level_of_cluster_configs, level_of_configs
+from penstock.contracts.levels import (
+    KAFKA_VALUES_LEVEL,
+    level_of_changed_configs,
+    level_of_cluster_configs,
+    level_of_configs,
+)
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
 
@@ -82,7 +91,8 @@ def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Rejected:
         return Rejected(Rejection.UNKNOWN_TOPIC, f"The topic '{command.topic[:256]}' does not exist.")
     after = changed(command, topic.configs, TOPIC_CONFIGS, validation_errors)
     if not isinstance(after, Rejected):
-        after = level_validation_error(state, after) or after
+        is_known = state.level >= level_of_changed_configs(after, _names(command))
+        after = after if is_known else _UNKNOWN_YET
     return _unless_late(command, topic.configs, after, topic.altered_sequence)
 
 
@@ -173,6 +183,8 @@ def _altered_of_group(state: State, command: AlterGroupConfigs) -> dict[str, str
         return Rejected(Rejection.INVALID_REQUEST, "Default group resources are not allowed.")
     before = state.group_configs.get(command.group_id, {})
     after = changed(command, before, GROUP_RESOURCE_CONFIGS, group_validation_errors)
+    if state.level < KAFKA_VALUES_LEVEL and need_later_group_configs(change.name for change in command.changes):
+        return _UNKNOWN_YET
     if isinstance(after, Rejected) or after == before:
         return after
     if 0 <= command.seen_sequence < state.group_configs_altered_sequence:
