@@ -71,8 +71,10 @@ class Stage:
         finally:
             driver.close()
 
-    def tool(self, main: str, *arguments: str, given: str = "", where: str = "--bootstrap-server") -> str:
-        """Run one of Kafka's tools to its end, and return its output.
+    def tool(
+        self, main: str, *arguments: str, given: str = "", where: str = "--bootstrap-server", fails: bool = False
+    ) -> str:
+        """Run one of Kafka's tools to its end, and return its output. With `fails`, the tool must end with an error.
 
         `main` is the main class, with the subcommand if that stands before the cluster's address.
         """
@@ -86,7 +88,7 @@ class Stage:
             capture_output=True,
             text=True,
         )
-        if done.returncode:
+        if bool(done.returncode) != fails:
             last_words = " | ".join((done.stdout + done.stderr).strip().splitlines()[-LINES_SHOWN:])
             raise AssertionError(f"exit code {done.returncode}: {last_words} (of {' '.join(arguments)})")
         return done.stdout

@@ -12,7 +12,7 @@ from tests.conformance.scenarios.transactions import read_committed
 from tests.testkit.loads.ledger import QUIET
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"
 ACLS = "org.apache.kafka.tools.AclCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -81,7 +81,7 @@ def client_metrics(stage: Stage) -> None:
     entity = ["--entity-type", "client-metrics", "--entity-name", name]
     stage.tool(CONFIGS, *entity, "--alter", "--delete-config", "match,interval.ms")
     has(stage.tool(CONFIGS, *entity, "--describe", "--all"), "interval.ms=300000 ", "match= ")
-    refused = stage.tool(CLIENT_METRICS, "--alter", "--name", name, "--interval", "99")
+    refused = stage.tool(CLIENT_METRICS, "--alter", "--name", name, "--interval", "99", fails=True)
     has(refused, "interval must be between 100 and 3600000")
     has(stage.tool(CLIENT_METRICS, "--delete", "--name", name), "Deleted client metrics config")
     assert name not in stage.tool(CLIENT_METRICS, "--list").split()
