@@ -58,8 +58,8 @@ class Pauses:
 
 
 @pytest.fixture
-def old_code(tmp_path: Path) -> str:
-    return previous.pythonpath(previous.take_out(tmp_path / "previous"))
+def old_release(tmp_path: Path) -> Path:
+    return previous.take_out(tmp_path / "previous")
 
 
 @pytest.fixture
@@ -76,11 +76,13 @@ def level(service: Service) -> float:
 
 
 def test_a_rolling_upgrade_loses_nothing_and_the_level_rises_after_the_last_sequencer(
-    services: Services, old_code: str
+    services: Services, old_release: Path
 ) -> None:
+    old_code, old_level = previous.pythonpath(old_release), previous.level_of(old_release)
+    assert old_level < NEWEST_LEVEL
     first, last = services.of("sequencer")
     services.start(pythonpath=old_code)
-    wait_until(lambda: level(last) == NEWEST_LEVEL - 1, LEVEL_TIMEOUT_S, "the level of the previous version")
+    wait_until(lambda: level(last) == old_level, LEVEL_TIMEOUT_S, "the level of the previous version")
     with (
         steady_account(services.kafka, TOPIC, PARTITIONS, record_pause_s=RECORD_PAUSE_S) as account,
         Pauses(account.load.ledger) as pauses,
@@ -101,7 +103,7 @@ def test_a_rolling_upgrade_loses_nothing_and_the_level_rises_after_the_last_sequ
         step(first, "new")
         step(first, "back to the previous version", old_code)  # as long as the level has not risen
         step(first, "new")
-        assert level(last) == NEWEST_LEVEL - 1
+        assert level(last) == old_level
         step(last, "new")
         wait_until(lambda: level(first) == level(last) == NEWEST_LEVEL, LEVEL_TIMEOUT_S, "the new level")
         print(f"{time.monotonic() - began_s:5.1f} s level {NEWEST_LEVEL}")

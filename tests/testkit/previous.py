@@ -5,6 +5,7 @@
 
 import lzma
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -27,6 +28,16 @@ def take_out(folder: Path) -> Path:
         metadata.parent.mkdir()
         metadata.write_text(f"Metadata-Version: 2.1\nName: penstock-{service}\nVersion: {VERSION}\n")
     return folder
+
+
+def level_of(release: Path) -> int:
+    """The level to which this code raises a cluster."""
+    contracts = release / "libs" / "src" / "penstock" / "contracts"
+    for name in ("newest_level.py", "levels.py"):  # the first exists since level 9
+        path = contracts / name
+        if path.exists() and (found := re.search(r"^NEWEST_LEVEL = (\d+)", path.read_text(), re.MULTILINE)):
+            return int(found[1])
+    raise LookupError(f"no level in {contracts}")
 
 
 def pythonpath(release: Path) -> str:

@@ -59,7 +59,7 @@ def test_the_page_lists_every_api_with_the_versions_that_are_served() -> None:
 
 
 def test_the_page_lists_every_topic_configuration_with_its_default() -> None:
-    listed = re.findall(r"^\| `([a-z.]+)` \| `([^`]*)` \|", TEXT, re.MULTILINE)
+    listed = re.findall(r"^\| `([a-z0-9.]+)` \| `([^`]*)` \|", TEXT, re.MULTILINE)
     assert {(name, config.default) for name, config in TOPIC_CONFIGS.items()} <= set(listed)
 
 
