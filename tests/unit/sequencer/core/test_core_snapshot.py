@@ -30,7 +30,8 @@ from penstock.contracts.commands import (
     Tick,
 )
 from penstock.contracts.errors import Corrupt
-from penstock.contracts.levels import JANITOR_LEVEL
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, JANITOR_LEVEL
+from penstock.contracts.regex.regex_subscriptions import Pattern
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import Partition, State, new_state
@@ -83,6 +84,8 @@ def plain(value: Any) -> Any:
             return [(walk_in(key), walk_in(each)) for key, each in value.items()]
         if isinstance(value, list | tuple) or type(value).__name__ == "deque":
             return [walk_in(each) for each in value]
+        if isinstance(value, Pattern):
+            return "compiled"  # from the text, which is its key
         if isinstance(value, PartitionTransactions):
             return [walk_in(value.open), value.columns()]
         if type(value).__name__ == "Extents":
@@ -151,6 +154,16 @@ def test_a_snapshot_may_be_taken_after_any_entry_of_any_log(log: Log, data: st.D
     state = read_again(state)
     assert replay(state, cut + 1, log[cut:]) == answers[cut:]
     assert everything(state) == everything(whole)
+
+
+def test_a_subscription_by_pattern_is_restored_with_its_topics() -> None:
+    world = World()
+    world.do(RaiseLevel(world.now_ms, CONSUMER_GROUPS_LEVEL))
+    world.topic("orders")
+    world.consumers.join("a", pattern="ord.*", topics=None)
+    again = read_again(world.state)
+    assert list(again.subscriptions.patterns["ord.*"].topics) == ["orders"]
+    assert everything(again) == everything(world.state)
 
 
 def test_partitions_of_deleted_topics_are_restored_in_every_table_that_holds_them() -> None:
