@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.provision import Missing
 from tests.helm.conftest import EXAMPLE_NAMES
 from tests.testkit.helm import EXAMPLES, RELEASE, Chart
 from tests.testkit.kubernetes import ApiServer, running_api_server
@@ -18,12 +17,9 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    try:
-        with running_api_server(tmp_path_factory.mktemp("kubernetes")) as started:
-            started.accept_other_kinds()
-            yield started
-    except Missing as missing:
-        pytest.skip(f"an API server cannot be had: {missing}")
+    with running_api_server(tmp_path_factory.mktemp("kubernetes")) as started:
+        started.accept_other_kinds()
+        yield started
 
 
 @pytest.mark.parametrize("example", EXAMPLE_NAMES)

@@ -40,7 +40,7 @@ func main() { etcdmain.Main(os.Args) }
 BUILD_TIMEOUT_S = 5400
 READY_TIMEOUT_S = 120
 POLL_S = 0.2
-# The kinds of other projects that the chart may make, with their plural: here every content of them is accepted.
+# The kinds of other projects that the chart and its examples may have: here every content of them is accepted.
 OTHER_KINDS = {
     "monitoring.coreos.com/v1": ("ServiceMonitor", "PrometheusRule"),
     "keda.sh/v1alpha1": ("ScaledObject", "TriggerAuthentication"),
@@ -98,9 +98,9 @@ class ApiServer:
         self._tls.check_hostname = False
         self._tls.verify_mode = ssl.CERT_NONE
 
-    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+    def request(self, method: str, path: str, body: Any = None) -> Any:
         """The answer, as JSON or text; `HTTPError` for others than 2xx."""
-        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)
         with urllib.request.urlopen(request, timeout=30, context=self._tls) as answer:
