@@ -38,6 +38,7 @@ from penstock.segment.writer import build_segment
 from penstock_gateway.fetch.catch_up_throttle import CatchUpThrottle
 from penstock_gateway.fetch.log_reader import LogReader, Segments
 from penstock_gateway.handlers.data import fetch, list_offsets
+from penstock_gateway.kafka.broker_view import node_of
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import BrokerSettings
 from penstock_gateway.kafka.response_memory import ResponseMemory
@@ -91,6 +92,8 @@ class FixedDirectory:
         self._callbacks: list[Callable[[], None]] = []
 
     def live(self, role: str, zone: str | None = None, pool: str | None = None) -> list[Presence]:
+        if role == "gateway":
+            return []
         assert (role, zone, pool) == ("cacher", ZONE, DEFAULT_POOL)
         return [Presence(role, ZONE, name, "1") for name in self.cachers]
 
@@ -225,7 +228,7 @@ class World:
         return GatewayParts.build(
             SharedParts(
                 settings=BrokerSettings(cluster=CLUSTER, zone=ZONE, share_groups=True),
-                nodes=none,
+                nodes={"PLAINTEXT": node_of("127.0.0.1", 9092, ZONE)},
                 clock=self.clock,
                 entropy=self.entropy,
                 directory=cast(Any, self.directory),

@@ -143,6 +143,7 @@ class Presence(msgspec.Struct, frozen=True, array_like=True):
     listeners: tuple[ListenerAddress, ...] = ()  # gateways only
     quota_use: tuple[QuotaUse, ...] = ()  # gateways only
     pool: str = DEFAULT_POOL  # see `shown_pool` (ADR 0060)
+    started_ms: int = 0  # when the process started, by its wall clock; 0 from older releases
 
 
 def shown_pool(presence: Presence) -> str:

@@ -62,7 +62,7 @@ SECURITY_COMMANDS: frozenset[CommandType] = frozenset({AlterScramCredentials, Cr
 TOKEN_COMMANDS: frozenset[CommandType] = frozenset({CreateToken, RenewToken, ExpireToken})
 # Only replicas propose these. From the bus, one of them could make a custodian purge entries that are not archived.
 INTERNAL_COMMANDS: frozenset[CommandType] = frozenset(
-    {TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody, ExpireMember}
+    {TakeCustody, RecordArchived, RecordSnapshot, RaiseLevel, ReleaseCustody}
 )
 COMMANDS: Mapping[Sender, frozenset[CommandType]] = {
     Sender.CLIENT: SECURITY_COMMANDS
@@ -86,6 +86,7 @@ COMMANDS: Mapping[Sender, frozenset[CommandType]] = {
         JoinGroup,
         SyncGroup,
         LeaveGroup,
+        ExpireMember,  # a member id that was given to a client whose connection is closed
         ConsumerHeartbeat,
         CommitOffsets,
         DeleteOffsets,

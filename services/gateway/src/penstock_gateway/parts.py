@@ -12,6 +12,7 @@ from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_gateway.coordination.heartbeat_leases import HeartbeatLeases
 from penstock_gateway.coordination.known_outage import KnownOutage
+from penstock_gateway.coordination.pending_members import PendingMembers
 from penstock_gateway.fetch.fetcher import Fetcher
 from penstock_gateway.fetch.limits import FetchLimits, FetchSessionLimits, ReadLimits
 from penstock_gateway.fetch.log_reader import LogReader
@@ -91,6 +92,7 @@ class SharedParts:
 class GatewayParts(SharedParts):
     """The parts that the handlers of one gateway use. Each handler's `Needs` is a subset of these attributes."""
 
+    pending_members: PendingMembers
     produce_service: ProduceService
     fetcher: Fetcher
     share_commands: ShareCommands
@@ -115,6 +117,7 @@ class GatewayParts(SharedParts):
         )
         return cls(
             **vars(shared),
+            pending_members=PendingMembers(shared.sequencer, shared.clock),
             produce_service=ProduceService(
                 flush_router=flush_router,
                 topics=shared.topics,

@@ -24,7 +24,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
 
 
 def list_groups(arguments: argparse.Namespace, session: Session) -> Listing:
-    """The groups by name. All gateways list all groups, so equal entries are one group."""
+    """The groups by name. While gateways change, two may list one group."""
     found = session.admin.list_groups(states_filter=arguments.state or None, types_filter=arguments.type or None)
     groups = {group["group_id"]: group for group in found if fnmatch.fnmatchcase(group["group_id"], arguments.pattern)}
     rows = [

@@ -34,7 +34,7 @@ def add_parser(new_parser: NewParser) -> None:
 
 
 def list_transactions(arguments: argparse.Namespace, session: Session) -> Listing:
-    """The transactional ids by name. All gateways list all of them, so equal entries are one."""
+    """The transactional ids by name. While gateways change, two may list the same one."""
     wanted = [_OPEN] if arguments.hanging else arguments.state
     by_broker = session.admin.list_transactions(state_filters=wanted or None)
     found = {each.transactional_id: each for listings in by_broker.values() for each in listings}

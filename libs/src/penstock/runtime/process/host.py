@@ -92,6 +92,7 @@ class ServiceHost:
         self._config = config
         self._role = role
         self._clock = clock
+        self._started_ms = clock.now_ms()
         self._complete = complete
         self._entropy = entropy
         self._limits = limits
@@ -167,5 +168,12 @@ class ServiceHost:
 
     def _presence(self) -> Presence:
         config = self._config
-        own = Presence(self._role, config.zone, config.instance, VERSION, http=self._http_address)
+        own = Presence(
+            self._role,
+            config.zone,
+            config.instance,
+            VERSION,
+            http=self._http_address,
+            started_ms=self._started_ms,
+        )
         return self._complete(own) if self._complete is not None else own

@@ -23,6 +23,7 @@ CREATE, DESCRIBE = AclOperation.CREATE, AclOperation.DESCRIBE
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 FIRST_VERSION_IDS = 12  # of Metadata; the handler refuses ids in earlier versions
 FIRST_VERSION_BATCHED = 4  # of FindCoordinator (KIP-699)
+SHARE = 2  # the key type of share partitions
 COORDINATED = {0: GROUP, 1: ResourceType.TRANSACTIONAL_ID}  # by the key type of FindCoordinator
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -142,6 +143,8 @@ async def check_topic_partitions(
 async def check_coordinators(call: Call, request: find_coordinator.FindCoordinatorRequest, proceed: Proceed) -> Message:
     """Check the groups or transactional ids."""
     resource_type = COORDINATED.get(request.key_type)
+    if request.key_type == SHARE and not call.access.allows(AclOperation.CLUSTER_ACTION, CLUSTER):
+        return _refused_share_partitions(request)
     if resource_type is None:
         return await proceed(request)  # the handler refuses other types
     error = ERRORS[resource_type]
@@ -162,6 +165,15 @@ async def check_coordinators(call: Call, request: find_coordinator.FindCoordinat
     if allowed:
         found = (await proceed(msgspec.structs.replace(request, coordinator_keys=allowed))).coordinators
     return find_coordinator.FindCoordinatorResponse(coordinators=[*found, *refused])
+
+
+def _refused_share_partitions(request: find_coordinator.FindCoordinatorRequest) -> Message:
+    error = ERRORS[CLUSTER]
+    refused = find_coordinator.Coordinator("", -1, "", -1, error, MESSAGES[error])
+    return find_coordinator.FindCoordinatorResponse(
+        error_code=error,
+        coordinators=[msgspec.structs.replace(refused, key=key) for key in request.coordinator_keys],
+    )
 
 
 def _refused_log_dirs(version: int, request: describe_log_dirs.DescribeLogDirsRequest, error: ErrorCode) -> Message:

@@ -71,6 +71,22 @@ def leader_for(client: str, brokers: Sequence[Node]) -> Node:
     return max(brokers, key=lambda node: _weight_of(client, node))
 
 
+def coordinator_for(key: str, brokers: Sequence[Node]) -> Node:
+    """The one broker that coordinates a group, a transactional id or a share partition, by rendezvous hash."""
+    return max(brokers, key=lambda node: _weight_of(key, node))
+
+
+def known_brokers(listener: str, brokers: Sequence[Node], gateways: Iterable[Presence], started_ms: int) -> list[Node]:
+    """Those of the brokers that started at `started_ms` or before; all of them if none did."""
+    known = {
+        node_of(address.host, address.port, presence.zone).node_id
+        for presence in gateways
+        for address in presence.listeners
+        if address.name == listener and presence.started_ms <= started_ms
+    }
+    return [node for node in brokers if node.node_id in known] or list(brokers)
+
+
 def broker_weight(client: str, host: str, port: int) -> bytes:
     """The weight of the broker at this address for a client; `leader_for` compares these."""
     return _weight_of(client, node_of(host, port, ""))

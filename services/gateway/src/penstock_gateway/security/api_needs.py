@@ -57,6 +57,7 @@ NEEDS: dict[int, tuple[Need, ...]] = {
     10: (  # FindCoordinator
         Need(DESCRIBE, GROUP, "for groups"),
         Need(DESCRIBE, TRANSACTIONAL_ID, "for transactions"),
+        Need(CLUSTER_ACTION, CLUSTER, "for share partitions"),
     ),
     11: (_READ_GROUP,),  # JoinGroup
     12: (_READ_GROUP,),  # Heartbeat

@@ -44,6 +44,11 @@ class _NoSequencer(NamedTuple):
     seen_level: int | None = None
 
 
+class _NoPendingMembers(NamedTuple):
+    async def run(self) -> None:
+        """A client joins no group before its login."""
+
+
 class _NoTelemetry(NamedTuple):
     is_advertised: bool = False
 
@@ -59,6 +64,7 @@ class _Parts(NamedTuple):
     quotas: _NoQuotas = _NoQuotas()
     sequencer: _NoSequencer = _NoSequencer()
     telemetry: _NoTelemetry = _NoTelemetry()
+    pending_members: _NoPendingMembers = _NoPendingMembers()
     traces: Traces = NO_TRACES
 
 

@@ -10,6 +10,7 @@ import structlog
 from penstock.kafkawire.primitives import Buffer
 from penstock.runtime.process.memory import release_freed_memory
 from penstock_gateway.config import GatewayConfig
+from penstock_gateway.coordination.pending_members import HasPendingMembers
 from penstock_gateway.kafka.client import Arrival, Client
 from penstock_gateway.kafka.parts import HasClock, HasMetrics, HasResponseMemory, HasSequencer, HasSettings
 from penstock_gateway.kafka.shared_limit import ClusterShares
@@ -31,7 +32,16 @@ log = structlog.get_logger()
 
 
 class Needs(
-    HasClock, HasLogins, HasMetrics, HasQuotas, HasResponseMemory, HasSequencer, HasSettings, HasTail, Protocol
+    HasClock,
+    HasLogins,
+    HasMetrics,
+    HasPendingMembers,
+    HasQuotas,
+    HasResponseMemory,
+    HasSequencer,
+    HasSettings,
+    HasTail,
+    Protocol,
 ):
     """The parts of the gateway that this module uses."""
 
@@ -94,6 +104,7 @@ class ConnectionManager:
         async with asyncio.TaskGroup() as self._tasks:
             self._looked_s = self.monotonic_s()
             self._tasks.create_task(self._look_for_ever())
+            self._tasks.create_task(self._gateway.pending_members.run())
             for listener in self._listeners:
                 await listener.accept(self)
             while True:

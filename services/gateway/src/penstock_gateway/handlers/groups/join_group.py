@@ -13,6 +13,7 @@ from penstock.kafkawire.api.join_group import API as API, JoinGroupRequest, Join
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.coordination.group_commands import group_answer, group_command
 from penstock_gateway.coordination.known_outage import HasKnownOutage
+from penstock_gateway.coordination.pending_members import HasPendingMembers
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer
@@ -24,7 +25,7 @@ MEMBER_ENTROPY_BYTES = 16
 NO_SUBSCRIPTION = bytes(10)
 
 
-class Needs(HasClock, HasEntropy, HasKnownOutage, HasSequencer, Protocol):
+class Needs(HasClock, HasEntropy, HasKnownOutage, HasPendingMembers, HasSequencer, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -32,7 +33,11 @@ async def handle(gateway: Needs, client: Client, version: int, request: JoinGrou
     timeout_ms = _rebalance_timeout_ms(request)
     try:
         command = _command(gateway, client, version, request)
+        if command.require_known_member and not command.member_id:
+            gateway.pending_members.record(client, command.group_id, command.new_member_id)
         outcome = oversize(command) or await group_command(gateway, client, _without_metadata(command))
+        if not isinstance(outcome, MemberIdRequired):
+            gateway.pending_members.remove(client, command.group_id, command.member_id or command.new_member_id)
         outcome = await group_answer(gateway, client, "join", request.group_id, outcome, timeout_ms)
     except Unavailable:
         return _rejected(version, GROUPS_UNAVAILABLE, request.member_id)

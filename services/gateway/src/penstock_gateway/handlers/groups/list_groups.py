@@ -1,12 +1,19 @@
-"""ListGroups: lists groups, filtered by state (KIP-518) and type (KIP-848)."""
+"""ListGroups: lists the groups that this gateway coordinates, filtered by state (KIP-518) and type (KIP-848).
+
+Clients ask every broker, and put the answers together.
+"""
+
+from typing import Protocol
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.groups import GroupSummary
 from penstock.kafkawire.api.list_groups import API as API, ListedGroup, ListGroupsRequest, ListGroupsResponse
 from penstock.runtime.bus.listings import all_groups
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
-from penstock_gateway.kafka.parts import HasSequencer
+from penstock_gateway.kafka.parts import HasClock, HasDirectory, HasNodes, HasSequencer
+from penstock_gateway.metadata.cluster_view import listed_here
 
 CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
 TYPES = (CLASSIC, CONSUMER, SHARE)
@@ -16,7 +23,11 @@ STATES = {
 }
 
 
-async def handle(gateway: HasSequencer, client: Client, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
+class Needs(HasClock, HasDirectory, HasNodes, HasSequencer, Protocol):
+    """The parts of the gateway that this module uses."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
     types = [each.lower() for each in request.types_filter] or TYPES
     if not any(each in TYPES for each in types):
         return ListGroupsResponse()
@@ -26,8 +37,14 @@ async def handle(gateway: HasSequencer, client: Client, version: int, request: L
         groups = await all_groups(gateway.sequencer, states)
     except Unavailable:
         return ListGroupsResponse(error_code=GROUPS_UNAVAILABLE)
-    listed = [ListedGroup(group.group_id, group.protocol_type, group.state, _type(group)) for group in groups]
-    return ListGroupsResponse(groups=[group for group in listed if group.group_type in types])
+    is_listed = listed_here(gateway, client)
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(group.group_id, group.protocol_type, group.state, _type(group))
+            async for group in Slices().of(groups)
+            if _type(group) in types and is_listed(group.group_id)
+        ]
+    )
 
 
 def _type(group: GroupSummary) -> str:

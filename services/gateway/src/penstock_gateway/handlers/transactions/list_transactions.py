@@ -1,4 +1,9 @@
-"""ListTransactions: lists transactional ids, filtered by state, producer, duration and pattern (KIP-664, KIP-1152)."""
+"""ListTransactions: lists the transactional ids that this gateway coordinates (KIP-664, KIP-1152).
+
+They are filtered by state, producer, duration and pattern. Clients ask every broker, and put the answers together.
+"""
+
+from typing import Protocol
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.transactions import TransactionsQuery, TransactionsView
@@ -9,10 +14,12 @@ from penstock.kafkawire.api.list_transactions import (
     TransactionState,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.transaction_commands import TRANSACTIONS_UNAVAILABLE
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
-from penstock_gateway.kafka.parts import HasSequencer
+from penstock_gateway.kafka.parts import HasClock, HasDirectory, HasNodes, HasSequencer
+from penstock_gateway.metadata.cluster_view import listed_here
 
 # Kafka's states. In Penstock a transaction is never between its end and its markers.
 STATES = frozenset(
@@ -29,8 +36,12 @@ STATES = frozenset(
 )
 
 
+class Needs(HasClock, HasDirectory, HasNodes, HasSequencer, Protocol):
+    """The parts of the gateway that this module uses."""
+
+
 async def handle(
-    gateway: HasSequencer, client: Client, version: int, request: ListTransactionsRequest
+    gateway: Needs, client: Client, version: int, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     unknown = [state for state in request.state_filters if state not in STATES]
     try:
@@ -39,7 +50,9 @@ async def handle(
         return ListTransactionsResponse(error_code=TRANSACTIONS_UNAVAILABLE)
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
-    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
+    is_listed = listed_here(gateway, client)
+    listed = [each async for each in Slices().of(found) if is_listed(each.transactional_id)]
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
 
 
 async def _all(gateway: HasSequencer, request: ListTransactionsRequest) -> list[TransactionState] | ErrorCode:
