@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import (
     ExpireMember,
@@ -149,6 +151,21 @@ async def test_a_silent_member_is_removed_after_its_session_timeout_and_the_othe
             await asyncio.sleep(0.5)
         assert 9.9 <= both.clock.monotonic_s() - started_s <= 11.6  # the session timeout is 10 s
         assert await members(both) == ["m1"]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("beats", [0, 3])
+async def test_a_silent_member_is_removed_at_its_time_after_its_last_sign_of_life(beats: int) -> None:
+    """A static member may stop right after a commit or after its sync, and clients wait exactly for its end."""
+    async with rig("a") as one:
+        (joined,) = await stable_group(one, "m1")
+        for _ in range(beats):
+            await asyncio.sleep(3.1)
+            await heartbeat(one, joined)
+        began_s = one.clock.monotonic_s()
+        while await members(one):
+            await asyncio.sleep(0.01)
+        assert 9.9 <= one.clock.monotonic_s() - began_s <= 10.1  # the session timeout is 10 s
 
 
 @in_virtual_time

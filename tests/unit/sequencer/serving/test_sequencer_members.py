@@ -39,6 +39,36 @@ def test_activity_in_the_journal_restarts_the_timeout() -> None:
     assert members.silent([watched(active_sequence=2)], 119.0) == [("g", "m", 2)]
 
 
+def test_activity_in_the_journal_counts_from_the_time_at_which_it_was_applied() -> None:
+    members = looked_at(watched(active_sequence=1))
+    applied = {2: 100.1}.get
+    assert not members.silent([watched(active_sequence=2)], 100.5, applied)
+    assert members.next_due_s == 110.1
+    assert members.silent([watched(active_sequence=2)], 110.1, applied) == [("g", "m", 2)]
+
+
+def test_a_heartbeat_after_the_activity_in_the_journal_counts() -> None:
+    members = looked_at(watched(active_sequence=1))
+    members.record_heartbeat("g", "m", 100.3)
+    assert not members.silent([watched(active_sequence=2)], 100.5, {2: 100.1}.get)
+    assert members.next_due_s == 110.3
+
+
+def test_activity_before_possibly_missed_heartbeats_does_not_count() -> None:
+    members = looked_at(watched(active_sequence=1))
+    members.restart()
+    assert not members.silent([watched(active_sequence=1)], 150.0, {1: 90.0}.get)
+    assert members.next_due_s == 160.0
+
+
+def test_the_next_check_is_due_with_the_first_member_that_is_not_silent_yet() -> None:
+    members = looked_at(watched(), watched(member_id="n"))
+    members.record_heartbeat("g", "n", 104.0)
+    assert members.silent([watched(), watched(member_id="n")], 111.0) == [("g", "m", 1)]
+    assert members.next_due_s == 114.0
+    assert not members.silent([], 112.0) and members.next_due_s == float("inf")
+
+
 def test_a_waiting_member_is_never_silent_and_has_its_whole_timeout_afterwards() -> None:
     members = looked_at(watched(waiting=True))
     assert not members.silent([watched(waiting=True)], 200.0)

@@ -6,6 +6,7 @@ state that the other replicas do not have.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -59,6 +60,7 @@ class ReplicaLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     slice_s: float = 0.005  # time to apply without a pause for other tasks; the last entry may exceed it
     describe_retry_s: float = 0.2
+    applied_times_max: int = 2_048  # entries whose time is remembered: far more than come between two looks at members
     # A server of a cluster may not know the journal's end for a moment: some tenths of a second, when measured.
     loss_proven_after_s: float = 10.0
 
@@ -100,6 +102,7 @@ class Replica:
         self._apply_entry = apply
         self._limits = limits
         self._announcements: list[Advanced] = []
+        self._applied_s: deque[float] = deque(maxlen=limits.applied_times_max)  # of the newest entries, in their order
         self._applied = WaitQueue()
         self._groups = WaitQueue()
         self._started_after = 0  # the entry of the snapshot at the start, 0 without a snapshot
@@ -109,6 +112,11 @@ class Replica:
     def applied_sequence(self) -> int:
         """The journal sequence that the state reflects."""
         return self._chain.sequence
+
+    def applied_s(self, sequence: int) -> float | None:
+        """When this replica applied the entry, monotonic; None if that was long ago, or before its start."""
+        place = sequence - self.applied_sequence - 1
+        return self._applied_s[place] if -len(self._applied_s) <= place < 0 else None
 
     def start_from(self, snapshot: Snapshot) -> None:
         """Use the snapshot's state, before `run`, or after it ended with `Outrun`."""
@@ -221,6 +229,7 @@ class Replica:
         entry = self._checked(item)
         outcomes, effects = self._apply_entry(self.state, item.sequence, entry.requests)
         self._chain.advance(item.data)
+        self._applied_s.append(started_s)
         if entry.author == self._proposer.author:
             self._proposer.settle(entry.entry_id, item.sequence, outcomes)
             state = self.state

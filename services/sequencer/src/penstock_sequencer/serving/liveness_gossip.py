@@ -94,7 +94,7 @@ class LivenessGossip:
     async def _look_for_ever(self) -> None:
         looked_s = self._clock.monotonic_s()
         while True:
-            await asyncio.sleep(self._limits.look_interval_s)
+            await asyncio.sleep(self._look_delay_s())
             now_s = self._clock.monotonic_s()
             # A replica of level 0 sends no message without heartbeats, so its silence proves nothing either.
             is_deaf = self._levels.known > 0 and self._members.is_deaf(now_s)
@@ -103,9 +103,17 @@ class LivenessGossip:
             looked_s = now_s
             await self.expire_silent()
 
+    def _look_delay_s(self) -> float:
+        """Until a member would be silent for too long: groups wait for its end, and clients know the time."""
+        limits = self._limits
+        due_s = self._members.next_due_s - self._clock.monotonic_s()
+        return min(max(due_s, limits.look_gap_s), limits.look_interval_s)
+
     async def expire_silent(self) -> None:
         """Check all members once, and propose that the silent ones expire."""
-        silent = self._members.silent(watched_members(self._replica.state), self._clock.monotonic_s())
+        silent = self._members.silent(
+            watched_members(self._replica.state), self._clock.monotonic_s(), self._replica.applied_s
+        )
         now_ms = self._clock.now_ms()
         expiries: list[Command] = [ExpireMember(now_ms, *member) for member in silent]
         count_max = self._limits.expired_per_request_max

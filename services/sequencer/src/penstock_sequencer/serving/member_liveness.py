@@ -1,6 +1,7 @@
 """Times of the last heartbeats of group members, and the members that were silent for a session timeout (pure)."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -17,7 +18,8 @@ class LivenessLimits(msgspec.Struct, frozen=True, kw_only=True):
     tracked_members_max: int = 200_000  # between two checks of the state; far more than all groups have
     share_interval_s: float = 0.5
     sign_interval_s: float = 1.0  # between two messages that show that this replica is alive
-    look_interval_s: float = 0.5  # the shortest session timeout is 6 s
+    look_interval_s: float = 0.5  # the longest time between two checks
+    look_gap_s: float = 0.02  # the shortest time between two checks
     # The process or the journal was stalled for longer than this between two checks. Heartbeats may be unread then.
     blind_s: float = 2.0
     # No message of a replica came for longer than this, not even its own: the bus may have kept back heartbeats.
@@ -38,6 +40,8 @@ class MemberLiveness:
         self._fresh: dict[Member, None] = {}
         self._deaf_s = limits.deaf_s
         self._message_s: float | None = None
+        self._since_s: float | None = None  # before it, signs of life may have been missed; None: before the next check
+        self.next_due_s = math.inf  # when the first of the other members would be silent for too long, as of the check
 
     def __len__(self) -> int:
         """How many members are tracked."""
@@ -75,20 +79,35 @@ class MemberLiveness:
     def restart(self) -> None:
         """Start the timeout of every member again at the next check, because heartbeats may have been missed."""
         self._alive.clear()
+        self._since_s = None
 
-    def silent(self, watched: Iterable[tuple[str, str, int, int, bool]], now_s: float) -> list[tuple[str, str, int]]:
+    def silent(
+        self,
+        watched: Iterable[tuple[str, str, int, int, bool]],
+        now_s: float,
+        applied_s: Callable[[int], float | None] = lambda sequence: None,
+    ) -> list[tuple[str, str, int]]:
         """Check the state's members: (group id, member id, active sequence) of those silent for too long.
 
-        A member counts as alive now at its first check, and while it waits for an answer. The same is true after
-        activity in the journal since the last check.
+        A member is alive while it waits for an answer, and when its activity in the journal is applied. `applied_s` is
+        this time by the sequence, None if it is not known: then the member counts as alive now.
         """
+        if self._since_s is None:
+            self._since_s = now_s
         before, self._alive = self._alive, {}
+        self.next_due_s = math.inf
         silent = []
         for group_id, member_id, session_timeout_ms, active_sequence, waiting in watched:
             known_sequence, alive_s = before.get((group_id, member_id), (_UNKNOWN, 0.0))
-            if waiting or known_sequence != active_sequence:
+            if waiting:
                 alive_s = now_s
+            elif known_sequence != active_sequence:
+                active_s = applied_s(active_sequence)
+                alive_s = now_s if active_s is None else max(alive_s, active_s, self._since_s)
             self._alive[(group_id, member_id)] = (active_sequence, alive_s)
-            if (now_s - alive_s) * 1000 >= session_timeout_ms:
+            due_s = alive_s + session_timeout_ms / 1000
+            if due_s <= now_s:
                 silent.append((group_id, member_id, active_sequence))
+            else:
+                self.next_due_s = min(self.next_due_s, due_s)
         return silent
