@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -149,7 +150,8 @@ class FakeSequencer:
         self.queries.append((name, query))
         self.deadlines.append(deadline_s)
         await self._be_there()
-        return self._metadata(query) if name == "metadata" else self.views[name](query)
+        answer = self._metadata(query) if name == "metadata" else self.views[name](query)
+        return await answer if inspect.isawaitable(answer) else answer
 
     def add_topic(self, name: str, partitions: int = 1, **configs: str) -> TopicView:
         topic_id = name.encode().ljust(16, b"\1")[:16]

@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     Rejected,
     Waiting,
 )
-from penstock.contracts.queries.groups import GroupWaitView
+from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from penstock_gateway.coordination.pending_members import NEVER_JOINED, PendingMemberLimits, PendingMembers
@@ -38,11 +38,16 @@ def answer(command: Command) -> Outcome:
     return Waiting(command.member_id, 1) if command.member_id else MemberIdRequired(command.new_member_id)
 
 
+async def long_wait(query: GroupWaitQuery) -> GroupWaitView:
+    await asyncio.sleep(query.wait_ms / 1000)
+    return GroupWaitView(1, Waiting(query.member_id, 1))
+
+
 @contextlib.asynccontextmanager
 async def reporting() -> AsyncIterator[World]:
     world = new_world()
     world.sequencer.on_command = answer
-    world.sequencer.views["group_wait"] = lambda query: GroupWaitView(1, Waiting(query.member_id, 1))
+    world.sequencer.views["group_wait"] = long_wait
     running = asyncio.create_task(world.gateway.pending_members.run())
     yield world
     running.cancel()
