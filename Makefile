@@ -31,7 +31,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-spark test-helm \
+.PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-e2e test-spark test-helm \
     test-kubernetes test-dist test-stores spark-classes sbom audit dist quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz \
     check house format previous bench bench-kafka bench-spark docs screenshots lock clean
 
@@ -53,8 +53,10 @@ test-simulation: env  ## run the simulations
 
 # The tests mostly wait for servers that start and for timeouts, so more workers than cores run. With PENSTOCK_CHECKED,
 # `make check` has applied the rules of test_tidy already.
-test-services: env  ## run the tests of the code, of services with others, and of the whole
+test-services: env  ## run the tests of the code, and of services with others
 	$(BIN)/pytest -m "$(APART)" -n 4 --dist worksteal $(if $(PENSTOCK_CHECKED),--ignore tests/test_tidy.py)
+
+test-e2e: env  ## run the tests of the whole, by its processes and with clients
 	$(BIN)/pytest -m "e2e and not stores" -n 4 --dist loadfile --no-loadscope-reorder tests/e2e tests/chaos
 
 test-spark: env spark-test-env spark-classes  ## run the tests that need Spark
