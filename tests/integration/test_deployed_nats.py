@@ -52,12 +52,12 @@ JOURNAL_API = {
     f"{API}.STREAM.CREATE.{STREAM}",
     f"{API}.STREAM.MSG.GET.{STREAM}",
     f"{API}.STREAM.PURGE.{STREAM}",
-    *(f"{API}.STREAM.{verb}.{STREAM}" for verb in ("UPDATE", "DELETE")),  # for moves of the journal (ADR 0058)
     f"{API}.CONSUMER.CREATE.{STREAM}",
     f"{API}.CONSUMER.DELETE.{STREAM}.consumer",
     f"$JS.FC.{STREAM}.consumer.token",
 }
-# Subjects that no service needs: they harm the journal, inspect the server, or belong to another user.
+MOVE_API = {f"{API}.STREAM.{verb}.{STREAM}" for verb in ("DELETE", "UPDATE")}  # ADR 0058
+# Subjects that no user needs: they harm the journal, inspect the server, or belong to another user.
 FORBIDDEN = {
     f"{API}.INFO",
     f"{API}.STREAM.NAMES",
@@ -96,7 +96,7 @@ MAY_PUBLISH = {
         JOURNAL,
         *JOURNAL_API,
         PRESENCES["sequencer"],
-        *(INBOXES[role] for role in INBOXES if role != "cacher"),
+        *(INBOXES[role] for role in INBOXES if role not in ("cacher", "journal")),
     },
     "cacher": {CACHE, PRESENCES["cacher"], *(INBOXES[role] for role in ("gateway", "cacher", "agent"))},
     "compactor": {COMMANDS[Sender.COMPACTOR], *READS[Sender.COMPACTOR], PRESENCES["compactor"], INBOXES["compactor"]},
@@ -118,6 +118,8 @@ MAY_PUBLISH = {
         f"{API}.STREAM.INFO.{STREAM}",
         INBOXES["admin"],
     },
+    # It is no service, and sends nothing to processes.
+    "journal": {JOURNAL, *JOURNAL_API, *MOVE_API, INBOXES["journal"]},
 }
 # An agent may do the work of its roles, and nothing that none of them may.
 MAY_PUBLISH["agent"] = set().union(*(MAY_PUBLISH[role] for role in AGENT_ROLES))
@@ -140,6 +142,7 @@ MAY_LISTEN = {
     "janitor": {EXPLAIN, INBOXES["janitor"], "_INBOX.janitor.>"},
     "console": {*ALL_PRESENCES, INBOXES["console"], "_INBOX.console.>"},
     "admin": {*ALL_PRESENCES, INBOXES["admin"], "_INBOX.admin.>"},
+    "journal": {INBOXES["journal"], "_INBOX.journal.>"},
     # No inbox of its roles: separate services get their answers there.
     "agent": {ADVANCED, CONFIRM, FLUSH, CACHE, *ALL_PRESENCES, INBOXES["agent"], "_INBOX.agent.>"},
 }

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from penstock import objectstore
-from penstock.cli.credentials import ADMIN, AGENT, AGENT_ROLES, KEYS, ROLES
+from penstock.cli.credentials import AGENT, AGENT_ROLES, KEYS, OPERATORS, ROLES
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import new_segment_id
 from penstock.objectstore import NotDeleted, ObjectStore
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 RECORDS = 200
 HOUR_MS = 3_600_000
 READY_TIMEOUT_S = 60.0
-SERVICES = [role for role in ROLES if role not in (ADMIN, AGENT)]
+SERVICES = [role for role in ROLES if role not in (*OPERATORS, AGENT)]
 BESIDE_AGENT = ["sequencer", *AGENT_ROLES, AGENT]
 MODULES = {AGENT: ["penstock.cli", "agent"]}
 READERS = ("gateway", "cacher")

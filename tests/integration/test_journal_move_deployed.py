@@ -1,4 +1,4 @@
-"""A move with only the sequencer's generated credentials, between two servers with the settings of deploy/."""
+"""A move with the generated credentials of the user `journal`, between two servers with the settings of deploy/."""
 
 import os
 import subprocess
@@ -39,12 +39,12 @@ def move(
     folder: Path, old: DeployedNats, old_credentials: Credentials, new: DeployedNats, new_credentials: Credentials
 ) -> subprocess.CompletedProcess[str]:
     environ = {
-        "PENSTOCK_ENV_FILE": str(old_credentials.env_file("sequencer")),
+        "PENSTOCK_ENV_FILE": str(old_credentials.env_file("journal")),
         "PENSTOCK_STORE_URL": store_url(folder),
         "PENSTOCK_NATS_URL": old.url,
         "PATH": os.environ["PATH"],
     }
-    flags = ["--to", new.url, "--to-env-file", str(new_credentials.env_file("sequencer")), "--yes"]
+    flags = ["--to", new.url, "--to-env-file", str(new_credentials.env_file("journal")), "--yes"]
     command = [sys.executable, "-m", "penstock.cli", "journal", "move", *flags]
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=TIMEOUT_S)
 
@@ -62,7 +62,7 @@ async def landing(server: DeployedNats, credentials: Credentials) -> ObjectStore
     return await open_store(f"jetstream://{server.url.removeprefix('nats://')}/{CLUSTER}?{login}")
 
 
-async def test_the_sequencers_own_credentials_are_enough_for_a_move(tmp_path: Path) -> None:
+async def test_the_credentials_of_the_user_journal_are_enough_for_a_move(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     here, there = Credentials(tmp_path / "here"), Credentials(tmp_path / "there")

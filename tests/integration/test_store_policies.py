@@ -38,6 +38,7 @@ ALLOWED: Mapping[str, set[str]] = {  # a cacher has the rights of a gateway, and
     | {f"delete {kind}" for kind in SEGMENTS}
     | {"get marker"},
     "admin": EVERY_READ,
+    "journal": {f"{verb} marker" for verb in ("get", "list", "put")},
     "rebuild": EVERY_READ | {f"put {kind}" for kind in ("compacted", *JOURNAL, "marker")},
 }
 

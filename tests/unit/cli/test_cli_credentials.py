@@ -122,6 +122,7 @@ def test_the_key_of_a_service_allows_only_its_own_actions_in_one_bucket(tmp_path
         "janitor": writes,
         "agent": writes,
         "admin": reads,
+        "journal": writes,
         "bucket": {"Admin:records"},
     }
 

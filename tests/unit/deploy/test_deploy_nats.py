@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.agent.roles import USUAL
-from penstock.cli.credentials import ADMIN, AGENT, AGENT_ROLES, ROLES, USERS
+from penstock.cli.credentials import AGENT, AGENT_ROLES, JOURNAL, OPERATORS, ROLES, USERS
 from penstock.cli.credentials.nats_accounts import accounts, permissions
 from penstock.contracts import subjects
 from penstock.contracts.senders import COMMANDS, QUERIES
@@ -23,9 +23,9 @@ ALLOWED = permissions(CLUSTER)
 OWN = (f"penstock.{CLUSTER}.", f"penstock-landing.{CLUSTER}.", "_INBOX.", "$JS.API.", f"$JS.FC.{STREAM}.")
 
 
-def test_there_are_credentials_and_a_user_for_each_service_one_for_agents_and_one_for_operators() -> None:
+def test_there_are_credentials_and_a_user_for_each_service_one_for_agents_and_two_for_operators() -> None:
     services = {path.name for path in (ROOT / "services").iterdir() if (path / "src").exists()}
-    assert set(ROLES) == services | {ADMIN, AGENT}
+    assert set(ROLES) == services | {*OPERATORS, AGENT}
     assert re.findall(r"user: (\w+)", ACCOUNTS) == list(USERS)
     for user in USERS:
         assert f"user: {user}, password: ${user.upper()}_PASSWORD" in ACCOUNTS
@@ -36,7 +36,7 @@ def test_a_user_listens_to_its_own_inbox_and_is_present_under_its_own_roles_only
     publish, subscribe = ALLOWED[role].publish, ALLOWED[role].subscribe
     assert [subject for subject in subscribe if "_INBOX" in subject] == [f"_INBOX.{role}.>"]
     present = [subject for subject in publish if ".presence." in subject]
-    roles = {ADMIN: (), AGENT: AGENT_ROLES}.get(role, (role,))
+    roles = {**dict.fromkeys(OPERATORS, ()), AGENT: AGENT_ROLES}.get(role, (role,))
     assert present == [f"penstock.{CLUSTER}.presence.{each}.>" for each in roles]
 
 
@@ -58,15 +58,22 @@ def test_no_user_may_use_subjects_of_another_cluster(role: str) -> None:
         assert "*" not in subject.removesuffix(".*"), subject
 
 
-def test_the_sequencer_may_ask_of_jetstream_just_what_the_journal_and_its_moves_ask() -> None:
-    asked = asked_by("runtime/nats/*.py")
-    allowed = set(re.findall(rf"\$JS\.API\.([A-Z.]+)\.{STREAM}", ACCOUNTS))
+def test_the_sequencer_may_ask_of_jetstream_just_what_the_journal_asks() -> None:
+    asked = asked_by("runtime/nats/journal.py")
     assert "STREAM.INFO" in asked
-    assert allowed == asked | {"STREAM.UPDATE", "STREAM.DELETE"}  # for `penstock journal`
-    assert users_of(STREAM) == ["sequencer", "admin"]
+    assert verbs_of("sequencer", STREAM) == asked
+    assert users_of(STREAM) == ["sequencer", "admin", JOURNAL]
     # Operators may ask for the state of the journal, and for nothing else of it.
-    asked_by_admin = [subject for subject in ALLOWED["admin"].publish if STREAM in subject]
-    assert asked_by_admin == [f"$JS.API.STREAM.INFO.{STREAM}"]
+    assert verbs_of("admin", STREAM) == {"STREAM.INFO"}
+
+
+def test_only_the_user_of_penstock_journal_may_change_and_delete_streams() -> None:
+    changes = {"STREAM.UPDATE", "STREAM.DELETE"}
+    assert verbs_of(JOURNAL, STREAM) == verbs_of("sequencer", STREAM) | changes
+    assert verbs_of(JOURNAL, LANDING) == verbs_of("flusher", LANDING) | {"STREAM.UPDATE"}
+    for user in ROLES:
+        used = verbs_of(user, STREAM) | verbs_of(user, LANDING)
+        assert user == JOURNAL or not used & changes, user
 
 
 def test_all_but_consoles_may_read_the_landing_store_writers_write_it_and_janitors_delete_from_it() -> None:
@@ -75,7 +82,7 @@ def test_all_but_consoles_may_read_the_landing_store_writers_write_it_and_janito
     assert set(re.findall(rf"\$JS\.API\.([A-Z.]+)\.{LANDING}", ACCOUNTS)) == asked | {"STREAM.UPDATE"}
     assert users_of(LANDING) == [user for user in ALLOWED if user != "console"]
     assert users_of(f"$JS.API.STREAM.PURGE.{LANDING}") == ["janitor"]
-    assert users_of(OBJECTS) == ["flusher", "sequencer", AGENT]  # a sequencer for `penstock journal`
+    assert users_of(OBJECTS) == ["flusher", JOURNAL, AGENT]
 
 
 def test_a_console_only_asks_and_looks_at_processes() -> None:
@@ -92,6 +99,12 @@ def asked_by(sources: str) -> set[str]:
     """The verbs of JetStream's interface in these sources."""
     text = "".join(path.read_text() for path in (ROOT / "libs/src/penstock").glob(sources))
     return set(re.findall(r"\b((?:STREAM|CONSUMER|DIRECT)(?:\.[A-Z]+)+)\.\{", text))
+
+
+def verbs_of(user: str, stream: str) -> set[str]:
+    """The verbs of JetStream's interface that a user may use on a stream."""
+    subjects_of = " ".join(ALLOWED[user].publish)
+    return set(re.findall(rf"\$JS\.API\.([A-Z.]+)\.{stream}", subjects_of))
 
 
 def users_of(part: str) -> list[str]:

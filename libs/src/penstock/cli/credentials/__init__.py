@@ -6,14 +6,27 @@ users, `nats_accounts` what each may do.
 
 from penstock.cli.credentials.command import add_parser, run
 from penstock.cli.credentials.passwords import make_credentials
-from penstock.cli.credentials.wanted import ADMIN, AGENT, AGENT_ROLES, BUCKET_MAKER, KEYS, ROLES, USERS, Wanted
+from penstock.cli.credentials.wanted import (
+    ADMIN,
+    AGENT,
+    AGENT_ROLES,
+    BUCKET_MAKER,
+    JOURNAL,
+    KEYS,
+    OPERATORS,
+    ROLES,
+    USERS,
+    Wanted,
+)
 
 __all__ = [
     "ADMIN",
     "AGENT",
     "AGENT_ROLES",
     "BUCKET_MAKER",
+    "JOURNAL",
     "KEYS",
+    "OPERATORS",
     "ROLES",
     "USERS",
     "Wanted",

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from penstock.cli.credentials.wanted import AGENT, AGENT_ROLES, SYSTEM_USER
+from penstock.cli.credentials.wanted import AGENT, AGENT_ROLES, JOURNAL, OPERATORS, SYSTEM_USER
 from penstock.contracts import subjects
 from penstock.contracts.errors import Invalid
 from penstock.contracts.senders import QUERIES
 from penstock.contracts.subjects import QUERY_NAMES, Sender
 
 ANY = "*"  # in place of a cluster, for processes that host all of them
-HOSTING_ROLES = ("sequencer", "janitor", "compactor")
+HOSTING_ROLES = ("sequencer", "janitor", "compactor", JOURNAL)
 SENDERS = {
     "gateway": Sender.CLIENT,
     "flusher": Sender.FLUSHER,
@@ -27,17 +27,9 @@ SENDERS = {
     "console": Sender.CONSOLE,
     "admin": Sender.ADMIN,
 }
-# All that the journal needs of JetStream; the last two are for `penstock journal`, which runs as a sequencer. Only
-# sequencers have a way to its entries.
-_JOURNAL_API = (
-    "STREAM.INFO",
-    "STREAM.CREATE",
-    "STREAM.MSG.GET",
-    "STREAM.PURGE",
-    "CONSUMER.CREATE",
-    "STREAM.UPDATE",
-    "STREAM.DELETE",
-)
+# All that the journal needs of JetStream. Only sequencers and `penstock journal` have a way to its entries.
+_JOURNAL_API = ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "STREAM.PURGE", "CONSUMER.CREATE")
+_MOVE_API = ("STREAM.UPDATE", "STREAM.DELETE")  # of `penstock journal` only
 # All that readers of the landing store need of JetStream (ADR 0045).
 _LANDING_API = ("STREAM.INFO", "STREAM.CREATE", "STREAM.MSG.GET", "CONSUMER.CREATE")
 _HEAD = """\
@@ -64,20 +56,18 @@ def permissions(cluster: str, *, with_old_services: bool = False, suffix: str = 
     presence, stream = subjects.presence_all(cluster), _stream(subjects.journal_stream, cluster)
     flush, cache, confirm = (f"{subjects.ROOT}.{cluster}.{name}.>" for name in ("flush", "cache", "confirm"))
     explain, heard = subjects.explain(cluster), subjects.heard(cluster)
+    journal = [
+        subjects.journal_subject(cluster),
+        *(f"$JS.API.{name}.{stream}" for name in _JOURNAL_API),
+        f"$JS.API.CONSUMER.DELETE.{stream}.*",
+        f"$JS.FC.{stream}.>",  # the answers that let a consumer go on
+    ]
     own = {
         "gateway": ([flush, cache, *_inboxes(suffix, "flusher")], [subjects.advanced(cluster), confirm, presence]),
         # It answers for its newest segments like a cacher.
         "flusher": ([confirm, *_inboxes(suffix, "gateway", "cacher")], [flush, cache, presence]),
         "sequencer": (
-            [
-                subjects.journal_subject(cluster),
-                subjects.advanced(cluster),
-                heard,
-                *_inboxes(suffix, *SENDERS),
-                *(f"$JS.API.{name}.{stream}" for name in _JOURNAL_API),
-                f"$JS.API.CONSUMER.DELETE.{stream}.*",
-                f"$JS.FC.{stream}.>",  # the answers that let a consumer go on
-            ],
+            [*journal, subjects.advanced(cluster), heard, *_inboxes(suffix, *SENDERS)],
             [f"{subjects.ROOT}.{cluster}.sequencer.>", heard],
         ),
         "cacher": ([cache, *_inboxes(suffix, "gateway")], [cache, presence]),
@@ -88,11 +78,13 @@ def permissions(cluster: str, *, with_old_services: bool = False, suffix: str = 
         "console": ([], [presence]),
         # It looks at processes, and at the state of the journal, but reads no entry.
         "admin": ([explain, f"$JS.API.STREAM.INFO.{stream}"], [presence]),
+        # It talks to the servers only, and to no process.
+        JOURNAL: ([*journal, *(f"$JS.API.{name}.{stream}" for name in _MOVE_API)], []),
     }
     found = {}
     for user, (publish, subscribe) in own.items():
         publish += _requests(user, cluster, with_old_services=with_old_services)
-        publish += [] if user == "admin" else [f"{subjects.ROOT}.{cluster}.presence.{user}.>"]
+        publish += [] if user in OPERATORS else [f"{subjects.ROOT}.{cluster}.presence.{user}.>"]
         publish += _landing(user, cluster)
         inbox = f"_INBOX.{user}{suffix}.>"
         found[user] = Permissions((*publish, inbox), (*subscribe, inbox))
@@ -106,8 +98,10 @@ def hosting_permissions() -> dict[str, Permissions]:
     Janitors also delete the streams of deleted clusters. Answers go to the users of all clusters.
     """
     found = permissions(ANY)
-    more = {"sequencer": ["_INBOX.>"], "janitor": ["_INBOX.>", "$JS.API.STREAM.DELETE.*"], "compactor": []}
-    return {role: Permissions((*found[role].publish, *more[role]), found[role].subscribe) for role in HOSTING_ROLES}
+    more = {"sequencer": ["_INBOX.>"], "janitor": ["_INBOX.>", "$JS.API.STREAM.DELETE.*"]}
+    return {
+        role: Permissions((*found[role].publish, *more.get(role, [])), found[role].subscribe) for role in HOSTING_ROLES
+    }
 
 
 def accounts_of_clusters(clusters: Sequence[str], *, with_landing: bool = False) -> str:
@@ -197,7 +191,7 @@ def _requests(user: str, cluster: str, *, with_old_services: bool) -> list[str]:
 def _landing(user: str, cluster: str) -> list[str]:
     """The subjects by which the user reads the landing store, flushers write it, and janitors delete from it.
 
-    Sequencers may also write it and change its copies, for `penstock journal`.
+    `penstock journal` also writes it and changes its copies.
 
     A console gets none: it reads records from gateways only, with the rights of its user.
     """
@@ -209,7 +203,7 @@ def _landing(user: str, cluster: str) -> list[str]:
     reads += [f"$JS.API.CONSUMER.DELETE.{stream}.*", f"$JS.API.DIRECT.GET.{stream}.>"]
     own = {
         "flusher": [objects],
-        "sequencer": [objects, f"$JS.API.STREAM.UPDATE.{stream}"],
+        JOURNAL: [objects, f"$JS.API.STREAM.UPDATE.{stream}"],
         "janitor": [f"$JS.API.STREAM.PURGE.{stream}"],
     }
     return [*reads, *own.get(user, [])]

@@ -102,7 +102,8 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         Right(_ALL, _GET),
         Right(_DOCTOR, (Verb.CREATE, Verb.DELETE)),
     ),
-    "rebuild": (  # `penstock rebuild` and `penstock journal move`
+    "journal": (*_OPEN, Right(_MARKER, (*_GET, Verb.REPLACE))),  # `penstock journal`
+    "rebuild": (  # `penstock rebuild`
         *_OPEN,
         Right(_ALL, _GET),
         *(Right(key, (Verb.CREATE,)) for key in (_COMPACTED[0], _SNAPSHOTS, _ARCHIVE)),

@@ -11,6 +11,8 @@ from penstock.contracts.ids import check_token
 # The actions of each user in the bucket, with SeaweedFS' names. A new service needs one line here, its subjects in
 # `nats_accounts`, and its single rights in `store_rights`.
 ADMIN = "admin"  # for operators, with `penstock` on the command line
+JOURNAL = "journal"  # for `penstock journal`, which moves the journal and changes its copies
+OPERATORS = (ADMIN, JOURNAL)  # commands use them, no service does
 AGENT = "agent"
 CONSOLE = "console"  # it asks sequencers and gateways, and reads no store
 AGENT_ROLES = ("gateway", "flusher", "cacher")  # the roles of an agent; its user may do what any of them may
@@ -26,6 +28,7 @@ ROLES = {
     CONSOLE: (),
     AGENT: WRITES,
     ADMIN: READS,
+    JOURNAL: WRITES,
 }
 BUCKET_MAKER = "bucket"  # has a key, but no NATS user
 BUCKET_MAKER_ACTIONS = ("Admin",)
