@@ -55,7 +55,7 @@ class SharedGateway:
         self._specs = parse_listeners(config.listeners, config.advertised_listeners)
         by_listener = parse_listener_clusters(config.listener_clusters, [spec.name for spec in self._specs])
         self._clusters: Callable[[], Mapping[str, ClusterRecord]] = dict  # until the registry is read
-        self._choice = ClusterChoice(by_listener, lambda: self._clusters())
+        self.choice = ClusterChoice(by_listener, lambda: self._clusters())
         self._limits = config.process_limits()
         tls = {
             name: ListenerTls(security, clock)
@@ -73,7 +73,7 @@ class SharedGateway:
         self._listeners = ClusterListeners(
             {spec.name: open_socket(spec.host, spec.port) for spec in self._specs},
             tls,
-            choice=self._choice,
+            choice=self.choice,
             connections=self._limits.connections,
             metrics=metrics,
             monotonic_s=clock.monotonic_s,
@@ -143,7 +143,7 @@ class SharedGateway:
             return cast(Listener, ClusterListener(spec.name, config.cluster, self._listeners))
 
         def specs() -> list[ListenerSpec]:
-            seen = (self._choice.spec_for(self._bound(spec), config.cluster) for spec in self._specs)
+            seen = (self.choice.spec_for(self._bound(spec), config.cluster) for spec in self._specs)
             found = [spec for spec in seen if spec is not None]
             if not found:
                 log.warning(

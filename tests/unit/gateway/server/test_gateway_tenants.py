@@ -1,11 +1,13 @@
 """A listener where the login chooses the cluster: over real sockets, with two clusters behind it."""
 
 import asyncio
+import contextvars
 import math
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 
 from penstock.clusters.record import ClusterRecord
@@ -53,6 +55,7 @@ class Tenants:
         delays, process = FailureDelays(DelayLimits(first_s=first_s)), config.process_limits()
         self.worlds: dict[str, World] = {}
         self.gateways: dict[str, ConnectionManager] = {}
+        self.contexts: dict[str, contextvars.Context] = {}
         records = {
             cluster: ClusterRecord(name=cluster, created_id=cluster, created_ms=1, tenants=(tenant,))
             for tenant, cluster in TENANTS.items()
@@ -75,7 +78,11 @@ class Tenants:
                 **own,
             )
             self.worlds[cluster] = world
-            self.gateways[cluster] = ConnectionManager(
+            # As in a process that hosts clusters.
+            self.contexts[cluster] = contextvars.copy_context()
+            self.contexts[cluster].run(structlog.contextvars.bind_contextvars, cluster=cluster)
+            self.gateways[cluster] = self.contexts[cluster].run(
+                ConnectionManager,
                 gateway=world.gateway,
                 config=world.config,
                 listeners=(),
@@ -118,8 +125,9 @@ class Tenants:
         self._clients: list[RawClient] = []
 
     async def __aenter__(self) -> Self:
-        running = (self.before, *self.gateways.values(), self.listeners)
-        self._tasks = [asyncio.create_task(each.run()) for each in running]
+        self._tasks = [asyncio.create_task(each.run()) for each in (self.before, self.listeners)]
+        for cluster, gateway in self.gateways.items():
+            self._tasks.append(asyncio.create_task(gateway.run(), context=self.contexts[cluster]))
         return self
 
     async def __aexit__(
@@ -316,3 +324,43 @@ async def test_a_login_in_progress_does_not_reach_a_cluster_that_ends() -> None:
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await authenticate(client, final)
         await until(lambda: clusters.open_connections() == [0, 0, 0])
+
+
+def fail(_gateway: Any, _client: Any, _version: int, _request: Any) -> Any:
+    raise LookupError("a bug")
+
+
+async def logged_of_clusters(clusters: Tenants) -> list[tuple[str, str | None]]:
+    """The warnings about a connection without a login, and about one of each cluster, with their fields `cluster`."""
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        client = await clusters.connect()
+        client.send(3, 8, b"", 1)
+        assert await client.until_closed() == b""
+        for tenant, cluster in TENANTS.items():
+            clusters.worlds[cluster].handlers[3] = fail
+            client = await clusters.connect()
+            assert (await log_in(client, f"{tenant}/alice", f"secret of {cluster}")).error_code == ErrorCode.NONE
+            client.send(3, 8, encode_request(3, 8, MetadataRequest([])), 2)
+            assert await client.until_closed() == b""
+    return [(line["event"], line.get("cluster")) for line in lines if line["log_level"] in ("warning", "error")]
+
+
+async def test_log_lines_about_connections_name_the_cluster() -> None:
+    async with Tenants() as clusters:
+        assert await logged_of_clusters(clusters) == [
+            ("connection_refused", None),
+            ("request_failed", "a"),
+            ("connection_refused", "a"),
+            ("request_failed", "b"),
+            ("connection_refused", "b"),
+        ]
+
+
+async def test_the_log_line_of_a_stall_names_the_cluster_also_if_a_connection_detects_it() -> None:
+    async with Tenants() as clusters:
+        await clusters.connect()
+        clusters.gateways["a"].limits = ConnectionLimits(stall_s=1.0)
+        clusters.worlds["a"].clock.now_s += 2.0
+        with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+            clusters.gateways["a"].wake()  # in the context of no cluster, as a socket does
+        assert [(line["event"], line["cluster"]) for line in lines] == [("process_stalled", "a")]

@@ -7,6 +7,7 @@ come and go. A connection without a cluster is closed, and counted.
 import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter
@@ -136,7 +137,8 @@ class ClusterListeners:
             return TlsConnection(self, listener, tls, self._buffer)
         owner = self._owner(listener)
         if owner is None or self.refusal():
-            return _Refused(self, self.refusal() or f"the cluster of the listener {listener} is not served now")
+            reason = self.refusal() or f"the cluster of the listener {listener} is not served now"
+            return _Refused(partial(self._refused, listener, reason))
         return Connection(owner, listener)
 
     # ---- the owner of handshakes
@@ -160,9 +162,11 @@ class ClusterListeners:
     def log_handshake(self, host: str, reason: str) -> None:
         self._rejections.record(reason, peer=host, client_id="")
 
-    def refused(self, host: str, reason: str) -> None:
+    def _refused(self, listener: str, reason: str, host: str) -> None:
         """Log and count a connection that got no gateway."""
-        self.log_handshake(host, reason)
+        cluster = None if self._choice.is_by_login(listener) else self._choice.cluster_of(listener, "")
+        facts = {"cluster": cluster} if cluster is not None else {}
+        self._rejections.record(reason, peer=host, client_id="", **facts)
         self._metrics.unserved_connections.inc()
 
 
@@ -194,11 +198,11 @@ class ClusterListener:
 class _Refused(asyncio.Protocol):
     """A connection that is closed at once."""
 
-    def __init__(self, shared: ClusterListeners, reason: str) -> None:
-        self._shared = shared
-        self._reason = reason
+    def __init__(self, report: Callable[[str], None]) -> None:
+        """`report` takes the address of the client."""
+        self._report = report
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
-        self._shared.refused(peer[0] if peer else "", self._reason)
+        self._report(peer[0] if peer else "")
         transport.close()

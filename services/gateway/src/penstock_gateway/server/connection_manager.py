@@ -1,6 +1,7 @@
 """Manages all Kafka connections of one gateway: limits their number, ends idle ones, and drains them at the stop."""
 
 import asyncio
+import contextvars
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -78,6 +79,8 @@ class ConnectionManager:
         gateway.metrics.unsent_bytes_max.set(config.unsent_bytes_max)
         self.handshakes = Handshakes(gateway.metrics, gateway.clock.monotonic_s, self.limits.handshakes)
         self._connections: dict[Connection, None] = {}
+        # Names the cluster in log lines, if the process has several: their common sockets belong to none.
+        self._context = contextvars.copy_context()
         self._tasks: asyncio.TaskGroup | None = None
         self._is_closing = False
         self._looked_s = gateway.clock.monotonic_s()  # when the process last ran
@@ -126,7 +129,8 @@ class ConnectionManager:
         now_s = self.monotonic_s()
         stalled_s, self._looked_s = now_s - self._looked_s, now_s
         if stalled_s > self.limits.stall_s:
-            log.warning("process_stalled", seconds=round(stalled_s, 3), connections=len(self._connections))
+            seconds, connections = round(stalled_s, 3), len(self._connections)
+            self._context.run(log.warning, "process_stalled", seconds=seconds, connections=connections)
             self._settled_s = now_s + self.limits.settle_s
             self.handshakes.give_up_all()  # a request may wait behind the last message of a handshake
             for connection in list(self._connections):
@@ -224,7 +228,7 @@ class ConnectionManager:
         assert self._tasks is not None, "connections are accepted by run()"
         if not connection.client.needs_login:
             count_produce(self._gateway, connection.client, frame)
-        return self._tasks.create_task(connection.serve(slot, frame))
+        return self._tasks.create_task(connection.serve(slot, frame), context=self._context.copy())
 
     async def answer(self, client: Client, frame: memoryview, arrival: Arrival) -> list[Buffer]:
         return await self._dispatcher.answer(client, frame, arrival)
@@ -279,11 +283,11 @@ class ConnectionManager:
             self._empty.set()
 
     def log_rejection(self, client: Client, reason: str) -> None:
-        self._rejections.record(reason, peer=client.host, client_id=client.client_id)
+        self._context.run(self._rejections.record, reason, peer=client.host, client_id=client.client_id)
 
     def log_handshake(self, host: str, reason: str) -> None:
         """Log a client that got no connection, or lost it, because of TLS."""
-        self._rejections.record(reason, peer=host, client_id="")
+        self._context.run(self._rejections.record, reason, peer=host, client_id="")
 
     def monotonic_s(self) -> float:
         return self._gateway.clock.monotonic_s()

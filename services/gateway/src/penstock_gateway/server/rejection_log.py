@@ -24,8 +24,8 @@ class RejectionLog:
         self._lines = 0
         self._unlogged = 0
 
-    def record(self, reason: str, *, peer: str, client_id: str) -> None:
-        """Log one rejected connection, unless there were many just now."""
+    def record(self, reason: str, *, peer: str, client_id: str, **facts: str) -> None:
+        """Log one rejected connection, with more facts that are known of it, unless there were many just now."""
         self.flush()
         if self._lines >= self._limits.lines_max:
             self._unlogged += 1
@@ -37,6 +37,7 @@ class RejectionLog:
             peer=peer,
             client_id=shortened(client_id, limits.client_id_max),
             reason=shortened(reason, limits.reason_max),
+            **facts,
         )
 
     def flush(self) -> None:
