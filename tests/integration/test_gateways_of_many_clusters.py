@@ -33,7 +33,10 @@ from penstock.kafkawire.api import decode_response, encode_request
 from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock.objectstore import open_store
+from penstock.objectstore import ObjectStore, open_store
+from penstock.segment.keys import segments_prefix
+from penstock_compactor import __main__ as compactor
+from penstock_compactor.config import CompactorConfig
 from penstock_flusher import __main__ as flusher
 from penstock_flusher.config import FlusherConfig
 from penstock_gateway.config import GatewayConfig
@@ -52,10 +55,10 @@ TIMEOUT_S = 60
 
 
 class Process:
-    """Sequencers, flushers and gateways of all clusters in the registry, in the process of the test."""
+    """Sequencers, flushers, compactors and gateways of all clusters in the registry, in the process of the test."""
 
-    def __init__(self, folder: Path, server: NatsServer, registry: ClusterRegistry) -> None:
-        self.registry = registry
+    def __init__(self, folder: Path, server: NatsServer, store: ObjectStore, registry: ClusterRegistry) -> None:
+        self.store, self.registry = store, registry
         authority = Authority(folder / "ca")
         self.authority = str(authority.certificate)
         self.tls = authority.client_context()
@@ -66,21 +69,26 @@ class Process:
             "clusters": "*",
             "drain_deadline_ms": 2_000,
         }
-        self.shared = SharedGateway(
-            GatewayConfig(
-                instance="gateway-1",
-                listeners=f"A://{HOST}:0,B://{HOST}:0,TLS://{HOST}:0,LOGIN://{HOST}:0",
-                listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL",
-                listener_clusters="A=a,B=b,LOGIN=login",
-                sasl_enabled_mechanisms="SCRAM-SHA-256,PLAIN",
-                **tls_settings(authority.issue("server")),  # type: ignore[arg-type]
-                **common,
-            )
+        gateways = GatewayConfig(
+            instance="gateway-1",
+            listeners=f"A://{HOST}:0,B://{HOST}:0,TLS://{HOST}:0,LOGIN://{HOST}:0",
+            listener_security_protocol_map="A:PLAINTEXT,B:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL",
+            listener_clusters="A=a,B=b,LOGIN=login",
+            sasl_enabled_mechanisms="SCRAM-SHA-256,PLAIN",
+            **tls_settings(authority.issue("server")),  # type: ignore[arg-type]
+            **common,
         )
-        self.gateway = self.shared.hosting()
+        self.shared = SharedGateway(gateways)
+        self.gateway = HostingApp(gateways, "gateway", self.shared.hosted())
         sequencers = SequencerConfig(instance="sequencer-1", nats_monitor_url=server.monitor_url, **common)
         flushers = FlusherConfig(instance="flusher-1", flush_interval_ms=20, **common)
-        self._apps: list[Any] = [sequencer.make_process(sequencers), flusher.make_process(flushers), self.gateway]
+        compactors = CompactorConfig(instance="compactor-1", plan_interval_ms=50, merge_flushed_count=2, **common)
+        self._apps: list[Any] = [
+            sequencer.make_process(sequencers),
+            flusher.make_process(flushers),
+            compactor.make_process(compactors),
+            self.gateway,
+        ]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -106,6 +114,10 @@ class Process:
     def address(self, listener: str) -> str:
         return f"{HOST}:{self.shared.port(listener)}"
 
+    async def merged(self, cluster: str) -> bool:
+        """Whether a compactor merged segments of a cluster."""
+        return any("/1-" in item.key for item in await self.store.list(segments_prefix("", cluster)))
+
     async def alter(self, cluster: str, **changes: Any) -> None:
         """Change the record of a cluster."""
         found = await self.registry.find(cluster)
@@ -120,7 +132,7 @@ async def process(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Proc
     for name, server_name in SERVER_NAMES.items():
         names = {"server_names": (server_name,), "tenants": (TENANTS[name],)}
         await registry.create(ClusterRecord(name=name, created_id=name, created_ms=1, **names))
-    started = Process(tmp_path, nats_server, registry)
+    started = Process(tmp_path, nats_server, store, registry)
     await started.start()
     yield started
     await started.stop()
@@ -212,6 +224,9 @@ async def test_clients_see_only_the_cluster_of_their_listener(process: Process) 
     addresses = process.address("A"), process.address("B")
     await asyncio.to_thread(check_by_listener, *addresses)
     await asyncio.to_thread(check_transactions, *addresses)
+    for cluster in SERVER_NAMES:
+        while not await process.merged(cluster):
+            await asyncio.sleep(0.05)
     closed = await asyncio.open_connection(HOST, process.shared.port("B"))
     await process.alter("b", state=ClusterState.DELETED, deleted_ms=1, undelete_until_ms=2**50)
     assert await closed[0].read() == b""

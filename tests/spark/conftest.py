@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.spark.session import open_session
+from penstock_compactor.shared import FAIR
 from tests.testkit.clusters.compactors import JAVA_OPTIONS
 
 LONGEST = ("test_spark_tables.py", "test_spark_compaction.py", "test_spark_key_e2e.py")
@@ -35,6 +36,6 @@ def sessions_start_quickly(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(scope="session")
 def spark(sessions_start_quickly: None) -> Iterator[Any]:
     """A session on both cores of this machine."""
-    session = open_session("penstock-tests", "local[2]", {"spark.sql.shuffle.partitions": "4"})
+    session = open_session("penstock-tests", "local[2]", FAIR | {"spark.sql.shuffle.partitions": "4"})
     yield session
     session.stop()

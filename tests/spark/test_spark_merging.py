@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,27 @@ async def test_a_cancelled_job_is_also_cancelled_in_spark(world: World) -> None:
     with pytest.raises(asyncio.CancelledError):
         await working
     await until(lambda: not tracker.getActiveJobsIds(), TIMEOUT_S)
+
+
+async def test_jobs_of_one_cluster_leave_cores_for_those_of_another(world: World) -> None:
+    runner: SparkRunner = world.runner()
+
+    def sleep(seconds: float) -> None:
+        import time
+
+        time.sleep(seconds)
+
+    def tasks(count: int) -> Callable[[Any], Any]:
+        return lambda session: session.sparkContext.parallelize([0.1] * count, count).map(sleep).collect()
+
+    long = asyncio.create_task(runner.run("long", tasks(10_000), pool="a"))
+    tracker = world.spark.sparkContext.statusTracker()
+    await until(lambda: tracker.getActiveJobsIds(), TIMEOUT_S)
+    async with asyncio.timeout(TIMEOUT_S):  # the long job takes longer
+        await runner.run("short", tasks(4), pool="b")
+    assert not long.done()
+    long.cancel()
+    await asyncio.wait({long})
 
 
 async def test_a_worker_that_is_killed_fails_its_job_and_no_other(world: World) -> None:

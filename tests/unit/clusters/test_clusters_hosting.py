@@ -12,7 +12,7 @@ import pytest
 
 from penstock.clusters import ClusterQuotas, ClusterRecord, ClusterRegistry, ClusterState
 from penstock.clusters.hosted import HostingLimits
-from penstock.clusters.hosting import HostingApp
+from penstock.clusters.hosting import HostedRole, HostingApp
 from penstock.contracts.errors import Corrupt, Invalid, Unavailable
 from penstock.objectstore import ObjectStore
 from penstock.objectstore.memory import MemoryStore
@@ -114,12 +114,15 @@ class World:
         self.app = HostingApp(
             self.config,
             "example",
-            lambda config, make_host, quotas: ClusterApp(self, config, make_host, quotas),
+            HostedRole(make=partial(ClusterApp, self), close=self._close),
             make_shared=partial(SharedHost, connect=self._connect, make_http=self._make_http),
             open_store=self._open_store,
             limits=limits,
         )
         self.running: asyncio.Task[None] | None = None
+
+    async def _close(self) -> None:
+        self.steps.append(("close", "process"))
 
     async def _connect(self, *_: Any, **__: Any) -> Any:
         return Connection(self.bus)
@@ -278,6 +281,15 @@ async def test_the_end_of_the_shared_connection_ends_the_process(world: World) -
     with pytest.raises(ExceptionGroup, match="unhandled"):
         await asyncio.wait_for(world.running, TIMEOUT_S)
     assert not world.app.hosted
+
+
+async def test_what_all_clusters_share_is_closed_after_all_of_them() -> None:
+    world = World()
+    await world.create("a", "b")
+    await world.start()
+    await until(lambda: world.state("a") == world.state("b") == "serving")
+    await end(world)
+    assert [name for step, name in world.steps if step == "close"][2:] == ["process"]
 
 
 async def test_a_process_whose_store_does_not_answer_does_not_start() -> None:

@@ -24,12 +24,13 @@ from penstock.segment.keys import segment_key
 from penstock.spark.ranges import StoreRanges
 from penstock_compactor.app import CompactorLimits
 from penstock_compactor.jobs.job_client import JobClient
+from penstock_compactor.jobs.slots import JobSlots
 from penstock_compactor.jobs.spark_runner import SparkRunner
 from penstock_compactor.jobs.values import StorePlace
 from penstock_compactor.keys.plan import KeyLimits
 from penstock_compactor.keys.work import KeyWork
 from penstock_compactor.merge.work import MergeWork
-from penstock_compactor.metrics import CompactorMetrics
+from penstock_compactor.metrics import CompactorMetrics, SparkMetrics
 from penstock_compactor.planning.planner import PlanLimits
 from penstock_compactor.service import Compactor
 from penstock_sequencer.core import queries
@@ -63,6 +64,7 @@ class FakeSpark:
     def __init__(self) -> None:
         self.sparkContext = self
         self.groups: list[str] = []
+        self.pools: list[str] = []
         self.cancelled: list[str] = []
         self.is_alive = True
         self.is_closed = False
@@ -72,6 +74,10 @@ class FakeSpark:
     def setJobGroup(self, group: str, _description: str, interruptOnCancel: bool) -> None:
         assert interruptOnCancel
         self.groups.append(group)
+
+    def setLocalProperty(self, name: str, value: str) -> None:
+        assert name == "spark.scheduler.pool"
+        self.pools.append(value)
 
     def cancelJobGroup(self, group: str) -> None:
         self.cancelled.append(group)
@@ -148,10 +154,12 @@ class World:
         self.written: dict[tuple[TopicId, int], list[str]] = {}
         self.degraded: dict[str, str] = {}  # part of the compactor -> why it is degraded, or "" if it is not
         self.missing = ""
+        self.slots: JobSlots | None = None  # that several worlds share
         self.spark = spark or FakeSpark()
         self.sessions: list[Any] = []
         self.registry = CollectorRegistry()
         self.metrics = CompactorMetrics(self.registry)
+        self.spark_metrics = SparkMetrics(self.registry)
 
     def create_topic(self, number: int, partitions: int = 1, **configs: str) -> TopicId:
         topic_id = topic(number)
@@ -228,7 +236,7 @@ class World:
             close_session=lambda session: setattr(session, "is_closed", True),
             is_alive=lambda session: bool(getattr(session, "is_alive", True)),
             clock=self.clock,
-            metrics=self.metrics,
+            metrics=self.spark_metrics,
         )
 
     def client(self, holder: str = "compactor-1") -> JobClient:
@@ -283,6 +291,7 @@ class World:
             metrics=self.metrics,
             missing=lambda: self.missing,
             set_degraded=self.degraded.__setitem__,
+            slots=self.slots or JobSlots(jobs_max),
             jobs_max=jobs_max,
             interval_s=0.01,
             idle_s=idle_s,

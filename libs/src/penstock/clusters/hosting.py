@@ -47,7 +47,23 @@ class ProcessParts(msgspec.Struct, frozen=True):
     registry: CollectorRegistry  # of the process; its metrics have no label
 
 
-Upkeep = Callable[[ProcessParts], Coroutine[Any, Any, None]]
+async def _nothing() -> None:
+    """Close no part."""
+
+
+class HostedRole(msgspec.Struct, frozen=True, kw_only=True):
+    """A service as a process of many clusters runs it.
+
+    `make` builds the app of one cluster from its settings and `make_host`, as for a process of its own. It also gets
+    `quotas`, which returns the cluster's present quotas.
+    """
+
+    make: Callable[..., App]
+    upkeep: Callable[[ProcessParts], Coroutine[Any, Any, None]] | None = (
+        None  # work for all clusters; runs until the end
+    )
+    close: Callable[[], Awaitable[None]] = _nothing  # closes what all clusters share, after the apps of all clusters
+    garbage: GarbagePolicy = PolicyOfAnother()
 
 
 class HostingApp:
@@ -57,33 +73,23 @@ class HostingApp:
         self,
         config: HostingConfig,
         role: str,
-        make: Callable[..., App],
+        hosted_role: HostedRole,
         *,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         make_shared: Callable[..., SharedHost] = SharedHost,
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
-        garbage: GarbagePolicy | None = None,
-        upkeep: Upkeep | None = None,
         collect: Callable[[], None] = collect_frozen,
         freeze: Callable[[], None] = freeze_startup_objects,
         limits: HostingLimits = DEFAULT_LIMITS,
     ) -> None:
-        """`make` builds the app of one cluster from its settings and `make_host`, as for a process of its own.
-
-        It also gets `quotas`, which returns the cluster's present quotas.
-
-        `upkeep` is work for all clusters, and runs as long as the process.
-        """
         self._config = config
-        self._make = make
+        self._role = hosted_role
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._shared = make_shared(config.instance, label=LABEL, health=HostedHealth(self._problems))
         self._host = self._shared.host_maker(PROCESS)(config=config, role=role, clock=self._clock, entropy=entropy)
         self._open_store = open_store
-        self._garbage = garbage or PolicyOfAnother()
-        self._upkeep = upkeep
         self._limits = limits
         self._collect = CollectGarbage(self._clock, collect, limits.collect_interval_s)
         self._freeze = freeze
@@ -118,7 +124,7 @@ class HostingApp:
 
     async def open(self) -> None:
         """Connect, and read the registry."""
-        self._garbage.start()
+        self._role.garbage.start()
         await self._host.open_http()
         await self._host.connect()
         self._store = await self._open_store(without_landing(self._config.store_url))
@@ -136,12 +142,12 @@ class HostingApp:
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self._host.bus.run_until_closed())
-            group.create_task(self._garbage.run())
+            group.create_task(self._role.garbage.run())
             group.create_task(self._watch.run())
-            if self._upkeep is not None:
+            if self._role.upkeep is not None:
                 host = self._host
                 parts = ProcessParts(self._watch, self._store, host.connection, host.health.set_degraded, host.registry)
-                group.create_task(self._upkeep(parts))
+                group.create_task(self._role.upkeep(parts))
             self._match()
             self._first = set(self._hosted)
             self._host.health.require(self._starting)
@@ -163,6 +169,7 @@ class HostingApp:
         await self._host.disconnect()
         if self._store is not None:
             await self._store.close()
+        await self._role.close()
         await self._host.close_http()
 
     def _on_changes(self, changes: ClusterChanges) -> None:
@@ -204,7 +211,7 @@ class HostingApp:
         hosted = Hosted(
             config=config,
             created_id=created_id,
-            make=partial(self._make, quotas=partial(self._quotas, name)),
+            make=partial(self._role.make, quotas=partial(self._quotas, name)),
             shared=self._shared,
             slots=self._slots,
             clock=self._clock,

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from penstock.clusters.hosting import HostingApp
+from penstock.clusters.hosting import HostedRole, HostingApp
 from penstock.runtime.process.config import read_config
 from penstock.runtime.process.life import App, run_app
 from penstock_cacher.app import ROLE, CacherApp
@@ -19,7 +19,12 @@ def main() -> int:
 
 def make_process(config: CacherConfig) -> App:
     """A cacher, or several in one process, each for another cluster."""
-    return HostingApp(config, ROLE, make_cacher) if config.clusters else CacherApp(config)
+    return HostingApp(config, ROLE, hosted(config)) if config.clusters else CacherApp(config)
+
+
+def hosted(_config: CacherConfig) -> HostedRole:
+    """The cachers of many clusters, which share nothing more than their process."""
+    return HostedRole(make=make_cacher)
 
 
 def make_cacher(config: CacherConfig, *, quotas: object, **parts: Any) -> CacherApp:

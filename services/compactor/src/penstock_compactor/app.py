@@ -10,16 +10,16 @@ from penstock.objectstore import ObjectStore, absolute_address, open_store
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
-from penstock.spark.session import close_session, is_alive, missing_parts, open_session
-from penstock_compactor.config import CompactorConfig, key_limits, plan_limits, spark_settings
+from penstock.spark.session import missing_parts
+from penstock_compactor.config import CompactorConfig, key_limits, plan_limits
 from penstock_compactor.jobs.job_client import JobClient, JobLimits
-from penstock_compactor.jobs.spark_runner import SparkRunner
 from penstock_compactor.jobs.values import StorePlace
 from penstock_compactor.keys.limits import KeyWorkLimits
 from penstock_compactor.keys.work import KeyWork
 from penstock_compactor.merge.work import MergeLimits, MergeWork
 from penstock_compactor.metrics import CompactorMetrics
 from penstock_compactor.service import Compactor, LoopLimits
+from penstock_compactor.shared import SharedWork
 
 ROLE = "compactor"
 
@@ -37,7 +37,7 @@ DEFAULT_LIMITS = CompactorLimits()
 
 
 class CompactorApp:
-    """One compactor process."""
+    """The compactor of one cluster."""
 
     def __init__(
         self,
@@ -48,8 +48,10 @@ class CompactorApp:
         open_store: Callable[..., Awaitable[ObjectStore]] = open_store,
         missing: Callable[[], str] = missing_parts,
         *,
+        shared: SharedWork | None = None,
         limits: CompactorLimits = DEFAULT_LIMITS,
     ) -> None:
+        """`shared` has the parts of a process of several clusters, which closes them itself."""
         self._config = config
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -57,7 +59,8 @@ class CompactorApp:
         self._open_store = open_store
         self._missing = missing
         self._limits = limits
-        self._spark: SparkRunner | None = None
+        self._is_alone = shared is None
+        self._shared = shared or SharedWork(config, self._clock, self._host.registry)
 
     async def open(self) -> None:
         """Connect to the bus and check the store; the first job starts Spark."""
@@ -68,19 +71,11 @@ class CompactorApp:
         bus = await self._host.connect()
         metrics = CompactorMetrics(self._host.registry)
         sequencers = SequencerClient(bus, config.cluster, self._clock, sender=Sender.COMPACTOR)
-        settings = spark_settings(config)
-        self._spark = SparkRunner(
-            open_session=lambda: open_session(f"penstock-{config.instance}", config.spark_master, settings),
-            close_session=close_session,
-            is_alive=is_alive,
-            clock=self._clock,
-            metrics=metrics,
-        )
-        self._compactor = self._build(sequencers, self._spark, metrics)
+        self._compactor = self._build(sequencers, metrics)
         self._host.health.set_ready(True)
 
-    def _build(self, sequencers: SequencerClient, spark: SparkRunner, metrics: CompactorMetrics) -> Compactor:
-        config, limits = self._config, self._limits
+    def _build(self, sequencers: SequencerClient, metrics: CompactorMetrics) -> Compactor:
+        config, limits, spark = self._config, self._limits, self._shared.spark
         place = StorePlace(absolute_address(config.store_url), config.cluster)
         client = JobClient(
             holder=config.instance,
@@ -123,6 +118,7 @@ class CompactorApp:
             metrics=metrics,
             missing=self._missing,
             set_degraded=self._host.health.set_degraded,
+            slots=self._shared.slots,
             jobs_max=config.jobs_max,
             interval_s=config.plan_interval_ms / 1000,
             idle_s=config.spark_idle_s,
@@ -141,8 +137,8 @@ class CompactorApp:
         await self._compactor.drain()
 
     async def close(self) -> None:
-        """Close the connections and the Spark session."""
+        """Close the connections, and a Spark session that no other cluster shares."""
         await self._host.disconnect()
-        if self._spark is not None:
-            await self._spark.close()
+        if self._is_alone:
+            await self._shared.close()
         await self._host.close_http()

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import ADVANCED, ServiceConfig
+from penstock.runtime.process.config import ADVANCED, HostingConfig
 from penstock_compactor.keys.plan import KeyLimits
 from penstock_compactor.planning.planner import PlanLimits
 
@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 CONF_SEPARATOR = ";"
 
 
-class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
+class CompactorConfig(HostingConfig, frozen=True, kw_only=True):
     """Settings of one compactor process."""
 
     spark_master: Annotated[
@@ -29,7 +29,9 @@ class CompactorConfig(ServiceConfig, frozen=True, kw_only=True):
     spark_idle_s: Annotated[
         int, Meta(ge=1, description="a Spark session without work ends after this time, and its Java process with it")
     ] = 600
-    jobs_max: Annotated[int, Meta(ge=1, le=64, description="jobs that run at the same time")] = 2
+    jobs_max: Annotated[
+        int, Meta(ge=1, le=64, description="jobs of all clusters of the process that run at the same time")
+    ] = 2
     plan_interval_ms: Annotated[
         int, Meta(ge=10, description="time between two searches for merging jobs", extra=ADVANCED)
     ] = 5_000

@@ -6,7 +6,7 @@ SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000)
 
 
 class CompactorMetrics:
-    """The compactor's metrics, in one registry.
+    """The metrics of one cluster's compactor, in one registry.
 
     Bytes written at all levels, divided by bytes read at level 0, are the write amplification after the flusher.
     """
@@ -68,6 +68,12 @@ class CompactorMetrics:
             ["level"],
             registry=registry,
         )
+
+
+class SparkMetrics:
+    """The metrics of the Spark session, which all clusters of a process share."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
         self.sessions = Counter("penstock_compactor_spark_sessions", "Spark sessions started.", registry=registry)
         self.is_session_open = Gauge(
             "penstock_compactor_spark_session_open", "1 while a Spark session is open.", registry=registry

@@ -17,6 +17,7 @@ from penstock.runtime.bus.listings import all_topics
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock_compactor.jobs.job_client import JobClient, NotLeased
+from penstock_compactor.jobs.slots import ClusterSlots, JobSlots
 from penstock_compactor.jobs.spark_runner import SparkRunner
 from penstock_compactor.jobs.values import JobResult
 from penstock_compactor.keys.work import KeyWork
@@ -51,10 +52,12 @@ class Backoff(msgspec.Struct):
 
 
 class Compactor:
-    """Plans and runs jobs.
+    """Plans and runs jobs of one cluster, in the slots of its process.
 
     `missing` returns a sentence if Spark cannot run here, else "". `set_degraded` takes a part and its failure, or "".
     """
+
+    _slots: ClusterSlots
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Compactor:
         metrics: CompactorMetrics,
         missing: Callable[[], str],
         set_degraded: Callable[[str, str], None],
+        slots: JobSlots,
         jobs_max: int,
         interval_s: float,
         idle_s: float,
@@ -94,25 +98,31 @@ class Compactor:
         self._backoffs: dict[SegmentId, Backoff] = {}
         self._working: dict[asyncio.Task[None], Sequence[SegmentId]] = {}
         self._kinds: dict[asyncio.Task[None], Kind] = {}
-        self._job_ended = asyncio.Event()
+        self._wake = asyncio.Event()  # a job ended, or the process has a slot for one more
+        self._all_slots = slots
         self._is_draining = False
         self._can_use_spark = False
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._can_use_spark = not self._missing()
-            if not self._can_use_spark:
-                group.create_task(self._until_spark_can_run())
-            while not self._is_draining:
-                await self._search(group)
-                await self._pause()
-            await asyncio.Event().wait()  # the caller of `drain` ends the process
+        self._slots = self._all_slots.join(self._wake.set)
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._can_use_spark = not self._missing()
+                if not self._can_use_spark:
+                    group.create_task(self._until_spark_can_run())
+                while not self._is_draining:
+                    await self._search(group)
+                    await self._pause()
+                self._slots.withdraw()
+                await asyncio.Event().wait()  # the caller of `drain` ends the process
+        finally:
+            self._slots.leave()
 
     async def drain(self) -> None:
         """Start no more jobs, and cancel the running ones; their segments do not change."""
         self._is_draining = True
-        self._job_ended.set()
+        self._wake.set()
         await self._cancel_jobs()
 
     async def _until_spark_can_run(self) -> None:
@@ -127,6 +137,8 @@ class Compactor:
         self._can_use_spark = True
 
     async def _search(self, group: asyncio.TaskGroup) -> None:
+        self._wake.clear()
+        self._slots.begin_search()
         try:
             await self._list()
             self._measure()
@@ -136,12 +148,16 @@ class Compactor:
             if self._can_use_spark:
                 await self._begin_keys(group)
             for choice in self._choose():
+                if not self._slots.reserve():
+                    break
                 self._begin_merge(group, choice)
             await self._spark.end_if_idle(self._idle_s)
             self._set_degraded("sequencers", "")
         except PenstockError as error:
             self._set_degraded("sequencers", str(error))
             log.warning("job_search_failed", reason=str(error))
+        finally:
+            self._slots.end_search()
 
     async def _list(self) -> None:
         row = self._listing.begin(self._clock.monotonic_s())
@@ -166,6 +182,8 @@ class Compactor:
     async def _begin_keys(self, group: asyncio.TaskGroup) -> None:
         """Start a job of key compaction before merges, one at a time. Otherwise merges would always use all jobs."""
         if Kind.KEYS in self._kinds.values() or self._usual_jobs >= self._jobs_max:
+            return
+        if not self._keys.is_search_due or not self._slots.reserve():
             return
         # The state of other segments may be minutes old. If it is wrong, the sequencers reject the lease.
         flushed = (segment for segment in self._listing.segments if segment.level == FLUSHED)
@@ -211,11 +229,19 @@ class Compactor:
 
     def _begin_merge(self, group: asyncio.TaskGroup, choice: Choice) -> None:
         work = partial(self._merging.merge, choice, self._compacted())
+        if choice.kind is Kind.EXPRESS:
+            work = partial(self._in_turn, work)
         self._begin(group, choice.kind, choice.segment_ids, choice.live_bytes, work)
+
+    async def _in_turn(self, work: Work) -> JobResult:
+        async with self._all_slots.landed:
+            return await work()
 
     def _begin(
         self, group: asyncio.TaskGroup, kind: Kind, segments: Sequence[SegmentId], size_bytes: int, work: Work
     ) -> None:
+        if kind is not Kind.EXPRESS:
+            self._slots.begin_job()
         task = group.create_task(self._work(kind, segments, size_bytes, work))
         self._working[task] = segments
         self._kinds[task] = kind
@@ -267,15 +293,16 @@ class Compactor:
             self._backoffs[segment_id] = Backoff(self._clock.monotonic_s() + pause_s, pause_s)
 
     def _remove(self, task: "asyncio.Task[None]") -> None:
-        del self._working[task], self._kinds[task]
-        self._job_ended.set()
+        del self._working[task]
+        if self._kinds.pop(task) is not Kind.EXPRESS:
+            self._slots.end_job()
+        self._wake.set()
 
     async def _pause(self) -> None:
-        """Wait until the next search is due, or a job ends, because then there may be more work."""
-        self._job_ended.clear()
+        """Wait until the next search is due. The end of a job, or a free slot, may mean more work now."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._interval_s):
-                await self._job_ended.wait()
+                await self._wake.wait()
 
     async def _cancel_jobs(self) -> None:
         working = list(self._working)

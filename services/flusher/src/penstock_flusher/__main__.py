@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from penstock.clusters.hosting import HostingApp
+from penstock.clusters.hosting import HostedRole, HostingApp
 from penstock.runtime.process.config import read_config
 from penstock.runtime.process.life import App, run_app
 from penstock_flusher.app import ROLE, FlusherApp
@@ -19,7 +19,12 @@ def main() -> int:
 
 def make_process(config: FlusherConfig) -> App:
     """A flusher, or several in one process, each for another cluster."""
-    return HostingApp(config, ROLE, make_flusher) if config.clusters else FlusherApp(config)
+    return HostingApp(config, ROLE, hosted(config)) if config.clusters else FlusherApp(config)
+
+
+def hosted(_config: FlusherConfig) -> HostedRole:
+    """The flushers of many clusters, which share nothing more than their process."""
+    return HostedRole(make=make_flusher)
 
 
 def make_flusher(config: FlusherConfig, *, quotas: object, **parts: Any) -> FlusherApp:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import structlog
 from prometheus_client import CollectorRegistry
 
-from penstock.clusters.hosting import HostingApp, ProcessParts
+from penstock.clusters.hosting import HostedRole, HostingApp, ProcessParts
 from penstock.clusters.record import ClusterQuotas, ClusterRecord
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock, SystemClock, SystemEntropy
@@ -40,10 +40,15 @@ log = structlog.get_logger()
 def make_process(config: GatewayConfig) -> App:
     """A gateway, or several in one process, each for another cluster; `Invalid` if a listener cannot be used."""
     if config.clusters:
-        return SharedGateway(config).hosting()
+        return HostingApp(config, ROLE, hosted(config))
     if config.listener_clusters:
         raise Invalid(f"{LISTENER_CLUSTERS} needs the setting clusters, with the clusters that it names")
     return GatewayApp(config)
+
+
+def hosted(config: GatewayConfig) -> HostedRole:
+    """The gateways of many clusters, which share their listeners."""
+    return SharedGateway(config).hosted()
 
 
 class SharedGateway:
@@ -107,9 +112,9 @@ class SharedGateway:
             shares=self._limits.join(),
         )
 
-    def hosting(self) -> HostingApp:
-        """The app of the whole process."""
-        return HostingApp(self._config, ROLE, self.make, garbage=ScheduledPolicy(), upkeep=self.run)
+    def hosted(self) -> HostedRole:
+        """The gateways of all clusters."""
+        return HostedRole(make=self.make, upkeep=self.run, garbage=ScheduledPolicy())
 
     def port(self, listener: str) -> int:
         """The port of a listener, as it is bound."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from penstock.clusters.cleanup import Cleanup
-from penstock.clusters.hosting import HostingApp, ProcessParts
+from penstock.clusters.hosting import HostedRole, HostingApp, ProcessParts
 from penstock.runtime.clock import SystemClock, SystemEntropy
 from penstock.runtime.process.config import ALL_CLUSTERS, read_config
 from penstock.runtime.process.landing import needs_servers, without_landing
@@ -25,7 +25,12 @@ def make_process(config: JanitorConfig) -> App:
     """A janitor, or several in one process, each for another cluster."""
     if not config.clusters:
         return JanitorApp(config)
-    return HostingApp(config, ROLE, make_janitor, upkeep=partial(clean_up, config))
+    return HostingApp(config, ROLE, hosted(config))
+
+
+def hosted(config: JanitorConfig) -> HostedRole:
+    """The janitors of many clusters, which also remove deleted clusters."""
+    return HostedRole(make=make_janitor, upkeep=partial(clean_up, config))
 
 
 def make_janitor(config: JanitorConfig, *, quotas: object, **parts: Any) -> JanitorApp:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from penstock.clusters.guarded import GuardedApp
-from penstock.clusters.hosting import HostingApp
+from penstock.clusters.hosting import HostedRole, HostingApp
 from penstock.runtime.process.config import read_config
 from penstock.runtime.process.garbage import LargeStatePolicy, PolicyOfAnother
 from penstock.runtime.process.life import App, run_app
@@ -26,9 +26,12 @@ def make_process(config: SequencerConfig) -> App:
     """A sequencer, or several in one process, each for another cluster."""
     if not config.clusters:
         return make_app(config)
-    return HostingApp(
-        config, "sequencer", partial(make_sequencer, garbage=PolicyOfAnother()), garbage=LargeStatePolicy()
-    )
+    return HostingApp(config, "sequencer", hosted(config))
+
+
+def hosted(_config: SequencerConfig) -> HostedRole:
+    """The sequencers of many clusters, with one policy of garbage collection."""
+    return HostedRole(make=partial(make_sequencer, garbage=PolicyOfAnother()), garbage=LargeStatePolicy())
 
 
 def make_app(config: SequencerConfig, **parts: Any) -> App:

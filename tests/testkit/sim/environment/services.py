@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.cli.agent.app import AgentApp
 from penstock.clusters.hosted import HostingLimits
-from penstock.clusters.hosting import HostingApp
+from penstock.clusters.hosting import HostedRole, HostingApp
 from penstock.runtime.process.life import App
 from penstock.runtime.process.shared_host import instance_of
 from penstock_cacher.app import CacherApp
@@ -58,7 +58,15 @@ class HostingSequencers(HostingApp):
         make_shared = parts["make_host"].shared
         given = {name: parts[name] for name in ("clock", "entropy", "open_store")}
         quiet = {"collect": lambda: None, "freeze": lambda: None}
-        super().__init__(hosting, "sequencer", make, make_shared=make_shared, limits=HOSTING_LIMITS, **given, **quiet)
+        super().__init__(
+            hosting,
+            "sequencer",
+            HostedRole(make=make),
+            make_shared=make_shared,
+            limits=HOSTING_LIMITS,
+            **given,
+            **quiet,
+        )
 
     @property
     def sequencer(self) -> Sequencer | None:

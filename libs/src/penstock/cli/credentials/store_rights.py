@@ -112,7 +112,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
 }
 # Further rights of a process that hosts many clusters, with the setting `clusters`, and of operators of all clusters.
 HOSTING: Mapping[str, tuple[Right, ...]] = {
-    **dict.fromkeys(("gateway", "cacher", "flusher", "sequencer"), (Right(_REGISTRY, _GET),)),
+    **dict.fromkeys(("gateway", "cacher", "flusher", "sequencer", "compactor"), (Right(_REGISTRY, _GET),)),
     "janitor": (  # it also removes deleted clusters
         Right(_CLEANUP, (Verb.CREATE,)),
         Right(_ALL, (Verb.DELETE,)),

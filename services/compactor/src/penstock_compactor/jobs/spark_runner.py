@@ -1,5 +1,7 @@
 """Manages the Spark session: starts it for the first job, ends it when idle, and replaces it when broken.
 
+All clusters of a process share it. Each has a pool of Spark's fair scheduler, so that all get their part of the cores.
+
 Spark's calls block, so each runs in its own thread. The process does not wait for these threads when it ends. If a task
 is cancelled while it waits for a call, its Spark job is cancelled too.
 """
@@ -13,11 +15,12 @@ import structlog
 from penstock.contracts.errors import Unavailable
 from penstock.runtime.clock import Clock
 from penstock_compactor.jobs.threads import in_thread
-from penstock_compactor.metrics import CompactorMetrics
+from penstock_compactor.metrics import SparkMetrics
 
 log = structlog.get_logger()
 
 Result = TypeVar("Result")
+POOL = "spark.scheduler.pool"  # of the jobs of a thread
 
 
 class SparkRunner:
@@ -30,7 +33,7 @@ class SparkRunner:
         close_session: Callable[[Any], None],
         is_alive: Callable[[Any], bool],
         clock: Clock,
-        metrics: CompactorMetrics,
+        metrics: SparkMetrics,
     ) -> None:
         self._open_session = open_session
         self._close_session = close_session
@@ -42,13 +45,15 @@ class SparkRunner:
         self._used_s = clock.monotonic_s()
         self._lock = asyncio.Lock()  # held for the start and the end of a session
 
-    async def run(self, group: str, work: Callable[[Any], Result]) -> Result:
+    async def run(self, group: str, work: Callable[[Any], Result], *, pool: str = "") -> Result:
         """Run `work` with the session in a thread, and return its result; `group` names its Spark jobs.
+
+        The jobs of a `pool` share its part of the cores.
 
         `Unavailable` if Spark does not start, or fails.
         """
         session = await self._begin()
-        working = asyncio.ensure_future(in_thread(lambda: _in_group(session, group, work)))
+        working = asyncio.ensure_future(in_thread(lambda: _in_group(session, group, pool, work)))
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
@@ -65,6 +70,8 @@ class SparkRunner:
 
     async def end_if_idle(self, idle_s: float) -> None:
         """End the session if it was idle for so long, or is broken."""
+        if self._lock.locked():
+            return  # it starts or ends now
         async with self._lock:
             if self._session is None or self._users:
                 return
@@ -104,8 +111,10 @@ class SparkRunner:
         return self._is_alive(self._session)
 
 
-def _in_group(session: Any, group: str, work: Callable[[Any], Result]) -> Result:
+def _in_group(session: Any, group: str, pool: str, work: Callable[[Any], Result]) -> Result:
     session.sparkContext.setJobGroup(group, group, interruptOnCancel=True)
+    if pool:
+        session.sparkContext.setLocalProperty(POOL, pool)
     return work(session)
 
 

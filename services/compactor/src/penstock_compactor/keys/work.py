@@ -71,14 +71,19 @@ class KeyWork:
         self._searched_s: float | None = None
         self._next_log = 0
 
+    @property
+    def is_search_due(self) -> bool:
+        """Whether the interval since a search that found at most one job is over."""
+        return self._searched_s is None or self._clock.monotonic_s() - self._searched_s >= self._interval_s
+
     async def find_jobs(self, topics: Sequence[TopicView], busy: Collection[SegmentId]) -> list[KeyJob]:
         """The jobs that are due; none within `interval_s` after a search that found at most one.
 
         Other jobs work on the segments in `busy`. The caller runs the first job, and searches again for the others.
         """
-        now_s = self._clock.monotonic_s()
-        if self._searched_s is not None and now_s - self._searched_s < self._interval_s:
+        if not self.is_search_due:
             return []
+        now_s = self._clock.monotonic_s()
         configs = {each.topic_id: compaction_configs(each.configs) for each in topics if is_compacted(each.configs)}
         topics_due = [each for each in topics if each.topic_id in configs]
         logs: list[LogView] = []
@@ -113,7 +118,7 @@ class KeyWork:
             deadline_s = limits.job_deadline_s + job.size_bytes / limits.bytes_per_s_min
             try:
                 async with asyncio.timeout(deadline_s):
-                    report = await self._spark.run(job_id, work)
+                    report = await self._spark.run(job_id, work, pool=self._place.cluster)
             except TimeoutError as error:
                 raise Unavailable(f"spark did not end the job within {deadline_s:.0f} s") from error
         self._record(job_id, report)

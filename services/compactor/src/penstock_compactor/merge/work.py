@@ -91,7 +91,9 @@ class MergeWork:
         deadline_s, where = self._limits.merge_deadline_s, "spark" if on_spark else "this process"
         try:
             async with asyncio.timeout(deadline_s):
-                return await (self._spark.run(job_id, work) if on_spark else self._run_here(tasks))
+                if not on_spark:
+                    return await self._run_here(tasks)
+                return await self._spark.run(job_id, work, pool=self._place.cluster)
         except TimeoutError as error:
             raise Unavailable(f"{where} did not end the job within {deadline_s:g} s") from error
 
