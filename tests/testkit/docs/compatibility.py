@@ -14,6 +14,7 @@ from penstock.contracts.configs.unsupported_topics import INERT_CONFIGS, REJECTE
 from penstock.kafkawire.api import API_TABLE, SHARE_GROUP_APIS
 from penstock_gateway.handlers import Handler, all_handlers
 from tests.testkit.docs.blocks import Maker, table
+from tests.testkit.docs.other_apis import REASONS, kafka_apis, unserved
 from tests.testkit.prose import MARKDOWN_LINE_MAX
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -29,6 +30,7 @@ def makers(results: dict[str, Any] | None, composed: dict[str, Any] | None = Non
     """The makers of the page's blocks; `composed` are the results at the containers of docker compose."""
     return {
         "apis": _apis,
+        "unserved_apis": _unserved_apis,
         "clients": lambda: _clients(results),
         "logins": lambda: _logins(results),
         "composed_logins": lambda: _composed_logins(composed),
@@ -52,11 +54,17 @@ def read_results(path: Path = RESULTS) -> dict[str, Any] | None:
 
 def _apis() -> list[str]:
     handlers = all_handlers()
+    theirs = {api.key: api.versions for api in kafka_apis()}
     rows = [
-        [str(key), api.name, f"{api.min_version}-{api.max_version}", _purpose(key, handlers[key])]
+        [str(key), api.name, f"{api.min_version}-{api.max_version}", theirs[key], _purpose(key, handlers[key])]
         for key, api in API_TABLE.items()
     ]
-    return table(["key", "API", "versions", "here"], sorted(rows, key=lambda row: int(row[0])))
+    return table(["key", "API", "versions", "Kafka 4.4", "here"], sorted(rows, key=lambda row: int(row[0])))
+
+
+def _unserved_apis() -> list[str]:
+    rows = [[str(api.key), api.name, api.versions, api.servers, REASONS[api.key]] for api in unserved()]
+    return table(["key", "API", "Kafka 4.4", "served in Kafka by", "why it does not exist here"], rows)
 
 
 def _purpose(key: int, handler: Handler) -> str:

@@ -10,6 +10,7 @@ from penstock.kafkawire.api import API_TABLE
 from tests.testkit.docs.__main__ import DOCS
 from tests.testkit.docs.blocks import fill
 from tests.testkit.docs.compatibility import COMPOSED, makers, read_results
+from tests.testkit.docs.other_apis import REASONS, kafka_apis, unserved
 
 TEXT = (DOCS / "kafka-compatibility.md").read_text()
 RESULTS: dict[str, Any] = {
@@ -53,9 +54,23 @@ def test_the_tables_of_the_page_are_current() -> None:
 def test_the_page_lists_every_api_with_the_versions_that_are_served() -> None:
     listed = {
         int(key): (name, int(low), int(high))
-        for key, name, low, high in re.findall(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+) \| .+ \|$", TEXT, re.MULTILINE)
+        for key, name, low, high in re.findall(
+            r"^\| (\d+) \| (\w+) \| (\d+)-(\d+) \| \d+-\d+ \| .+ \|$", TEXT, re.MULTILINE
+        )
     }
     assert listed == {key: (api.name, api.min_version, api.max_version) for key, api in API_TABLE.items()}
+
+
+def test_the_page_gives_a_reason_for_every_other_api_of_kafka() -> None:
+    keys = {api.key for api in kafka_apis()}
+    assert keys == set(range(95)) - {4, 5, 6, 7}
+    assert {api.key for api in unserved()} == set(REASONS) == keys - set(API_TABLE)
+
+
+def test_the_names_and_first_versions_are_those_of_kafka() -> None:
+    ours = {key: (api.name, api.min_version) for key, api in API_TABLE.items()}
+    theirs = {api.key: (api.name, int(api.versions.split("-")[0])) for api in kafka_apis() if api.key in API_TABLE}
+    assert ours == theirs | {0: ("Produce", 0)}  # advertised for older librdkafka, and rejected
 
 
 def test_the_page_lists_every_topic_configuration_with_its_default() -> None:
