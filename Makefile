@@ -32,7 +32,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-e2e test-spark test-helm \
-    test-kubernetes test-dist test-stores spark-classes sbom audit dist quick e2e-compose conformance conformance-compose sim sim-all mutants chaos upgrades fuzz \
+    test-kubernetes test-dist test-stores spark-classes sbom audit dist quick e2e-compose conformance conformance-compose \
+    suites sim sim-all mutants chaos upgrades fuzz \
     check house format previous bench bench-kafka bench-spark docs screenshots lock clean
 
 help:  ## what there is to do
@@ -91,6 +92,10 @@ e2e-compose: env  ## build, start, scale and break the compose project; gets an 
 # The repository keeps the results; `make docs` puts them on the compatibility page.
 conformance: env  ## test stock clients and Kafka's tools; ARGS="--allow-missing" and others
 	$(BIN)/python -m tests.conformance --results docs/conformance.json $(ARGS)
+
+# For nightly runs: hours. The repository keeps the results; `make docs` puts them on the page of suites.
+suites: env  ## run test suites of other projects beside Apache Kafka; ARGS="--suite franz-go --only TestPing"
+	$(BIN)/python -m tests.suites --results docs/suites.json $(ARGS)
 
 # The time of the commit makes the same bytes of the same commit. A folder of its own, because pip takes one wheel of two.
 dist: env  ## make the wheel of all of Penstock and its source archive, in dist

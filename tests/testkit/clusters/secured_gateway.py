@@ -11,7 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.contracts.acls import WILDCARD, AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from penstock.contracts.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclBinding,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from penstock.contracts.commands import Command, PerItem
 from penstock.contracts.commands.security import (
     AlterScramCredentials,
@@ -125,10 +133,16 @@ def remove_user(cluster: Cluster, name: str) -> None:
 
 
 def allow_everything(
-    cluster: Cluster, *principals: str, topics: Sequence[str] = (WILDCARD,), groups: Sequence[str] = (WILDCARD,)
+    cluster: Cluster,
+    *principals: str,
+    topics: Sequence[str] = (WILDCARD,),
+    groups: Sequence[str] = (WILDCARD,),
+    administers: bool = False,
 ) -> None:
-    """Allow these principals every operation on these topics and groups."""
+    """Allow these principals every operation on these topics and groups, or on all that there is."""
     resources = [(ResourceType.TOPIC, name) for name in topics] + [(ResourceType.GROUP, name) for name in groups]
+    if administers:
+        resources += [(ResourceType.CLUSTER, CLUSTER_NAME), (ResourceType.TRANSACTIONAL_ID, WILDCARD)]
     bindings = [
         AclBinding(kind, name, PatternType.LITERAL, principal, WILDCARD, AclOperation.ALL, AclPermission.ALLOW)
         for principal in principals

@@ -19,6 +19,7 @@ from tests.testkit.docs import (
     performance,
     policies,
     settings,
+    suites,
 )
 from tests.testkit.docs.blocks import Maker, fill
 from tests.testkit.docs.dashboards.layout import text_of
@@ -37,6 +38,7 @@ def pages() -> dict[Path, Mapping[str, Maker]]:
         DOCS / "operating" / "monitoring.md": alerts.makers(),
         DOCS / "operating" / "security.md": access.makers(),
         DOCS / "operating" / "policies.md": policies.makers(),
+        DOCS / "suites.md": suites.makers(suites.read_results(), suites.read_causes()),
         chart.CHART / "README.md": chart.makers(),
         DOCS / "performance.md": performance.makers(performance.read_results())
         | beside_kafka.makers(beside_kafka.read_results()),
