@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -292,7 +294,8 @@ async def test_clients_see_only_the_cluster_of_their_server_name(
     assert await handshake(process, "b.kafka.test") == "TLSV1_UNRECOGNIZED_NAME"
 
 
-async def test_a_cluster_may_have_fewer_connections_than_the_process(process: Process) -> None:
+async def check_connections(process: Process) -> None:
+    """A cluster may have fewer connections than the process."""
     await process.alter("a", quotas=ClusterQuotas(connections=2))
     open_connections: list[asyncio.StreamWriter] = []
     with contextlib.ExitStack() as stack:
@@ -310,6 +313,66 @@ async def test_a_cluster_may_have_fewer_connections_than_the_process(process: Pr
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await reader.read()
+
+
+def failed_delivery(address: str) -> KafkaError | None:
+    """Why a record of a stock client with idempotence is not stored; None if it is."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    producer.produce(TOPIC, b"x" * 5_000, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0, "the client does not go on sending it"
+    return errors[0]
+
+
+def throttled(client: type[Producer] | type[Consumer], address: str, **settings: Any) -> list[float]:
+    """Work for some seconds as a stock client; the times in seconds that the gateway makes it wait."""
+    waits: list[float] = []
+    common = {"bootstrap.servers": address, "throttle_cb": lambda event: waits.append(event.throttle_time)}
+    made = client(common | settings)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    if isinstance(made, Producer):
+        while not any(waits):
+            assert time.monotonic() < deadline_s, "the quota holds"
+            made.produce(TOPIC, b"x" * 5_000)
+            made.flush(TIMEOUT_S)
+    else:
+        made.subscribe([TOPIC])
+        while not any(waits):
+            assert time.monotonic() < deadline_s, "the quota holds"
+            made.poll(1.0)
+        made.close()
+    return waits
+
+
+def delete_topic(address: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})  # its end would end the request
+    admin.delete_topics([TOPIC])[TOPIC].result(TIMEOUT_S)
+
+
+async def test_the_quotas_of_a_cluster_hold_for_stock_clients_and_for_no_other_cluster(process: Process) -> None:
+    a, b = process.address("A"), process.address("B")
+    assert await asyncio.to_thread(failed_delivery, a) is None
+    await process.alter("a", quotas=ClusterQuotas(stored_bytes=5_000))
+
+    async def until_delivered(*, wanted: bool) -> KafkaError | None:
+        while ((found := await asyncio.to_thread(failed_delivery, a)) is None) is not wanted:
+            await asyncio.sleep(0.5)
+        return found
+
+    error = await until_delivered(wanted=False)
+    assert error is not None and error.code() == KafkaError.POLICY_VIOLATION
+    assert await asyncio.to_thread(failed_delivery, b) is None
+    assert await asyncio.to_thread(read, a), "consumers go on"
+    await asyncio.to_thread(delete_topic, a)
+    async with asyncio.timeout(TIMEOUT_S):
+        await until_delivered(wanted=True)
+
+    rate = 10_000
+    await process.alter("a", quotas=ClusterQuotas(produced_bytes_per_s=rate, consumed_bytes_per_s=rate))
+    assert await asyncio.to_thread(throttled, Producer, a)
+    reader = {"group.id": "slow", "auto.offset.reset": "earliest"}
+    assert await asyncio.to_thread(partial(throttled, Consumer, a, **reader))
+    await check_connections(process)
 
 
 def password(cluster: str) -> str:

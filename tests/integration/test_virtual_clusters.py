@@ -247,6 +247,8 @@ async def test_the_command_line_creates_deletes_and_brings_back_a_cluster(
     assert json.loads((await run("describe", "a"))[1])["state"] == "active"
     async with administrator(server, "a") as a:
         await create_topic(a, "kept")
+    described = json.loads((await run("describe", "a"))[1])
+    assert (described["used_partitions"], described["used_stored_bytes"]) == (1, 0)
     assert (await run("delete", "a", "--yes"))[0] == 0
     await until(lambda: "a" not in json.loads(process.get("/ready"))["clusters"])
     assert "penstock cluster undelete a" in (await run("create", "a"))[1]

@@ -129,6 +129,17 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
     per_second: float
 
 
+class ClusterUse(msgspec.Struct, frozen=True, array_like=True):
+    """The quotas in bytes of a virtual cluster (0: no limit), and its present use, as one sequencer knows them."""
+
+    sequence: int  # of the last entry that the sequencer has applied
+    produced_bytes_per_s_max: int = 0
+    consumed_bytes_per_s_max: int = 0
+    stored_bytes_max: int = 0
+    stored_bytes: int = 0  # of live records, as they are stored
+    partitions: int = 0
+
+
 class Presence(msgspec.Struct, frozen=True, array_like=True):
     """The presence of one instance, published every second; after three missed seconds the instance counts as gone."""
 
@@ -144,6 +155,7 @@ class Presence(msgspec.Struct, frozen=True, array_like=True):
     quota_use: tuple[QuotaUse, ...] = ()  # gateways only
     pool: str = DEFAULT_POOL  # see `shown_pool` (ADR 0060)
     started_ms: int = 0  # when the process started, by its wall clock; 0 from older releases
+    cluster_use: ClusterUse | None = None  # sequencers only, while they serve
 
 
 def shown_pool(presence: Presence) -> str:

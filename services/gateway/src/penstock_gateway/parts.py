@@ -126,6 +126,7 @@ class GatewayParts(SharedParts):
                 metrics=shared.metrics,
                 authorizer=shared.authorizer,
                 nodes=shared.nodes,
+                storage_error=lambda: shared.quotas.storage_error,
                 limits=limits.produce,
                 traces=shared.traces,
             ),

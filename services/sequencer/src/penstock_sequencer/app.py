@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from penstock.contracts.levels import NEWEST_LEVEL
+from penstock.contracts.messages import Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
@@ -59,6 +62,7 @@ class SequencerApp:
             role="sequencer",
             clock=self._clock,
             entropy=self._entropy,
+            complete=self._complete_presence,
         )
         self._limits = limits
         guard = limits.journal_guard
@@ -73,6 +77,7 @@ class SequencerApp:
         self._store: ObjectStore | None = None
         self._traces: Traces = NO_TRACES
         self._sequencer: Sequencer | None = None
+        self._is_serving = False
         self._identity_watch: IdentityWatch | None = None
 
     @property
@@ -109,6 +114,12 @@ class SequencerApp:
         )
         self._sequencer = self._replica_of(journal, bus, self._store)
 
+    def _complete_presence(self, presence: Presence) -> Presence:
+        """Add the use of the cluster. A replica that still replays the journal knows an old one only."""
+        if self._sequencer is None or not self._is_serving:
+            return presence
+        return msgspec.structs.replace(presence, cluster_use=self._sequencer.cluster_use())
+
     def _replica_of(self, journal: Journal, bus: Bus, store: ObjectStore) -> Sequencer:
         config = self._config
         return Sequencer(
@@ -140,6 +151,7 @@ class SequencerApp:
             group.create_task(self._safety.run())
             group.create_task(self._identity_watch.run())
             await self._sequencer.until_serving()
+            self._is_serving = True
             self._host.health.set_ready(True)
             await self._host.announcer.announce()
             group.create_task(self._garbage.run())

@@ -65,6 +65,11 @@ class SequencerMetrics:
         self.unannounced = counter(
             "penstock_sequencer_unannounced_entries", "Entries whose announcement was too large for one message."
         )
+        self.stored_bytes = gauge("penstock_sequencer_stored_bytes", "Bytes of live records, as they are stored.")
+        self.stored_bytes_quota = gauge(
+            "penstock_sequencer_stored_bytes_quota",
+            "Quota of the virtual cluster for its stored bytes, 0 without one. Gateways reject records above it.",
+        )
         self._add_tables(registry)
         self._add_share_groups(registry)
         self._add_housekeeping(registry)

@@ -7,6 +7,7 @@ import structlog
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
+from penstock.contracts.messages import ClusterUse
 from penstock.objectstore import ObjectStore
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
@@ -30,7 +31,7 @@ from penstock_sequencer.replication.replica import Apply, Outrun, Replica
 from penstock_sequencer.replication.seen_entries import SeenEntries
 from penstock_sequencer.replication.stall_detector import StallDetector
 from penstock_sequencer.replication.ticker import Ticker
-from penstock_sequencer.serving.cluster_quotas import ReadQuotas, no_quotas
+from penstock_sequencer.serving.cluster_quotas import ReadQuotas, cluster_use, no_quotas
 from penstock_sequencer.serving.liveness_gossip import LivenessGossip
 from penstock_sequencer.serving.member_liveness import MemberLiveness
 from penstock_sequencer.serving.request_server import RequestServer
@@ -87,6 +88,12 @@ class Sequencer:
         self._build_serving(make_request_server, health)
         self._build_custodian(snapshots, capture, health)
         self._report_snapshots()
+        metrics.stored_bytes.set_function(lambda: self.cluster_use().stored_bytes)
+        metrics.stored_bytes_quota.set_function(lambda: self.cluster_use().stored_bytes_max)
+
+    def cluster_use(self) -> ClusterUse:
+        """The quotas of the cluster that gateways enforce, and its use."""
+        return cluster_use(self.replica.state, self._quotas())
 
     def _build_replication(self, author: str, apply: Apply) -> None:
         limits = self._limits.replication

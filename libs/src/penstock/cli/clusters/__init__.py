@@ -15,7 +15,7 @@ def add_parser(new_parser: NewParser) -> None:
     verbs = add_verbs(
         new_parser(
             description="Virtual clusters. create, list, describe, alter, delete and undelete need the object store of "
-            "the deployment; create also asks NATS. info, config and features speak Kafka."
+            "the deployment; create and describe also ask NATS. info, config and features speak Kafka."
         )
     )
     registered.add_to(verbs)

@@ -46,7 +46,7 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
         help="seconds to wait for a sequencer, 0: none (%(default)g)",
     )
     _add(verbs, "list", _list, "list the clusters, also deleted ones")
-    describe = _add(verbs, "describe", _describe, "show a cluster's state, names and quotas")
+    describe = _add(verbs, "describe", _describe, "show a cluster's state, names, quotas and use")
     alter = _add(verbs, "alter", _alter, "change the names and quotas of a cluster")
     for verb in (create, alter):
         verb.add_argument(
@@ -219,7 +219,18 @@ async def _describe(arguments: argparse.Namespace) -> Result:
     async with opened_registry(arguments) as registry:
         record = (await _named(registry, arguments.name)).record
     quotas = {f"quota_{name}": value for name, value in msgspec.structs.asdict(record.quotas).items()}
-    return Report(_row(record) | quotas)
+    return Report(_row(record) | quotas | (await _use(arguments, record) if record.is_active else {}))
+
+
+async def _use(arguments: argparse.Namespace, record: "ClusterRecord") -> dict[str, Any]:
+    """The use beside the quotas; None for each if NATS or the processes of the cluster do not answer."""
+    from penstock.cli.clusters.use import USES, find_use
+
+    try:
+        async with connected_bus(read_cluster(arguments), "penstock-cluster") as bus:
+            return await find_use(bus, record.name)
+    except Unavailable:
+        return dict.fromkeys(USES)
 
 
 async def _alter(arguments: argparse.Namespace) -> Result:

@@ -28,6 +28,8 @@ _ADDRESS = re.compile(r"[0-9a-fA-F:.]{2,45}", re.ASCII)
 Part = tuple[str, str | None]  # an entity's type, and a name or None
 Entity = tuple[Part, ...]  # in the order of types
 Quotas = Mapping[Entity, Mapping[str, str]]
+CLUSTER = "cluster"
+CLUSTER_ENTITY: Entity = ((CLUSTER, None),)  # all clients of the cluster; administrators set no such quota
 
 
 class Quota(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Produce: checks batches and their records, hands accepted ones to a flusher, and answers after the commit."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -80,6 +80,7 @@ class ProduceService:
         metrics: GatewayMetrics,
         authorizer: Authorizer,
         nodes: Mapping[str, Node],
+        storage_error: Callable[[], str],
         validator: RecordValidator | None = None,
         limits: ProduceLimits | None = None,
         traces: Traces = NO_TRACES,
@@ -91,6 +92,7 @@ class ProduceService:
         self.clock = clock
         self._metrics = metrics
         self._authorizer = authorizer
+        self._storage_error = storage_error  # why the cluster stores no more records, or ""
         self._nodes = nodes  # by listener: this gateway's own place among the brokers
         self._limits = limits or ProduceLimits()
         self._validator = validator or RecordValidator(self._limits.records)
@@ -169,10 +171,11 @@ class ProduceService:
     ) -> Checked:
         checked = Checked(topics, [], [], [])
         request_rules = _RequestRules(version, request.transactional_id is not None)
+        full = self._full()
         async for topic in slices.of(request.topic_data):
             ref = topic_ref(version, topic)
             view = topics.get(ref)
-            error = _topic_error(ref, view, access)
+            error = _topic_error(ref, view, access) or full
             if view is None or error:
                 async for _ in slices.of(topic.partition_data):
                     self._reject(checked, error)
@@ -190,6 +193,14 @@ class ProduceService:
                 else:
                     self._reject(checked, check)
         return checked
+
+    def _full(self) -> BatchError:
+        """The error of a cluster that has reached its quota of stored bytes; else `NONE`.
+
+        Clients do not send again after this error: that helps only after records are deleted.
+        """
+        message = self._storage_error()
+        return RecordValidationError(ErrorCode.POLICY_VIOLATION, message, []) if message else ErrorCode.NONE
 
     def _reject(self, checked: Checked, check: BatchError) -> None:
         checked.checks.append(check)

@@ -1,8 +1,10 @@
-"""The client quotas in this gateway's memory, and how much of each is used (ADR 0014).
+"""Quotas of clients and of the whole cluster, in memory, and how much of each is used here (ADR 0014).
 
 Every announcement contains the sequence of the entry that changed quotas last. A gateway queries the quotas when it
 sees a newer sequence. In a cluster without quotas it queries and measures nothing. Gateways report in their presence
 how much of each quota their clients use, and so divide the quota among them.
+
+The quotas of the whole cluster come with the presences of sequencers, each second (ADR 0059).
 """
 
 import asyncio
@@ -11,9 +13,20 @@ from typing import Protocol
 
 import structlog
 
-from penstock.contracts.configs.quotas import REQUEST_TIME, Entity, InForce, client_quota, connection_quota, entity_of
+from penstock.contracts.configs.quotas import (
+    CLUSTER,
+    CLUSTER_ENTITY,
+    FETCH_RATE,
+    PRODUCE_RATE,
+    REQUEST_TIME,
+    Entity,
+    InForce,
+    client_quota,
+    connection_quota,
+    entity_of,
+)
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.messages import Presence, QuotaUse
+from penstock.contracts.messages import ClusterUse, Presence, QuotaUse
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
@@ -31,8 +44,8 @@ _Place = tuple[str, Entity]  # a quota's key, and the entity that it limits
 log = structlog.get_logger()
 
 
-class Gateways(Protocol):
-    """The part of the directory that a quota cache needs: the presences of other gateways."""
+class Processes(Protocol):
+    """The part of the directory that a quota cache needs: the presences of other gateways, and of sequencers."""
 
     def live(self, role: str) -> list[Presence]: ...
 
@@ -40,15 +53,17 @@ class Gateways(Protocol):
 class QuotaCache:
     """The client quotas in force, and their use through this gateway."""
 
-    def __init__(self, sequencer: SequencerClient, clock: Clock, gateways: Gateways, instance: str) -> None:
+    def __init__(self, sequencer: SequencerClient, clock: Clock, processes: Processes, instance: str) -> None:
         self._sequencer = sequencer
         self._clock = clock
-        self._gateways = gateways
+        self._processes = processes
         self._instance = instance
         self._sequence = 0  # of the newest change of quotas that is applied here
         self._wanted_sequence = 0  # of the newest change that was announced
         self._changed = asyncio.Event()
         self._quotas: dict[Entity, dict[str, str]] = {}
+        self._cluster = ClusterUse(0)
+        self._cluster_quotas: dict[str, InForce] = {}  # by key
         self._by_client: dict[tuple[str, str, str], InForce | None] = {}
         self._meters: dict[_Place, RateMeter] = {}
         self._measured_s = clock.monotonic_s()
@@ -57,8 +72,19 @@ class QuotaCache:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no quota is set."""
-        return not self._quotas
+        """Whether no quota is set that slows clients down."""
+        return not self._quotas and not self._cluster_quotas
+
+    @property
+    def storage_error(self) -> str:
+        """Why no records can be stored; "" while the cluster has not reached its quota of stored bytes."""
+        most, stored = self._cluster.stored_bytes_max, self._cluster.stored_bytes
+        if not most or stored < most:
+            return ""
+        return (
+            f"The quota of this cluster is {most} stored bytes, and it has {stored}. Delete records or topics, or "
+            f"have the quota raised."
+        )
 
     def record(self, sequence: int) -> None:
         """Record that the entry with this sequence changed quotas."""
@@ -102,6 +128,12 @@ class QuotaCache:
             self._by_client[client] = client_quota(self._quotas, key, user, client_id)
         return self._meter(key, self._by_client[client])
 
+    def meters(self, key: str, user: str, client_id: str) -> dict[str, RateMeter]:
+        """The meters of all quotas that limit this client, its own and that of the whole cluster, by name."""
+        of_cluster = self._meter(key, self._cluster_quotas.get(key))
+        found = {key: self.meter(key, user, client_id), f"{CLUSTER}_{key}": of_cluster}
+        return {name: meter for name, meter in found.items() if meter is not None}
+
     def connection_meter(self, key: str, address: str) -> RateMeter | None:
         """The meter of connections from this address, None without a quota."""
         return self._meter(key, connection_quota(self._quotas, address))
@@ -121,8 +153,9 @@ class QuotaCache:
         return meter
 
     def reported(self) -> tuple[QuotaUse, ...]:
-        """The largest uses of quotas here, for the presence; also take in the uses of other gateways."""
+        """The largest uses of quotas here, for the presence; also take in the presences of other processes."""
         now_s = self._clock.monotonic_s()
+        self._take_cluster_use()
         if self._meters and now_s - self._measured_s >= MEASURE_INTERVAL_S:
             self._measured_s = now_s
             self._measure(now_s)
@@ -130,6 +163,19 @@ class QuotaCache:
         if len(shared) > REPORTED_USES_MAX:
             shared = sorted(shared, key=lambda each: -each[1].used_per_s)[:REPORTED_USES_MAX]
         return tuple(QuotaUse(key, who, meter.used_per_s) for (key, who), meter in shared)
+
+    def _take_cluster_use(self) -> None:
+        """Take the quotas and the use of the cluster from the replica that has applied most.
+
+        Without an announcement, the last ones stay in force.
+        """
+        sequencers = self._processes.live("sequencer")
+        announced = [each.cluster_use for each in sequencers if each.cluster_use is not None]
+        if not announced:
+            return
+        self._cluster = use = max(announced, key=lambda each: each.sequence)
+        most = {PRODUCE_RATE: use.produced_bytes_per_s_max, FETCH_RATE: use.consumed_bytes_per_s_max}
+        self._cluster_quotas = {key: InForce(CLUSTER_ENTITY, float(value)) for key, value in most.items() if value}
 
     def _measure(self, now_s: float) -> None:
         # One pass over the uses of all gateways: there may be thousands of meters, and as many uses.
@@ -149,7 +195,7 @@ class QuotaCache:
         """Take the use per second from other gateways' presences: one number per quota and gateway."""
         self._collected_s = now_s
         self._others_per_s = {}
-        for gateway in self._gateways.live("gateway"):
+        for gateway in self._processes.live("gateway"):
             if gateway.instance != self._instance:
                 for use in gateway.quota_use:
                     self._others_per_s.setdefault((use.key, use.who), []).append(use.per_second)

@@ -4,7 +4,7 @@ As in Kafka the gateway answers at once, and then reads nothing from the connect
 does not wait by itself must wait too. A Fetch of a client that must wait gets no records.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -42,23 +42,23 @@ async def handle_within_quotas(
     """The answer of `handle`, with the time to wait in it. The connection waits from now on."""
     now_s = gateway.clock.monotonic_s
     quotas = gateway.quotas
-    fetched = quotas.meter(FETCH_RATE, client.user, client.client_id) if header.api_key == FETCH else None
-    if fetched is not None:
-        waits_s = fetched.wait_s(now_s())
-        if waits_s:
-            return _throttled(gateway, client, FetchResponse(), FETCH_RATE, waits_s)
-        request = _bounded(request, int(fetched.rate * BURST_S))
+    waits: dict[str, float] = {}  # in seconds, by quota
+    fetched = quotas.meters(FETCH_RATE, client.user, client.client_id) if header.api_key == FETCH else {}
+    if fetched:
+        waits = {name: meter.wait_s(now_s()) for name, meter in fetched.items()}
+        if any(waits.values()):
+            return _throttled(gateway, client, FetchResponse(), waits)
+        request = _bounded(request, int(min(meter.rate for meter in fetched.values()) * BURST_S))
     timed = Timed(handle(client, header, request), now_s)
     response = await timed
-    waits: dict[str, float] = {}  # in seconds, by quota
-    if header.api_key == PRODUCE:
-        produced = quotas.meter(PRODUCE_RATE, client.user, client.client_id)
-        if produced is not None:
-            waits[PRODUCE_RATE] = produced.wait_s(now_s())
+    if header.api_key == PRODUCE:  # counted on arrival
+        produced = quotas.meters(PRODUCE_RATE, client.user, client.client_id)
+        waits |= {name: meter.wait_s(now_s()) for name, meter in produced.items()}
     if header.api_key == SHARE_FETCH:  # counted afterwards only: its acknowledgements must not wait
-        fetched = quotas.meter(FETCH_RATE, client.user, client.client_id)
-    if fetched is not None and isinstance(response, FetchResponse | ShareFetchResponse):
-        waits[FETCH_RATE] = fetched.use(fetched_bytes(response), now_s())
+        fetched = quotas.meters(FETCH_RATE, client.user, client.client_id)
+    if fetched and isinstance(response, FetchResponse | ShareFetchResponse):
+        size_bytes = fetched_bytes(response)
+        waits |= {name: meter.use(size_bytes, now_s()) for name, meter in fetched.items()}
     if header.api_key in MUTATIONS:
         mutations = quotas.meter(MUTATION_RATE, client.user, client.client_id)
         if mutations is not None:
@@ -66,8 +66,7 @@ async def handle_within_quotas(
     used_time = quotas.meter(REQUEST_TIME, client.user, client.client_id)
     if used_time is not None:
         waits[REQUEST_TIME] = used_time.use(timed.used_s * PER_CENT, now_s())
-    longest = max(waits, key=lambda key: waits[key], default="")
-    return _throttled(gateway, client, response, longest, waits[longest]) if waits.get(longest) else response
+    return _throttled(gateway, client, response, waits) if any(waits.values()) else response
 
 
 def count_produce(gateway: Needs, client: Client, frame: memoryview) -> None:
@@ -82,9 +81,9 @@ def count_produce(gateway: Needs, client: Client, frame: memoryview) -> None:
     except DecodeError:
         return  # the dispatcher reports this error
     now_s = gateway.clock.monotonic_s()
-    meter = gateway.quotas.meter(PRODUCE_RATE, client.user, header.client_id or "")
-    if meter is not None and (waits_s := meter.use(len(frame), now_s)):
-        client.muted_until_s = max(client.muted_until_s, now_s + waits_s)
+    for meter in gateway.quotas.meters(PRODUCE_RATE, client.user, header.client_id or "").values():
+        if waits_s := meter.use(len(frame), now_s):
+            client.muted_until_s = max(client.muted_until_s, now_s + waits_s)
 
 
 def connection_delay_s(gateway: Needs, address: str) -> float:
@@ -111,7 +110,9 @@ def _bounded(request: FetchRequest, bytes_max: int) -> FetchRequest:
     return msgspec.structs.replace(request, max_bytes=max(min(request.max_bytes, bytes_max), 1))
 
 
-def _throttled(gateway: Needs, client: Client, response: Response, quota: str, waits_s: float) -> Response:
+def _throttled(gateway: Needs, client: Client, response: Response, waits: Mapping[str, float]) -> Response:
+    """The answer with the longest of the times to wait, which are by quota."""
+    quota, waits_s = max(waits.items(), key=lambda each: each[1])
     gateway.metrics.throttled.labels(quota).inc()
     client.muted_until_s = max(client.muted_until_s, gateway.clock.monotonic_s() + waits_s)
     present_ms = getattr(response, "throttle_time_ms", None)

@@ -1,4 +1,4 @@
-"""The quotas of a virtual cluster, checked before a command is journaled.
+"""The quotas of a virtual cluster: some are checked before a command is journaled, and gateways enforce the others.
 
 Quotas are not part of the state. Replicas may know different ones for some seconds, so the state machine cannot check
 them. Requests at the same moment may exceed a quota together, each by its own size.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.clusters.record import NO_QUOTAS, ClusterQuotas
 from penstock.contracts.commands import CreatePartitions, CreateTopic, Outcome, Rejected
+from penstock.contracts.messages import ClusterUse
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.state.limits import DEFAULT_PARTITIONS
@@ -18,6 +19,18 @@ ReadQuotas = Callable[[], ClusterQuotas]
 def no_quotas() -> ClusterQuotas:
     """For a cluster without quotas."""
     return NO_QUOTAS
+
+
+def cluster_use(state: State, quotas: ClusterQuotas) -> ClusterUse:
+    """The quotas that gateways enforce, and the present use; for the sequencer's presence."""
+    return ClusterUse(
+        sequence=state.sequence,
+        produced_bytes_per_s_max=quotas.produced_bytes_per_s,
+        consumed_bytes_per_s_max=quotas.consumed_bytes_per_s,
+        stored_bytes_max=quotas.stored_bytes,
+        stored_bytes=state.segments.live_bytes_total,
+        partitions=state.partition_count,
+    )
 
 
 def over_quota(state: State, commands: Sequence[object], quotas: ClusterQuotas) -> list[Rejected | None]:
