@@ -2,6 +2,7 @@
 
 from tests.suites.brokers.shape import Shape
 from tests.suites.suites.franz_go import FranzGo
+from tests.suites.suites.kafkajs import KafkaJs
 from tests.suites.suites.librdkafka import PARTITIONS, Librdkafka, Settings
 from tests.suites.suites.suite import Suite
 
@@ -28,6 +29,25 @@ GROUP_TESTS = (
     "0137",
 )
 
+# Tests of administration, ACLs, credentials and repeated logins, and some of each kind of client.
+LOGIN_TESTS = (
+    "0001",
+    "0012",
+    "0018",
+    "0030",
+    "0081",
+    "0097",
+    "0098",
+    "0103",
+    "0109",
+    "0126",
+    "0135",
+    "0142",
+    "0170",
+    "0171",
+)
+REAUTHENTICATION_MS = 10_000  # 0142 takes fifteen times as long
+
 SUITES: tuple[Suite, ...] = (
     FranzGo(),
     Librdkafka("librdkafka", Settings()),
@@ -35,5 +55,13 @@ SUITES: tuple[Suite, ...] = (
         "librdkafka-noautocreate",
         Settings(shape=Shape(partitions=PARTITIONS, creates_topics=False), scenario="noautocreate"),
     ),
+    Librdkafka(
+        "librdkafka-logins",
+        Settings(
+            shape=Shape(partitions=PARTITIONS, has_logins=True, reauthentication_ms=REAUTHENTICATION_MS),
+            only=LOGIN_TESTS,
+        ),
+    ),
     Librdkafka("librdkafka-consumer", Settings(protocol="consumer", only=GROUP_TESTS)),
+    KafkaJs(),
 )

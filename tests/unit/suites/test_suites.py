@@ -14,6 +14,7 @@ from tests.suites.fetched import check_integrity
 from tests.suites.results import KAFKA, PENSTOCK, Result, failures, merged, read, save
 from tests.suites.running import perform
 from tests.suites.suites.franz_go import FranzGo
+from tests.suites.suites.kafkajs import KafkaJs
 from tests.suites.suites.librdkafka import numbered_tests, read_outcomes
 from tests.suites.suites.suite import FAILED, PASSED, SKIPPED, Command, Outcome
 from tests.testkit.docs.suites import UNKNOWN, makers
@@ -32,7 +33,9 @@ RUNNER_OUTPUT = """
 | 0019_list_groups                         |     PASSED |   1.500s |
 | 0019_other                               |     FAILED |   1.500s | list_groups():12: too many
 | 0019_local                               |    SKIPPED |   0.000s |
+| 0019_mock                                |    SKIPPED |   0.000s | Filtered due to negative test flags
 | 0019_manual                              |    SKIPPED |   0.000s | needs a debugger
+no more
 """
 RUNNER_SOURCE = """
     _TEST(0000_unittests, TEST_F_LOCAL, _THRES(.ucpu = 100.0)),
@@ -103,14 +106,20 @@ def test_a_race_at_the_end_of_a_go_process_is_a_failure() -> None:
 
 
 def test_the_summary_of_librdkafka_has_the_tests_that_ran_and_those_that_skipped_themselves() -> None:
-    assert read_outcomes(RUNNER_OUTPUT, ["0019_list_groups", "0019_lost"]) == {
+    assert read_outcomes(RUNNER_OUTPUT, ["0019_list_groups", "0019_lost"], 134) == {
         "0019_list_groups": Outcome(PASSED, ""),
         "0019_other": Outcome(FAILED, "list_groups():12: too many"),
         "0019_manual": Outcome(SKIPPED, "needs a debugger"),
-        "0019_lost": Outcome(
-            FAILED, "| 0019_manual                              |    SKIPPED |   0.000s | needs a debugger"
-        ),
+        "0019_lost": Outcome(FAILED, "no more"),
     }
+
+
+def test_a_runner_of_librdkafka_that_fails_after_its_tests_is_a_failure() -> None:
+    output = "| 0019_list_groups | PASSED | 1.500s |\n3 thread(s) still active in librdkafka\n"
+    assert read_outcomes(output, ["0019_list_groups"], 0)["0019_list_groups"].outcome == PASSED
+    assert read_outcomes(output, ["0019_list_groups"], 134)["0019_list_groups"] == Outcome(
+        FAILED, "3 thread(s) still active in librdkafka"
+    )
 
 
 def test_the_tests_of_librdkafka_are_those_with_brokers_of_their_scenario() -> None:
@@ -120,6 +129,15 @@ def test_the_tests_of_librdkafka_are_those_with_brokers_of_their_scenario() -> N
         "0103": ["0103_transactions"],
     }
     assert numbered_tests(RUNNER_SOURCE, "noautocreate") == {"0045": ["0045_remove"]}
+
+
+def test_a_scenario_of_kafkajs_ends_as_its_line_says() -> None:
+    lines = (
+        "KafkaJS      admin-groups      failed     1.2 s  no\nKafkaJS      admin-group-offsets    not offered   0.2 s\n"
+    )
+    assert KafkaJs().outcomes("admin-groups", 1, lines) == {"admin-groups": Outcome(FAILED, "no")}
+    assert KafkaJs().outcomes("admin-group-offsets", 0, lines)["admin-group-offsets"].outcome == SKIPPED
+    assert KafkaJs().outcomes("admin-topics", 1, lines + "Killed")["admin-topics"] == Outcome(FAILED, "Killed")
 
 
 def test_a_process_gets_the_brokers_and_its_output_is_kept(tmp_path: Path) -> None:
