@@ -23,10 +23,12 @@ from penstock.kafkawire.api.create_topics import (
 )
 from penstock.kafkawire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.unit.gateway.gateway_fakes import World, new_world
+from penstock_gateway.kafka.broker_view import node_of
+from tests.unit.gateway.gateway_fakes import ZONE, World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
+OWN = node_of("127.0.0.1", 9092, ZONE).node_id  # the only broker
 
 
 def accepting_world(**settings: Any) -> World:
@@ -49,6 +51,10 @@ def deletions(world: World) -> list[tuple[str, bytes]]:
 def topic(name: str = "t", partitions: int = 3, factor: int = 1, **configs: str | None) -> CreatableTopic:
     given = [CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()]
     return CreatableTopic(name, partitions, factor, configs=given)
+
+
+def assigned(*replicas: list[int]) -> CreatableTopic:
+    return CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(*each) for each in enumerate(replicas)])
 
 
 async def created(world: World, *topics: CreatableTopic, version: int = 7, **options: Any) -> dict[str, Any]:
@@ -92,6 +98,11 @@ async def test_a_topic_is_created_also_while_the_clusters_defaults_are_unknown()
     assert (result.topic_config_error_code, result.configs) == (ErrorCode.REQUEST_TIMED_OUT, [])
 
 
+async def test_replicas_may_be_assigned_to_existing_brokers_and_their_number_of_partitions_is_created() -> None:
+    result = (await created(accepting_world(), assigned([OWN], [OWN])))["t"]
+    assert (result.error_code, result.num_partitions) == (0, 2)
+
+
 async def test_partitions_and_replication_may_be_left_to_the_defaults() -> None:
     world = accepting_world(default_partitions=6)
     assert (await created(world, topic(partitions=-1, factor=-1)))["t"].num_partitions == 6
@@ -112,8 +123,11 @@ async def test_any_replication_factor_is_accepted_because_the_store_keeps_the_co
         (topic(max_message_bytes="many"), ErrorCode.INVALID_CONFIG),
         (topic(segment_bytes="1000"), ErrorCode.INVALID_CONFIG),
         (topic(cleanup_policy=None), ErrorCode.INVALID_CONFIG),
+        (assigned([0]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),  # no such broker
+        (assigned([OWN], []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (assigned([OWN, OWN]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (
-            CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(0, [1])]),
+            CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(1, [OWN])]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ),
         (CreatableTopic("t", 1, -1, [CreatableReplicaAssignment(0, [1])]), ErrorCode.INVALID_REQUEST),
@@ -332,6 +346,7 @@ async def test_topics_that_change_are_removed_from_the_cache_at_once() -> None:
 @pytest.mark.parametrize("version", range(4))
 async def test_topics_grow_each_with_its_own_result(version: int) -> None:
     world = new_world()
+    world.sequencer.add_topic("c", 8)
     world.sequencer.views["validate"] = lambda query: ValidateView(1, [Done() for _ in query.commands])
     world.sequencer.on_command = lambda command: (
         Done() if command.count == 9 else Rejected(Rejection.INVALID_PARTITIONS, "has 8 already")  # type: ignore[union-attr]
@@ -372,19 +387,26 @@ async def test_growth_is_only_validated_if_the_request_says_so() -> None:
     assert world.sequencer.commands == []
 
 
-async def test_an_assignment_is_refused_only_where_a_topic_would_grow() -> None:
+async def test_an_assignment_is_checked_only_where_a_topic_would_grow() -> None:
     world = accepting_world()
     outcomes = {
         "absent": Rejected(Rejection.UNKNOWN_TOPIC, "The topic 'absent' does not exist."),
         "same": Rejected(Rejection.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
         "grows": Done(),
+        "grows-by-two": Done(),
+        "elsewhere": Done(),
     }
+    for name in ("grows", "grows-by-two", "elsewhere"):
+        world.sequencer.add_topic(name, 1 if name == "grows-by-two" else 2)
     world.sequencer.views["validate"] = lambda query: ValidateView(1, [outcomes[each.name] for each in query.commands])
-    topics = [CreatePartitionsTopic(name, 3, [CreatePartitionsAssignment([1])]) for name in outcomes]
+    replicas = {name: 0 if name == "elsewhere" else OWN for name in outcomes}
+    topics = [CreatePartitionsTopic(name, 3, [CreatePartitionsAssignment([replicas[name]])]) for name in outcomes]
     response = await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics))
     assert {each.name: each.error_code for each in response.results} == {
         "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "same": ErrorCode.INVALID_PARTITIONS,
-        "grows": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "grows": 0,
+        "grows-by-two": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "elsewhere": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     }
-    assert world.sequencer.commands == []
+    assert [each.name for commands in world.sequencer.commands for each in commands] == ["grows"]  # type: ignore[union-attr]

@@ -14,15 +14,17 @@ from penstock.kafkawire.api.create_partitions import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
-from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasTopics
+from penstock_gateway.kafka.parts import HasClock, HasDirectory, HasNodes, HasSequencer, HasTopics
 from penstock_gateway.metadata.admin_commands import AdminResult, duplicates, result_of, run_commands
+from penstock_gateway.metadata.cluster_view import cluster_of
+from penstock_gateway.metadata.replica_assignment import assignment_error
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
 FIRST_VERSION_MUTATIONS = 3  # with an error for partitions above the quota (KIP-599)
 
 
-class Needs(HasClock, HasQuotas, HasSequencer, HasTopics, Protocol):
+class Needs(HasClock, HasDirectory, HasNodes, HasQuotas, HasSequencer, HasTopics, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -31,10 +33,11 @@ async def handle(
 ) -> CreatePartitionsResponse:
     repeated = duplicates(topic.name for topic in request.topics)
     results = {topic.name: _validation_error(topic, topic.name in repeated) for topic in request.topics}
+    results |= await _assignment_errors(gateway, client, request, results)
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
         for topic in request.topics
-        if not results[topic.name][0] and not topic.assignments
+        if not results[topic.name][0]
     ]
     if not request.validate_only:
         is_strict = version >= FIRST_VERSION_MUTATIONS
@@ -49,7 +52,6 @@ async def handle(
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
     if not request.validate_only:
         gateway.topics.remove(command.name for command in commands)
-    results |= await _assigned(gateway, request, results)
     results |= {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(name, *result) for name, result in results.items()]
@@ -74,19 +76,31 @@ def _validation_error(topic: CreatePartitionsTopic, is_repeated: bool) -> AdminR
     return ErrorCode.NONE, None
 
 
-async def _assigned(
-    gateway: Needs, request: CreatePartitionsRequest, results: dict[str, AdminResult]
+async def _assignment_errors(
+    gateway: Needs, client: Client, request: CreatePartitionsRequest, results: dict[str, AdminResult]
 ) -> dict[str, AdminResult]:
-    """Reject assignments of replicas. As in Kafka, other errors of the topic come first."""
+    """Errors in assignments of replicas. As in Kafka, other errors of the topic come first."""
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
         for topic in request.topics
         if not results[topic.name][0] and topic.assignments
     ]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
-    rejection = (
-        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        "every broker leads every partition, so replicas cannot be assigned: send no assignments",
-    )
     found = {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
-    return {name: result if result[0] else rejection for name, result in found.items()}
+    growing = [name for name, result in found.items() if not result[0]]
+    gateway.topics.remove(growing)  # another gateway may have added partitions
+    views = await gateway.topics.find(growing)
+    brokers = {node.node_id for node in cluster_of(gateway, client).brokers}
+    for topic in request.topics:
+        if topic.name in views and topic.assignments:
+            added = topic.count - views[topic.name].partitions
+            found[topic.name] = _assignment_error([each.broker_ids for each in topic.assignments], added, brokers)
+    return found
+
+
+def _assignment_error(replicas: list[list[int]], added: int, brokers: set[int]) -> AdminResult:
+    if len(replicas) != added:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, (
+            f"Attempted to add {added} additional partition(s), but only {len(replicas)} assignment(s) were specified."
+        )
+    return assignment_error(replicas, brokers)

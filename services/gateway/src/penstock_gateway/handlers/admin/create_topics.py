@@ -19,7 +19,15 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.feature_levels import until_level
-from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer, HasSettings, HasTopics
+from penstock_gateway.kafka.parts import (
+    HasClock,
+    HasDirectory,
+    HasEntropy,
+    HasNodes,
+    HasSequencer,
+    HasSettings,
+    HasTopics,
+)
 from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
     AdminResult,
@@ -29,7 +37,9 @@ from penstock_gateway.metadata.admin_commands import (
     run_commands,
     topic_name_validation_error,
 )
+from penstock_gateway.metadata.cluster_view import cluster_of
 from penstock_gateway.metadata.config_view import Setting, cluster_configs, settings_of
+from penstock_gateway.metadata.replica_assignment import assignment_error
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
@@ -40,7 +50,7 @@ CONFIGS_DEADLINE_S = 1.0  # short: the topics exist already, and the configurati
 REPLICATION_FACTOR = 1  # only the leader is reported as a replica; the object store keeps the copies
 
 
-class Needs(HasClock, HasEntropy, HasQuotas, HasSequencer, HasSettings, HasTopics, Protocol):
+class Needs(HasClock, HasDirectory, HasEntropy, HasNodes, HasQuotas, HasSequencer, HasSettings, HasTopics, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -48,7 +58,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: CreateTo
     repeated = duplicates(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     await until_level(gateway, max((level_of_configs(_configs(topic)) for topic in request.topics), default=0))
-    results = {name: _rejection(gateway, topic, name in repeated) for name, topic in topics.items()}
+    results = {name: _rejection(gateway, client, topic, name in repeated) for name, topic in topics.items()}
     doubtful = [name for name, rejected in results.items() if rejected is not None and name not in repeated]
     results |= await _existing(gateway, doubtful)
     commands = [_command(gateway, topics[name]) for name, rejected in results.items() if rejected is None]
@@ -66,9 +76,9 @@ async def handle(gateway: Needs, client: Client, version: int, request: CreateTo
     return CreateTopicsResponse(topics=[result for result in results.values() if result is not None])
 
 
-def _rejection(gateway: Needs, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
+def _rejection(gateway: Needs, client: Client, topic: CreatableTopic, is_repeated: bool) -> CreatableTopicResult | None:
     """The error that the gateway finds without a sequencer, so that the topic stays out of the journal."""
-    error, message = _validation_error(gateway, topic, is_repeated)
+    error, message = _validation_error(gateway, client, topic, is_repeated)
     if not error:
         return None
     return CreatableTopicResult(
@@ -89,7 +99,7 @@ async def _existing(gateway: Needs, names: list[str]) -> dict[str, CreatableTopi
     }
 
 
-def _validation_error(gateway: Needs, topic: CreatableTopic, is_repeated: bool) -> AdminResult:
+def _validation_error(gateway: Needs, client: Client, topic: CreatableTopic, is_repeated: bool) -> AdminResult:
     if is_repeated:
         return ErrorCode.INVALID_REQUEST, "Duplicate topic name."
     if not is_legal_topic_name(topic.name):
@@ -99,18 +109,16 @@ def _validation_error(gateway: Needs, topic: CreatableTopic, is_repeated: bool) 
     error, message = _config_validation_error(gateway, topic)
     if error:
         return error, message
-    return _placement_validation_error(topic)
+    return _placement_validation_error(gateway, client, topic)
 
 
-def _placement_validation_error(topic: CreatableTopic) -> AdminResult:
+def _placement_validation_error(gateway: Needs, client: Client, topic: CreatableTopic) -> AdminResult:
     if topic.assignments and topic.replication_factor != DEFAULT:
         return ErrorCode.INVALID_REQUEST, "the replication factor must be -1 in a request with replica assignments"
     if topic.assignments and topic.num_partitions != DEFAULT:
         return ErrorCode.INVALID_REQUEST, "the number of partitions must be -1 in a request with replica assignments"
     if topic.assignments:
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, (
-            "every broker leads every partition, so replicas cannot be assigned: send no assignments"
-        )
+        return _assignment_error(gateway, client, topic)
     if topic.replication_factor < 1 and topic.replication_factor != DEFAULT:
         return ErrorCode.INVALID_REPLICATION_FACTOR, (
             "Replication factor must be larger than 0, or -1 to use the default value."
@@ -118,6 +126,15 @@ def _placement_validation_error(topic: CreatableTopic) -> AdminResult:
     if topic.num_partitions < 1 and topic.num_partitions != DEFAULT:
         return ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
     return ErrorCode.NONE, None
+
+
+def _assignment_error(gateway: Needs, client: Client, topic: CreatableTopic) -> AdminResult:
+    by_partition = sorted(topic.assignments, key=lambda each: each.partition_index)
+    if [each.partition_index for each in by_partition] != list(range(len(by_partition))):
+        reason = "partitions should be a consecutive 0-based integer sequence"
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason
+    brokers = {node.node_id for node in cluster_of(gateway, client).brokers}
+    return assignment_error([each.broker_ids for each in by_partition], brokers)
 
 
 def _config_validation_error(gateway: Needs, topic: CreatableTopic) -> AdminResult:
@@ -135,12 +152,12 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
 
 
 def _command(gateway: Needs, topic: CreatableTopic) -> CreateTopic:
-    is_default = topic.num_partitions == DEFAULT
+    partitions = len(topic.assignments) or topic.num_partitions
     return CreateTopic(
         now_ms=gateway.clock.now_ms(),
         name=topic.name,
         topic_id=new_topic_id(gateway.entropy.take(ID_BYTES)),
-        partitions=gateway.settings.default_partitions if is_default else topic.num_partitions,
+        partitions=gateway.settings.default_partitions if partitions == DEFAULT else partitions,
         configs=_configs(topic),
     )
 
