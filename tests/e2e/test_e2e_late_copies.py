@@ -159,7 +159,7 @@ def times_gone(cluster: Cluster, name: str) -> int:
 
 def commit_frame(group: str, topic: str, offset: int) -> bytes:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(topic, [partition])])
+    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(topic, partitions=[partition])])
     head = struct.pack(">hhih", OFFSET_COMMIT, OFFSET_COMMIT_VERSION, 1, -1)
     body = head + encode_request(OFFSET_COMMIT, OFFSET_COMMIT_VERSION, request)
     return struct.pack(">i", len(body)) + body

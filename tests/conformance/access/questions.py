@@ -255,14 +255,14 @@ def _of_topics(topic_id: bytes, new_name: str) -> list[Question]:
 
 def _of_groups() -> list[Question]:
     committed = [
-        offset_commit.OffsetCommitRequestTopic(name, [offset_commit.OffsetCommitRequestPartition(0, 0)])
+        offset_commit.OffsetCommitRequestTopic(name, partitions=[offset_commit.OffsetCommitRequestPartition(0, 0)])
         for name in (EXISTING, MISSING)
     ]
     deleted = [
         offset_delete.OffsetDeleteRequestTopic(name, [offset_delete.OffsetDeleteRequestPartition(0)])
         for name in (EXISTING, MISSING)
     ]
-    both = [offset_fetch.OffsetFetchRequestTopics(name, [0]) for name in (EXISTING, MISSING)]
+    both = [offset_fetch.OffsetFetchRequestTopics(name, partition_indexes=[0]) for name in (EXISTING, MISSING)]
     groups = [offset_fetch.OffsetFetchRequestGroup(name, topics=both) for name in (GROUP, "g2")]
     every = [offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None)]
     old = [offset_fetch.OffsetFetchRequestTopic(name, [0]) for name in (EXISTING, MISSING)]
@@ -279,9 +279,9 @@ def _of_groups() -> list[Question]:
         _ask(sync_group, sync_group.SyncGroupRequest(GROUP, 1, "m", None, "consumer", "range")),
         _ask(heartbeat, heartbeat.HeartbeatRequest(GROUP, 1, "m")),
         _ask(leave_group, leave_group.LeaveGroupRequest(GROUP, members=[leave_group.MemberIdentity("m")])),
-        _ask(offset_commit, offset_commit.OffsetCommitRequest(GROUP, topics=committed)),
-        _ask(offset_fetch, offset_fetch.OffsetFetchRequest(groups=groups)),
-        _ask(offset_fetch, offset_fetch.OffsetFetchRequest(groups=every), label="OffsetFetch of all topics"),
+        _ask(offset_commit, offset_commit.OffsetCommitRequest(GROUP, topics=committed), 9),
+        _ask(offset_fetch, offset_fetch.OffsetFetchRequest(groups=groups), 9),
+        _ask(offset_fetch, offset_fetch.OffsetFetchRequest(groups=every), 9, "OffsetFetch of all topics"),
         _ask(offset_fetch, offset_fetch.OffsetFetchRequest(GROUP, old), 7),
         _ask(offset_delete, offset_delete.OffsetDeleteRequest(GROUP, deleted)),
         _ask(find_coordinator, find_coordinator.FindCoordinatorRequest(GROUP), 3),
@@ -306,7 +306,9 @@ def _of_groups() -> list[Question]:
 def _of_producers() -> list[Question]:
     added = [add_partitions_to_txn.AddPartitionsToTxnTopic(name, [0]) for name in (EXISTING, MISSING)]
     committed = [
-        txn_offset_commit.TxnOffsetCommitRequestTopic(name, [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 0)])
+        txn_offset_commit.TxnOffsetCommitRequestTopic(
+            name, partitions=[txn_offset_commit.TxnOffsetCommitRequestPartition(0, 0)]
+        )
         for name in (EXISTING, MISSING)
     ]
     markers = [write_txn_markers.WritableTxnMarkerTopic(MISSING, [0])]
@@ -319,7 +321,9 @@ def _of_producers() -> list[Question]:
             3,
         ),
         _ask(add_offsets_to_txn, add_offsets_to_txn.AddOffsetsToTxnRequest(TRANSACTION, 77, 0, GROUP)),
-        _ask(txn_offset_commit, txn_offset_commit.TxnOffsetCommitRequest(TRANSACTION, GROUP, 77, 0, topics=committed)),
+        _ask(
+            txn_offset_commit, txn_offset_commit.TxnOffsetCommitRequest(TRANSACTION, GROUP, 77, 0, topics=committed), 5
+        ),
         _ask(end_txn, end_txn.EndTxnRequest(TRANSACTION, 77, 0, False)),
         _ask(
             write_txn_markers,

@@ -48,7 +48,7 @@ def test_a_header_of_a_flexible_version_has_tagged_fields_that_are_skipped() -> 
     assert read_request_header(header(0, 9, rest=b"\x01\x05\x02abbody")) == (RequestHeader(0, 9, 7, "me"), 17)
 
 
-@pytest.mark.parametrize(("key", "version"), [(9999, 0), (-1, -1), (18, 5), (0, 14), (1, 3)])
+@pytest.mark.parametrize(("key", "version"), [(9999, 0), (-1, -1), (18, 6), (0, 14), (1, 3)])
 def test_a_header_of_an_unserved_api_is_read_up_to_the_client_id(key: int, version: int) -> None:
     assert read_request_header(header(key, version, rest=b"\xff")) == (RequestHeader(key, version, 7, "me"), 12)
     assert read_request_header(header(key, version, b"\xff"))[0] == RequestHeader(key, version, 7, None)

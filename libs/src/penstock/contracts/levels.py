@@ -63,6 +63,8 @@ INERT_CONFIGS_LEVEL = 3
 CLIENT_METRICS_LEVEL = 9
 # From this level on, topics, the cluster and groups may have configurations that only Kafka and later releases accept.
 KAFKA_VALUES_LEVEL = 10
+# From this level on, a commit may have ids of topics: an offset is rejected if its topic has another id now.
+OFFSET_TOPIC_IDS_LEVEL = 12
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.

@@ -188,7 +188,7 @@ class ConsumerMember(Member):
         self._reading = reading
 
     async def _ask_offsets(self, connection: Connection, partitions: list[int]) -> Any:
-        topics = [OffsetFetchRequestTopics(self._topic, partitions)]
+        topics = [OffsetFetchRequestTopics(self._topic, partition_indexes=partitions)]
         group = OffsetFetchRequestGroup(self._ledger.group_id, self._member_id, self.generation, topics)
         answer = await connection.ask(OFFSET_FETCH, 9, OffsetFetchRequest(groups=[group]))
         return answer.groups[0]

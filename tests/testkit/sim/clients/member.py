@@ -266,7 +266,7 @@ class Member:
             generation_id_or_member_epoch=self.generation,
             member_id=self._member_id,
             group_instance_id=self._instance_id,
-            topics=[OffsetCommitRequestTopic(self._topic, partitions)],
+            topics=[OffsetCommitRequestTopic(self._topic, partitions=partitions)],
         )
         answer = await connection.ask(OFFSET_COMMIT, self.commit_version, request)
         self._oracle.observed(

@@ -142,7 +142,7 @@ class TransactionClient:
             generation_id=by.generation,
             member_id=by.member_id,
             group_instance_id=by.instance_id,
-            topics=[TxnOffsetCommitRequestTopic(topic, partitions)],
+            topics=[TxnOffsetCommitRequestTopic(topic, partitions=partitions)],
         )
         await self.ask(
             TXN_OFFSET_COMMIT,

@@ -42,7 +42,7 @@ class SequentialCommitter:
 
     async def _commit(self, connection: Connection, offset: int) -> None:
         partition = OffsetCommitRequestPartition(0, offset, committed_metadata="")
-        topics = [OffsetCommitRequestTopic(self._topic, [partition])]
+        topics = [OffsetCommitRequestTopic(self._topic, partitions=[partition])]
         request = OffsetCommitRequest(self._group_id, -1, "", None, topics=topics)
         answer = await connection.ask(OFFSET_COMMIT, COMMIT_VERSION, request)
         error = ErrorCode(answer.topics[0].partitions[0].error_code)

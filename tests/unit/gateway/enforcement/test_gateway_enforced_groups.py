@@ -79,7 +79,7 @@ def accepted(command: Any) -> Outcome:
 
 async def commit(world: World) -> dict[str, list[int]]:
     both = [committing.OffsetCommitRequestPartition(number) for number in (0, 1)]
-    topics = [committing.OffsetCommitRequestTopic(name, both) for name in ("mine", "theirs")]
+    topics = [committing.OffsetCommitRequestTopic(name, partitions=both) for name in ("mine", "theirs")]
     answer = await ask(world, 8, 8, committing.OffsetCommitRequest("g", topics=topics))
     return {topic.name: [each.error_code for each in topic.partitions] for topic in answer.topics}
 
@@ -95,6 +95,22 @@ async def test_a_commit_needs_the_group_and_each_topic(world: World, allow: Allo
     assert isinstance(command, CommitOffsets) and {each.topic for each in command.offsets} == {"mine"}
 
 
+async def test_offsets_by_topic_id_need_the_same_rights_as_by_name(world: World, allow: Allow) -> None:
+    allow((READ, GROUP, "g"), (READ, TOPIC, "mine"))
+    ids = {world.sequencer.topics[name].topic_id: name for name in ("mine", "theirs")} | {b"unknown topic id": ""}
+    partitions = [committing.OffsetCommitRequestPartition(0)]
+    topics = [committing.OffsetCommitRequestTopic(topic_id=each, partitions=partitions) for each in ids]
+    answer = await ask(world, 8, 10, committing.OffsetCommitRequest("g", topics=topics))
+    errors = {ids[topic.topic_id]: topic.partitions[0].error_code for topic in answer.topics}
+    assert errors == {"mine": 0, "theirs": TOPIC_REFUSED, "": ErrorCode.UNKNOWN_TOPIC_ID}
+    asked = [fetching.OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in ids]
+    world.sequencer.views["group_offsets"] = lambda query: GroupOffsetsView(1, [CommittedOffset("mine", 0, 5, 0, "")])
+    group = fetching.OffsetFetchRequestGroup("g", topics=asked)
+    (found,) = (await ask(world, 9, 10, fetching.OffsetFetchRequest(groups=[group]))).groups
+    errors = {ids[topic.topic_id]: topic.partitions[0].error_code for topic in found.topics}
+    assert errors == {"mine": 0, "theirs": TOPIC_REFUSED, "": ErrorCode.UNKNOWN_TOPIC_ID}
+
+
 @pytest.fixture
 def committed(world: World) -> None:
     def offsets(query: GroupOffsetsQuery) -> GroupOffsetsView:
@@ -106,7 +122,11 @@ def committed(world: World) -> None:
 
 async def fetched(world: World, version: int, topics: list[str] | None) -> Any:
     if version >= 8:
-        asked = None if topics is None else [fetching.OffsetFetchRequestTopics(name, [0]) for name in topics]
+        asked = (
+            None
+            if topics is None
+            else [fetching.OffsetFetchRequestTopics(name, partition_indexes=[0]) for name in topics]
+        )
         groups = [fetching.OffsetFetchRequestGroup(name, topics=asked) for name in ("h", "g")]
         return (await ask(world, 9, version, fetching.OffsetFetchRequest(groups=groups))).groups
     single = None if topics is None else [fetching.OffsetFetchRequestTopic(name, [0]) for name in topics]

@@ -166,7 +166,7 @@ def leave(member_id: str = "", instance: str | None = None, *, group: str = "g")
 
 
 def commit(member_id: str = "", generation: int = -1, instance: str | None = None, *, topic: str = "t") -> Any:
-    topics = [OffsetCommitRequestTopic(topic, [OffsetCommitRequestPartition(0, 5)])]
+    topics = [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(0, 5)])]
     return OffsetCommitRequest("g", generation, member_id, instance, topics=topics)
 
 

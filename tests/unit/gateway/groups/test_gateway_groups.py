@@ -276,8 +276,8 @@ async def test_every_committed_offset_has_its_own_result(version: int) -> None:
     world = answering(PerItem([Rejection.NONE, Rejection.METADATA_TOO_LARGE, Rejection.UNKNOWN_TOPIC]))
     partitions = [OffsetCommitRequestPartition(0, 10, 3, "note"), OffsetCommitRequestPartition(1, 11, -1, None)]
     topics = [
-        OffsetCommitRequestTopic("a", partitions),
-        OffsetCommitRequestTopic("b", [OffsetCommitRequestPartition(7, 1)]),
+        OffsetCommitRequestTopic("a", partitions=partitions),
+        OffsetCommitRequestTopic("b", partitions=[OffsetCommitRequestPartition(7, 1)]),
     ]
     response = await ask(world, COMMIT, version, OffsetCommitRequest("g", 4, "m-1", topics=topics))
     answered = [(t.name, p.partition_index, p.error_code) for t in response.topics for p in t.partitions]
@@ -289,7 +289,9 @@ async def test_every_committed_offset_has_its_own_result(version: int) -> None:
 
 
 async def test_a_refused_commit_refuses_every_offset() -> None:
-    topics = [OffsetCommitRequestTopic("a", [OffsetCommitRequestPartition(0), OffsetCommitRequestPartition(1)])]
+    topics = [
+        OffsetCommitRequestTopic("a", partitions=[OffsetCommitRequestPartition(0), OffsetCommitRequestPartition(1)])
+    ]
     response = await ask(
         answering(Rejected(Rejection.UNKNOWN_MEMBER)), COMMIT, 8, OffsetCommitRequest("g", topics=topics)
     )
@@ -325,7 +327,7 @@ async def test_several_groups_are_answered_each_in_its_place(version: int) -> No
     world = offsets_world()
     groups = [
         OffsetFetchRequestGroup("g1", topics=None),
-        OffsetFetchRequestGroup("g2", topics=[OffsetFetchRequestTopics("a", [0])]),
+        OffsetFetchRequestGroup("g2", topics=[OffsetFetchRequestTopics("a", partition_indexes=[0])]),
     ]
     response = await ask(world, FETCH, version, OffsetFetchRequest(groups=groups))
     assert [(group.group_id, group.error_code) for group in response.groups] == [("g1", 0), ("g2", 0)]
@@ -334,6 +336,42 @@ async def test_several_groups_are_answered_each_in_its_place(version: int) -> No
         GroupOffsetsQuery(0, "g1", None, fresh=True),
         GroupOffsetsQuery(0, "g2", [GroupTopicPartitions("a", [0])], fresh=True),
     ]
+
+
+async def test_a_commit_by_topic_id_names_the_topic_and_sends_its_id_along() -> None:
+    world = answering(PerItem([Rejection.NONE, Rejection.UNKNOWN_TOPIC]))
+    known, unknown = world.sequencer.add_topic("a").topic_id, b"unknown topic id"
+    both = [OffsetCommitRequestPartition(0, 10), OffsetCommitRequestPartition(9, 11)]
+    topics = [OffsetCommitRequestTopic(topic_id=each, partitions=both) for each in (unknown, known)]
+    response = await ask(world, COMMIT, 10, OffsetCommitRequest("g", topics=topics))
+    answered = [(t.topic_id, p.partition_index, p.error_code) for t in response.topics for p in t.partitions]
+    no_topic = ErrorCode.UNKNOWN_TOPIC_ID
+    assert answered == [(unknown, 0, no_topic), (unknown, 9, no_topic), (known, 0, 0), (known, 9, 3)]
+    assert [(each.topic, each.partition) for each in sent(world).offsets] == [("a", 0), ("a", 9)]
+    assert sent(world).topic_ids == {"a": known}
+
+
+async def test_a_commit_of_unknown_topics_alone_is_no_command() -> None:
+    world = answering(PerItem([]))
+    topics = [OffsetCommitRequestTopic(topic_id=b"unknown topic id", partitions=[OffsetCommitRequestPartition(0, 1)])]
+    response = await ask(world, COMMIT, 10, OffsetCommitRequest("g", topics=topics))
+    assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert world.sequencer.commands == []
+
+
+async def test_offsets_by_topic_id_have_the_ids_of_topics_that_exist() -> None:
+    world = offsets_world()
+    known, unknown = world.sequencer.add_topic("a").topic_id, b"unknown topic id"
+    named = [OffsetFetchRequestTopics(topic_id=each, partition_indexes=[0]) for each in (known, unknown)]
+    groups = [OffsetFetchRequestGroup("g1", topics=None), OffsetFetchRequestGroup("g2", topics=named)]
+    response = await ask(world, FETCH, 10, OffsetFetchRequest(groups=groups))
+    first, second = (
+        [(t.topic_id, p.partition_index, p.committed_offset, p.error_code) for t in group.topics for p in t.partitions]
+        for group in response.groups
+    )
+    assert first == [(known, 0, 10, 0), (known, 1, -1, 0)]  # the topic "b" has been deleted
+    assert second == [*first, (unknown, 0, -1, ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert world.sequencer.queries[-2][1].topics == [GroupTopicPartitions("a", [0])]
 
 
 async def test_an_unknown_group_has_no_offsets_and_no_error() -> None:

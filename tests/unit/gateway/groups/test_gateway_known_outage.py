@@ -37,7 +37,7 @@ def outage_world() -> World:
 
 
 async def commit(world: World) -> int:
-    topics = [OffsetCommitRequestTopic("a", [OffsetCommitRequestPartition(0, 5)])]
+    topics = [OffsetCommitRequestTopic("a", partitions=[OffsetCommitRequestPartition(0, 5)])]
     response = await ask(world, COMMIT, 8, OffsetCommitRequest("g", 4, "m", topics=topics))
     return int(response.topics[0].partitions[0].error_code)
 

@@ -51,7 +51,7 @@ def world_with_newer_offsets() -> World:
 
 
 async def commit(world: World, offset: int) -> int:
-    topics = [OffsetCommitRequestTopic("a", [OffsetCommitRequestPartition(0, offset)])]
+    topics = [OffsetCommitRequestTopic("a", partitions=[OffsetCommitRequestPartition(0, offset)])]
     response = await ask(world, COMMIT, 8, OffsetCommitRequest("g", 4, "m-1", topics=topics))
     code: int = response.topics[0].partitions[0].error_code
     return code

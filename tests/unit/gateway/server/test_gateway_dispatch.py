@@ -29,13 +29,16 @@ from penstock.contracts.queries.topics import ValidateView
 from penstock.contracts.queries.transactions import TransactionsView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request
+from penstock.kafkawire.api.api_versions import ApiVersionsRequest
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.handlers import all_handlers
+from penstock_gateway.handlers.discovery.api_versions import NO_NODE
 from penstock_gateway.kafka.client import Arrival
 from penstock_gateway.kafka.error_mapping import REJECTIONS, CloseConnection, error_of
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask, ask_raw, request_frame
 
+OWN, OTHER = -2, -3  # node ids of tests
 TELEMETRY = {71, 72}  # not advertised without subscriptions to metrics
 ANSWERED_ELSEWHERE = {1, 2}  # Fetch and ListOffsets have tests of their own
 CASES = [
@@ -125,7 +128,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_as_version_0_with_
 
 
 @pytest.mark.parametrize("share_groups", [False, True])
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_api_versions_advertises_exactly_the_served_versions_with_produce_from_0(
     version: int, share_groups: bool
 ) -> None:
@@ -134,6 +137,28 @@ async def test_api_versions_advertises_exactly_the_served_versions_with_produce_
     served = {api.key: (api.min_version, api.max_version) for api in API_TABLE.values() if api.key not in TELEMETRY}
     assert ranges == served
     assert ranges[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, NO_NODE, ErrorCode.NONE),
+        ("test", NO_NODE, ErrorCode.INVALID_REQUEST),
+        (None, OWN, ErrorCode.INVALID_REQUEST),
+        ("test", OWN, ErrorCode.NONE),
+        ("test", OTHER, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("another", OWN, ErrorCode.REBOOTSTRAP_REQUIRED),
+    ],
+)
+async def test_a_client_that_means_another_broker_looks_for_the_brokers_again(
+    cluster_id: str | None, node_id: int, error: ErrorCode
+) -> None:
+    world = new_world()
+    own_id = world.gateway.nodes["PLAINTEXT"].node_id
+    meant = {OWN: own_id, OTHER: own_id + 1}.get(node_id, node_id)
+    response = await ask(world, 18, 5, ApiVersionsRequest("client", "1", cluster_id, meant))
+    assert response.error_code == error
+    assert bool(response.api_keys) == (not error)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,9 @@ class Cluster(Kafka):
 
 
 def commit(client: RawClient, offset: int) -> None:
-    topics = [OffsetCommitRequestTopic("t", [OffsetCommitRequestPartition(0, offset, committed_metadata="")])]
+    topics = [
+        OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset, committed_metadata="")])
+    ]
     request = OffsetCommitRequest("g", -1, "", None, topics=topics)
     client.send(COMMIT, 7, encode_request(COMMIT, 7, request), offset)
 
@@ -181,7 +183,9 @@ async def test_the_pipelined_requests_of_a_transaction_all_succeed() -> None:
             (ADD_OFFSETS, AddOffsetsToTxnRequest("x", *identity, "g")),
             (
                 TXN_COMMIT,
-                TxnOffsetCommitRequest("x", "g", *identity, topics=[TxnOffsetCommitRequestTopic("t", [offset])]),
+                TxnOffsetCommitRequest(
+                    "x", "g", *identity, topics=[TxnOffsetCommitRequestTopic("t", partitions=[offset])]
+                ),
             ),
             (END, EndTxnRequest("x", *identity, committed=True)),
         ]

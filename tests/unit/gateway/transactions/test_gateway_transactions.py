@@ -97,8 +97,22 @@ def adding(*partitions: int, topic: str = "t") -> AddPartitionsToTxnRequest:
 
 
 def committing(offset: int = 5) -> TxnOffsetCommitRequest:
-    topics = [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(1, offset, 4, "m")])]
+    topics = [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(1, offset, 4, "m")])]
     return TxnOffsetCommitRequest("tx", "g", 7, 3, 2, "m-1", "i-1", topics)
+
+
+async def test_offsets_by_topic_id_are_committed_by_name_with_the_id_along() -> None:
+    world = new_world()
+    world.sequencer.record_level(TRANSACTIONS_LEVEL)
+    world.sequencer.on_command = lambda command: PerItem([Rejection.NONE] * len(command.offsets))
+    known, unknown = world.sequencer.add_topic("t").topic_id, b"unknown topic id"
+    partitions = [TxnOffsetCommitRequestPartition(1, 5)]
+    topics = [TxnOffsetCommitRequestTopic(topic_id=each, partitions=partitions) for each in (known, unknown)]
+    response = await ask(world, COMMIT_OFFSETS, 6, TxnOffsetCommitRequest("tx", "g", 7, 3, topics=topics))
+    answered = [(topic.topic_id, topic.partitions[0].error_code) for topic in response.topics]
+    assert answered == [(known, 0), (unknown, ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert [each.topic for each in sent(world).offsets] == ["t"] and sent(world).topic_ids == {"t": known}
+    assert sent(world).adds
 
 
 async def error_of_init(world: World, version: int) -> int:
@@ -213,7 +227,7 @@ async def test_an_offset_with_long_metadata_is_rejected_before_it_reaches_the_se
     world = answering(PerItem([Rejection.UNKNOWN_TOPIC]))
     long = "m" * (OFFSET_METADATA_BYTES_MAX + 1)
     partitions = [TxnOffsetCommitRequestPartition(0, 5, 4, long), TxnOffsetCommitRequestPartition(1, 6, 4, long[1:])]
-    request = TxnOffsetCommitRequest("tx", "g", 7, 3, topics=[TxnOffsetCommitRequestTopic("t", partitions)])
+    request = TxnOffsetCommitRequest("tx", "g", 7, 3, topics=[TxnOffsetCommitRequestTopic("t", partitions=partitions)])
     response = await ask(world, COMMIT_OFFSETS, 5, request)
     assert [(each.partition_index, each.error_code) for each in response.topics[0].partitions] == [
         (0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
@@ -225,7 +239,7 @@ async def test_an_offset_with_long_metadata_is_rejected_before_it_reaches_the_se
 async def test_a_commit_of_offsets_with_long_metadata_only_sends_no_command() -> None:
     world = answering(PerItem([]))
     partition = TxnOffsetCommitRequestPartition(0, 5, 4, "m" * (OFFSET_METADATA_BYTES_MAX + 1))
-    request = TxnOffsetCommitRequest("tx", "g", 7, 3, topics=[TxnOffsetCommitRequestTopic("t", [partition])])
+    request = TxnOffsetCommitRequest("tx", "g", 7, 3, topics=[TxnOffsetCommitRequestTopic("t", partitions=[partition])])
     response = await ask(world, COMMIT_OFFSETS, 5, request)
     assert response.topics[0].partitions[0].error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert not world.sequencer.commands

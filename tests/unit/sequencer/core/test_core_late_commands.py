@@ -11,13 +11,14 @@ from penstock.contracts.commands import (
     PerItem,
     RaiseLevel,
 )
-from penstock.contracts.levels import LATE_JOINS_LEVEL
+from penstock.contracts.levels import LATE_JOINS_LEVEL, OFFSET_TOPIC_IDS_LEVEL
 from penstock.contracts.queries.groups import GroupOffsetsQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from tests.unit.sequencer.core.core_world import World, topic_id
 
+NEW_LEVEL, LAST_LEVEL = OFFSET_TOPIC_IDS_LEVEL, OFFSET_TOPIC_IDS_LEVEL - 1
 ACCEPTED = PerItem([Rejection.NONE])
 STALE = PerItem([Rejection.STALE])
 
@@ -78,6 +79,20 @@ def test_one_late_offset_does_not_prevent_the_others(world: World) -> None:
     outcome = world.do(Commit(world.now_ms, "g", -1, "", None, items, seen))
     assert outcome == PerItem([Rejection.STALE, Rejection.NONE])
     assert committed(world) == [9, 5]
+
+
+@pytest.mark.parametrize(("level", "rejection"), [(LAST_LEVEL, Rejection.NONE), (NEW_LEVEL, Rejection.UNKNOWN_TOPIC)])
+def test_an_offset_of_a_topic_that_was_made_again_is_rejected_if_the_client_gave_its_id(
+    world: World, level: int, rejection: Rejection
+) -> None:
+    world.do(RaiseLevel(world.now_ms, level))
+    item = OffsetToCommit("t", 0, 5, 1, "")
+    assert world.do(Commit(world.now_ms, "g", -1, "", None, [item], topic_ids={"t": topic_id(1)})) == ACCEPTED
+    world.do(DeleteTopic(world.now_ms, "", topic_id(1)))
+    world.topic(number=2)
+    late = Commit(world.now_ms, "g", -1, "", None, [item], topic_ids={"t": topic_id(1)})
+    assert world.do(late) == PerItem([rejection])
+    assert world.do(Commit(world.now_ms, "g", -1, "", None, [item])) == ACCEPTED
 
 
 def test_a_commit_without_a_seen_sequence_is_never_late(world: World) -> None:

@@ -3,6 +3,7 @@
 import msgspec
 
 from penstock.contracts.commands.offsets import OffsetToCommit
+from penstock.contracts.ids import TopicId
 
 
 class GroupProtocol(msgspec.Struct, frozen=True, array_like=True):
@@ -91,6 +92,8 @@ class CommitOffsets(msgspec.Struct, frozen=True, array_like=True, tag=11):
     offsets: list[OffsetToCommit]
     seen_sequence: int = -1  # newest entry the sender knew when its client asked; -1: not given
     principal: str = ""  # as in `JoinGroup`
+    # By name, those that the client gave: an offset of a topic that has another id now is rejected.
+    topic_ids: dict[str, TopicId] = {}
 
 
 class DeleteGroup(msgspec.Struct, frozen=True, array_like=True, tag=12):

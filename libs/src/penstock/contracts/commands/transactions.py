@@ -79,6 +79,7 @@ class CommitTxnOffsets(msgspec.Struct, frozen=True, array_like=True, tag=34):
     offsets: list[OffsetToCommit]
     adds: bool = False
     seen_sequence: int = -1
+    topic_ids: dict[str, TopicId] = {}  # as in `CommitOffsets`
 
 
 class EndTxn(msgspec.Struct, frozen=True, array_like=True, tag=35):

@@ -12,6 +12,9 @@ class ApiVersionsRequest(msgspec.Struct, frozen=True, gc=False):
     # The client's name (KIP-511): letters, digits, dots and dashes; others are an INVALID_REQUEST.
     client_software_name: Annotated[String, since(3)] = ""
     client_software_version: Annotated[String, since(3)] = ""
+    # The broker that the client means to reach (KIP-1242): both or none of the two.
+    cluster_id: Annotated[String | None, since(5)] = None
+    node_id: Annotated[Int32, since(5)] = -1
 
 
 class ApiVersion(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +50,7 @@ API = Api(
     key=18,
     name="ApiVersions",
     min_version=0,
-    max_version=4,
+    max_version=5,
     flexible_since=3,
     request=ApiVersionsRequest,
     response=ApiVersionsResponse,

@@ -30,6 +30,8 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     partition_max_bytes: Int32 = 0
     # Only from replicas (KIP-853).
     replica_directory_id: Annotated[Uuid, tagged(0), since(17)] = NO_UUID
+    # Only from replicas (KIP-1166); the largest int64 means that the sender does not support it.
+    high_watermark: Annotated[Int64, tagged(1), since(18)] = 2**63 - 1
 
 
 class FetchTopic(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +129,7 @@ API = Api(
     key=1,
     name="Fetch",
     min_version=4,
-    max_version=17,
+    max_version=18,
     flexible_since=12,
     request=FetchRequest,
     response=FetchResponse,

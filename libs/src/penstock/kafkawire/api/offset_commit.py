@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from penstock.kafkawire.api_description import Api
-from penstock.kafkawire.schema import Int16, Int32, Int64, String, since, versions
+from penstock.kafkawire.schema import NO_UUID, Int16, Int32, Int64, String, Uuid, since, versions
 
 
 class OffsetCommitRequestPartition(msgspec.Struct, frozen=True, gc=False):
@@ -17,6 +17,7 @@ class OffsetCommitRequestPartition(msgspec.Struct, frozen=True, gc=False):
 
 class OffsetCommitRequestTopic(msgspec.Struct, frozen=True, gc=False):
     name: Annotated[String, versions(0, 9)] = ""
+    topic_id: Annotated[Uuid, since(10)] = NO_UUID  # KIP-848
     partitions: list[OffsetCommitRequestPartition] = []
 
 
@@ -36,6 +37,7 @@ class OffsetCommitResponsePartition(msgspec.Struct, frozen=True, gc=False):
 
 class OffsetCommitResponseTopic(msgspec.Struct, frozen=True, gc=False):
     name: Annotated[String, versions(0, 9)] = ""
+    topic_id: Annotated[Uuid, since(10)] = NO_UUID  # KIP-848
     partitions: list[OffsetCommitResponsePartition] = []
 
 
@@ -48,7 +50,7 @@ API = Api(
     key=8,
     name="OffsetCommit",
     min_version=2,
-    max_version=9,
+    max_version=10,
     flexible_since=8,
     request=OffsetCommitRequest,
     response=OffsetCommitResponse,

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from penstock.kafkawire.api_description import Api
-from penstock.kafkawire.schema import Bool, Int16, Int32, Int64, String, nullable, since, versions
+from penstock.kafkawire.schema import NO_UUID, Bool, Int16, Int32, Int64, String, Uuid, nullable, since, versions
 
 
 class OffsetFetchRequestTopic(msgspec.Struct, frozen=True, gc=False):
@@ -15,6 +15,7 @@ class OffsetFetchRequestTopic(msgspec.Struct, frozen=True, gc=False):
 
 class OffsetFetchRequestTopics(msgspec.Struct, frozen=True, gc=False):
     name: Annotated[String, versions(8, 9)] = ""
+    topic_id: Annotated[Uuid, since(10)] = NO_UUID  # KIP-848
     partition_indexes: list[Int32] = []
 
 
@@ -57,6 +58,7 @@ class OffsetFetchResponsePartitions(msgspec.Struct, frozen=True, gc=False):
 
 class OffsetFetchResponseTopics(msgspec.Struct, frozen=True, gc=False):
     name: Annotated[String, versions(8, 9)] = ""
+    topic_id: Annotated[Uuid, since(10)] = NO_UUID  # KIP-848
     partitions: list[OffsetFetchResponsePartitions] = []
 
 
@@ -77,7 +79,7 @@ API = Api(
     key=9,
     name="OffsetFetch",
     min_version=1,
-    max_version=9,
+    max_version=10,
     flexible_since=6,
     request=OffsetFetchRequest,
     response=OffsetFetchResponse,

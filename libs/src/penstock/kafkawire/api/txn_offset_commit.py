@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from penstock.kafkawire.api_description import Api
-from penstock.kafkawire.schema import Int16, Int32, Int64, String, since
+from penstock.kafkawire.schema import NO_UUID, Int16, Int32, Int64, String, Uuid, since, versions
 
 
 class TxnOffsetCommitRequestPartition(msgspec.Struct, frozen=True, gc=False):
@@ -16,7 +16,8 @@ class TxnOffsetCommitRequestPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class TxnOffsetCommitRequestTopic(msgspec.Struct, frozen=True, gc=False):
-    name: String = ""
+    name: Annotated[String, versions(0, 5)] = ""
+    topic_id: Annotated[Uuid, since(6)] = NO_UUID
     partitions: list[TxnOffsetCommitRequestPartition] = []
 
 
@@ -38,7 +39,8 @@ class TxnOffsetCommitResponsePartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class TxnOffsetCommitResponseTopic(msgspec.Struct, frozen=True, gc=False):
-    name: String = ""
+    name: Annotated[String, versions(0, 5)] = ""
+    topic_id: Annotated[Uuid, since(6)] = NO_UUID
     partitions: list[TxnOffsetCommitResponsePartition] = []
 
 
@@ -51,7 +53,7 @@ API = Api(
     key=28,
     name="TxnOffsetCommit",
     min_version=0,
-    max_version=5,
+    max_version=6,
     flexible_since=3,
     request=TxnOffsetCommitRequest,
     response=TxnOffsetCommitResponse,

@@ -32,14 +32,19 @@ from penstock_gateway.enforcement.guard import (
     on_items,
     on_request,
     on_results,
+    on_topics,
     split,
+    split_topics,
 )
 from penstock_gateway.enforcement.records import topic_named
+from penstock_gateway.handlers.groups.offset_fetch import failed_topic
 from penstock_gateway.metadata.authorized_operations import GROUP_OPERATIONS
 
 READ, DELETE, DESCRIBE = AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE
 FIRST_VERSION_NULLABLE_PROTOCOL = 7
 FIRST_VERSION_BATCHED_FETCH = 8  # KIP-709
+FIRST_VERSION_COMMIT_IDS = 10  # of topics
+FIRST_VERSION_FETCH_IDS = 10
 FIRST_VERSION_GROUP_ERROR = 2  # of OffsetFetch
 NO_OFFSET = -1
 HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
@@ -144,7 +149,7 @@ def _refused_join(version: int, request: Message, error: ErrorCode) -> Message:
 
 def _refused_commits(topic: offset_commit.OffsetCommitRequestTopic, error: ErrorCode) -> Message:
     partitions = [offset_commit.OffsetCommitResponsePartition(each.partition_index, error) for each in topic.partitions]
-    return offset_commit.OffsetCommitResponseTopic(topic.name, partitions)
+    return offset_commit.OffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
 
 
 def _refused_commit(version: int, request: offset_commit.OffsetCommitRequest, error: ErrorCode) -> Message:
@@ -211,9 +216,9 @@ async def _check_fetched_groups(call: Call, request: offset_fetch.OffsetFetchReq
         elif group.topics is None:
             asked.append(group)
         else:
-            allowed, refused = await split(call, group.topics, topic_named(DESCRIBE))
+            allowed, refused = await split_topics(call, DESCRIBE, FIRST_VERSION_FETCH_IDS, group.topics)
             asked.append(msgspec.structs.replace(group, topics=allowed))
-            refused_topics[len(asked) - 1] = [_refused_fetched_topic(*each) for each in refused]
+            refused_topics[len(asked) - 1] = [failed_topic(*each) for each in refused]
     found = (await proceed(msgspec.structs.replace(request, groups=asked))).groups if asked else []
     groups = [
         _visible(call, group, refused_topics.get(place)) if not group.error_code else group
@@ -234,16 +239,6 @@ def _visible(
     return msgspec.structs.replace(group, topics=seen)
 
 
-def _refused_fetched_topic(
-    topic: offset_fetch.OffsetFetchRequestTopics, error: ErrorCode
-) -> offset_fetch.OffsetFetchResponseTopics:
-    partitions = [
-        offset_fetch.OffsetFetchResponsePartitions(index, NO_OFFSET, error_code=error)
-        for index in topic.partition_indexes
-    ]
-    return offset_fetch.OffsetFetchResponseTopics(topic.name, partitions)
-
-
 CHECKS: Checks = {
     join_group.API.key: (on_group(READ, _refused_join),),
     sync_group.API.key: (on_group(READ, _with_error(sync_group.SyncGroupResponse)),),
@@ -251,7 +246,7 @@ CHECKS: Checks = {
     leave_group.API.key: (on_group(READ, _with_error(leave_group.LeaveGroupResponse)),),
     offset_commit.API.key: (
         on_group(READ, _refused_commit),
-        on_items("topics", topic_named(READ), "topics", _refused_commits),
+        on_topics(READ, FIRST_VERSION_COMMIT_IDS, _refused_commits),
     ),
     offset_fetch.API.key: (check_offset_fetch,),
     offset_delete.API.key: (

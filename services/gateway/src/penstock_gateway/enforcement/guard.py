@@ -110,16 +110,50 @@ def on_items(
 
     async def check(call: Call, request: Message, proceed: Proceed) -> Message:
         allowed, refusals = await split(call, getattr(request, items), needed)
-        if not refusals:
-            return await proceed(request)
         answers = [refused(item, error) for item, error in refusals]
-        if allowed:
-            response = await proceed(msgspec.structs.replace(request, **{items: allowed}))
-        else:
-            response = API_TABLE[call.api_key].response()
-        return msgspec.structs.replace(response, **{results: [*getattr(response, results), *answers]})
+        return await _proceed_with(call, request, proceed, (items, allowed), (results, answers))
 
     return check
+
+
+async def _proceed_with(
+    call: Call,
+    request: Message,
+    proceed: Proceed,
+    allowed: tuple[str, list[Message]],
+    refused: tuple[str, list[Message]],
+) -> Message:
+    """Pass on the allowed items of a list, and add the refused ones to the list in the response."""
+    items, results = allowed[0], refused[0]
+    if not refused[1]:
+        return await proceed(request)
+    if allowed[1]:
+        response = await proceed(msgspec.structs.replace(request, **{items: allowed[1]}))
+    else:
+        response = API_TABLE[call.api_key].response()
+    return msgspec.structs.replace(response, **{results: [*getattr(response, results), *refused[1]]})
+
+
+def on_topics(
+    operation: AclOperation, first_version_ids: int, refused: Callable[[Message, ErrorCode], Message]
+) -> Check:
+    """A check of each item of `topics`, which have ids from a version on; the answers are in `topics`, too."""
+
+    async def check(call: Call, request: Message, proceed: Proceed) -> Message:
+        allowed, refusals = await split_topics(call, operation, first_version_ids, request.topics)
+        answers = [refused(topic, error) for topic, error in refusals]
+        return await _proceed_with(call, request, proceed, ("topics", allowed), ("topics", answers))
+
+    return check
+
+
+async def split_topics(
+    call: Call, operation: AclOperation, first_version_ids: int, topics: Sequence[Message]
+) -> tuple[list[Message], list[tuple[Message, ErrorCode]]]:
+    """As `split`, for topics by `name`, and from a version on by `topic_id`."""
+    if call.version >= first_version_ids:
+        return await split_by_id(call, operation, topics)
+    return await split(call, topics, lambda topic: (operation, ResourceType.TOPIC, topic.name))
 
 
 async def split(

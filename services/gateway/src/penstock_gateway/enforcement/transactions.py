@@ -28,12 +28,14 @@ from penstock_gateway.enforcement.guard import (
     on_items,
     on_request,
     on_results,
+    on_topics,
     split,
 )
 from penstock_gateway.enforcement.records import topic_named
 
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 TOPIC, CLUSTER, TRANSACTIONAL_ID = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+FIRST_VERSION_COMMIT_IDS = 6  # of topics
 FIRST_VERSION_BATCHED_ADDS = 4  # only brokers use it (KIP-890)
 
 
@@ -124,7 +126,7 @@ def _refused_commits(topic: txn_offset_commit.TxnOffsetCommitRequestTopic, error
     partitions = [
         txn_offset_commit.TxnOffsetCommitResponsePartition(each.partition_index, error) for each in topic.partitions
     ]
-    return txn_offset_commit.TxnOffsetCommitResponseTopic(topic.name, partitions)
+    return txn_offset_commit.TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, partitions)
 
 
 def _refused_commit(version: int, request: txn_offset_commit.TxnOffsetCommitRequest, error: ErrorCode) -> Message:
@@ -148,7 +150,7 @@ CHECKS: Checks = {
     txn_offset_commit.API.key: (
         on_transaction(_refused_commit),
         on_group(READ, _refused_commit),
-        on_items("topics", topic_named(READ), "topics", _refused_commits),
+        on_topics(READ, FIRST_VERSION_COMMIT_IDS, _refused_commits),
     ),
     write_txn_markers.API.key: (check_markers,),
     describe_transactions.API.key: (

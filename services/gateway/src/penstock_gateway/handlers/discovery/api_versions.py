@@ -16,7 +16,7 @@ from penstock.kafkawire.api.get_telemetry_subscriptions import API as GET_TELEME
 from penstock.kafkawire.api.push_telemetry import API as PUSH_TELEMETRY
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
-from penstock_gateway.kafka.parts import HasSequencer, HasSettings
+from penstock_gateway.kafka.parts import HasNodes, HasSequencer, HasSettings
 from penstock_gateway.telemetry.telemetry import HasTelemetry
 
 # Name, version, and the cluster's level that it needs.
@@ -27,17 +27,21 @@ FEATURES = (
 )
 SHARE_FEATURE = ("share.version", 1, SHARE_GROUPS_LEVEL)  # share groups (KIP-932), if they are enabled
 UNKNOWN_EPOCH = -1
+NO_NODE = -1
 # As in Kafka without a receiver of metrics, they are not listed in a cluster without subscriptions to metrics.
 TELEMETRY_APIS = (GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key)
 FIRST_VERSION_MIN_ZERO = 4  # older clients may fail at a feature whose minimum is 0 (KAFKA-17011)
 
 
-class Needs(HasSequencer, HasSettings, HasTelemetry, Protocol):
+class Needs(HasNodes, HasSequencer, HasSettings, HasTelemetry, Protocol):
     """The parts of the gateway that this module uses."""
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: ApiVersionsRequest) -> ApiVersionsResponse:
     client.software_name, client.software_version = request.client_software_name, request.client_software_version
+    error = _destination_error(gateway, client, request)
+    if error:
+        return ApiVersionsResponse(error_code=error)
     hidden = () if gateway.telemetry.is_advertised else TELEMETRY_APIS
     level_min = 0 if version >= FIRST_VERSION_MIN_ZERO else 1
     features = (*FEATURES, SHARE_FEATURE) if gateway.settings.share_groups else FEATURES
@@ -50,6 +54,17 @@ async def handle(gateway: Needs, client: Client, version: int, request: ApiVersi
         finalized_features_epoch=level if reached else UNKNOWN_EPOCH,  # it grows with the finalized features
         finalized_features=[FinalizedFeatureKey(name, newest, newest) for name, newest in reached],
     )
+
+
+def _destination_error(gateway: Needs, client: Client, request: ApiVersionsRequest) -> ErrorCode:
+    """The error if the client means another broker or another cluster (KIP-1242): it looks for the brokers again."""
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return ErrorCode.INVALID_REQUEST
+    cluster = gateway.settings.cluster
+    if request.cluster_id is None or not cluster:  # before a login that chooses the cluster, it is unknown
+        return ErrorCode.NONE
+    meant, own = (request.cluster_id, request.node_id), (cluster, gateway.nodes[client.listener].node_id)
+    return ErrorCode.NONE if meant == own else ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def unsupported_version() -> ApiVersionsResponse:

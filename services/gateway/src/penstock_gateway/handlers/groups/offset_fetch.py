@@ -1,10 +1,12 @@
 """OffsetFetch: reads the committed offsets of groups; as in Kafka, an unknown group has offset -1 and no error."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 import msgspec
 
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.queries.groups import CommittedOffset, GroupOffsetsQuery, GroupOffsetsView, GroupTopicPartitions
 from penstock.kafkawire.api.offset_fetch import (
     API as API,
@@ -20,12 +22,14 @@ from penstock.kafkawire.api.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.coordination.offset_commits import with_names
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
-from penstock_gateway.kafka.parts import HasSequencer
+from penstock_gateway.kafka.parts import HasSequencer, HasTopics
 
 FIRST_VERSION_GROUP_ERROR = 2
 FIRST_VERSION_BATCHED = 8  # KIP-709
+FIRST_VERSION_IDS = 10  # of topics
 NO_OFFSET = -1
 NO_EPOCH = -1
 
@@ -39,9 +43,15 @@ class _Found(msgspec.Struct, frozen=True):
     topics: dict[str, list[CommittedOffset]]
 
 
-async def handle(
-    gateway: HasSequencer, client: Client, version: int, request: OffsetFetchRequest
-) -> OffsetFetchResponse:
+class Needs(HasSequencer, HasTopics, Protocol):
+    """The parts of the gateway that this module uses."""
+
+
+async def handle(gateway: Needs, client: Client, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    if version >= FIRST_VERSION_IDS:
+        return OffsetFetchResponse(
+            groups=[await _group_by_ids(gateway, each, request.require_stable) for each in request.groups]
+        )
     if version >= FIRST_VERSION_BATCHED:
         found = [
             (each.group_id, await _find(gateway, _query_of(each), request.require_stable)) for each in request.groups
@@ -52,6 +62,33 @@ async def handle(
     if one.error and version < FIRST_VERSION_GROUP_ERROR:
         return OffsetFetchResponse(topics=_failed_topics(request, one.error))
     return OffsetFetchResponse(topics=[_topic_answer(*item) for item in one.topics.items()], error_code=one.error)
+
+
+async def _group_by_ids(
+    gateway: Needs, group: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    """One group's offsets in topics that have ids; of all topics, those that still exist."""
+    try:
+        topics = None if group.topics is None else await with_names(gateway.topics, group.topics)
+        known = None if topics is None else [each for each in topics if each.name]
+        found = await _find(gateway, _query_of(msgspec.structs.replace(group, topics=known)), require_stable)
+        ids = {name: view.topic_id for name, view in (await gateway.topics.find(found.topics)).items()}
+    except Unavailable:
+        return OffsetFetchResponseGroup(group.group_id, error_code=GROUPS_UNAVAILABLE)
+    ids |= {each.name: each.topic_id for each in known or ()}
+    answer = _group_answer(group.group_id, found)
+    answers = [msgspec.structs.replace(each, topic_id=ids[each.name]) for each in answer.topics if each.name in ids]
+    if not found.error:
+        answers += [failed_topic(each, ErrorCode.UNKNOWN_TOPIC_ID) for each in topics or () if not each.name]
+    return msgspec.structs.replace(answer, topics=answers)
+
+
+def failed_topic(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
+    """The answer to each partition of a topic whose offsets cannot be read."""
+    partitions = [
+        OffsetFetchResponsePartitions(index, NO_OFFSET, error_code=error) for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
 
 def _query_of(group: OffsetFetchRequestGroup) -> GroupOffsetsQuery:
@@ -98,6 +135,7 @@ def _group_answer(group_id: str, found: _Found) -> OffsetFetchResponseGroup:
     topics = [
         OffsetFetchResponseTopics(
             name,
+            NO_TOPIC_ID,
             [
                 OffsetFetchResponsePartitions(
                     each.partition, each.offset, each.leader_epoch, each.metadata, _error(each)

@@ -8,7 +8,8 @@ asks again.
 """
 
 from penstock.contracts.commands import CommitOffsets, CommitTxnOffsets, OffsetToCommit, PerItem, Rejected
-from penstock.contracts.levels import LATE_COMMANDS_LEVEL, OFFSET_EXPIRY_LEVEL
+from penstock.contracts.ids import TopicId
+from penstock.contracts.levels import LATE_COMMANDS_LEVEL, OFFSET_EXPIRY_LEVEL, OFFSET_TOPIC_IDS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import check_member, new_group
 from penstock_sequencer.core.groups.consumer_group import commit_rejection
@@ -28,7 +29,10 @@ def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> Pe
     if group is None:
         group = new_group(state, command.group_id, enter(state, command.principal))
     record_life(state, group, command.member_id)
-    rejections = [_commit(state, group, item, command.seen_sequence) for item in command.offsets]
+    rejections = [
+        offset_rejection(state, item, command.topic_ids) or _commit(state, group, item, command.seen_sequence)
+        for item in command.offsets
+    ]
     record_idle(state, group)
     return PerItem(rejections)
 
@@ -36,12 +40,12 @@ def commit_offsets(state: State, command: CommitOffsets, changes: Changes) -> Pe
 def preview_commit(state: State, command: CommitOffsets) -> PerItem | Rejected | None:
     """The outcome of `commit_offsets` if it would store no offset; None if it may store one."""
     rejection = _rejection(state, command)
-    return Rejected(rejection) if rejection else preview_offsets(state, command.offsets)
+    return Rejected(rejection) if rejection else preview_offsets(state, command)
 
 
-def preview_offsets(state: State, offsets: list[OffsetToCommit]) -> PerItem | None:
-    """The rejections if none of these offsets can be stored for any group."""
-    rejections = [offset_rejection(state, item) for item in offsets]
+def preview_offsets(state: State, command: CommitOffsets | CommitTxnOffsets) -> PerItem | None:
+    """The rejections if none of the offsets can be stored for any group."""
+    rejections = [offset_rejection(state, item, command.topic_ids) for item in command.offsets]
     return PerItem(rejections) if rejections and all(rejections) else None
 
 
@@ -50,10 +54,12 @@ def _rejection(state: State, command: CommitOffsets) -> Rejection:
     return _rejection_without_group(state, command) if group is None else member_rejection(group, command)
 
 
-def offset_rejection(state: State, item: OffsetToCommit) -> Rejection:
+def offset_rejection(state: State, item: OffsetToCommit, topic_ids: dict[str, TopicId]) -> Rejection:
     """Why no group can store the offset."""
     topic = state.topics.get(item.topic)
     if topic is None or not 0 <= item.partition < len(topic.partitions):
+        return Rejection.UNKNOWN_TOPIC
+    if state.level >= OFFSET_TOPIC_IDS_LEVEL and topic_ids.get(item.topic, topic.topic_id) != topic.topic_id:
         return Rejection.UNKNOWN_TOPIC
     is_long = len(item.metadata.encode()) > state.limits.offsets.offset_metadata_bytes_max
     return Rejection.METADATA_TOO_LARGE if is_long else Rejection.NONE
@@ -97,9 +103,6 @@ def member_rejection(group: Group, command: CommitOffsets | CommitTxnOffsets) ->
 
 
 def _commit(state: State, group: Group, item: OffsetToCommit, seen_sequence: int) -> Rejection:
-    rejection = offset_rejection(state, item)
-    if rejection:
-        return rejection
     before = group.offsets.get(item.topic, {}).get(item.partition)
     if 0 <= seen_sequence < _newest_known(state, before) and (before is None or before.offset != item.offset):
         return Rejection.STALE

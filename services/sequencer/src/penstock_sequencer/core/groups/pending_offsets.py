@@ -7,7 +7,7 @@ from penstock.contracts.ids import TopicId
 from penstock.contracts.levels import SHARES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import new_group
-from penstock_sequencer.core.groups.offset_commit import offset_rejection, release_offsets, size_bytes
+from penstock_sequencer.core.groups.offset_commit import release_offsets, size_bytes
 from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import Committed, State, Transaction
 from penstock_sequencer.core.state.group_sizes import is_room_for_group, is_room_for_offset
@@ -29,10 +29,7 @@ def make_group(state: State, transaction: Transaction, group_id: str) -> bool:
 def add_pending(
     state: State, transaction: Transaction, group_id: str, item: OffsetToCommit, seen_sequence: int
 ) -> Rejection:
-    """Add an offset of a group that is in the transaction, unless a later one waits already."""
-    rejection = offset_rejection(state, item)
-    if rejection:
-        return rejection
+    """Add a valid offset of a group that is in the transaction, unless a later one waits already."""
     topic = state.topics[item.topic]
     committed = Committed(item.offset, item.leader_epoch, item.metadata, state.sequence)
     pending = transaction.offsets[group_id]

@@ -16,7 +16,12 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.levels import PRODUCERS_LEVEL
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.offset_commit import member_rejection, preview_offsets, record_life
+from penstock_sequencer.core.groups.offset_commit import (
+    member_rejection,
+    offset_rejection,
+    preview_offsets,
+    record_life,
+)
 from penstock_sequencer.core.groups.pending_offsets import add_pending, make_group
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.log.producers import new_producer_id
@@ -124,12 +129,17 @@ def commit_txn_offsets(state: State, command: CommitTxnOffsets, changes: Changes
     if group is not None:
         record_life(state, group, command.member_id)
     group_id, seen = command.group_id, command.seen_sequence
-    return PerItem([add_pending(state, transaction, group_id, item, seen) for item in command.offsets])
+    return PerItem(
+        [
+            offset_rejection(state, item, command.topic_ids) or add_pending(state, transaction, group_id, item, seen)
+            for item in command.offsets
+        ]
+    )
 
 
 def preview_txn_offsets(state: State, command: CommitTxnOffsets) -> PerItem | Rejected | None:
     """The outcome of `commit_txn_offsets` if it would keep no offset; None if it may keep one."""
-    return _rejected_offsets(state, command) or preview_offsets(state, command.offsets)
+    return _rejected_offsets(state, command) or preview_offsets(state, command)
 
 
 def _rejected_offsets(state: State, command: CommitTxnOffsets) -> Rejected | None:
