@@ -115,9 +115,9 @@ def test_no_modules_and_no_packages_import_each_other() -> None:
 def test_tests_pass_limits_and_use_public_names() -> None:
     """Tests pass limits as structs, use fakes instead of mocks, and read only public attributes."""
     tests = [path for path in PYTHON if path not in PRODUCT]
-    for rule in (house.patched_constants, house.mock_uses, house.private_reads):
-        found = {name_of(path): count for path in tests if (count := rule(text_of(path)))}
-        assert not found, f"{rule.__doc__}: {found}"
+    rules = (house.patched_constants, house.mock_uses, house.private_reads)
+    found = {(name_of(path), rule.__doc__): count for path in tests for rule in rules if (count := rule(text_of(path)))}
+    assert not found, found
 
 
 def test_the_english_is_plain() -> None:

@@ -4,6 +4,7 @@ It reads all files that git does not ignore. It reports only; `tests/test_tidy.p
 """
 
 import ast
+import functools
 import io
 import json
 import re
@@ -169,10 +170,15 @@ def _comment_share(code: dict[str, str]) -> float:
     return 100 * comments / max(lines, 1)
 
 
+@functools.lru_cache(maxsize=1)  # of the source that several rules read, one after another
+def _nodes_of(source: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(source)))
+
+
 def patched_constants(source: str) -> int:
     """Assignments to a constant of another module: `setattr`, `mock.patch`, or `module.NAME = value`."""
     found = 0
-    for node in ast.walk(ast.parse(source)):
+    for node in _nodes_of(source):
         if isinstance(node, ast.Call):
             function = ast.unparse(node.func)
             if function.endswith((".setattr", "setattr")) or "mock.patch" in function:
@@ -189,14 +195,14 @@ def patched_constants(source: str) -> int:
 
 def mock_uses(source: str) -> int:
     """Uses of `unittest.mock`."""
-    attributes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
+    attributes = [node for node in _nodes_of(source) if isinstance(node, ast.Attribute)]
     return sum(ast.unparse(node.value).rpartition(".")[2] == "mock" for node in attributes)
 
 
 def private_reads(source: str) -> int:
     """Attributes with a leading underscore of anything but `self`, `cls` and `super()`, and imports of such names."""
     found = 0
-    for node in ast.walk(ast.parse(source)):
+    for node in _nodes_of(source):
         if isinstance(node, ast.Attribute) and _is_private(node.attr):
             owner = ast.unparse(node.value)
             found += owner not in ("self", "cls", "super()") and owner not in PUBLIC_OWNERS
