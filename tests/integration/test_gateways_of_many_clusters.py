@@ -28,6 +28,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from penstock.cli.agent.hosted import hosted_agents
+from penstock.cli.agent.roles import load_role
 from penstock.clusters.hosting import HostingApp
 from penstock.clusters.record import ClusterQuotas, ClusterRecord, ClusterState
 from penstock.clusters.registry import ClusterRegistry
@@ -36,6 +38,7 @@ from penstock.kafkawire.api.fetch import FetchPartition, FetchRequest, FetchTopi
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore import ObjectStore, open_store
+from penstock.runtime.process.config import HostingConfig
 from penstock.segment.keys import segments_prefix
 from penstock_compactor import __main__ as compactor
 from penstock_compactor.config import CompactorConfig
@@ -59,7 +62,9 @@ TIMEOUT_S = 60
 class Process:
     """Sequencers, flushers, compactors and gateways of all clusters in the registry, in the process of the test."""
 
-    def __init__(self, folder: Path, server: NatsServer, store: ObjectStore, registry: ClusterRegistry) -> None:
+    def __init__(
+        self, folder: Path, server: NatsServer, store: ObjectStore, registry: ClusterRegistry, *, is_agent: bool
+    ) -> None:
         self.store, self.registry = store, registry
         authority = Authority(folder / "ca")
         self.authority = str(authority.certificate)
@@ -81,16 +86,21 @@ class Process:
             **common,
         )
         self.shared = SharedGateway(gateways)
-        self.gateway = HostingApp(gateways, "gateway", self.shared.hosted())
         sequencers = SequencerConfig(instance="sequencer-1", nats_monitor_url=server.monitor_url, **common)
         flushers = FlusherConfig(instance="flusher-1", flush_interval_ms=20, **common)
         compactors = CompactorConfig(instance="compactor-1", plan_interval_ms=50, merge_flushed_count=2, **common)
-        self._apps: list[Any] = [
-            sequencer.make_process(sequencers),
-            flusher.make_process(flushers),
-            compactor.make_process(compactors),
-            self.gateway,
-        ]
+        self._apps: list[Any] = []
+        if is_agent:
+            names = ("sequencer", "flusher", "compactor", "gateway")
+            roles = [load_role(name) for name in names]
+            roles[-1] = msgspec.structs.replace(roles[-1], hosted=lambda _: self.shared.hosted())
+            hosted = hosted_agents(roles, [sequencers, flushers, compactors, gateways])
+            self.gateway = HostingApp(HostingConfig(instance="agent-1", **common), "agent", hosted)
+        else:
+            services = [(sequencer, sequencers), (flusher, flushers), (compactor, compactors)]
+            self._apps += [service.make_process(config) for service, config in services]
+            self.gateway = HostingApp(gateways, "gateway", self.shared.hosted())
+        self._apps.append(self.gateway)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -116,9 +126,11 @@ class Process:
     def address(self, listener: str) -> str:
         return f"{HOST}:{self.shared.port(listener)}"
 
-    async def merged(self, cluster: str) -> bool:
-        """Whether a compactor merged segments of a cluster."""
-        return any("/1-" in item.key for item in await self.store.list(segments_prefix("", cluster)))
+    async def until_merged(self) -> None:
+        """Wait until segments of each cluster are merged."""
+        for cluster in SERVER_NAMES:
+            while not any("/1-" in item.key for item in await self.store.list(segments_prefix("", cluster))):
+                await asyncio.sleep(0.05)
 
     async def alter(self, cluster: str, **changes: Any) -> None:
         """Change the record of a cluster."""
@@ -128,13 +140,14 @@ class Process:
 
 
 @pytest.fixture
-async def process(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Process]:
+async def process(tmp_path: Path, nats_server: NatsServer, request: pytest.FixtureRequest) -> AsyncIterator[Process]:
+    """Single services, or an agent with all roles."""
     store = await open_store(f"file://{tmp_path}/objects")
     registry = ClusterRegistry(store)
     for name, server_name in SERVER_NAMES.items():
         names = {"server_names": (server_name,), "tenants": (TENANTS[name],)}
         await registry.create(ClusterRecord(name=name, created_id=name, created_ms=1, **names))
-    started = Process(tmp_path, nats_server, store, registry)
+    started = Process(tmp_path, nats_server, store, registry, is_agent=getattr(request, "param", "") == "agent")
     await started.start()
     yield started
     await started.stop()
@@ -222,13 +235,12 @@ def check_transactions(a: str, b: str) -> None:
         producer.commit_transaction(TIMEOUT_S)
 
 
+@pytest.mark.parametrize("process", ["agent"], indirect=True)
 async def test_clients_see_only_the_cluster_of_their_listener(process: Process) -> None:
     addresses = process.address("A"), process.address("B")
     await asyncio.to_thread(check_by_listener, *addresses)
     await asyncio.to_thread(check_transactions, *addresses)
-    for cluster in SERVER_NAMES:
-        while not await process.merged(cluster):
-            await asyncio.sleep(0.05)
+    await process.until_merged()
     closed = await asyncio.open_connection(HOST, process.shared.port("B"))
     await process.alter("b", state=ClusterState.DELETED, deleted_ms=1, undelete_until_ms=2**50)
     assert await closed[0].read() == b""

@@ -8,10 +8,12 @@ from structlog.contextvars import get_contextvars
 
 from penstock.cli.agent.app import AgentApp
 from penstock.cli.agent.command import make_agent, read_settings
+from penstock.cli.agent.hosted import hosted_agents
 from penstock.cli.agent.roles import PLACES, Role, load_role, parse_roles
+from penstock.clusters.hosting import HostedRole
 from penstock.contracts.errors import Invalid, Unavailable
-from penstock.runtime.process.config import ServiceConfig
-from penstock.runtime.process.garbage import PolicyOfAnother, ScheduledPolicy
+from penstock.runtime.process.config import HostingConfig
+from penstock.runtime.process.garbage import LargeStatePolicy, PolicyOfAnother, ScheduledPolicy
 from penstock.runtime.process.life import App
 
 
@@ -29,13 +31,14 @@ def test_a_sequencer_beside_other_roles_does_not_keep_their_cycles_from_being_fr
     given: dict[str, dict[str, object]] = {}
 
     def maker(name: str) -> Callable[..., App]:
-        def make(_config: ServiceConfig, **parts: object) -> App:
+        def make(_config: HostingConfig, **parts: object) -> App:
             given[name] = parts
             return FakeRole([], name)
 
         return make
 
-    make_agent("agent-1", [Role(name, ServiceConfig, maker(name)) for name in names], [ServiceConfig()] * len(names))
+    roles = [Role(name, HostingConfig, maker(name), HostedRole) for name in names]
+    make_agent("agent-1", roles, [HostingConfig()] * len(names))
     found = given["sequencer"].get("garbage")
     assert (None if found is None else type(found)) is policy
     assert not any("garbage" in given[name] for name in names if name != "sequencer")
@@ -102,6 +105,19 @@ def test_each_role_has_its_own_name_and_the_settings_that_it_knows() -> None:
     assert getattr(by_role["cacher"], "cache_bytes_max") == 32 * 2**20  # noqa: B009
     assert getattr(by_role["gateway"], "default_partitions") == 3  # noqa: B009
     assert by_role["gateway"].drain_deadline_ms < whole.drain_deadline_ms, "other roles drain after the gateway"
+
+
+def test_an_agent_of_many_clusters_has_one_policy_of_garbage_collection() -> None:
+    hosted = {name: hosted_roles([name]).garbage for name in ("sequencer", "flusher")}
+    assert type(hosted["sequencer"]) is LargeStatePolicy and type(hosted["flusher"]) is PolicyOfAnother
+    assert type(hosted_roles(["sequencer", "flusher"]).garbage) is ScheduledPolicy
+
+
+def hosted_roles(names: list[str]) -> HostedRole:
+    roles = [load_role(name) for name in names]
+    _, configs = read_settings(roles, ["--clusters", "a,b"], {})
+    assert {config.clusters for config in configs} == {"a,b"}
+    return hosted_agents(roles, configs)
 
 
 def test_a_setting_of_no_role_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 import prometheus_client
 import pytest
 
+from penstock.cli.agent.app import AgentApp
 from penstock.clusters import ClusterQuotas, ClusterRecord, ClusterRegistry, ClusterState
 from penstock.clusters.hosted import HostingLimits
 from penstock.clusters.hosting import HostedRole, HostingApp
@@ -20,7 +21,8 @@ from penstock.runtime.bus.bus import Bus, Inbound
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.process.config import HostingConfig, for_cluster, read_config
 from penstock.runtime.process.host import ServiceHost
-from penstock.runtime.process.shared_host import SharedHost
+from penstock.runtime.process.life import App
+from penstock.runtime.process.shared_host import HostMaker, SharedHost
 from tests.testkit.fakes.memory_bus import MemoryHub
 from tests.testkit.waiting import TIMEOUT_S, until
 
@@ -53,9 +55,9 @@ class Http:
 class ClusterApp:
     """An app that lists its steps, and does as the test orders."""
 
-    def __init__(self, world: "World", config: HostingConfig, make_host: Any, quotas: Any) -> None:
+    def __init__(self, world: "World", config: HostingConfig, make_host: Any, quotas: Any, role: str = "") -> None:
         self.quotas = quotas
-        self.name = config.cluster
+        self.name = config.cluster + role
         self.world = world
         self.host: ServiceHost = make_host(config=config, role="example", clock=world.clock)
         self.counter = prometheus_client.Counter("example", "Lives.", registry=self.host.registry)
@@ -76,7 +78,8 @@ class ClusterApp:
 
     async def run(self) -> None:
         self.world.opening.discard(self.name)
-        self.host.health.set_ready(True)
+        if self.name not in self.world.unready:
+            self.host.health.set_ready(True)
         self.counter.inc()
         self.world.steps.append(("serve", self.name))
         await self.end.wait()
@@ -95,7 +98,14 @@ class ClusterApp:
 class World:
     """A hosting process over a memory bus and a memory store."""
 
-    def __init__(self, clusters: str = "*", *, has_store: bool = True, limits: HostingLimits = LIMITS) -> None:
+    def __init__(
+        self,
+        clusters: str = "*",
+        *,
+        has_store: bool = True,
+        limits: HostingLimits = LIMITS,
+        make: Callable[..., App] = ClusterApp,
+    ) -> None:
         self.has_store = has_store
         self.clock = SystemClock()
         self.hub, self.store = MemoryHub(), MemoryStore()
@@ -104,6 +114,7 @@ class World:
         self.steps: list[tuple[str, str]] = []
         self.bad: set[str] = set()
         self.hanging: set[str] = set()
+        self.unready: set[str] = set()
         self.opening: set[str] = set()
         self.most_opening = 0
         self.may_open = asyncio.Event()
@@ -114,7 +125,7 @@ class World:
         self.app = HostingApp(
             self.config,
             "example",
-            HostedRole(make=partial(ClusterApp, self), close=self._close),
+            HostedRole(make=partial(make, self), close=self._close),
             make_shared=partial(SharedHost, connect=self._connect, make_http=self._make_http),
             open_store=self._open_store,
             limits=limits,
@@ -281,6 +292,36 @@ async def test_the_end_of_the_shared_connection_ends_the_process(world: World) -
     with pytest.raises(ExceptionGroup, match="unhandled"):
         await asyncio.wait_for(world.running, TIMEOUT_S)
     assert not world.app.hosted
+
+
+def two_roles(world: World, config: HostingConfig, make_host: HostMaker, quotas: Any) -> App:
+    shared = make_host.shared("host", 2)
+    return AgentApp(
+        [(role, ClusterApp(world, config, shared.host_maker(role), quotas, f"/{role}")) for role in ("one", "two")]
+    )
+
+
+async def test_a_cluster_with_several_roles_is_served_when_all_of_them_are_ready_and_they_call_each_other() -> None:
+    world = World(make=two_roles)
+    world.unready.add("a/two")
+    await world.create("a")
+    await world.start()
+    await until(lambda: ("serve", "a/two") in world.steps)
+    assert world.state("a") == "starting" and not world.http[0].health.is_ready
+    one, two = (world.apps[f"a/{role}"].host for role in ("one", "two"))
+    two.health.set_ready(True)
+    assert world.state("a") == "serving" and world.http[0].health.is_ready
+    assert set(world.report()["clusters"]["a"]["roles"]) == {"one", "two"}
+    assert 'example_total{cluster="a",role="one"} 1.0' in world.metrics()
+
+    async def answer(message: Inbound) -> None:
+        await message.respond(b"yes")
+
+    await two.bus.subscribe("of.two", answer)
+    assert one.bus.is_local("of.two") and await one.bus.request("of.two", b"", TIMEOUT_S) == b"yes"
+    world.apps["a/one"].end.set()  # all roles of the cluster start again
+    await until(lambda: world.steps.count(("serve", "a/two")) == 2)
+    await end(world)
 
 
 async def test_what_all_clusters_share_is_closed_after_all_of_them() -> None:

@@ -1,6 +1,5 @@
 """The host of a simulated process: clock and connection in place of the real ones."""
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -98,26 +97,15 @@ class HostMaker:
 
     def share(self, instance: str) -> Callable[[str], Callable[..., ServiceHost]]:
         """Makes for each role of a process what makes its host."""
-        shared = SharedHost(instance, connect=self._connect, make_http=_make_http)
-        return lambda role: functools.partial(shared.host_maker(role), **self._settings)
+        return self.shared(instance).host_maker
 
     def shared(self, instance: str, **settings: Any) -> SharedHost:
-        """The host of a process for several clusters."""
-        return _SharedHost(self._settings, instance, connect=self._connect, make_http=_make_http, **settings)
+        """The host of a process with several roles or clusters."""
+        parts: dict[str, Any] = {"connect": self._connect, "make_http": _make_http, "host_settings": self._settings}
+        return SharedHost(instance, **parts, **settings)
 
     async def _connect(self, _url: str, **_: Any) -> SimConnection:
         return self._connection
-
-
-class _SharedHost(SharedHost):
-    """A shared host with the limits of the simulation."""
-
-    def __init__(self, of_each: dict[str, Any], *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self._of_each = of_each
-
-    def host_maker(self, role: str, on_ready: Callable[[], None] | None = None) -> Callable[..., ServiceHost]:
-        return functools.partial(super().host_maker(role, on_ready), **self._of_each)
 
 
 def _make_http(*_: Any, **__: Any) -> _NoHttp:

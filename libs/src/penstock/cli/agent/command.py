@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 
 from penstock.cli.agent.app import AgentApp
+from penstock.cli.agent.hosted import hosted_agents
 from penstock.cli.agent.roles import USUAL, Role, load_role, parse_roles
 from penstock.cli.command_line import NewParser
+from penstock.clusters.hosting import HostingApp
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import BAD_SETTINGS_EXIT_CODE, HostingConfig, ServiceConfig, read_configs
+from penstock.runtime.process.config import BAD_SETTINGS_EXIT_CODE, HostingConfig, read_configs
 from penstock.runtime.process.garbage import GarbagePolicy, PolicyOfAnother, ScheduledPolicy
-from penstock.runtime.process.life import run_app
+from penstock.runtime.process.life import App, run_app
 from penstock.runtime.process.shared_host import SharedHost, instance_of
 
 PROGRAM = "agent"
@@ -46,24 +48,29 @@ def run(arguments: argparse.Namespace) -> int:
     except Invalid as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return BAD_SETTINGS_EXIT_CODE
-    return run_app(PROGRAM, whole, lambda: make_agent(whole.instance, roles, configs))
+    return run_app(PROGRAM, whole, lambda: make_process(whole, roles, configs))
 
 
 def read_settings(
     roles: Sequence[Role], argv: Sequence[str], environ: Mapping[str, str]
-) -> tuple[ServiceConfig, list[ServiceConfig]]:
+) -> tuple[HostingConfig, list[HostingConfig]]:
     """The settings of the process, and those of each role."""
-    kinds: list[type[ServiceConfig]] = [ServiceConfig, *(role.config for role in roles)]
+    kinds: list[type[HostingConfig]] = [HostingConfig, *(role.config for role in roles)]
     whole, *configs = read_configs(kinds, argv, environ, program=PROGRAM)
-    if any(isinstance(config, HostingConfig) and config.clusters for config in configs):
-        raise Invalid("an agent serves one cluster: give --cluster in place of --clusters, or start single services")
     is_alone = len(roles) == 1
     return whole, [_of_role(role.name, config, is_alone=is_alone) for role, config in zip(roles, configs, strict=True)]
 
 
-def make_agent(instance: str, roles: Sequence[Role], configs: Sequence[ServiceConfig]) -> AgentApp:
+def make_process(whole: HostingConfig, roles: Sequence[Role], configs: Sequence[HostingConfig]) -> App:
+    """The process's roles, for one or several clusters."""
+    if not whole.clusters:
+        return make_agent(whole.instance, roles, configs)
+    return HostingApp(whole, PROGRAM, hosted_agents(roles, configs))
+
+
+def make_agent(instance: str, roles: Sequence[Role], configs: Sequence[HostingConfig]) -> AgentApp:
     """The process's roles, wired to one host."""
-    shared = SharedHost(instance)
+    shared = SharedHost(instance, roles_expected=len(roles))
     made = []
     for role, config in zip(roles, configs, strict=True):
         parts: dict[str, Any] = {"make_host": shared.host_maker(role.name)}
@@ -79,7 +86,7 @@ def _garbage_policy(roles: Sequence[Role]) -> GarbagePolicy:
     return PolicyOfAnother() if has_gateway else ScheduledPolicy()
 
 
-def _of_role(role: str, config: ServiceConfig, *, is_alone: bool) -> ServiceConfig:
+def _of_role(role: str, config: HostingConfig, *, is_alone: bool) -> HostingConfig:
     """The settings with the role's own instance name, and with its part of the deadline."""
     share = GATEWAY_DRAIN_SHARE if role == "gateway" and not is_alone else 1.0
     return msgspec.structs.replace(

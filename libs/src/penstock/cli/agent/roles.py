@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from penstock.clusters.hosting import HostedRole
 from penstock.contracts.errors import Invalid
-from penstock.runtime.process.config import ServiceConfig
+from penstock.runtime.process.config import HostingConfig
 from penstock.runtime.process.life import App
 
 USUAL = ("gateway", "flusher", "cacher")
@@ -17,19 +18,20 @@ class Role(msgspec.Struct, frozen=True):
     """A service as an agent sees it."""
 
     name: str
-    config: type[ServiceConfig]
+    config: type[HostingConfig]
     make: Callable[..., App]  # from the settings, and `make_host` by keyword
+    hosted: Callable[..., HostedRole]  # from the settings of a process of many clusters
 
 
 # In the order of their start; they drain in the reverse order, so that a gateway's requests find a flusher. A compactor
 # runs large merges and key compaction only in an environment with Spark.
 PLACES = {
-    "sequencer": ("config:SequencerConfig", "__main__:make_app"),
-    "flusher": ("config:FlusherConfig", "app:FlusherApp"),
-    "cacher": ("config:CacherConfig", "app:CacherApp"),
-    "janitor": ("config:JanitorConfig", "app:JanitorApp"),
-    "compactor": ("config:CompactorConfig", "app:CompactorApp"),
-    "gateway": ("config:GatewayConfig", "app:GatewayApp"),
+    "sequencer": ("config:SequencerConfig", "__main__:make_app", "__main__:hosted"),
+    "flusher": ("config:FlusherConfig", "app:FlusherApp", "__main__:hosted"),
+    "cacher": ("config:CacherConfig", "app:CacherApp", "__main__:hosted"),
+    "janitor": ("config:JanitorConfig", "app:JanitorApp", "__main__:hosted"),
+    "compactor": ("config:CompactorConfig", "app:CompactorApp", "__main__:hosted"),
+    "gateway": ("config:GatewayConfig", "app:GatewayApp", "hosting:hosted"),
 }
 
 
@@ -46,8 +48,7 @@ def parse_roles(text: str) -> list[str]:
 
 def load_role(name: str) -> Role:
     """Import a role's code; `Invalid` if its package is not installed."""
-    config, make = (_load(name, place) for place in PLACES[name])
-    return Role(name, config, make)
+    return Role(name, *(_load(name, place) for place in PLACES[name]))
 
 
 def _load(name: str, place: str) -> Any:

@@ -11,13 +11,12 @@ import signal
 from collections.abc import Mapping
 from typing import TextIO
 
-from penstock.cli.agent.app import AgentApp
-from penstock.cli.agent.command import PROGRAM, make_agent, read_settings
+from penstock.cli.agent.command import PROGRAM, make_process, read_settings
 from penstock.cli.agent.roles import load_role
 from penstock.cli.children import ChildSpec, Running
 from penstock.contracts.errors import PenstockError
-from penstock.runtime.process.config import ServiceConfig
-from penstock.runtime.process.life import INVALID_EXIT_CODE, live
+from penstock.runtime.process.config import HostingConfig
+from penstock.runtime.process.life import INVALID_EXIT_CODE, App, live
 from penstock.runtime.process.log_file import log_file_of
 from penstock.runtime.process.logs import configure_logs
 
@@ -82,9 +81,9 @@ async def _ended(code: int) -> int:
     return code
 
 
-def _build(spec: ChildSpec, env: Mapping[str, str], log: TextIO) -> tuple[AgentApp, ServiceConfig]:
+def _build(spec: ChildSpec, env: Mapping[str, str], log: TextIO) -> tuple[App, HostingConfig]:
     """The roles and the settings of their process. From here on, this process logs to their file."""
     roles = [load_role(name) for name in spec.roles]
     whole, configs = read_settings(roles, [], env)
     configure_logs(PROGRAM, whole.instance, whole.log_level, whole.log_format, log, log_file=log_file_of(env))
-    return make_agent(whole.instance, roles, configs), whole
+    return make_process(whole, roles, configs), whole

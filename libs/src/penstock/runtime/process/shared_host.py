@@ -39,40 +39,41 @@ class SharedHost:
         instance: str,
         *,
         label: str = "",
+        roles_expected: int = 1,
         health: "JointHealth | None" = None,
         connect: Callable[..., Awaitable[Connection]] = connect_nats,
         make_http: Callable[..., Http] = HttpServer,
+        make_registry: Callable[[], CollectorRegistry] = new_registry,
+        host_settings: Mapping[str, Any] | None = None,
     ) -> None:
         """`instance` is the name of the connection; a simulation replaces `connect` and `make_http`.
 
-        `label` is on all metrics of roles whose name is not empty; without it, see above.
+        `label` is on all metrics of roles whose name is not empty; without it, see above. `roles_expected` is the
+        number of roles without which the process is not ready. `host_settings` are further ones of each host.
         """
         self._instance = instance
+        self._host_settings = host_settings or {}
         self._connect = connect
         self._make_http = make_http
-        self._health = health or JointHealth()
+        self._health = health or JointHealth(roles_expected)
         self._registries: dict[str, CollectorRegistry] = {}
-        self._registry = new_registry()
+        self._registry = make_registry()
         self._registry.register(_JointMetrics(self._registries, label))
         self._connection: Connection | None = None
         self._bus: SharedBus | None = None
         self._http: Http | None = None
         self._http_users = 0
 
-    def host_maker(self, role: str, on_ready: Callable[[], None] | None = None) -> Callable[..., ServiceHost]:
+    def host_maker(self, role: str, on_ready: Callable[[], None] | None = None) -> "HostMaker":
         """Makes the host of a role, as `ServiceHost` does for a process with one role.
 
         `on_ready` is called each time that the role begins to take work.
         """
-
-        def make_registry() -> CollectorRegistry:
-            return self._registries.setdefault(role, CollectorRegistry())
-
-        return partial(
-            ServiceHost,
+        return HostMaker(
+            self._host_settings,
             connect=self._connect_role,
-            make_http=partial(_RoleHttp, self, role, on_ready),
-            make_registry=make_registry,
+            make_http=partial(_RoleHttp, self, role, on_ready or partial(self._health.begin, role)),
+            make_registry=lambda: self._registries.setdefault(role, CollectorRegistry()),
         )
 
     def remove(self, role: str) -> None:
@@ -88,7 +89,7 @@ class SharedHost:
             self._bus = SharedBus(self._connection.bus)
         return _RoleConnection(self._bus.connect(), self._connection)
 
-    async def open_http(self, role: str, health: Health, host: str, port: int, token_file: str) -> None:
+    async def open_http(self, role: str, health: "Health | JointHealth", host: str, port: int, token_file: str) -> None:
         """Show the health of a role; the first role opens the endpoint of all."""
         self._health.roles[role] = health
         if self._http is None:
@@ -108,6 +109,23 @@ class SharedHost:
         self._http_users -= 1
         if self._http is not None and not self._http_users:
             await self._http.close()
+
+
+class HostMaker:
+    """Makes the host of one role of a process. The role may consist of several roles: then `shared` makes theirs."""
+
+    def __init__(self, settings: Mapping[str, Any], **parts: Any) -> None:
+        """`settings` of each host; `parts` of `ServiceHost` and `SharedHost`."""
+        self._settings = settings
+        self._parts = parts
+
+    def __call__(self, *arguments: Any, **settings: Any) -> ServiceHost:
+        """The host of the role; the arguments are those of `ServiceHost`."""
+        return partial(ServiceHost, **self._parts, **self._settings)(*arguments, **settings)
+
+    def shared(self, instance: str, roles_expected: int) -> SharedHost:
+        """The shared parts of `roles_expected` roles."""
+        return SharedHost(instance, roles_expected=roles_expected, host_settings=self._settings, **self._parts)
 
 
 class _RoleConnection:
@@ -138,8 +156,8 @@ class _RoleHttp:
         self,
         shared: SharedHost,
         role: str,
-        on_ready: Callable[[], None] | None,
-        health: Health,
+        on_ready: Callable[[], None],
+        health: "Health | JointHealth",
         _: CollectorRegistry,
         host: str,
         port: int,
@@ -169,12 +187,22 @@ class _RoleHttp:
 class JointHealth:
     """The health of a process with several roles."""
 
-    def __init__(self) -> None:
-        self.roles: dict[str, Health] = {}
+    def __init__(self, roles_expected: int = 1) -> None:
+        self.roles: dict[str, Health | JointHealth] = {}
+        self.on_ready: Callable[[], None] | None = None  # called when all expected roles began to take work
+        self._roles_expected = roles_expected
+        self._begun: set[str] = set()
 
     @property
     def is_ready(self) -> bool:
-        return bool(self.roles) and all(health.is_ready for health in self.roles.values())
+        are_all = len(self.roles) >= self._roles_expected
+        return are_all and all(health.is_ready for health in self.roles.values())
+
+    def begin(self, role: str) -> None:
+        """Record that a role takes work."""
+        self._begun.add(role)
+        if self.on_ready is not None and len(self._begun) >= self._roles_expected:
+            self.on_ready()
 
     @property
     def degraded(self) -> list[str]:
