@@ -198,9 +198,11 @@ async def test_a_janitor_may_die_at_every_call_of_the_store(dies_after: bool) ->
         world.advance(WINDOW_MS)
         world.store.calls, world.store.dies_at, world.store.dies_after = 0, call, dies_after
         for _ in range(10):
+            was_alive = world.store.calls < call
             with contextlib.suppress(Unavailable):
                 await world.round()
-            world.cleanup = world.new_cleanup()  # the next janitor knows nothing of this one
+            if was_alive and world.store.calls >= call:
+                world.cleanup = world.new_cleanup()  # the next janitor knows nothing of this one
             world.advance(REST_MS)
         calls, world.store.dies_at = world.store.calls, -1
         assert await world.state() == ClusterState.GONE, call
@@ -218,6 +220,40 @@ async def test_a_wrong_clock_of_the_janitor_deletes_nothing(world: World) -> Non
     before = await world.keys()
     await world.round()
     assert await world.state() == ClusterState.DELETED and await world.keys() == before
+
+
+class WrongClock(ManualClock):
+    """A clock whose wall time is wrong."""
+
+    def __init__(self, right: ManualClock, ahead_ms: int) -> None:
+        self._right = right
+        self._ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return self._right.now_ms() + self._ahead_ms
+
+    def monotonic_s(self) -> float:
+        return self._right.monotonic_s()
+
+
+@pytest.mark.parametrize("ahead_ms", [-10 * REST_MS, 10 * REST_MS])
+@pytest.mark.parametrize("is_first_wrong", [False, True])
+async def test_a_wrong_clock_neither_shortens_the_rest_nor_makes_it_longer(
+    world: World, ahead_ms: int, is_first_wrong: bool
+) -> None:
+    world.advance(WINDOW_MS)
+    await world.round()
+    right, wrong = world.cleanup, world.new_cleanup(clock=WrongClock(world.clock, ahead_ms))
+    world.cleanup, other = (wrong, right) if is_first_wrong else (right, wrong)
+    await world.round()  # finds nothing
+    world.cleanup = other
+    await world.round()
+    world.advance(REST_MS - 1)
+    await world.round()
+    assert await world.state() == ClusterState.EMPTYING
+    world.advance(1)
+    await world.round()
+    assert await world.state() == ClusterState.GONE
 
 
 async def test_a_cluster_that_is_still_served_is_not_touched(world: World) -> None:

@@ -7,7 +7,8 @@ Each step can be repeated, and a crash between two steps loses nothing but time:
 2. `emptying`: the journal's stream goes first, so that a process which missed the deletion cannot acknowledge anything.
    Then all objects go.
 3. Nothing is left: `emptied_ms` is recorded. Late uploads are still deleted. They start the rest anew.
-4. Nothing was found for `rest_ms`: the record becomes `gone`, and the name is free.
+4. One process has known for `rest_ms` that nothing was found: the record becomes `gone`, and the name is free. The
+   process counts by its monotonic clock. With a wrong wall clock the rest would end early, or not for days.
 
 The rest protects a new cluster of the same name from a janitor that was stopped during a step. A janitor also checks
 the record before each deletion. It deletes only objects that it listed before that check.
@@ -83,6 +84,8 @@ class Cleanup:
         self._dry_run = dry_run
         self._open_store = open_store
         self._limits = limits
+        # By name: the record of an emptied cluster, and the monotonic time since which this process has known it.
+        self._rests: dict[str, tuple[ClusterRecord, float]] = {}
 
     async def run(self) -> None:
         """Clean up until cancelled. A failure is reported, and tried again."""
@@ -163,12 +166,12 @@ class Cleanup:
             count = await self._delete_objects(store, record)
         finally:
             await store.close()
-        now_ms = self._clock.now_ms()
         if count and record.emptied_ms:
             await self._registry.replace(found, msgspec.structs.replace(record, emptied_ms=0))
         elif not count and not record.emptied_ms:
-            await self._registry.replace(found, msgspec.structs.replace(record, emptied_ms=now_ms))
-        elif not count and now_ms - record.emptied_ms >= self._limits.rest_ms:
+            emptied = msgspec.structs.replace(record, emptied_ms=self._clock.now_ms())
+            self._rested_s((await self._registry.replace(found, emptied)).record)
+        elif not count and self._rested_s(record) * 1000 >= self._limits.rest_ms:
             gone = ClusterRecord(
                 name=record.name,
                 created_id=record.created_id,
@@ -179,7 +182,17 @@ class Cleanup:
                 quotas=ClusterQuotas(),
             )
             await self._registry.replace(found, gone)
+            del self._rests[record.name]
             log.info("cluster_gone", cluster=record.name)
+
+    def _rested_s(self, record: ClusterRecord) -> float:
+        """For how long this process has known the record. Each find of an object changes the record."""
+        now_s = self._clock.monotonic_s()
+        known, since_s = self._rests.get(record.name, (None, now_s))
+        if known != record:
+            self._rests[record.name] = record, now_s
+            return 0.0
+        return now_s - since_s
 
     async def _delete_streams(self, record: ClusterRecord) -> None:
         names = [subjects.journal_stream(record.name)]
