@@ -9,6 +9,7 @@ from penstock.contracts import codec, subjects
 from penstock.contracts.commands import LeaseJob, ReleaseJob
 from penstock.contracts.errors import Undelivered
 from penstock.contracts.messages import ExplainReply, ExplainRequest
+from penstock.segment.keys import cleanup_key
 from penstock_janitor.coordination.guard import marker_key
 from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS
 from penstock_janitor.rules.journal import Identity
@@ -96,6 +97,17 @@ async def test_objects_of_the_journal_are_kept_and_strange_ones_unknown() -> Non
         assert (await ask(built, snapshot)).state == "kept"
         assert (await ask(built, strange)).state == "unknown"
         assert (await ask(built, "another/segments/003/x")).state == "unknown"
+
+
+@in_virtual_time
+async def test_an_object_of_a_cleanup_is_young_and_then_an_orphan() -> None:
+    async with world() as built:
+        left = cleanup_key("", CLUSTER, "8f")
+        await built.store.objects.put(left, [b"?"])
+        await started(built)
+        assert (await ask(built, left)).state == "young"
+        await built.go_on(ORPHAN_AGE_MIN_MS / 1000)
+        assert (await ask(built, left)).state == "orphan"
 
 
 @in_virtual_time

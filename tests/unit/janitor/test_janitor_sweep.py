@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from penstock.contracts.commands import SHARD_TASKS, TakeTaskLease
 from penstock.objectstore.store import PART_BYTES_MIN
+from penstock.segment.keys import cleanup_key
 from penstock_janitor.app import JanitorLimits
 from penstock_janitor.coordination.guard import marker_key
 from penstock_janitor.deletion.sweep import SweepLimits
@@ -183,6 +184,20 @@ async def test_many_segments_do_not_hide_unknown_keys_after_them() -> None:
         running = built.start(**QUICK)
         await built.go_on(INTERVAL_S)
         assert running.metric("unknown_objects", where="elsewhere") == 1
+
+
+@in_virtual_time
+async def test_an_object_that_a_cleanup_left_before_the_cluster_came_back_is_deleted_when_it_is_old() -> None:
+    async with world() as built:
+        left = cleanup_key("", CLUSTER, "8f")
+        await built.store.objects.put(left, [b"?"])
+        running = built.start(**QUICK)
+        await built.go_on(AGE_S - INTERVAL_S)
+        assert left in await built.store.keys()
+        assert running.metric("unknown_objects", where="elsewhere") == 0
+        await built.go_on(2 * INTERVAL_S)
+        assert left not in await built.store.keys()
+        assert running.metric("deleted_objects_total", reason="orphan") == 1
 
 
 @in_virtual_time

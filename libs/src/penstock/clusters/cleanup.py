@@ -29,7 +29,7 @@ from penstock.contracts.queries.janitor import JournalQuery
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.process.host import Connection
-from penstock.segment.keys import cluster_prefix
+from penstock.segment.keys import cleanup_key, cluster_prefix
 
 log = structlog.get_logger()
 
@@ -139,9 +139,9 @@ class Cleanup:
     async def _store_now_ms(self, name: str) -> int:
         """The time of the store's clock: the time of an object that was written now. It is below the cluster's prefix.
 
-        So the cleanup deletes it, if this process dies before it does.
+        So the cleanup deletes it, if this process dies before it does. If the cluster comes back, its janitor does.
         """
-        key = f"{cluster_prefix('', name)}cleanup-{self._entropy.take(8).hex()}"
+        key = cleanup_key("", name, self._entropy.take(8).hex())
         await self._store.put(key, [b"the time of the store"])
         listed = await self._store.list(key, limit=1)
         await self._store.delete([key])

@@ -17,6 +17,7 @@ SEGMENTS = "segments"
 SNAPSHOTS = "snapshots"
 JOURNAL = "journal"
 REGISTRY = "clusters.registry"  # no cluster has this name: the dot is not legal in a cluster's name
+CLEANUP = "cleanup-"
 FLUSHED_LEVEL = 0
 LEVEL_MAX = 9  # one digit: levels above 2 are not planned
 
@@ -107,6 +108,16 @@ def journal_archive_prefix(prefix: str, cluster: str) -> str:
 def cluster_prefix(prefix: str, cluster: str) -> str:
     """The common prefix of the keys of all objects of a cluster."""
     return _base(prefix, cluster)
+
+
+def cleanup_key(prefix: str, cluster: str, name: str) -> str:
+    """The key of an object that the cleanup of a deleted cluster writes, to learn the time of the store."""
+    return f"{_base(prefix, cluster)}{CLEANUP}{name}"
+
+
+def is_cleanup_key(key: str, prefix: str, cluster: str) -> bool:
+    """Whether a cleanup of the cluster wrote the object. It may be left if the cluster came back."""
+    return key.startswith(cleanup_key(prefix, cluster, ""))
 
 
 def cluster_record_key(prefix: str, cluster: str) -> str:

@@ -14,7 +14,7 @@ from penstock.objectstore.store import check_key
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
-from penstock.segment.keys import parse_segment_key
+from penstock.segment.keys import is_cleanup_key, parse_segment_key
 from penstock_janitor.coordination.guard import Guard
 from penstock_janitor.deletion.maintenance import is_known_key
 from penstock_janitor.rules.classification import (
@@ -23,6 +23,7 @@ from penstock_janitor.rules.classification import (
     ObjectState,
     Rules,
     age_text,
+    classify_cleanup,
     classify_segment,
 )
 from penstock_janitor.rules.journal import Checkpoints, rebuilt_ms
@@ -115,6 +116,10 @@ class Explain:
     def _explain_other(self, key: str, listed: list[ObjectInfo], facts: dict[str, str]) -> ExplainReply:
         if not listed:
             return _reply(ObjectState.ABSENT, "the store has no such object", facts)
+        if is_cleanup_key(key, "", self._cluster):
+            now_ms = self._clock.now_ms()
+            found = classify_cleanup(listed[0].modified_ms, Now(now_ms, now_ms), self._rules)
+            return _reply(found.state, found.reason, facts)
         if is_known_key(key, self._cluster):
             return _reply(
                 ObjectState.KEPT, "it belongs to the journal: the sequencers delete it when they do not need it", facts

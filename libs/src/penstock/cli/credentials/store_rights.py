@@ -13,6 +13,7 @@ import msgspec
 from penstock.objectstore.encryption.store import MARKER as ENCRYPTION
 from penstock.segment.keys import (
     FLUSHED_LEVEL,
+    cleanup_key,
     cluster_prefix,
     cluster_record_key,
     cluster_records_prefix,
@@ -64,7 +65,7 @@ _ARCHIVE = f"{journal_archive_prefix('', _CLUSTER)}*"
 _MARKER = f"{cluster_prefix('', _CLUSTER)}journal-identity"
 _LOST_ENTRY = f"{cluster_prefix('', _CLUSTER)}journal-lost-entry"
 _DOCTOR = f"{cluster_prefix('', _CLUSTER)}doctor/*"
-_CLEANUP = f"{cluster_prefix('', _CLUSTER)}cleanup-*"
+_CLEANUP = cleanup_key("", _CLUSTER, "*")
 _RECORD = cluster_record_key("", _CLUSTER)
 _REGISTRY = f"{cluster_records_prefix('')}*"
 

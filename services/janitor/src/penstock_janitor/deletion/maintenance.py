@@ -1,5 +1,7 @@
 """Maintains the rest of the bucket: aborts abandoned uploads, and reports keys that do not belong to Penstock.
 
+It also deletes what a cleanup left before its cluster came back.
+
 Objects under unknown keys are counted and logged, but stay. The sequencers delete their own objects: the marker,
 snapshots and the archive. A crash between two steps leaves some uploads for the next time.
 """
@@ -9,11 +11,12 @@ import structlog
 from penstock.contracts.commands import MAINTENANCE_TASK
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import check_token
-from penstock.objectstore import ObjectStore
+from penstock.objectstore import ObjectInfo, ObjectStore
 from penstock.objectstore.store import LIST_LIMIT_MAX
 from penstock.runtime.clock import Clock
 from penstock.segment.keys import (
     SHARDS,
+    is_cleanup_key,
     parse_journal_archive_key,
     parse_segment_key,
     parse_snapshot_key,
@@ -21,9 +24,9 @@ from penstock.segment.keys import (
 )
 from penstock_janitor.coordination.guard import Guard, lost_entry_key, marker_key
 from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind, TaskLeases, return_undone
-from penstock_janitor.deletion.deleter import Deleter
+from penstock_janitor.deletion.deleter import Deleter, PendingDelete
 from penstock_janitor.metrics import JanitorMetrics
-from penstock_janitor.rules.classification import Now, Rules, classify_unfinished
+from penstock_janitor.rules.classification import Now, Rules, classify_cleanup, classify_unfinished
 
 WAIT_MAX_S = 60.0
 LOGGED_MAX = 20  # unknown keys that one step writes to the log
@@ -70,7 +73,7 @@ class StoreMaintenance:
         try:
             await self._guard.check()
             await self._end_uploads(leased)
-            await self._count_unknown(leased)
+            await self._look_elsewhere(leased)
         except PenstockError:
             await return_undone(self._tasks, leased)
             raise
@@ -86,15 +89,17 @@ class StoreMaintenance:
                 await self._deleter.end_upload(upload, classification)
                 await self._tasks.renew(leased)
 
-    async def _count_unknown(self, leased: LeasedTasks) -> None:
-        """Count unknown keys of the cluster. The sweep lists the shards of segments, so this skips them."""
+    async def _look_elsewhere(self, leased: LeasedTasks) -> None:
+        """Count unknown keys of the cluster, and delete objects of cleanups. The sweep lists the shards of segments."""
         first = f"{segments_prefix(NO_PREFIX, self._cluster)}{0:03}/"
         last = f"{segments_prefix(NO_PREFIX, self._cluster)}{SHARDS - 1:03}/{LAST_NAME}"
         unknown = 0
         page = await self._store.list(self._prefix)
         while page:
             for info in page:
-                if not first <= info.key <= last and not is_known_key(info.key, self._cluster):
+                if is_cleanup_key(info.key, NO_PREFIX, self._cluster):
+                    await self._end_cleanup(info, leased)
+                elif not first <= info.key <= last and not is_known_key(info.key, self._cluster):
                     unknown += 1
                     if unknown <= LOGGED_MAX:
                         log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
@@ -104,6 +109,11 @@ class StoreMaintenance:
             after = page[-1].key
             page = await self._store.list(self._prefix, after if after < first else max(after, last))
         self._metrics.unknown_objects.labels("elsewhere").set(unknown)
+
+    async def _end_cleanup(self, info: ObjectInfo, leased: LeasedTasks) -> None:
+        classification = classify_cleanup(info.modified_ms, Now(leased.clock_ms, self._clock.now_ms()), self._rules)
+        if classification.is_deletable:
+            await self._deleter.delete([PendingDelete(info.key, info.size_bytes, classification)])
 
 
 def is_known_key(key: str, cluster: str) -> bool:

@@ -1,6 +1,6 @@
 """Classifies objects: which may be deleted, which stay, and why. Pure. Only this module decides that.
 
-The object of a segment may be deleted in two cases:
+An object may be deleted in three cases:
 
  - Dead segment (`condemned` in metrics): no extent points to it, and none can later. It stays for a grace period,
    because readers may still have a plan with it. The period is counted twice: by the journal's clock, and by this
@@ -10,6 +10,7 @@ The object of a segment may be deleted in two cases:
  - Orphan: no entry has the segment at this level, and it is too old to be committed. The journal rejects commits of
    segments a quarter as old, by its own clock, which never goes back. A rebuilt journal may lack segments. For a day
    after a rebuild no orphan is deleted. In that time an operator can act on the report of the rebuild.
+ - Object of a cleanup: it was written while the cluster was deleted, and left by a crash. It has no use.
 
 All other objects stay: the sequencers delete the journal's own objects, and unknown keys do not belong to Penstock.
 """
@@ -136,6 +137,15 @@ def classify_unfinished(begun_ms: int, now: Now, rules: Rules) -> Classification
     if age_ms < rules.orphan_age_ms:
         return Classification(ObjectState.YOUNG, f"{upload}: it stays until {age_text(rules.orphan_age_ms)}")
     return Classification(ObjectState.UNFINISHED, f"{upload} and is not complete")
+
+
+def classify_cleanup(written_ms: int, now: Now, rules: Rules) -> Classification:
+    """Classify an object that a cleanup wrote at `written_ms` by the store's clock, before the cluster came back."""
+    age_ms = now.age_ms(written_ms)
+    written = f"a cleanup wrote it {age_text(age_ms)} ago to learn the time of the store"
+    if age_ms < rules.orphan_age_ms:
+        return Classification(ObjectState.YOUNG, f"{written}: it stays until {age_text(rules.orphan_age_ms)}")
+    return Classification(ObjectState.ORPHAN, f"{written}, and did not delete it")
 
 
 def may_be_orphan(segment_id: SegmentId, now: Now, rules: Rules) -> bool:
