@@ -12,7 +12,7 @@ import pytest
 from penstock.contracts.ids import AUDIT_TOPIC
 from tests.testkit.sim.length import SHORT
 from tests.testkit.sim.run import run_seed
-from tests.testkit.sim.world import BUGS
+from tests.testkit.sim.stage import BUGS
 
 ROOT = Path(__file__).parents[2]
 SEED = 7

@@ -11,6 +11,7 @@ LONG_EACH = 8  # seeds: one of them is long by itself
 NEIGHBOUR_SUFFIX = "-neighbour"  # the run's sequencers also host a second virtual cluster
 LONG_SUFFIX = "-long"  # the run is long although the seed's own run is short
 SHORT_TIMEOUTS_SUFFIX = "-short-timeouts"  # the clients write in transactions and have short timeouts
+CLUSTERS_SUFFIX = "-clusters"  # alone: the run is one of `tests.testkit.sim.tenancy`
 
 
 @dataclass(frozen=True)

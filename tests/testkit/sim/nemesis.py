@@ -12,7 +12,7 @@ from tests.testkit.sim.environment.process import Process
 from tests.testkit.sim.environment.services import CLUSTER
 from tests.testkit.sim.environment.store import StoreFaults
 from tests.testkit.sim.environment.wire import Latency
-from tests.testkit.sim.world import World
+from tests.testkit.sim.stage import Stage
 
 STEPS_MAX = 400  # callbacks until a process ends
 SKEW_MS_MAX = 4_000
@@ -49,7 +49,7 @@ Fault = Callable[[], Awaitable[None]]
 class Nemesis:
     """Starts and ends faults until `heal`."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Stage) -> None:
         self._world = world
         self._dice: random.Random = world.stream("nemesis")
         self._has_damaged = False
@@ -322,7 +322,7 @@ class Nemesis:
             await asyncio.sleep(dice.uniform(*LEAP_PAUSE_S) * world.length.fault_duration_scale)
             role = dice.choice([each for each in LEAPING_ROLES if world.role(each)])
             process, direction = dice.choice(world.role(role)), dice.choice(("forward", "back"))
-            if role == "sequencer" and direction == "forward" and world.oracle.state.level < PRODUCERS_LEVEL:
+            if role == "sequencer" and direction == "forward" and world.level < PRODUCERS_LEVEL:
                 continue  # below this level, producers expire by the wall clock
             world.happened[f"{role} clocks that leap"] += 1
             days_ms = dice.randint(*LEAP_MS)

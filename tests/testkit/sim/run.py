@@ -2,6 +2,7 @@
 
 import functools
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.contracts.levels import NEWEST_LEVEL
@@ -17,9 +18,12 @@ from tests.testkit.sim.clients.security_operator import SecurityOperator
 from tests.testkit.sim.clients.token_operator import TokenOperator
 from tests.testkit.sim.environment.host import SimClock
 from tests.testkit.sim.environment.services import CLUSTER
-from tests.testkit.sim.length import Length, length_of, name_of, seed_and_length
+from tests.testkit.sim.length import CLUSTERS_SUFFIX, Length, length_of, name_of, seed_and_length
 from tests.testkit.sim.long_pause import LOOK_S, delete_all_topics, old_orphans, pause_with_flushers_last
 from tests.testkit.sim.nemesis import FAULTS_COUNTED, Nemesis
+from tests.testkit.sim.stage import Stage
+from tests.testkit.sim.tenancy.deployment import Deployment
+from tests.testkit.sim.tenancy.run import simulate
 from tests.testkit.sim.world import World
 
 START_TIMEOUT_S = 30.0
@@ -61,34 +65,57 @@ class Outcome:
 
 def run_named(name: str, *, keep_trace: bool = False) -> Outcome:
     """Make one run by its name."""
+    if name.endswith(CLUSTERS_SUFFIX):
+        return run_clusters(int(name.removesuffix(CLUSTERS_SUFFIX)), keep_trace=keep_trace)
     seed, length = seed_and_length(name)
     return run_seed(seed, length=length, keep_trace=keep_trace)
 
 
 def run_seed(seed: int, *, length: Length | None = None, keep_trace: bool = False, faults: bool = True) -> Outcome:
     """Make one run, by default with the seed's own length."""
-    _exclude_imports_from_collection()
     world = World(seed, length or length_of(seed), keep_trace=keep_trace)
+    _simulate(world, lambda: _run(world, faults))
+    acknowledged = sum(producer.acknowledged for producer in world.producers)
+    entries = world.journal.last_sequence
+    return _outcome(name_of(seed, world.length), world, acknowledged, entries, _counts(world), _records(world))
+
+
+def run_clusters(seed: int, *, keep_trace: bool = False) -> Outcome:
+    """Make one run of a deployment with several clusters."""
+    deployment = Deployment(seed, keep_trace=keep_trace)
+    _simulate(deployment, lambda: simulate(deployment))
+    entries = sum(journal.last_sequence for journal in deployment.journals.values())
+    name = f"{seed}{CLUSTERS_SUFFIX}"
+    return _outcome(name, deployment, deployment.acknowledged, entries, deployment.counts(), {})
+
+
+def _simulate(stage: Stage, run: Callable[[], None]) -> None:
+    _exclude_imports_from_collection()
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        with world.watching():
-            _run(world, faults)
-            world.end()
+        with stage.watching():
+            run()
+            stage.end()
     finally:
         if was_collecting:
             gc.enable()
+
+
+def _outcome(
+    name: str, stage: Stage, acknowledged: int, entries: int, happened: dict[str, int], records: dict[str, int]
+) -> Outcome:
     return Outcome(
-        name_of(seed, world.length),
-        world.failures,
-        world.trace.digest,
-        list(world.trace.lines),
-        world.now_s,
-        world.timeline.callbacks,
-        sum(producer.acknowledged for producer in world.producers),
-        world.journal.last_sequence,
-        _counts(world),
-        _records(world),
+        name=name,
+        failures=stage.failures,
+        digest=stage.trace.digest,
+        trace=list(stage.trace.lines),
+        virtual_s=stage.now_s,
+        callbacks=stage.timeline.callbacks,
+        acknowledged=acknowledged,
+        entries=entries,
+        happened=happened,
+        records=records,
     )
 
 

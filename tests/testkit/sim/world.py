@@ -2,14 +2,8 @@
 
 import asyncio
 import hashlib
-import logging
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import msgspec
-import structlog
 
 from penstock.contracts.commands import Command, Outcome, RaiseLevel
 from penstock.contracts.entries import GENESIS_HASH, Entry, encode_entry
@@ -45,7 +39,7 @@ from tests.testkit.sim.environment.loop import SimLoop
 from tests.testkit.sim.environment.opening import open_simulated
 from tests.testkit.sim.environment.process import Process
 from tests.testkit.sim.environment.services import CLUSTER, app_factories, counts_of, gateway_address
-from tests.testkit.sim.environment.shared import NEIGHBOUR, SharedEnvironment
+from tests.testkit.sim.environment.shared import NEIGHBOUR
 from tests.testkit.sim.environment.store import StoreServer
 from tests.testkit.sim.environment.wire import START_MS, Latency
 from tests.testkit.sim.length import Length
@@ -54,6 +48,7 @@ from tests.testkit.sim.sequential.late_copies import LateCopies
 from tests.testkit.sim.sequential.register_writer import RegisterWriter
 from tests.testkit.sim.sequential.sequential_committer import SequentialCommitter
 from tests.testkit.sim.shared_tables.crowd import Crowd
+from tests.testkit.sim.stage import Stage
 
 TOPIC = "events"
 RECREATED_TOPIC = "passing"
@@ -63,7 +58,6 @@ MUCH_BYTES = (2_000, 1_000_000)  # of one fetch of a reader that reads_much
 EXTRA_SHARE = 0.3  # of runs with a certain additional client
 GROUP = "group"
 SMALL_MESSAGE_BYTES_MAX = 64 * 1024  # in some runs, so that requests do not fit into one
-LOOK_INTERVAL_S = 0.005  # between two checks of a condition, as checks take time
 COMPARED_ENTRIES = 16  # between two comparisons of the states of all replicas
 UPGRADE_SHARE = 0.15  # of runs
 COMPACTED_SHARE = 0.5  # of runs
@@ -83,23 +77,6 @@ LANDING_STREAM = "landing-stores-263"  # with this name, the runs in tests/simul
 LANDING_STORES_SHARE = 0.15  # of runs: all segments land in three stores
 LANDING_LATENCY = Latency(0.002, 0.05, 0.02)
 AGENTS_SHARE = 0.25  # of runs: their processes are gateway, flusher and cacher in one
-# Log events that show a bug: they are about messages that only services send.
-BUGS = frozenset(
-    (
-        "request_failed",
-        "records_not_readable",
-        "announcement_unreadable",
-        "flush_message_malformed",
-        "cache_request_malformed",
-        "presence_not_decoded",
-        "request_not_understood",
-        "message_not_understood",
-        "segment_commit_impossible",
-        "answer_too_large",
-        "entry_not_announced",
-        "object_unknown",
-    )
-)
 
 
 class _Reply(msgspec.Struct, array_like=True):
@@ -111,12 +88,11 @@ class _Reply(msgspec.Struct, array_like=True):
 _decode_reply = msgspec.msgpack.Decoder(_Reply).decode
 
 
-class World(SharedEnvironment):
+class World(Stage):
     """The processes, clients and checkers of one run."""
 
     def __init__(self, seed: int, length: Length, *, keep_trace: bool = False) -> None:
-        super().__init__(seed, keep_trace=keep_trace)
-        self.length = length
+        super().__init__(seed, length, keep_trace=keep_trace)
         self.dice = self.stream("world")
         self.partitions = self.dice.randint(1, 4)
         self.hub.message_bytes_max = self.dice.choice((MESSAGE_BYTES_MAX, SMALL_MESSAGE_BYTES_MAX))
@@ -180,7 +156,6 @@ class World(SharedEnvironment):
         self.crowd = Crowd(self)
         self.topic_exists = False
         self.long_pauses = 0
-        self.happened: Counter[str] = Counter()  # faults that have no other count
 
     def _landing_options(self) -> str:
         """The options of the store's address for landing stores: none, one for one lane, or three for both lanes."""
@@ -193,14 +168,14 @@ class World(SharedEnvironment):
             return f"?{places}&landing_for=all"
         return "?landing=memory://landing" if self.has_lanes else ""
 
-    def role(self, role: str) -> list[Process]:
-        """The processes that have a role."""
-        return [each for each in self.processes if role in each.roles]
-
     def _old_replicas(self) -> dict[str, None]:
         """All sequencers in some runs, none in the others."""
         is_upgrade = self.stream("upgrade").random() < UPGRADE_SHARE and not self.length.has_neighbour
         return dict.fromkeys(process.name for process in self.role("sequencer") if is_upgrade)
+
+    @property
+    def level(self) -> int:
+        return self.oracle.state.level
 
     def raise_level(self) -> None:
         """Raise the level at once instead of after some seconds, as most clusters already have the newest one."""
@@ -228,10 +203,6 @@ class World(SharedEnvironment):
         """One Kafka client."""
         gateways = [gateway_address(each) for each in self.role("gateway")]
         return KafkaClient(self.network, name, gateways, self.stream(f"client/{name}"), self.answers)
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task of a client."""
-        self.client_loop.create_task(work)
 
     async def make_topic(self) -> None:
         """Create the topic of most clients."""
@@ -362,29 +333,6 @@ class World(SharedEnvironment):
         self.readers.append(reader)
         self.spawn(reader.run())
 
-    def end(self) -> None:
-        """Kill all processes and clients."""
-        self.client_loop.kill()
-        for process in self.processes:
-            process.is_wanted = False
-            process.kill()
-        self.infrastructure.kill()
-
-    def until(
-        self, what: str, condition: Callable[[], object], timeout_s: float, look_interval_s: float = LOOK_INTERVAL_S
-    ) -> bool:
-        """Run until the condition is true; False after a broken guarantee, or a failure after the timeout."""
-        self.timeline.run(lambda: condition() or self.failures, self.now_s + timeout_s, look_interval_s)
-        if not self.failures and not condition():
-            self.fail(f"waits for ever: {what}, at {self.now_s:.1f} s")
-        return not self.failures
-
-    def run_for(self, duration_s: float) -> None:
-        """Run for a duration, or until a failure."""
-        end_s = self.now_s + duration_s
-        self.infrastructure.call_at(end_s, lambda: None)
-        self.timeline.run(lambda: self.failures, end_s, LOOK_INTERVAL_S)
-
     def _apply_and_compare(
         self, state: State, sequence: int, requests: list[list[Command]]
     ) -> tuple[list[list[Outcome]], Effects]:
@@ -410,30 +358,3 @@ class World(SharedEnvironment):
             self.fail(
                 f"{sender} answers as of {sequence}, but {replica.born_at_sequence} was in the journal before its start"
             )
-
-    def _client_exception(self, context: dict[str, Any]) -> None:
-        self.fail(f"a client: {context.get('message')}: {context.get('exception')!r}")
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Write the log events of services to the trace, and record those of bugs as failures."""
-        before = structlog.get_config()
-        structlog.configure(
-            processors=[self._take_log],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-            cache_logger_on_first_use=False,
-        )
-
-        try:
-            yield
-        finally:
-            structlog.configure(**before)
-
-    def _take_log(self, _logger: Any, level: str, event: Any) -> Any:
-        name = event["event"]
-        if name == "service_failed" and (event.get("exc_info") is not None or "halted" in event["error"]):
-            self.fail(f"a hosted cluster failed: {dict(event)}")  # a process that hosts clusters goes on
-        self.record(f"log {level} {name} {event.get('error', '')}")
-        if name in BUGS:
-            self.fail(f"a service logged {name}: {dict(event)}")
-        raise structlog.DropEvent

@@ -61,6 +61,18 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return self.state == ClusterState.ACTIVE
 
 
+def deleted(record: ClusterRecord, now_ms: int, window_ms: int) -> ClusterRecord:
+    """The record of a cluster that is deleted now, and can come back within the window."""
+    return msgspec.structs.replace(
+        record, state=ClusterState.DELETED, deleted_ms=now_ms, undelete_until_ms=now_ms + window_ms
+    )
+
+
+def undeleted(record: ClusterRecord) -> ClusterRecord:
+    """The record of a deleted cluster that is back."""
+    return msgspec.structs.replace(record, state=ClusterState.ACTIVE, deleted_ms=0, undelete_until_ms=0)
+
+
 def encode_record(record: ClusterRecord) -> bytes:
     """The bytes of the record's object."""
     return msgspec.json.encode(record)

@@ -158,9 +158,13 @@ class KafkaClient:
             try:
                 address = self.stream.choice(self._gateways)
                 socket = await self._network.connect(self.name, address, CONNECT_TIMEOUT_S)
-                return KafkaConnection(socket, self.name, self._witness)
+                return KafkaConnection(socket, self.name, self.witness_at(socket.gateway))
             except ConnectionError:
                 await self.back_off()
+
+    def witness_at(self, gateway: str) -> Witness:
+        """The witness of a connection to a gateway."""
+        return self._witness
 
     async def back_off(self) -> None:
         """Wait before the next try."""

@@ -75,6 +75,7 @@ class SimHub(MemoryHub):
         self.severed = Severed()
         self.happened: Counter[str] = Counter()  # faults of single messages
         self.on_answer: Callable[[str, bytes], None] = lambda sender, data: None
+        self.on_send: Callable[[str, str], None] = lambda sender, subject: None
         self._wire = wire
         self._record = record
         self._links: dict[str, Link] = {}
@@ -162,6 +163,7 @@ class SimHub(MemoryHub):
         if link.generation != generation or link.is_mute:
             return
         self._record(f"bus {sender.name} > {subject} {len(data)} {crc32c.crc32c(data):08x}")
+        self.on_send(sender.name, subject)
         if subject.startswith("_INBOX."):
             if not subject.startswith(NEIGHBOUR_INBOX):  # `on_answer` knows one cluster only
                 self.on_answer(sender.name, data)

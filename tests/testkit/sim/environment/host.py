@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.contracts.subjects import journal_stream
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.journal import Journal
 from penstock.runtime.process.host import HostLimits, ServiceHost
@@ -60,13 +61,18 @@ class SimConnection:
 
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal:
         """A handle on the journal of the cluster."""
-        opened = SimJournal(self._others.get(cluster, self._store), self._name, self._reach)
+        store = self._others.get(cluster, self._store)
+        opened = SimJournal(store, self._name, self._reach)
+        if create and not store.exists:
+            await opened.create()
         await opened.describe()
         return opened
 
     async def delete_stream(self, name: str) -> None:
-        """No simulation deletes a cluster."""
-        raise NotImplementedError(name)
+        """Delete the journal with that stream."""
+        for cluster, store in self._others.items():
+            if journal_stream(cluster) == name:
+                await SimJournal(store, self._name, self._reach).delete()
 
     async def close(self) -> None:
         await self.bus.close()

@@ -59,6 +59,8 @@ class SimJournalStore(MemoryJournalStore):
         self.others: list[SimJournalStore] = []  # in the same servers
         self.power = 0  # a number that changes when the power is lost
         self.is_full = False  # the disks of the servers are full
+        self.on_made: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[], None] = lambda: None
         self._ids_by_time: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def happens(self, share: float) -> bool:
@@ -85,7 +87,12 @@ class SimJournalStore(MemoryJournalStore):
 
     def make_again(self, created: str = "2026-02-02T00:00:00Z") -> None:
         self._ids_by_time.clear()
+        self.on_made()
         super().make_again(created)
+
+    def lose(self) -> None:
+        self.on_lost()
+        super().lose()
 
     def store_entry(self, entry_id: str, data: bytes) -> int:
         now_s = self.wire.loop.time()
@@ -141,6 +148,22 @@ class SimJournal(MemoryJournal):
         self._stream = store
         self._name = name or f"handle-{id(self)}"
         self._reach = reach or Reach()
+
+    async def create(self) -> None:
+        """Create the stream; does nothing if there is one."""
+        await self._round_trip(self._make)
+
+    def _make(self) -> None:
+        if not self._stream.exists:
+            self._stream.make_again(f"{self._stream.wire.loop.time()} s after the beginning")
+
+    async def delete(self) -> None:
+        """Delete the stream; does nothing if there is none."""
+        await self._round_trip(self._lose)
+
+    def _lose(self) -> None:
+        if self._stream.exists:
+            self._stream.lose()
 
     async def describe(self) -> JournalInfo:
         await self._round_trip()
@@ -203,7 +226,7 @@ class SimJournal(MemoryJournal):
         if generation == self._reach.generation() and self._reach.is_whole() and not answer.done():
             answer.set_result(outcome)
 
-    async def _round_trip(self) -> int:
+    async def _round_trip(self, at_server: Callable[[], None] = lambda: None) -> int:
         """The last sequence when the server got the query; waits for the answer, or raises `Unavailable`."""
         answer: asyncio.Future[int | Exception] = asyncio.get_running_loop().create_future()
         generation = self._reach.generation()
@@ -211,6 +234,7 @@ class SimJournal(MemoryJournal):
         def arrive() -> None:
             stream = self._stream
             if generation == self._reach.generation() and stream.is_available:
+                at_server()
                 stream.wire.carry(
                     ("acknowledge", self._name), self._receive_answer, generation, answer, stream.last_sequence
                 )

@@ -245,7 +245,7 @@ async def _alter(arguments: argparse.Namespace) -> Result:
 
 
 async def _delete(arguments: argparse.Namespace) -> Result:
-    from penstock.clusters import ClusterState
+    from penstock.clusters.record import deleted
     from penstock.runtime.clock import SystemClock
 
     window_ms = duration_ms(arguments.undelete_window)
@@ -261,10 +261,7 @@ async def _delete(arguments: argparse.Namespace) -> Result:
                 f"{arguments.undelete_window} its topics, records and users are lost.",
                 is_confirmed=arguments.yes,
             )
-        now_ms = SystemClock().now_ms()
-        record = msgspec.structs.replace(
-            found.record, state=ClusterState.DELETED, deleted_ms=now_ms, undelete_until_ms=now_ms + window_ms
-        )
+        record = deleted(found.record, SystemClock().now_ms(), window_ms)
         if not arguments.dry_run:
             await registry.replace(found, record)
     until = time_text(record.undelete_until_ms)
@@ -273,14 +270,14 @@ async def _delete(arguments: argparse.Namespace) -> Result:
 
 
 async def _undelete(arguments: argparse.Namespace) -> Result:
-    from penstock.clusters import ClusterState
+    from penstock.clusters.record import ClusterState, undeleted
 
     async with opened_registry(arguments) as registry:
         found = await _named(registry, arguments.name)
         if found.record.state != ClusterState.DELETED:
             words = "is not deleted" if found.record.is_active else "is being cleaned up, and cannot come back"
             raise Invalid(f"the cluster {arguments.name} {words}")
-        record = msgspec.structs.replace(found.record, state=ClusterState.ACTIVE, deleted_ms=0, undelete_until_ms=0)
+        record = undeleted(found.record)
         await registry.replace(found, record)
     return Done(f"the cluster {arguments.name} is back", _row(record))
 
