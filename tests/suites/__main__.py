@@ -23,7 +23,7 @@ from tests.suites.suites import SUITES
 from tests.suites.suites.suite import FAILED, PASSED, SKIPPED, Suite
 
 OPENERS: Mapping[str, Opener] = {PENSTOCK: penstock, KAFKA: apache}
-LIMIT_S = 600.0
+LIMIT_S = 1800.0
 SIDE_BY_SIDE = 2  # tests mostly wait for sessions to end
 
 
