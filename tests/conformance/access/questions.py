@@ -33,6 +33,7 @@ from penstock.kafkawire.api import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_share_group_offsets,
     describe_topic_partitions,
     describe_transactions,
@@ -418,6 +419,12 @@ def _of_the_cluster() -> list[Question]:
                         MISSING, [alter_partition_reassignments.ReassignablePartition(0, None)]
                     )
                 ],
+            ),
+        ),
+        _ask(
+            describe_quorum,
+            describe_quorum.DescribeQuorumRequest(
+                [describe_quorum.TopicRequest("__cluster_metadata", [describe_quorum.PartitionRequest(0)])]
             ),
         ),
         _ask(

@@ -376,8 +376,11 @@ def api_versions(stage: Stage) -> None:
 
 
 def cluster(stage: Stage) -> None:
-    """kafka-cluster, kafka-groups: the cluster has an id, and groups are listed."""
+    """kafka-cluster, kafka-groups, kafka-metadata-quorum: a cluster id, a list of groups, voters with their lags."""
     has(stage.tool("org.apache.kafka.tools.ClusterTool cluster-id"), "Cluster ID: .+")
+    quorum = "org.apache.kafka.tools.MetadataQuorumCommand"
+    has(stage.tool(f"{quorum} describe --status"), r"^MaxFollowerLag:\s+\d+$")
+    has(stage.tool(f"{quorum} describe --replication"), r"\s0\s+\d+\s+\d+\s+Leader")
     group, topic = stage.name("group"), stage.name("topic")
     stage.tool(CONSOLE_CONSUMER, "--topic", topic, "--group", group, "--timeout-ms", "2000")
     has(stage.tool("org.apache.kafka.tools.GroupsCommand", "--list"), rf"^{group}\s+Classic")

@@ -17,7 +17,6 @@ REASONS = {
     52: QUORUM,
     53: QUORUM,
     54: QUORUM,
-    55: QUORUM,
     56: "Kafka's leaders report their in-sync replicas. There are no replicas here.",
     57: "Features follow the level of the cluster, which rises once all sequencers know it.",
     58: "Kafka's brokers forward requests of clients in it. Here each gateway serves every request itself.",

@@ -36,8 +36,8 @@ async def test_the_search_waits_for_a_service_that_is_late() -> None:
 
 
 async def test_the_use_of_a_cluster_is_that_of_its_newest_replica_and_of_all_gateways_together() -> None:
-    old = Presence("sequencer", "z", "s1", "1", cluster_use=ClusterUse(5, 9, 0, 0, 1, 1))
-    new = Presence("sequencer", "z", "s2", "1", cluster_use=ClusterUse(6, 9, 0, 0, 100, 3))
+    old = Presence("sequencer", "z", "s1", "1", journal_sequence=5, cluster_use=ClusterUse(9, 0, 0, 1, 1))
+    new = Presence("sequencer", "z", "s2", "1", journal_sequence=6, cluster_use=ClusterUse(9, 0, 0, 100, 3))
     of_client = QuotaUse(PRODUCE_RATE, (("user", "alice"),), 70.0)
     gateways = [
         Presence("gateway", "z", name, "1", quota_use=(QuotaUse(PRODUCE_RATE, CLUSTER_ENTITY, rate), of_client))

@@ -37,7 +37,7 @@ MESSAGES = [
     messages.Presence(
         "gateway", "z1", "g-1", "0.1.0", leaving=True, listeners=(messages.ListenerAddress("PLAINTEXT", "h", 9092),)
     ),
-    messages.Presence("sequencer", "z1", "s-1", "0.1.0", cluster_use=messages.ClusterUse(7, 1, 2, 3, 4, 5)),
+    messages.Presence("sequencer", "z1", "s-1", "0.1.0", cluster_use=messages.ClusterUse(1, 2, 3, 4, 5)),
 ]
 
 

@@ -83,6 +83,7 @@ def _distinct(kind: Kind, number: int) -> Any:
     start = number % 200
     return {
         "bool": True,
+        "uint16": number,
         "float64": number + 0.25,
         "string": f"söme {number}",
         "uuid": bytes(range(start, start + 16)),
@@ -122,6 +123,7 @@ def _values(shape: Shape, version: int) -> st.SearchStrategy[Any]:
         return st.integers(-limit, limit - 1)
     return {
         "bool": st.booleans(),
+        "uint16": st.integers(0, 2**16 - 1),
         "float64": st.floats(allow_nan=False),
         "uuid": st.binary(min_size=16, max_size=16),
         "string": st.text(max_size=200),

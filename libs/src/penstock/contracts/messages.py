@@ -1,5 +1,7 @@
 """Messages that are neither commands nor queries: flushes, cache reads, announcements and presence."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from penstock.contracts.batches import BatchMeta, BatchResult, Extent, Marker, SegmentRef
@@ -132,7 +134,6 @@ class QuotaUse(msgspec.Struct, frozen=True, array_like=True):
 class ClusterUse(msgspec.Struct, frozen=True, array_like=True):
     """The quotas in bytes of a virtual cluster (0: no limit), and its present use, as one sequencer knows them."""
 
-    sequence: int  # of the last entry that the sequencer has applied
     produced_bytes_per_s_max: int = 0
     consumed_bytes_per_s_max: int = 0
     stored_bytes_max: int = 0
@@ -155,7 +156,15 @@ class Presence(msgspec.Struct, frozen=True, array_like=True):
     quota_use: tuple[QuotaUse, ...] = ()  # gateways only
     pool: str = DEFAULT_POOL  # see `shown_pool` (ADR 0060)
     started_ms: int = 0  # when the process started, by its wall clock; 0 from older releases
+    journal_sequence: int = -1  # sequencers only: the newest entry applied; -1 from older releases
+    journal_ms: int = -1  # sequencers only: the state's clock at that entry
     cluster_use: ClusterUse | None = None  # sequencers only, while they serve
+
+
+def newest_cluster_use(presences: Iterable[Presence]) -> ClusterUse | None:
+    """The use that the sequencer has announced that has applied most; None if none has."""
+    announced = [each for each in presences if each.cluster_use is not None]
+    return max(announced, key=lambda each: each.journal_sequence).cluster_use if announced else None
 
 
 def shown_pool(presence: Presence) -> str:

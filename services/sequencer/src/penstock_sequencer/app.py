@@ -115,10 +115,16 @@ class SequencerApp:
         self._sequencer = self._replica_of(journal, bus, self._store)
 
     def _complete_presence(self, presence: Presence) -> Presence:
-        """Add the use of the cluster. A replica that still replays the journal knows an old one only."""
-        if self._sequencer is None or not self._is_serving:
+        """Add the position in the journal, and the use of the cluster; while a replica replays, it knows an old use."""
+        if self._sequencer is None:
             return presence
-        return msgspec.structs.replace(presence, cluster_use=self._sequencer.cluster_use())
+        state = self._sequencer.replica.state
+        return msgspec.structs.replace(
+            presence,
+            journal_sequence=state.sequence,
+            journal_ms=state.clock_ms,
+            cluster_use=self._sequencer.cluster_use() if self._is_serving else None,
+        )
 
     def _replica_of(self, journal: Journal, bus: Bus, store: ObjectStore) -> Sequencer:
         config = self._config

@@ -26,7 +26,7 @@ async def world() -> AsyncIterator[World]:
 
 def announce(world: World, sequence: int = 1, sequencer: str = "s1", **use: int) -> None:
     """A sequencer announces these quotas, and this use."""
-    presence = Presence("sequencer", "z1", sequencer, "1", cluster_use=ClusterUse(sequence, **use))
+    presence = Presence("sequencer", "z1", sequencer, "1", journal_sequence=sequence, cluster_use=ClusterUse(**use))
     world.directory.put(presence)
     world.gateway.quotas.reported()  # as for the gateway's own presence, each second
 

@@ -17,7 +17,7 @@ def test_the_use_has_the_quotas_in_bytes_and_the_stored_bytes_and_partitions() -
     world = World()
     world.topic("t", partitions=2)
     world.produce(batch(length=300), batch(length=50), partition=1)
-    assert cluster_use(world.state, QUOTAS) == ClusterUse(world.state.sequence, 10, 20, 1000, 350, 2)
+    assert cluster_use(world.state, QUOTAS) == ClusterUse(10, 20, 1000, 350, 2)
 
 
 def test_deleted_records_and_topics_are_not_stored_any_more_after_one_tick() -> None:

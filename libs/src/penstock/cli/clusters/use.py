@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli.diagnosis.processes import ListenLimits, find_processes
 from penstock.contracts.configs.quotas import CLUSTER_ENTITY, FETCH_RATE, PRODUCE_RATE
-from penstock.contracts.messages import Presence
+from penstock.contracts.messages import Presence, newest_cluster_use
 
 if TYPE_CHECKING:
     from penstock.runtime.bus.bus import Bus
@@ -21,8 +21,7 @@ async def find_use(bus: "Bus", cluster: str, *, limits: ListenLimits = LISTEN_LI
 
 def use_in(processes: Sequence[Presence]) -> dict[str, Any]:
     """The use in announcements. Gateways measure bytes a second only while there is a quota for them."""
-    announced = [each.cluster_use for each in processes if each.cluster_use is not None]
-    newest = max(announced, key=lambda each: each.sequence, default=None)
+    newest = newest_cluster_use(processes)
     if newest is None:
         return dict.fromkeys(USES)
     produced = _rate(processes, PRODUCE_RATE) if newest.produced_bytes_per_s_max else None

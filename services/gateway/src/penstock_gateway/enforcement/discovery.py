@@ -10,6 +10,7 @@ from penstock.kafkawire.api import (
     api_versions,
     describe_cluster,
     describe_log_dirs,
+    describe_quorum,
     describe_topic_partitions,
     find_coordinator,
     metadata,
@@ -180,11 +181,16 @@ def _refused_log_dirs(version: int, request: describe_log_dirs.DescribeLogDirsRe
     return describe_log_dirs.DescribeLogDirsResponse(error_code=error)
 
 
+def _refused_quorum(version: int, request: describe_quorum.DescribeQuorumRequest, error: ErrorCode) -> Message:
+    return describe_quorum.DescribeQuorumResponse(error_code=error, error_message=MESSAGES[error])
+
+
 CHECKS: Checks = {
     api_versions.API.key: (),
     metadata.API.key: (check_metadata, own_metadata_operations),
     describe_topic_partitions.API.key: (check_topic_partitions,),
     describe_cluster.API.key: (own_cluster_operations,),
     describe_log_dirs.API.key: (on_cluster(DESCRIBE, _refused_log_dirs),),
+    describe_quorum.API.key: (on_cluster(DESCRIBE, _refused_quorum),),
     find_coordinator.API.key: (check_coordinators,),
 }

@@ -41,8 +41,13 @@ def _named(part: re.Pattern[str], client_id: str) -> str:
 
 def node_of(host: str, port: int, zone: str, pool: str = DEFAULT_POOL) -> Node:
     """The broker at an address; its id depends on the address only, and is from 1 to 2^31 - 1."""
-    digest = hashlib.blake2b(f"{host}:{port}".encode(), digest_size=4).digest()
-    return Node(int.from_bytes(digest, "big") % (2**31 - 1) + 1, host, port, zone, pool)
+    return Node(id_of(f"{host}:{port}"), host, port, zone, pool)
+
+
+def id_of(name: str) -> int:
+    """The id of a broker or of another instance, from 1 to 2^31 - 1."""
+    digest = hashlib.blake2b(name.encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") % (2**31 - 1) + 1
 
 
 def brokers_for(listener: str, zone: str, pool: str, own: Node, gateways: Iterable[Presence]) -> list[Node]:

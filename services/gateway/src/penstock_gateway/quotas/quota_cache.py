@@ -26,7 +26,7 @@ from penstock.contracts.configs.quotas import (
     entity_of,
 )
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.messages import ClusterUse, Presence, QuotaUse
+from penstock.contracts.messages import ClusterUse, Presence, QuotaUse, newest_cluster_use
 from penstock.contracts.queries.quotas import ClientQuotasQuery, ClientQuotasView
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
@@ -62,7 +62,7 @@ class QuotaCache:
         self._wanted_sequence = 0  # of the newest change that was announced
         self._changed = asyncio.Event()
         self._quotas: dict[Entity, dict[str, str]] = {}
-        self._cluster = ClusterUse(0)
+        self._cluster = ClusterUse()
         self._cluster_quotas: dict[str, InForce] = {}  # by key
         self._by_client: dict[tuple[str, str, str], InForce | None] = {}
         self._meters: dict[_Place, RateMeter] = {}
@@ -169,11 +169,10 @@ class QuotaCache:
 
         Without an announcement, the last ones stay in force.
         """
-        sequencers = self._processes.live("sequencer")
-        announced = [each.cluster_use for each in sequencers if each.cluster_use is not None]
-        if not announced:
+        use = newest_cluster_use(self._processes.live("sequencer"))
+        if use is None:
             return
-        self._cluster = use = max(announced, key=lambda each: each.sequence)
+        self._cluster = use
         most = {PRODUCE_RATE: use.produced_bytes_per_s_max, FETCH_RATE: use.consumed_bytes_per_s_max}
         self._cluster_quotas = {key: InForce(CLUSTER_ENTITY, float(value)) for key, value in most.items() if value}
 

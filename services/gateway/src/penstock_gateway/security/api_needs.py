@@ -126,6 +126,7 @@ NEEDS: dict[int, tuple[Need, ...]] = {
     49: (Need(ALTER_CONFIGS, CLUSTER),),  # AlterClientQuotas
     50: (Need(DESCRIBE, CLUSTER),),  # DescribeUserScramCredentials
     51: (Need(ALTER, CLUSTER),),  # AlterUserScramCredentials
+    55: (Need(DESCRIBE, CLUSTER),),  # DescribeQuorum
     60: (_OWN_OPERATIONS,),  # DescribeCluster
     61: (_READ_TOPIC,),  # DescribeProducers
     65: (Need(DESCRIBE, TRANSACTIONAL_ID), _SEEN_TOPICS),  # DescribeTransactions

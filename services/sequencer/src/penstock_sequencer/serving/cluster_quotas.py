@@ -24,7 +24,6 @@ def no_quotas() -> ClusterQuotas:
 def cluster_use(state: State, quotas: ClusterQuotas) -> ClusterUse:
     """The quotas that gateways enforce, and the present use; for the sequencer's presence."""
     return ClusterUse(
-        sequence=state.sequence,
         produced_bytes_per_s_max=quotas.produced_bytes_per_s,
         consumed_bytes_per_s_max=quotas.consumed_bytes_per_s,
         stored_bytes_max=quotas.stored_bytes,
