@@ -300,11 +300,14 @@ async def test_after_an_unknown_change_through_another_gateway_only_that_topic_i
     assert [command.topic for command in altered(world)] == ["t", "other", "t"]
 
 
-async def test_after_several_unknown_changes_the_client_gets_a_retriable_error() -> None:
-    world = altering_world(*[Rejected(Rejection.STALE, "changed since")] * 100)
+@pytest.mark.parametrize(("concurrent", "error"), [(99, 0), (100, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)])
+async def test_a_hundred_concurrent_changes_succeed_and_beyond_that_the_client_is_asked_to_retry(
+    concurrent: int, error: int
+) -> None:
+    world = altering_world(*[Rejected(Rejection.STALE, "changed since")] * concurrent)
     code, message = (await altering(world, resource("t")))[TOPIC, "t"]
-    assert (code, message) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "changed since")
-    assert len(altered(world)) == 3
+    assert (code, message) == (error, "changed since" if error else None)
+    assert len(altered(world)) == 100
 
 
 async def test_validation_only_asks_and_alters_nothing() -> None:

@@ -39,8 +39,9 @@ from penstock_gateway.metadata.admin_commands import (
 from penstock_gateway.metadata.config_view import BROKER, CLIENT_METRICS, GROUP, TOPIC
 
 TIMEOUT_MS = 30_000  # neither API has one of its own
-# An attempt is rejected as STALE if this gateway has not seen a newer change. The rejection brings its sequence.
-ATTEMPTS_MAX = 3
+# An attempt is rejected as STALE if this gateway has not seen a newer change. The rejection brings its sequence. Of
+# concurrent changes one succeeds with each attempt, so this is the number of concurrent changes that all succeed.
+ATTEMPTS_MAX = 100
 STALE = error_of(Rejection.STALE)
 VALUE_LENGTH_MAX = 1_000  # the longest useful value has some 30 characters
 CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
@@ -87,6 +88,8 @@ async def alter(gateway: Needs, asked: Sequence[Alteration], *, validate_only: b
     results = {each.resource: _validation_error(gateway, each, each.resource in repeated) for each in asked}
     good = [each for each in asked if not results[each.resource][0]]
     for _ in range(ATTEMPTS_MAX):
+        if not good:
+            break
         results |= await _run(gateway, good, validate_only=validate_only)
         good = [each for each in good if results[each.resource][0] == STALE]
     return results
