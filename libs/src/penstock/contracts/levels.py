@@ -39,12 +39,14 @@ from penstock.contracts.commands import (
     ReplaceExtents,
     ShareHeartbeat,
     ShareRecords,
+    StreamsHeartbeat,
     TakeTaskLease,
     UndeleteTopic,
 )
 from penstock.contracts.commands.journal import RaiseLevel, RecordArchived, RecordSnapshot, ReleaseCustody, TakeCustody
 from penstock.contracts.commands.topics import CreateTopic
-from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL, need_group_configs
+from penstock.contracts.configs.groups import STREAMS_CONFIGS, need_later_group_configs
+from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL, STREAMS_GROUP_CONFIGS, need_group_configs
 from penstock.contracts.configs.topics import (
     CHECK_RECORDS,
     CODEC_CLUSTER_NAMES,
@@ -63,6 +65,8 @@ INERT_CONFIGS_LEVEL = 3
 CLIENT_METRICS_LEVEL = 9
 # From this level on, topics, the cluster and groups may have configurations that only Kafka and later releases accept.
 KAFKA_VALUES_LEVEL = 10
+# From this level on there are streams groups (KIP-1071, ADR 0064).
+STREAMS_GROUPS_LEVEL = 11
 # From this level on, a commit may have ids of topics: an offset is rejected if its topic has another id now.
 OFFSET_TOPIC_IDS_LEVEL = 12
 # From this level on topics may have a lane (ADR 0045).
@@ -129,6 +133,7 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     RenewToken: TOKENS_LEVEL,
     ExpireToken: TOKENS_LEVEL,
     AlterClientMetrics: CLIENT_METRICS_LEVEL,
+    StreamsHeartbeat: STREAMS_GROUPS_LEVEL,
 }
 # From this level on topics may have configurations that replicas of lower levels reject.
 KEY_COMPACTION_LEVEL = 1
@@ -189,11 +194,21 @@ def level_of_changed_configs(configs: dict[str, str], changed: Iterable[str]) ->
 
 def level_of_cluster_configs(configs: Iterable[str], changed: Iterable[str]) -> int:
     """The level that a cluster must have reached to have `configs` after a change of the names in `changed`."""
+    if any(name in STREAMS_GROUP_CONFIGS for name in (*configs, *changed)):
+        return STREAMS_GROUPS_LEVEL
     if any(name in CODEC_CLUSTER_NAMES for name in (*configs, *changed)):
         return KAFKA_VALUES_LEVEL
     if CONSUMER_ASSIGNMENT_INTERVAL in (*configs, *changed):  # replicas of lower levels reject it even when it is unset
         return ASSIGNMENT_INTERVAL_LEVEL
     return OFFSET_EXPIRY_LEVEL if need_group_configs(configs) else 0
+
+
+def level_of_group_configs(changed: Iterable[str]) -> int:
+    """The level that a cluster must have reached before the configurations in `changed` of a group may change."""
+    names = list(changed)
+    if any(name in STREAMS_CONFIGS for name in names):
+        return STREAMS_GROUPS_LEVEL
+    return KAFKA_VALUES_LEVEL if need_later_group_configs(names) else 0
 
 
 def unknown_level(requests: Iterable[Iterable[Command]], known_level: int) -> int | None:

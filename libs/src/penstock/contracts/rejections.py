@@ -54,4 +54,5 @@ class Rejection(enum.IntEnum):
     TOKEN_NOT_FOUND = 93
     TOKEN_EXPIRED = 94
     TOKEN_OWNER_MISMATCH = 95  # the user is neither the token's owner nor one of its renewers
+    INVALID_TOPOLOGY = 140  # of an application of Kafka Streams
     INVALID_RECORD_STATE = 100  # the member has not acquired the records, or has lost them

@@ -42,6 +42,8 @@ QUERY_NAMES = (
     "topic_survey",
     "group_survey",
     "client_metrics",
+    "streams_heartbeat",
+    "streams_groups",
 )
 
 

@@ -4,6 +4,7 @@ from array import array
 
 from penstock.contracts.commands import TASKS
 from penstock.contracts.levels import GROUP_SIZES_LEVEL, JANITOR_LEVEL, NAME_REUSE_LEVEL, OFFSET_EXPIRY_LEVEL
+from penstock_sequencer.core.groups.streams.topology import required_topics
 from penstock_sequencer.core.groups.timers import next_deadline_ms
 from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.log.segment_contents import live_extents
@@ -17,6 +18,7 @@ from penstock_sequencer.core.state.segments import MARKERS, NOT_DEAD, Segments
 from tests.unit.sequencer.core.core_principal_checks import check_principals
 from tests.unit.sequencer.core.core_security_checks import check_security, check_tokens
 from tests.unit.sequencer.core.core_share_checks import check_share_groups
+from tests.unit.sequencer.core.core_streams_checks import check_streams_group, topologies_bytes
 
 
 def check_invariants(state: State) -> None:
@@ -64,7 +66,7 @@ def check_invariants(state: State) -> None:
     check_transactions(state, partitions)
     for group_id, group in state.groups.items():
         assert group.group_id == group_id
-        check_group(group)
+        check_group(state, group)
         assert group.emptied_ms <= state.lived_ms
     check_ages(state)
     check_deadlines(state)
@@ -96,11 +98,18 @@ def check_invariants(state: State) -> None:
     sizes = [1_024 + len(member.assignment) for member in members] + [256 + len(each.metadata) for each in offsets]
     consumers = [group.consumer for group in state.groups.values() if group.consumer is not None]
     held = [member.size_bytes for consumer in consumers for member in consumer.members.values()]
+    held += [
+        member.size_bytes
+        for group in state.groups.values()
+        if group.streams is not None
+        for member in group.streams.members.values()
+    ]
     shared = [member.size_bytes for group in state.share_groups.values() for member in group.members.values()]
     if state.level < GROUP_SIZES_LEVEL:
         assert state.group_bytes == sum(protocols) + sum(sizes) + sum(held) + sum(shared)
     assert state.member_bytes == sum(member.size_bytes for member in members) + sum(held) + sum(shared)
-    assert state.group_bytes == state.member_bytes + sum(256 + len(each.metadata) for each in offsets)
+    kept = sum(256 + len(each.metadata) for each in offsets) + topologies_bytes(state)
+    assert state.group_bytes == state.member_bytes + kept
 
 
 def check_ages(state: State) -> None:
@@ -291,7 +300,10 @@ def check_topic_tables(state: State) -> None:
     assert not state.deleted_topics.keys() & state.topics_by_id.keys()
 
 
-def check_group(group: Group) -> None:
+def check_group(state: State, group: Group) -> None:
+    if group.streams is not None:
+        check_streams_group(state, group, group.streams)
+        return
     if group.consumer is not None:
         assert not (group.members or group.pending or group.static_members or group.join_deadline_ms)
         check_consumer_group(group, group.consumer)
@@ -355,10 +367,14 @@ def check_subscriptions(state: State) -> None:
     for group_id, member_id in state.departed:
         group = state.groups.get(group_id)
         assert group is None or group.consumer is None or member_id not in group.consumer.members
+        assert group is None or group.streams is None or member_id not in group.streams.members
     assert [*state.departed.values()] == sorted(state.departed.values())
     topics: dict[str, dict[str, int]] = {}
     patterns: dict[str, dict[str, int]] = {}
     for group_id, group in state.groups.items():
+        for name in () if group.streams is None else required_topics(group.streams.topology):
+            if group.streams is not None and group.streams.members:
+                topics.setdefault(name, {})[group_id] = len(group.streams.members)
         for member in () if group.consumer is None else group.consumer.members.values():
             for table, keys in ((topics, member.topics), (patterns, [member.pattern] if member.pattern else [])):
                 for key in keys:
@@ -381,6 +397,8 @@ def check_deadlines(state: State) -> None:
         due = [*group.pending.values(), group.join_deadline_ms, group.sync_deadline_ms]
         if group.consumer is not None:
             due += [member.due_ms for member in group.consumer.members.values()]
+        if group.streams is not None:
+            due += [member.due_ms for member in group.streams.members.values()]
         assert state.deadlines.get(group_id, 0) == min((each for each in due if each), default=0)
     assert next_deadline_ms(state) == min(state.deadlines.values(), default=None)
     assert state.idle_groups.keys() <= state.groups.keys()

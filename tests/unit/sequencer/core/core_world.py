@@ -11,6 +11,7 @@ from tests.unit.sequencer.core.core_machine import (
     topic_id as topic_id,
 )
 from tests.unit.sequencer.core.core_shares import ShareGroups
+from tests.unit.sequencer.core.core_streams import StreamsGroups
 from tests.unit.sequencer.core.core_transactions import Transactions
 
 
@@ -22,6 +23,7 @@ class World(Machine):
         self.classic = ClassicGroups(self)
         self.consumers = ConsumerGroups(self)
         self.shares = ShareGroups(self)
+        self.streams = StreamsGroups(self)
         self.transactions = Transactions(self)
 
 

@@ -125,6 +125,18 @@ from penstock.contracts.commands.share import (
     SharePartition as SharePartition,
     ShareRecords as ShareRecords,
 )
+from penstock.contracts.commands.streams_groups import (
+    EndpointPartitions as EndpointPartitions,
+    InternalTopic as InternalTopic,
+    OwnedTasks as OwnedTasks,
+    StreamsHeartbeat as StreamsHeartbeat,
+    StreamsMembership as StreamsMembership,
+    StreamsStatus as StreamsStatus,
+    Subtopology as Subtopology,
+    TaskIds as TaskIds,
+    TaskOffset as TaskOffset,
+    Topology as Topology,
+)
 from penstock.contracts.commands.topics import (
     AlterClientMetrics as AlterClientMetrics,
     AlterConfigs as AlterConfigs,
@@ -197,6 +209,7 @@ Command = (
     | CreateToken
     | RenewToken
     | ExpireToken
+    | StreamsHeartbeat
 )
 
 
@@ -221,6 +234,7 @@ Outcome = (
     | AclsDeleted
     | TokenCreated
     | TokenExpiry
+    | StreamsMembership
 )
 
 

@@ -1,12 +1,17 @@
-"""Configurations of a single group (Kafka's GROUP resource), for consumer groups (KIP-848) and share groups (KIP-932).
+"""Configurations of a single group (Kafka's GROUP resource): consumer (KIP-848), share (KIP-932), streams (KIP-1071).
 
-The value in force for a consumer group is its own, else the cluster's, else the default.
+The value in force for a consumer or streams group is its own, else the cluster's, else the default.
 """
 
 from collections.abc import Iterable
 
 from penstock.contracts.configs.members import (
     ASSIGNMENT_INTERVAL_CEILING_MS,
+    CLUSTER_STREAMS_ASSIGNMENT_INTERVAL,
+    CLUSTER_STREAMS_HEARTBEAT_INTERVAL,
+    CLUSTER_STREAMS_INITIAL_DELAY,
+    CLUSTER_STREAMS_SESSION_TIMEOUT,
+    CLUSTER_STREAMS_STANDBY_REPLICAS,
     CONSUMER_ASSIGNMENT_INTERVAL,
     CONSUMER_HEARTBEAT_INTERVAL,
     CONSUMER_SESSION_TIMEOUT,
@@ -25,6 +30,18 @@ SHARE_HEARTBEAT_INTERVAL = "share.heartbeat.interval.ms"
 SHARE_ASSIGNMENT_INTERVAL = "share.assignment.interval.ms"  # KIP-1263
 SHARE_DELIVERY_LIMIT = "share.delivery.count.limit"
 SHARE_LOCKS_MAX = "share.partition.max.record.locks"
+STREAMS_SESSION_TIMEOUT = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT_INTERVAL = "streams.heartbeat.interval.ms"
+STREAMS_STANDBY_REPLICAS = "streams.num.standby.replicas"
+STREAMS_INITIAL_DELAY = "streams.initial.rebalance.delay.ms"
+STREAMS_ASSIGNMENT_INTERVAL = "streams.assignment.interval.ms"
+_STREAMS_DEFAULTS = {  # the cluster's configurations that are their defaults
+    STREAMS_SESSION_TIMEOUT: CLUSTER_STREAMS_SESSION_TIMEOUT,
+    STREAMS_HEARTBEAT_INTERVAL: CLUSTER_STREAMS_HEARTBEAT_INTERVAL,
+    STREAMS_STANDBY_REPLICAS: CLUSTER_STREAMS_STANDBY_REPLICAS,
+    STREAMS_INITIAL_DELAY: CLUSTER_STREAMS_INITIAL_DELAY,
+    STREAMS_ASSIGNMENT_INTERVAL: CLUSTER_STREAMS_ASSIGNMENT_INTERVAL,
+}
 
 _ASSIGNORS_RUN = "Accepted, and without effect. The state machine makes assignments, and no thread waits for them."
 GROUP_OF_CLUSTER = {
@@ -105,13 +122,20 @@ _LATER_CONFIGS: dict[str, TopicConfig] = {
     for name in ("consumer.assignor.offload.enable", "share.assignor.offload.enable")
 }
 
-GROUP_RESOURCE_CONFIGS = _SHARE_CONFIGS | _LATER_CONFIGS
+# Those of streams groups (KIP-1071), which releases before STREAMS_GROUPS_LEVEL reject.
+STREAMS_CONFIGS: dict[str, TopicConfig] = {
+    name: TopicConfig(name, known.kind, known.default, known.documentation, known.validation_error, known.name)
+    for known, name in ((GROUP_CONFIGS[cluster_name], name) for name, cluster_name in _STREAMS_DEFAULTS.items())
+}
+
+GROUP_RESOURCE_CONFIGS = _SHARE_CONFIGS | _LATER_CONFIGS | STREAMS_CONFIGS
 
 
 # The first of each must be smaller than the second.
 _ORDERED = (
     (SHARE_HEARTBEAT_INTERVAL, SHARE_SESSION_TIMEOUT),
     (GROUP_OF_CLUSTER[CONSUMER_HEARTBEAT_INTERVAL], GROUP_OF_CLUSTER[CONSUMER_SESSION_TIMEOUT]),
+    (STREAMS_HEARTBEAT_INTERVAL, STREAMS_SESSION_TIMEOUT),
 )
 
 
@@ -142,6 +166,11 @@ def consumer_config(cluster_name: str, configs: dict[str, str], cluster_configs:
     """The value in force for a consumer group; `cluster_name` is the cluster's name of one in GROUP_OF_CLUSTER."""
     own = configs.get(GROUP_OF_CLUSTER[cluster_name])
     return group_config(cluster_name, cluster_configs) if own is None else int(own)
+
+
+def streams_config(name: str, configs: dict[str, str], cluster_configs: dict[str, str]) -> int:
+    """The value in force of one of STREAMS_CONFIGS: the group's own, or the cluster's."""
+    return int(configs[name]) if name in configs else group_config(_STREAMS_DEFAULTS[name], cluster_configs)
 
 
 def share_config(name: str, configs: dict[str, str]) -> str:

@@ -12,6 +12,20 @@ SESSION_TIMEOUT_MAX = "group.max.session.timeout.ms"
 CONSUMER_SESSION_TIMEOUT = "group.consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT_INTERVAL = "group.consumer.heartbeat.interval.ms"
 CONSUMER_ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"  # KIP-1263
+CLUSTER_STREAMS_SESSION_TIMEOUT = "group.streams.session.timeout.ms"
+CLUSTER_STREAMS_HEARTBEAT_INTERVAL = "group.streams.heartbeat.interval.ms"
+CLUSTER_STREAMS_STANDBY_REPLICAS = "group.streams.num.standby.replicas"
+CLUSTER_STREAMS_INITIAL_DELAY = "group.streams.initial.rebalance.delay.ms"
+CLUSTER_STREAMS_ASSIGNMENT_INTERVAL = "group.streams.assignment.interval.ms"
+STREAMS_GROUP_CONFIGS = (
+    CLUSTER_STREAMS_SESSION_TIMEOUT,
+    CLUSTER_STREAMS_HEARTBEAT_INTERVAL,
+    CLUSTER_STREAMS_STANDBY_REPLICAS,
+    CLUSTER_STREAMS_INITIAL_DELAY,
+    CLUSTER_STREAMS_ASSIGNMENT_INTERVAL,
+)
+STANDBY_REPLICAS_CEILING = 2  # Kafka's group.streams.max.standby.replicas
+INITIAL_DELAY_CEILING_MS = 300_000
 GROUP_SIZE_CEILING = 2_000  # a leader gets every member's metadata in one answer
 SESSION_TIMEOUT_CEILING_MS = 1_800_000  # Kafka's group.max.session.timeout.ms
 ASSIGNMENT_INTERVAL_CEILING_MS = 15_000  # Kafka's group.consumer.max.assignment.interval.ms
@@ -74,6 +88,41 @@ GROUP_CONFIGS: dict[str, TopicConfig] = {
             "INT",
             "1000",
             "The shortest time between two assignments of a consumer group, in milliseconds.",
+            whole_number(0, ASSIGNMENT_INTERVAL_CEILING_MS),
+        ),
+        (
+            CLUSTER_STREAMS_SESSION_TIMEOUT,
+            "INT",
+            "45000",
+            "Milliseconds for which a member of a streams group may be silent.",
+            whole_number(1_000, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            CLUSTER_STREAMS_HEARTBEAT_INTERVAL,
+            "INT",
+            "5000",
+            "Milliseconds between the heartbeats of a member of a streams group.",
+            whole_number(100, SESSION_TIMEOUT_CEILING_MS),
+        ),
+        (
+            CLUSTER_STREAMS_STANDBY_REPLICAS,
+            "INT",
+            "0",
+            "The number of standby tasks for each task with state of a streams group.",
+            whole_number(0, STANDBY_REPLICAS_CEILING),
+        ),
+        (
+            CLUSTER_STREAMS_INITIAL_DELAY,
+            "INT",
+            "3000",
+            "Milliseconds for which an empty streams group waits for more members after the first one.",
+            whole_number(0, INITIAL_DELAY_CEILING_MS),
+        ),
+        (
+            CLUSTER_STREAMS_ASSIGNMENT_INTERVAL,
+            "INT",
+            "1000",
+            "The shortest time between two assignments of a streams group, in milliseconds.",
             whole_number(0, ASSIGNMENT_INTERVAL_CEILING_MS),
         ),
     )

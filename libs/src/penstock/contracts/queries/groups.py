@@ -61,6 +61,7 @@ class GroupSummary(msgspec.Struct, frozen=True, array_like=True):
     state: str
     is_consumer: bool = False  # a group of the consumer protocol (KIP-848), not a classic one
     is_share: bool = False
+    is_streams: bool = False  # a group of Kafka Streams (KIP-1071)
 
 
 class GroupsView(msgspec.Struct, frozen=True, array_like=True):

@@ -36,6 +36,7 @@ from penstock_sequencer.core.groups import (
     offset_deletion,
     timers,
 )
+from penstock_sequencer.core.groups.streams import commands as streams_commands
 from penstock_sequencer.core.log import producer_table, producers, reclaim, retention
 from penstock_sequencer.core.log.control_markers import markers_among
 from penstock_sequencer.core.log.partitions import last_stable_offset
@@ -159,6 +160,7 @@ APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.CreateToken: tokens.create_token,
     commands.RenewToken: tokens.renew_token,
     commands.ExpireToken: tokens.expire_token,
+    commands.StreamsHeartbeat: streams_commands.streams_heartbeat,
 }
 
 

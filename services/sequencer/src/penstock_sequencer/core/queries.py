@@ -38,6 +38,7 @@ from penstock_sequencer.core.all_groups.queries import (
     watched_members,
 )
 from penstock_sequencer.core.groups.consumer_queries import consumer_groups, consumer_heartbeat
+from penstock_sequencer.core.groups.streams.queries import streams_groups, streams_heartbeat
 from penstock_sequencer.core.groups.timers import next_deadline_ms
 from penstock_sequencer.core.log.control_markers import MARKER_REF, is_marker, markers_among
 from penstock_sequencer.core.log.partitions import find_partition, last_stable_offset
@@ -295,4 +296,6 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "topic_survey": topic_survey,
     "group_survey": group_survey,
     "client_metrics": client_metrics,
+    "streams_heartbeat": streams_heartbeat,
+    "streams_groups": streams_groups,
 }

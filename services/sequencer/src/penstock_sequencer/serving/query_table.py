@@ -17,6 +17,7 @@ from penstock.contracts.queries import (
     quotas as ask_quotas,
     security as ask_security,
     share as ask_share,
+    streams_groups as ask_streams,
     survey as ask_survey,
     topics as ask_topics,
     transactions as ask_transactions,
@@ -24,6 +25,7 @@ from penstock.contracts.queries import (
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.groups import consumer_queries
+from penstock_sequencer.core.groups.streams import queries as streams_queries
 from penstock_sequencer.core.log import retention_queries
 from penstock_sequencer.core.maintenance import queries as janitor_queries, surveys
 from penstock_sequencer.core.security import queries as security_queries, tokens
@@ -192,6 +194,16 @@ QUERY_HANDLERS: dict[str, QueryHandler] = {
         ask_groups.GroupConfigsQuery,
         share_queries.group_configs,
         lambda sequence, text: ask_groups.GroupConfigsView(sequence, [], text),
+    ),
+    "streams_heartbeat": QueryHandler(
+        ask_streams.StreamsHeartbeatQuery,
+        streams_queries.streams_heartbeat,
+        lambda sequence, text: ask_streams.StreamsHeartbeatView(sequence, None, text),
+    ),
+    "streams_groups": QueryHandler(
+        ask_streams.StreamsGroupsQuery,
+        streams_queries.streams_groups,
+        lambda sequence, text: ask_streams.StreamsGroupsView(sequence, [], text),
     ),
     "topic_survey": QueryHandler(
         ask_survey.TopicSurveyQuery,

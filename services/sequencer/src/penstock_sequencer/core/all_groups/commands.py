@@ -7,9 +7,11 @@ from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.consumer_group import bump_epoch, consumer_of, remove_member, settle
 from penstock_sequencer.core.groups.migration import downgrade_if_due
 from penstock_sequencer.core.groups.offset_commit import has_newer_offsets, remove_offsets, remove_recoverable_offsets
+from penstock_sequencer.core.groups.streams import group as streams_groups
 from penstock_sequencer.core.groups.timers import next_deadline_ms, set_deadline
 from penstock_sequencer.core.share import commands as share_commands, group as share_groups, offsets as share_offsets
 from penstock_sequencer.core.state.cluster import EMPTY, Changes, Group, State
+from penstock_sequencer.core.state.group_sizes import remove_topology
 from penstock_sequencer.core.state.shares import count_group
 
 
@@ -23,6 +25,8 @@ def expire_member(state: State, command: ExpireMember, changes: Changes) -> Done
         return Done()
     if group.consumer is not None:
         return _expire_consumer(state, group, command, changes)
+    if group.streams is not None:
+        return _expire_streams(state, group, command, changes)
     return classic_leave.expire(state, group, command, changes)
 
 
@@ -38,6 +42,7 @@ def delete_group(state: State, command: DeleteGroup, changes: Changes) -> Done |
         return Rejected(Rejection.GROUP_NOT_EMPTY)
     if has_newer_offsets(group, command.seen_sequence):
         return Rejected(Rejection.STALE, "the group has committed offsets since")
+    remove_topology(state, group)
     count_group(state, group.owner, -1)
     del state.groups[command.group_id]
     for topic in list(group.offsets):
@@ -57,6 +62,10 @@ def change_topic(state: State, name: str, changes: Changes, *, is_new: bool = Fa
             share_groups.renew_targets(state, state.share_groups[group_id], [name])
             continue
         group = state.groups[group_id]
+        if group.streams is not None:
+            streams_groups.change_topics(group)
+            streams_groups.settle(state, group, changes)
+            continue
         bump_epoch(state, group)
         settle(state, group, changes)
 
@@ -69,7 +78,11 @@ def fire_deadlines(state: State, changes: Changes) -> None:
             share_groups.fire(state, state.share_groups[group_id], changes)
             continue
         group = state.groups[group_id]
-        if group.consumer is None:
+        if group.streams is not None:
+            members = group.streams.members.values()
+            overdue = [member.member_id for member in members if 0 < member.due_ms <= state.clock_ms]
+            _remove_from_streams(state, group, overdue, changes)
+        elif group.consumer is None:
             classic_group.fire(state, group)
             classic_group.settle(state, group, changes)
         else:
@@ -97,3 +110,18 @@ def _remove(state: State, group: Group, member_ids: list[str], changes: Changes)
     downgrade_if_due(state, group, changes)
     if group.consumer is not None:
         settle(state, group, changes)
+
+
+def _expire_streams(state: State, group: Group, command: ExpireMember, changes: Changes) -> Done:
+    """Remove a silent member of a streams group, unless the journal shows that it was active."""
+    member = streams_groups.streams_of(group).members.get(command.member_id)
+    if member is not None and member.active_sequence <= command.active_sequence:
+        _remove_from_streams(state, group, [member.member_id], changes)
+    return Done()
+
+
+def _remove_from_streams(state: State, group: Group, member_ids: list[str], changes: Changes) -> None:
+    streams = streams_groups.streams_of(group)
+    for member_id in member_ids:
+        streams_groups.remove_member(state, group, streams.members[member_id])
+    streams_groups.settle(state, group, changes)

@@ -25,6 +25,8 @@ from penstock_sequencer.core.groups import classic_members
 from penstock_sequencer.core.groups.classic_group import check_member, is_waiting, joined, metadata, synced
 from penstock_sequencer.core.groups.consumer_group import commit_rejection, session_timeout_ms
 from penstock_sequencer.core.groups.pending_offsets import is_pending
+from penstock_sequencer.core.groups.streams import group as streams_groups
+from penstock_sequencer.core.groups.streams.commits import fetch_rejection
 from penstock_sequencer.core.share import group as share_groups
 from penstock_sequencer.core.share.group import state_of
 from penstock_sequencer.core.state.cluster import DEAD, PREPARING, STABLE, Committed, Group, State
@@ -56,6 +58,8 @@ def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
 
 def _fetch_rejection(group: Group, query: GroupOffsetsQuery) -> Rejection:
     """Why a member of a consumer group may not read the offsets."""
+    if group.streams is not None:
+        return fetch_rejection(group.streams, query.member_epoch, query.member_id)
     if group.consumer is None or (query.member_id is None and query.member_epoch < 0):
         return Rejection.NONE
     return commit_rejection(group.consumer, query.member_epoch, query.member_id or "", None)
@@ -85,7 +89,8 @@ def _summary(state: State, group_id: str) -> GroupSummary:
     group = state.groups.get(group_id)
     if group is None:
         return GroupSummary(group_id, SHARE_PROTOCOL, state_of(state.share_groups[group_id]), is_share=True)
-    return GroupSummary(group_id, group.protocol_type, group.state, group.consumer is not None)
+    is_consumer, is_streams = group.consumer is not None, group.streams is not None
+    return GroupSummary(group_id, group.protocol_type, group.state, is_consumer, is_streams=is_streams)
 
 
 def _summary_bytes(group: GroupSummary) -> int:
@@ -99,7 +104,7 @@ def describe_groups(state: State, query: DescribeGroupsQuery) -> DescribeGroupsV
 
 def _group_view(state: State, group_id: str) -> GroupView:
     group = state.groups.get(group_id)
-    if group is None or group.consumer is not None:
+    if group is None or group.consumer is not None or group.streams is not None:
         return GroupView(group_id, DEAD, "", "", [])
     stable = group.state == STABLE  # Kafka describes protocol, metadata and assignments only for a stable group
     members = [
@@ -169,6 +174,10 @@ def watched_members(state: State) -> Iterator[tuple[str, str, int, int, bool]]:
             yield group.group_id, member.member_id, member.session_timeout_ms, member.active_sequence, waiting
         for each in group.consumer.members.values() if group.consumer is not None else ():
             yield group.group_id, each.member_id, session_timeout_ms(state, group, each), each.active_sequence, False
+        if group.streams is not None:
+            timeout_ms = streams_groups.session_timeout_ms(state, group.group_id)
+            for worker in group.streams.members.values():
+                yield group.group_id, worker.member_id, timeout_ms, worker.active_sequence, False
     for shared in state.share_groups.values():
         timeout_ms = share_groups.session_timeout_ms(state, shared)
         for member_id, sharer in shared.members.items():

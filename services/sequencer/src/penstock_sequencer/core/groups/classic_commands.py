@@ -32,7 +32,13 @@ from penstock_sequencer.core.groups.classic_group import (
 )
 from penstock_sequencer.core.groups.migration import leave_new_protocol
 from penstock_sequencer.core.state.cluster import COMPLETING, PREPARING, STABLE, Changes, Group, Member, State
-from penstock_sequencer.core.state.group_sizes import is_room_for_group, is_room_for_member, members_of, names_bytes
+from penstock_sequencer.core.state.group_sizes import (
+    is_room_for_group,
+    is_room_for_member,
+    members_of,
+    names_bytes,
+    remove_topology,
+)
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, REBALANCE_TIMEOUT_MAX_MS
 from penstock_sequencer.core.state.shares import enter, number_of
 
@@ -51,6 +57,7 @@ def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcom
         return classic_members.join(state, group, command, changes)
     if group.consumer is not None:
         leave_new_protocol(state, group)
+    remove_topology(state, group)  # of a streams group, which is empty
     outcome = _join(state, group, command)
     settle(state, group, changes)
     return outcome
@@ -62,6 +69,9 @@ def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
         return Rejected(Rejection.INVALID_GROUP, f"a group id of {len(command.group_id)} letters")
     if command.group_id in state.share_groups:
         return Rejected(Rejection.INCONSISTENT_PROTOCOL, "a share group has the id")
+    known = state.groups.get(command.group_id)
+    if known is not None and known.streams is not None and known.streams.members:
+        return Rejected(Rejection.INCONSISTENT_PROTOCOL, "a streams group has the id")
     least_ms = int(state.cluster_configs.get(SESSION_TIMEOUT_MIN, state.limits.groups.session_timeout_min_ms))
     most_ms = group_config(SESSION_TIMEOUT_MAX, state.cluster_configs)
     if not least_ms <= command.session_timeout_ms <= most_ms:

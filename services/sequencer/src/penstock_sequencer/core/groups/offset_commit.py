@@ -13,6 +13,7 @@ from penstock.contracts.levels import LATE_COMMANDS_LEVEL, OFFSET_EXPIRY_LEVEL, 
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.classic_group import check_member, new_group
 from penstock_sequencer.core.groups.consumer_group import commit_rejection
+from penstock_sequencer.core.groups.streams import commits as streams_commits
 from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import COMPLETING, EMPTY, NOT_NAMED, Changes, Committed, Group, State
 from penstock_sequencer.core.state.group_sizes import is_room_for_group, is_room_for_offset
@@ -67,6 +68,11 @@ def offset_rejection(state: State, item: OffsetToCommit, topic_ids: dict[str, To
 
 def record_life(state: State, group: Group, member_id: str) -> None:
     """Record a commit as activity of its member, if it names one."""
+    if group.streams is not None:
+        worker = group.streams.members.get(member_id)
+        if worker is not None:
+            worker.active_sequence = state.sequence
+        return
     members = group.members if group.consumer is None else group.consumer.members
     if member_id in members:
         members[member_id].active_sequence = state.sequence
@@ -89,6 +95,12 @@ def member_rejection(group: Group, command: CommitOffsets | CommitTxnOffsets) ->
     """Why the sender may not commit offsets of the group now."""
     if group.consumer is not None:
         return commit_rejection(group.consumer, command.generation, command.member_id, command.group_instance_id)
+    if group.streams is not None:
+        partitions = ((each.topic, each.partition) for each in command.offsets)
+        is_transactional = isinstance(command, CommitTxnOffsets)
+        return streams_commits.commit_rejection(
+            group.streams, command.generation, command.member_id, partitions, is_transactional=is_transactional
+        )
     if command.generation < 0 and group.state == EMPTY:
         return Rejection.NONE
     if command.generation < 0 and not command.member_id and command.group_instance_id is None:

@@ -25,9 +25,11 @@ from penstock_sequencer.core.groups.assignment.classic_subscription_codec import
 from penstock_sequencer.core.groups.classic_group import metadata
 from penstock_sequencer.core.groups.offset_commit import size_bytes
 from penstock_sequencer.core.groups.pending_offsets import is_pending
+from penstock_sequencer.core.groups.streams.topology import source_subtopologies
 from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup
+from penstock_sequencer.core.state.group_sizes import members_of
 
 _NO_SEQUENCE = -1  # no entry is that old
 _ReadNow = dict[str, None] | None  # None: members may read any topic
@@ -52,7 +54,12 @@ def preview_deletion(state: State, command: DeleteOffsets) -> Rejected | None:
     group = state.groups.get(command.group_id)
     if group is None:
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id[:256]} not found.")
-    if group.state != EMPTY and group.protocol_type != PROTOCOL_TYPE and group.consumer is None:
+    if (
+        group.state != EMPTY
+        and group.protocol_type != PROTOCOL_TYPE
+        and group.consumer is None
+        and group.streams is None
+    ):
         return Rejected(Rejection.GROUP_NOT_EMPTY, "the group's members may read any topic")
     return None
 
@@ -119,14 +126,14 @@ def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) ->
     work = sum(len(partitions) for partitions in group.offsets.values())
     old = list(_old_offsets(state, group, old_sequence))
     # Most groups have no old offsets; then their members' topics are not needed.
-    if not old or (group.consumer is None and group.state not in (EMPTY, STABLE)):
+    is_classic = group.consumer is None and group.streams is None
+    if not old or (is_classic and group.state not in (EMPTY, STABLE)):
         return work
     read_now = _topics_read(state, group)
     unused = [(topic, number) for topic, number in old if not _is_read(read_now, topic)]
     if unused:
         _remove(state, group, unused)
-    members = group.members if group.consumer is None else group.consumer.members
-    return work + state.limits.offsets.offsets_per_member * len(members)
+    return work + state.limits.offsets.offsets_per_member * len(list(members_of(group)))
 
 
 def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:
@@ -154,6 +161,8 @@ def _topics_read(state: State, group: Group) -> _ReadNow:
     """The topics that the group's members read now; None if they are unknown."""
     if group.consumer is not None:
         return _subscribed(state, group.group_id, group.consumer)
+    if group.streams is not None:
+        return dict.fromkeys(source_subtopologies(group.streams.topology) if group.streams.members else ())
     if not group.members:
         return {}
     if group.protocol_type != PROTOCOL_TYPE or not group.protocol:

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL, SHARES_LEVEL
 from penstock_sequencer.core.state.cluster import EMPTY, Group, State
+from penstock_sequencer.core.state.group_sizes import remove_topology
 from penstock_sequencer.core.state.shares import count_group
 
 _STALE_ALARMS_MAX = 64  # the heap is rebuilt when it has this many rows more than twice the deadlines
@@ -61,6 +62,7 @@ def remove_idle_groups(state: State) -> None:
         del idle[group_id]
         group = state.groups[group_id]
         if is_idle(group) and not _is_promised(state, group_id):
+            remove_topology(state, group)
             count_group(state, group.owner, -1)
             del state.groups[group_id]
 

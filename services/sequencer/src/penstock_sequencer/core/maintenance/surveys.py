@@ -17,10 +17,11 @@ from penstock_sequencer.core.log.control_markers import is_marker
 from penstock_sequencer.core.share.group import state_of
 from penstock_sequencer.core.state.cluster import Group, Partition, State, Topic
 from penstock_sequencer.core.state.extents import Extents
+from penstock_sequencer.core.state.group_sizes import members_of
 from penstock_sequencer.core.state.pages import NUMBER_BYTES, page_of, text_bytes
 from penstock_sequencer.core.state.share_group import ShareGroup
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 _NUMBERS_PER_PARTITION = 4
 _NUMBERS_PER_ITEM = 4
 
@@ -77,7 +78,8 @@ def _group(state: State, group_id: str) -> GroupSurvey:
     if group is None:
         return _share_group(state, state.share_groups[group_id])
     kind = CLASSIC if group.consumer is None else CONSUMER
-    members = group.members if group.consumer is None else group.consumer.members
+    kind = kind if group.streams is None else STREAMS
+    members = list(members_of(group))
     topics = [
         _lag_of(topic, ((number, each.offset) for number, each in offsets.items()))
         for name, offsets in group.offsets.items()

@@ -11,16 +11,18 @@ from typing import Any
 import msgspec
 
 from penstock.contracts.acls import AclBinding
-from penstock.contracts.commands import DelegationToken, ScramVerifier
+from penstock.contracts.commands import DelegationToken, ScramVerifier, Topology
 from penstock.contracts.configs.quotas import Entity
 from penstock_sequencer.core.groups.assignment.subscriptions import read_matches, written_matches
 from penstock_sequencer.core.groups.consumer_group import enter_group
+from penstock_sequencer.core.groups.streams.group import enter_group as enter_streams_group
 from penstock_sequencer.core.share.group import enter_group as enter_share_group
 from penstock_sequencer.core.state.cluster import NOT_NAMED, Group, Member, Partition, Principal, State
 from penstock_sequencer.core.state.columns import column_bytes, read_column
 from penstock_sequencer.core.state.consumer_group import ConsumerGroup, ConsumerMember
 from penstock_sequencer.core.state.group_sizes import members_of
 from penstock_sequencer.core.state.share_group import ShareGroup, ShareMember
+from penstock_sequencer.core.state.streams_group import StreamsGroup, StreamsMember
 
 
 class WrittenConsumer(msgspec.Struct, frozen=True):
@@ -34,6 +36,20 @@ class WrittenConsumer(msgspec.Struct, frozen=True):
     owners: dict[str, None] = {}  # always empty: derived
 
 
+class WrittenStreams(msgspec.Struct, frozen=True):
+    """The streams side of a group."""
+
+    topology: Topology
+    epoch: int
+    assignment_epoch: int
+    standby_replicas: int
+    members: dict[str, StreamsMember]
+    static_members: dict[str, str]
+    next_target_ms: int
+    shutdown_by: str
+    endpoint_epoch: int
+
+
 class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
     """The later parts of one group."""
 
@@ -42,6 +58,7 @@ class GroupLater(msgspec.Struct, frozen=True, omit_defaults=True):
     consumer: WrittenConsumer | None = None
     assigned_ms: int = 0
     owner: int = NOT_NAMED
+    streams: WrittenStreams | None = None
 
 
 class Later(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -137,11 +154,18 @@ def _written_share_group(group: ShareGroup) -> Any:
 def _written_group(group: Group) -> GroupLater:
     consumer = group.consumer
     if consumer is None:
-        return GroupLater(group.static_since, group.emptied_ms, owner=group.owner)
+        streams = None if group.streams is None else _written_streams(group.streams)
+        return GroupLater(group.static_since, group.emptied_ms, owner=group.owner, streams=streams)
     epochs = (consumer.epoch, consumer.assignment_epoch)
     members: Any = {member_id: _without_owner(each) for member_id, each in consumer.members.items()}
     written = WrittenConsumer(*epochs, consumer.assignor, members, consumer.static_members)
     return GroupLater(group.static_since, group.emptied_ms, written, consumer.assigned_ms, group.owner)
+
+
+def _written_streams(streams: StreamsGroup) -> WrittenStreams:
+    fields = {name: getattr(streams, name) for name in WrittenStreams.__struct_fields__}
+    fields["members"] = {member_id: _without_owner(each) for member_id, each in streams.members.items()}
+    return WrittenStreams(**fields)
 
 
 def _partitions(state: State) -> Iterator[Partition]:
@@ -233,10 +257,12 @@ def _read_principals(state: State, later: Later) -> None:
     state.unused_principals = dict.fromkeys(later.unused_principals)
 
 
-def _member(state: State, group_id: str, member_id: str) -> Member | ConsumerMember | ShareMember:
+def _member(state: State, group_id: str, member_id: str) -> Member | ConsumerMember | ShareMember | StreamsMember:
     group = state.groups.get(group_id)
     if group is None:
         return state.share_groups[group_id].members[member_id]
+    if group.streams is not None:
+        return group.streams.members[member_id]
     return group.members[member_id] if group.consumer is None else group.consumer.members[member_id]
 
 
@@ -271,6 +297,9 @@ def read_later(state: State, later: Later) -> None:
         group.consumer = _read_consumer(written)
         if group.consumer is not None:
             enter_group(state, group)
+        if written.streams is not None:
+            group.streams = StreamsGroup(**msgspec.structs.asdict(written.streams))
+            enter_streams_group(state, group)
     state.client_quotas = dict(later.client_quotas)
     state.quotas_altered_sequence = later.quotas_altered_sequence
     state.lived_ms = later.lived_ms

@@ -55,6 +55,7 @@ from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, FIRST_PRODUCER_
 from penstock_sequencer.core.state.partition_transactions import PartitionTransactions
 from penstock_sequencer.core.state.segments import Segments
 from penstock_sequencer.core.state.share_group import ShareGroup
+from penstock_sequencer.core.state.streams_group import StreamsGroup
 
 NOT_NAMED = 0  # the number of ANONYMOUS as a principal, and the owner of entries made below SHARES_LEVEL
 NO_HORIZON = -1  # no tombstone waits to be dropped
@@ -213,7 +214,7 @@ class Member(msgspec.Struct, eq=False):
 
 
 class Group(msgspec.Struct, eq=False):
-    """A group and its offsets: a classic group, or a consumer group, whose members are in `consumer`."""
+    """A group and its offsets: a classic group, or one with members in `consumer` or `streams`."""
 
     group_id: str
     state: str
@@ -233,6 +234,7 @@ class Group(msgspec.Struct, eq=False):
     newcomer: bool = False  # whether a new member came during that delay
     sync_deadline_ms: int = 0  # when members that joined and did not sync are removed; 0 if there are none
     consumer: ConsumerGroup | None = None  # of a consumer group; then `generation` is the group epoch
+    streams: StreamsGroup | None = None  # of a streams group; then `generation` is the group epoch
     emptied_ms: int = -1  # uptime clock when the last member left; -1 if none did since OFFSET_EXPIRY_LEVEL
     static_since: dict[str, int] = {}  # instance id -> the entry by which it joined, from LATE_JOINS_LEVEL on
     owner: int = NOT_NAMED  # the number of the principal that made it

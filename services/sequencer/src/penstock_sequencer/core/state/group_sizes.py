@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from penstock.contracts.commands import Topology
 from penstock.contracts.levels import GROUP_SIZES_LEVEL, SHARES_LEVEL
 from penstock_sequencer.core.state.cluster import Group, State
 from penstock_sequencer.core.state.share_group import ShareGroup
@@ -37,6 +38,8 @@ def members_of(group: Group | ShareGroup | None) -> Iterable[Sized]:
         return ()
     if isinstance(group, ShareGroup):
         return group.members.values()
+    if group.streams is not None:
+        return group.streams.members.values()
     return group.members.values() if group.consumer is None else group.consumer.members.values()
 
 
@@ -75,3 +78,23 @@ def is_room_for_offset(state: State, growth_bytes: int) -> bool:
     if state.level < GROUP_SIZES_LEVEL:
         return state.group_bytes + growth_bytes <= limits.group_bytes_max
     return state.group_bytes - state.member_bytes + growth_bytes <= limits.offsets_bytes_max
+
+
+def topology_bytes(topology: Topology, item_bytes: int) -> int:
+    """The size of the topology, with `item_bytes` for each of its parts."""
+    total = 0
+    for each in topology.subtopologies:
+        names = [each.subtopology_id, *each.source_topics, *each.repartition_sink_topics]
+        names += [name for group in each.copartition_groups for name in group]
+        for topic in (*each.changelog_topics, *each.repartition_source_topics):
+            names += [topic.name, *(text for pair in topic.configs for text in pair)]
+        total += sum(map(len, names)) + item_bytes * len(names)
+    return total
+
+
+def remove_topology(state: State, group: Group) -> None:
+    """Take the topology, if there is one, from a group without members, which is to be deleted or converted."""
+    if group.streams is not None:
+        assert not group.streams.members, "the group has no members"
+        state.group_bytes -= topology_bytes(group.streams.topology, state.limits.streams.topology_item_bytes)
+        group.streams = None

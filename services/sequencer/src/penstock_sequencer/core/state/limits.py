@@ -166,6 +166,18 @@ class ConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
     pattern_matches_max: int = 2_000_000  # patterns times topics: about 6 s of matching, once, and 250 KB of a snapshot
 
 
+class StreamsLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of streams groups (KIP-1071)."""
+
+    streams_members_max: int = 2_000  # of one group, as of consumer groups
+    tasks_max: int = 20_000  # of one group, standby tasks too: a new target is about 150 ms of work
+    topology_bytes_max: int = 256 * 1024  # Kafka's must fit one record of 1 MB; usual ones have some KB
+    topology_item_bytes: int = 64  # of each subtopology and each topic, beside its names
+    task_offset_bytes: int = 24  # of one task's offset that a member reports
+    task_offsets_max: int = 20_000  # that one member reports
+    streams_heartbeat_soon_ms: int = SECOND_MS  # for members that wait for topics, a target, or a part of it
+
+
 class OffsetLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of committed offsets and of their expiry."""
 
@@ -248,6 +260,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     security: SecurityLimits = SecurityLimits()
     groups: GroupLimits = GroupLimits()
     consumers: ConsumerLimits = ConsumerLimits()
+    streams: StreamsLimits = StreamsLimits()
     offsets: OffsetLimits = OffsetLimits()
     share: ShareLimits = ShareLimits()
     maintenance: MaintenanceLimits = MaintenanceLimits()

@@ -24,7 +24,6 @@ from penstock.contracts.commands import (
 from penstock.contracts.configs.groups import (
     GROUP_RESOURCE_CONFIGS,
     group_validation_errors,
-    need_later_group_configs,
 )
 from penstock.contracts.configs.topics import (
     CLUSTER_CONFIGS,
@@ -34,10 +33,10 @@ from penstock.contracts.configs.topics import (
 )
 from penstock.contracts.configs.values import TopicConfig
 from penstock.contracts.levels import (
-    KAFKA_VALUES_LEVEL,
     level_of_changed_configs,
     level_of_cluster_configs,
     level_of_configs,
+    level_of_group_configs,
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.state.cluster import Changes, State
@@ -183,7 +182,7 @@ def _altered_of_group(state: State, command: AlterGroupConfigs) -> dict[str, str
         return Rejected(Rejection.INVALID_REQUEST, "Default group resources are not allowed.")
     before = state.group_configs.get(command.group_id, {})
     after = changed(command, before, GROUP_RESOURCE_CONFIGS, group_validation_errors)
-    if state.level < KAFKA_VALUES_LEVEL and need_later_group_configs(change.name for change in command.changes):
+    if state.level < level_of_group_configs(change.name for change in command.changes):
         return _UNKNOWN_YET
     if isinstance(after, Rejected) or after == before:
         return after
