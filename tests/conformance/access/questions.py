@@ -62,6 +62,8 @@ from penstock.kafkawire.api import (
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -270,6 +272,10 @@ def _of_groups() -> list[Question]:
     member = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
         GROUP, "AAAAAAAAAAAAAAAAAAAAAA", 7, subscribed_topic_names=[EXISTING]
     )
+    topology = streams_group_heartbeat.Topology(
+        0, [streams_group_heartbeat.Subtopology("0", [EXISTING], repartition_sink_topics=[MISSING])]
+    )
+    worker = streams_group_heartbeat.StreamsGroupHeartbeatRequest(GROUP, "AAAAAAAAAAAAAAAAAAAAAA", 7, topology=topology)
     return [
         _ask(
             join_group,
@@ -300,6 +306,8 @@ def _of_groups() -> list[Question]:
         _ask(list_groups, list_groups.ListGroupsRequest(types_filter=["classic", "consumer"])),
         _ask(delete_groups, delete_groups.DeleteGroupsRequest(["g2", "g3"])),
         _ask(consumer_group_heartbeat, member),
+        _ask(streams_group_heartbeat, worker),
+        _ask(streams_group_describe, streams_group_describe.StreamsGroupDescribeRequest([GROUP, "g2"])),
         _ask(consumer_group_describe, consumer_group_describe.ConsumerGroupDescribeRequest([GROUP, "g2"])),
     ]
 

@@ -78,7 +78,7 @@ def _struct(message: type[msgspec.Struct], version: int, value: Any) -> Any:
 
 
 def _distinct(kind: Kind, number: int) -> Any:
-    if kind.name in NUMBER_BITS:
+    if kind.name in (*NUMBER_BITS, "uint16"):
         return number % 100 + 1
     start = number % 200
     return {

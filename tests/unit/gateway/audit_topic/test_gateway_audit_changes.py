@@ -63,9 +63,15 @@ from tests.unit.kafkawire.kafkawire_samples import Case, messages, sample
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_ACLS, DELETE_ACLS, INCREMENTAL_ALTER_CONFIGS, SCRAM = 19, 20, 30, 31, 44, 51
 CHANGING = {AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS}
-# Metadata may create the topics that a client names, which is no change by an administrator. The others answer that
-# there is nothing to change.
-NOT_RECORDED = {"Metadata", "AlterReplicaLogDirs", "ElectLeaders", "AlterPartitionReassignments"}
+# Metadata and heartbeats of streams groups may create topics that a client needs, which is no change by an
+# administrator. The others answer that there is nothing to change.
+NOT_RECORDED = {
+    "Metadata",
+    "StreamsGroupHeartbeat",
+    "AlterReplicaLogDirs",
+    "ElectLeaders",
+    "AlterPartitionReassignments",
+}
 PLANTED = b"planted-secret"
 
 

@@ -130,10 +130,19 @@ async def asked_by(key: int, version: int, request: Any, allowed: Asked) -> tupl
     return access.asked, ran
 
 
+# Only the sequencers know which topics a streams group lacks, so the handler asks whether the client may create them.
+ASKED_BY_HANDLERS: dict[str, Asked] = {
+    "StreamsGroupHeartbeat": {
+        (AclOperation.CREATE, ResourceType.CLUSTER),
+        (AclOperation.CREATE, ResourceType.TOPIC),
+    }
+}
+
+
 @pytest.mark.parametrize("key", GUARDED, ids=lambda key: API_TABLE[key].name)
 async def test_the_checks_ask_for_the_operations_of_the_table(key: int) -> None:
     api = API_TABLE[key]
-    wanted = {(need.operation, need.resource_type) for need in NEEDS[key]}
+    wanted = {(need.operation, need.resource_type) for need in NEEDS[key]} - ASKED_BY_HANDLERS.get(api.name, set())
     asked: Asked = set()
     for version in range(api.min_version, api.max_version + 1):
         for request in variants(key, version):

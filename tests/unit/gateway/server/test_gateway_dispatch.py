@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from penstock.contracts.commands import Done, Outcome, Rejected
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL, STREAMS_GROUPS_LEVEL
 from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatView
 from penstock.contracts.queries.groups import (
     DescribeGroupsView,
@@ -25,6 +25,7 @@ from penstock.contracts.queries.share import (
     ShareOffsetsView,
     SharePartitionsView,
 )
+from penstock.contracts.queries.streams_groups import StreamsGroupsView, StreamsGroupView, StreamsHeartbeatView
 from penstock.contracts.queries.topics import ValidateView
 from penstock.contracts.queries.transactions import TransactionsView
 from penstock.contracts.rejections import Rejection
@@ -51,7 +52,7 @@ CASES = [
 
 def scripted_world() -> World:
     world = new_world(share_groups=True)
-    world.sequencer.seen_level = SHARE_GROUPS_LEVEL
+    world.sequencer.seen_level = STREAMS_GROUPS_LEVEL
     world.sequencer.on_command = reject
     world.sequencer.views |= {
         "groups": lambda query: GroupsView(1, []),
@@ -61,6 +62,10 @@ def scripted_world() -> World:
         "group_offsets": lambda query: GroupOffsetsView(1, []),
         "heartbeat": lambda query: HeartbeatView(1, Rejection.UNKNOWN_MEMBER),
         "consumer_heartbeat": lambda query: ConsumerHeartbeatView(1, Rejected(Rejection.INVALID_REQUEST)),
+        "streams_heartbeat": lambda query: StreamsHeartbeatView(1, Rejected(Rejection.INVALID_REQUEST)),
+        "streams_groups": lambda query: StreamsGroupsView(
+            1, [StreamsGroupView(query.group_ids[0], "", 0, 0, 0, [], [])]
+        ),
         "transactions": lambda query: TransactionsView(1, []),
         "share_heartbeat": lambda query: ShareHeartbeatView(1, Rejected(Rejection.INVALID_REQUEST)),
         "share_partitions": lambda query: SharePartitionsView(1, [], rejection=Rejection.UNKNOWN_GROUP),

@@ -8,6 +8,7 @@ from penstock_gateway.enforcement import (
     groups,
     records,
     share_groups,
+    streams_groups,
     transactions,
 )
 from penstock_gateway.enforcement.guard import Checks
@@ -29,6 +30,7 @@ ALL_CHECKS: Checks = {
     **discovery.CHECKS,
     **groups.CHECKS,
     **share_groups.CHECKS,
+    **streams_groups.CHECKS,
     **transactions.CHECKS,
     **administration.CHECKS,
     **delegation_tokens.CHECKS,

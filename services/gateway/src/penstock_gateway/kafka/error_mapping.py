@@ -56,6 +56,7 @@ REJECTIONS: dict[Rejection, ErrorCode] = {
     Rejection.TOKEN_NOT_FOUND: ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
     Rejection.TOKEN_EXPIRED: ErrorCode.DELEGATION_TOKEN_EXPIRED,
     Rejection.TOKEN_OWNER_MISMATCH: ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+    Rejection.INVALID_TOPOLOGY: ErrorCode.STREAMS_INVALID_TOPOLOGY,
     Rejection.INVALID_RECORD_STATE: ErrorCode.INVALID_RECORD_STATE,
     # Clients retry at the same gateway, which got the newer journal sequence with the rejection.
     Rejection.STALE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL, STREAMS_GROUPS_LEVEL
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
@@ -15,6 +15,7 @@ POLL_S = 0.05
 NO_CLIENT_METRICS = "subscriptions to metrics are not supported until all sequencers of the cluster are upgraded"
 NO_GROUP_CONFIGS = "configurations of groups are not supported until all sequencers of the cluster are upgraded"
 NO_SHARE_GROUPS = "share groups are disabled, or not supported until all sequencers of the cluster are upgraded"
+NO_STREAMS_GROUPS = "streams groups are not supported until all sequencers of the cluster are upgraded"
 
 
 class HasLevel(HasClock, HasSequencer, Protocol):
@@ -43,7 +44,16 @@ def share_groups_error(gateway: HasShareGroupLevel) -> ErrorCode:
     """The error if share groups are off, or if some sequencer does not know them, which may end soon."""
     if not gateway.settings.share_groups:
         return ErrorCode.UNSUPPORTED_VERSION
+    return _groups_error(gateway, SHARE_GROUPS_LEVEL)
+
+
+def streams_groups_error(gateway: HasLevel) -> ErrorCode:
+    """The error if some sequencer does not know streams groups, which may end soon."""
+    return _groups_error(gateway, STREAMS_GROUPS_LEVEL)
+
+
+def _groups_error(gateway: HasLevel, needed_level: int) -> ErrorCode:
     level = gateway.sequencer.seen_level
-    if level is not None and level >= SHARE_GROUPS_LEVEL:
+    if level is not None and level >= needed_level:
         return ErrorCode.NONE
     return GROUPS_UNAVAILABLE if level is None or may_rise(gateway) else ErrorCode.UNSUPPORTED_VERSION

@@ -141,6 +141,13 @@ NEEDS: dict[int, tuple[Need, ...]] = {
     77: (_DESCRIBE_GROUP, _SEEN_TOPICS),  # ShareGroupDescribe
     78: (_READ_GROUP, _READ_TOPIC),  # ShareFetch
     79: (_READ_GROUP, _READ_TOPIC),  # ShareAcknowledge
+    88: (  # StreamsGroupHeartbeat
+        _READ_GROUP,
+        Need(DESCRIBE, TOPIC, "for each topic in the topology"),
+        Need(CREATE, CLUSTER, "to create internal topics, or:"),
+        Need(CREATE, TOPIC, "to create internal topics"),
+    ),
+    89: (_DESCRIBE_GROUP, _SEEN_TOPICS),  # StreamsGroupDescribe
     90: (_DESCRIBE_GROUP, _DESCRIBE_TOPIC),  # DescribeShareGroupOffsets
     91: (_READ_GROUP, _READ_TOPIC),  # AlterShareGroupOffsets
     92: (Need(DELETE, GROUP), _READ_TOPIC),  # DeleteShareGroupOffsets

@@ -2,7 +2,12 @@
 
 from typing import Protocol
 
-from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, SHARE_GROUPS_LEVEL, TRANSACTIONS_LEVEL
+from penstock.contracts.levels import (
+    CONSUMER_GROUPS_LEVEL,
+    SHARE_GROUPS_LEVEL,
+    STREAMS_GROUPS_LEVEL,
+    TRANSACTIONS_LEVEL,
+)
 from penstock.kafkawire.api import API_TABLE
 from penstock.kafkawire.api.api_versions import (
     API as API,
@@ -24,6 +29,7 @@ FEATURES = (
     ("group.version", 1, CONSUMER_GROUPS_LEVEL),  # consumer groups (KIP-848)
     # Each transaction has its own epoch, and the first batch adds a partition to it (KIP-890).
     ("transaction.version", 2, TRANSACTIONS_LEVEL),
+    ("streams.version", 1, STREAMS_GROUPS_LEVEL),  # streams groups (KIP-1071)
 )
 SHARE_FEATURE = ("share.version", 1, SHARE_GROUPS_LEVEL)  # share groups (KIP-932), if they are enabled
 UNKNOWN_EPOCH = -1

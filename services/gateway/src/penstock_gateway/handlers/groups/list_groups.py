@@ -15,11 +15,20 @@ from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasClock, HasDirectory, HasNodes, HasSequencer
 from penstock_gateway.metadata.cluster_view import listed_here
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
-TYPES = (CLASSIC, CONSUMER, SHARE)
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+TYPES = (CLASSIC, CONSUMER, SHARE, STREAMS)
 STATES = {
     state.lower(): state
-    for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead")
+    for state in (
+        "Empty",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "NotReady",
+        "Assigning",
+        "Reconciling",
+        "Stable",
+        "Dead",
+    )
 }
 
 
@@ -50,4 +59,6 @@ async def handle(gateway: Needs, client: Client, version: int, request: ListGrou
 def _type(group: GroupSummary) -> str:
     if group.is_share:
         return SHARE
+    if group.is_streams:
+        return STREAMS
     return CONSUMER if group.is_consumer else CLASSIC
