@@ -127,7 +127,13 @@ KIO_CASES = [case for case in CASES if is_in_kio(case)]
 
 
 def test_kio_knows_all_versions_but_the_oldest_of_produce_and_the_newest_of_kafka() -> None:
-    newest = ("ApiVersions 5", "TxnOffsetCommit 6", "DeleteGroups 3", "StreamsGroupHeartbeat 1", "StreamsGroupDescribe 1")
+    newest = (
+        "ApiVersions 5",
+        "TxnOffsetCommit 6",
+        "DeleteGroups 3",
+        "StreamsGroupHeartbeat 1",
+        "StreamsGroupDescribe 1",
+    )
     unknown = [each.split() for each in (*newest, *(f"Produce {version}" for version in range(3)))]
     expected = {f"{name}{kind} {version}" for name, version in unknown for kind in ("Request", "Response")}
     assert {case.label for case in CASES if case not in KIO_CASES} == expected
