@@ -1,4 +1,4 @@
-"""A rebuild with only the sequencer's generated credentials, on an S3 server and a NATS that lost its disk."""
+"""A rebuild with only the generated credentials of the user `journal`: S3 is whole, and NATS lost its disk."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ class Place:
 
     def rebuild(self, server: DeployedNats, *arguments: str) -> subprocess.CompletedProcess[str]:
         environ = {
-            "PENSTOCK_ENV_FILE": str(self.credentials.env_file("sequencer")),
+            "PENSTOCK_ENV_FILE": str(self.credentials.env_file("journal")),
             "PENSTOCK_STORE_URL": self.store_url,
             "PENSTOCK_ARCHIVE_AGE_MIN_S": "0",
             "PATH": os.environ["PATH"],
@@ -102,7 +102,7 @@ def new_folder(place: Place, name: str) -> Path:
     return folder
 
 
-async def test_the_sequencers_own_credentials_are_enough_for_a_rebuild(place: Place) -> None:
+async def test_the_credentials_of_the_user_journal_are_enough_for_a_rebuild(place: Place) -> None:
     with deployed_nats(new_folder(place, "nats-1"), place.credentials) as server, place.sequencer(server):
         connection, client = await client_of(server, place.credentials)
         topic_id = new_topic_id(bytes(16))

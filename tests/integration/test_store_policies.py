@@ -1,19 +1,22 @@
-"""A real S3 server enforces the policy of each service: its own work is allowed, and all else is denied."""
+"""A real S3 server with the keys of `penstock credentials`: each allows the work of its service, and nothing else."""
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-from penstock.cli.credentials.store_rights import HOSTING, RIGHTS, Place, policy
 from penstock.clusters import ClusterRegistry
 from penstock.contracts.errors import Invalid
 from penstock.objectstore import AlreadyExists, ObjectStore, open_store
 from penstock.objectstore.errors import NotDeleted, NotFound
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.segment.keys import cluster_record_key, journal_archive_key, segment_key, snapshot_key
+from tests.testkit.servers.deployed import Credentials
 from tests.testkit.servers.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.testkit.servers.seaweed import running_seaweed
 
@@ -38,8 +41,7 @@ ALLOWED: Mapping[str, set[str]] = {  # a cacher has the rights of a gateway, and
     | {f"delete {kind}" for kind in SEGMENTS}
     | {"get marker"},
     "admin": EVERY_READ,
-    "journal": {f"{verb} marker" for verb in ("get", "list", "put")},
-    "rebuild": EVERY_READ | {f"put {kind}" for kind in ("compacted", *JOURNAL, "marker")},
+    "journal": EVERY_READ | {f"put {kind}" for kind in ("compacted", *JOURNAL, "marker")},
 }
 
 
@@ -56,13 +58,29 @@ def keys_of(cluster: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    of_one, of_all = Place(BUCKET, PREFIX, OURS), Place(BUCKET, PREFIX, "*")
-    policies = {name: policy(rights, of_one, with_write_conditions=False) for name, rights in RIGHTS.items()}
-    for name, more in HOSTING.items():
-        policies[HOSTED + name] = policy((*RIGHTS[name], *more), of_all, with_write_conditions=False)
-    with running_seaweed(tmp_path_factory.mktemp("seaweed"), policies) as started:
+    folder = tmp_path_factory.mktemp("seaweed")
+    with running_seaweed(folder, keys(folder)) as started:
         asyncio.run(put_objects(started))
         yield started
+
+
+def keys(folder: Path) -> dict[str, Any]:
+    """The keys that `penstock credentials` makes for one cluster, and those for all, with other names and one secret.
+
+    The name of a user is its access key.
+    """
+    wanted = {"bucket": BUCKET, "prefix": PREFIX, "cluster": OURS}
+    joint: dict[str, Any] = {"identities": [], "policies": []}
+    for before, options in (("", {}), (HOSTED, {"all_clusters": True})):
+        made = Credentials(folder / f"credentials-{before}", **wanted, **options)
+        found = json.loads((made.folder / "s3" / "s3.json").read_text())
+        for each in found["identities"]:
+            name = before + each["name"]
+            key = {"accessKey": name, "secretKey": SECRET_KEY}
+            names = [before + policy for policy in each.get("policyNames", [])]
+            joint["identities"].append(each | {"name": name, "credentials": [key], "policyNames": names})
+        joint["policies"] += [each | {"name": before + each["name"]} for each in found["policies"]]
+    return joint
 
 
 async def put_objects(server: S3Server) -> None:

@@ -20,17 +20,16 @@ FILER_PORTS = ("filer.port", "filer.port.grpc")
 
 
 @contextlib.contextmanager
-def running_seaweed(folder: Path, policies: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[S3Server]:
+def running_seaweed(folder: Path, keys: Mapping[str, Any] | None = None) -> Iterator[S3Server]:
     """A new server on free ports, with its data and log in `folder`.
 
-    Each of `policies` is the document of a user. Its name is the access key, and SECRET_KEY its secret key.
+    `keys` are more identities and their policies, in SeaweedFS' format.
     """
     (folder / "data").mkdir()
-    named = policies or {}
-    everything = {"name": "tests", "actions": ["Admin", "Read", "Write", "List", "Tagging"]} | _key(ACCESS_KEY)
-    identities = [everything, *({"name": name, "policyNames": [name]} | _key(name) for name in named)]
-    documents = [{"name": name, "content": json.dumps(document)} for name, document in named.items()]
-    (folder / "s3.json").write_text(json.dumps({"identities": identities, "policies": documents}))
+    found = keys or {"identities": [], "policies": []}
+    key = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
+    everything = {"name": "tests", "actions": ["Admin", "Read", "Write", "List", "Tagging"], "credentials": [key]}
+    (folder / "s3.json").write_text(json.dumps({**found, "identities": [everything, *found["identities"]]}))
     ports = free_ports(len(PORTS + FILER_PORTS))
     try:
         with running(start_seaweed(folder, ports), ports[0]) as server:
@@ -39,10 +38,6 @@ def running_seaweed(folder: Path, policies: Mapping[str, Mapping[str, Any]] | No
         for port in ports:
             for leftover in Path(SOCKETS_FOLDER).glob(f"seaweedfs-*-{port}.sock"):
                 leftover.unlink(missing_ok=True)
-
-
-def _key(access_key: str) -> dict[str, Any]:
-    return {"credentials": [{"accessKey": access_key, "secretKey": SECRET_KEY}]}
 
 
 def start_seaweed(folder: Path, ports: list[int]) -> Backend:

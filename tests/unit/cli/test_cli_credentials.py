@@ -14,6 +14,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.cli.credentials import BUCKET_MAKER, KEYS, ROLES, USERS, Wanted, make_credentials
+from penstock.cli.credentials.store_rights import HOSTING, RIGHTS, Place, policy
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import SystemEntropy
 from penstock.runtime.nats.server import find_nats_server
@@ -27,7 +28,7 @@ FILES = {
     *(f"{name}/credentials.env" for name in [*ROLES, BUCKET_MAKER]),
 }
 OTHER_UID = 12_345
-WITHOUT_CACHER = {role: actions for role, actions in ROLES.items() if role != "cacher"}
+WITHOUT_CACHER = tuple(role for role in ROLES if role != "cacher")
 
 
 class Interrupted(BaseException):
@@ -107,24 +108,47 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     assert {name: ((tmp_path / name).stat().st_ino, text) for name, text in texts(tmp_path).items()} == before
 
 
-def test_the_key_of_a_service_allows_only_its_own_actions_in_one_bucket(tmp_path: Path) -> None:
-    make(tmp_path, bucket="records")
-    actions = {name: set(each["actions"]) for name, each in identities(tmp_path).items()}
-    reads = {"Read:records", "List:records"}
-    writes = {*reads, "Write:records"}
-    assert actions == {
-        "gateway": reads,
-        "console": set(),
-        "cacher": reads,
-        "flusher": writes,
-        "sequencer": writes,
-        "compactor": writes,
-        "janitor": writes,
-        "agent": writes,
-        "admin": reads,
-        "journal": writes,
-        "bucket": {"Admin:records"},
+@pytest.mark.parametrize(("options", "cluster"), [({"cluster": "blue"}, "blue"), ({"all_clusters": True}, "*")])
+def test_the_key_of_a_service_has_the_rights_of_its_row_in_the_table(
+    tmp_path: Path, options: dict[str, Any], cluster: str
+) -> None:
+    make(tmp_path, bucket="records", prefix="a/path", **options)
+    found = identities(tmp_path)
+    assert found.pop(BUCKET_MAKER)["actions"] == ["Admin:records"]
+    assert {name: (each["policyNames"], "actions" in each) for name, each in found.items()} == {
+        role: ([role], False) for role in ROLES
     }
+    policies = json.loads((tmp_path / "s3" / "s3.json").read_text())["policies"]
+    place = Place("records", "a/path", cluster)
+    assert {each["name"]: json.loads(each["content"]) for each in policies} == {
+        role: policy(
+            (*RIGHTS[role], *(HOSTING.get(role, ()) if cluster == "*" else ())), place, with_write_conditions=False
+        )
+        for role in ROLES
+    }
+
+
+def test_a_set_of_an_earlier_release_keeps_its_keys_and_gets_policies(tmp_path: Path) -> None:
+    make(tmp_path)
+    path = tmp_path / "s3" / "s3.json"
+    new = path.read_text()
+    old = [
+        {"name": each["name"], "credentials": each["credentials"], "actions": []}
+        for each in identities(tmp_path).values()
+    ]
+    path.chmod(0o600)
+    path.write_text(json.dumps({"identities": old}))
+    assert make(tmp_path) == ["s3/s3.json"]
+    assert path.read_text() == new
+
+
+def test_the_bucket_on_the_command_line_may_have_a_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["credentials", str(tmp_path / "set"), "--bucket", "records/a/path", "--all-clusters"]) == 0
+    text = (tmp_path / "set" / "s3" / "s3.json").read_text()
+    assert "arn:aws:s3:::records/a/path/*/segments/*" in text
+    assert 'Admin:records"' in text
+    assert main(["credentials", str(tmp_path / "other"), "--bucket", "records/*"]) == 1
+    assert "a path in a bucket is names of letters" in capsys.readouterr().err
 
 
 def test_another_bucket_keeps_the_keys(tmp_path: Path) -> None:
@@ -134,14 +158,15 @@ def test_another_bucket_keeps_the_keys(tmp_path: Path) -> None:
     assert texts(tmp_path) == before | {"s3/s3.json": before["s3/s3.json"].replace(":first", ":second")}
 
 
-def test_another_cluster_changes_the_subjects_and_no_secret(tmp_path: Path) -> None:
+def test_another_cluster_changes_the_subjects_and_objects_and_no_secret(tmp_path: Path) -> None:
     make(tmp_path)
     before = texts(tmp_path)
-    assert make(tmp_path, cluster="blue") == ["nats/accounts.conf"]
+    assert make(tmp_path, cluster="blue") == ["nats/accounts.conf", "s3/s3.json"]
     renamed = before["nats/accounts.conf"]
     for name in ("penstock.", "journal-", "landing-", "landing."):
         renamed = renamed.replace(f"{name}default", f"{name}blue")
-    assert texts(tmp_path) == before | {"nats/accounts.conf": renamed}
+    objects = before["s3/s3.json"].replace("default", "blue")
+    assert texts(tmp_path) == before | {"nats/accounts.conf": renamed, "s3/s3.json": objects}
     assert ".*." not in renamed
 
 
@@ -302,7 +327,7 @@ def test_the_command_prints_the_names_of_its_files_and_never_a_secret(
     assert not re.search(r"k[0-9a-f]{64}", first)
 
 
-@pytest.mark.parametrize("bucket", ["", "ab", "UPPER", "with/slash", "a b c"])
+@pytest.mark.parametrize("bucket", ["", "ab", "UPPER/with-path", "a b c"])
 def test_an_impossible_bucket_name_is_rejected(tmp_path: Path, bucket: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["credentials", str(tmp_path / "set"), "--bucket", bucket]) == 1
     assert capsys.readouterr().err.startswith("penstock: a bucket name is ")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.credentials.store_rights import HOSTING, RIGHTS, Place, Right, Verb, policy
-from penstock.cli.credentials.wanted import ADMIN, ROLES
+from penstock.cli.credentials.wanted import ADMIN, JOURNAL, ROLES
 from penstock.segment.keys import cluster_record_key, journal_archive_key, segment_key, snapshot_key
 from tests.testkit.docs.__main__ import DOCS
 
@@ -43,7 +43,7 @@ def who_may(action: str, key: str) -> set[str]:
 
 
 def test_every_service_has_rights_and_only_consoles_have_none() -> None:
-    assert RIGHTS.keys() == {*ROLES, "rebuild"}
+    assert RIGHTS.keys() == set(ROLES)
     assert [name for name, rights in RIGHTS.items() if not rights] == ["console"]
 
 
@@ -86,7 +86,7 @@ def test_sequencers_delete_snapshots_and_archives_and_administrators_only_their_
 
 def test_flushers_and_compactors_write_their_own_levels() -> None:
     assert who_may("s3:PutObject", SEGMENTS[0]) == {"flusher", "agent"}
-    assert who_may("s3:PutObject", SEGMENTS[1]) == {"compactor", "rebuild"}
+    assert who_may("s3:PutObject", SEGMENTS[1]) == {"compactor", JOURNAL}
     assert who_may("s3:PutObject", SEGMENTS[2]) == {"compactor"}
 
 
@@ -109,7 +109,7 @@ def test_a_janitor_of_all_clusters_never_deletes_the_registry() -> None:
 
 def test_a_store_without_a_prefix_has_no_slash_before_its_keys() -> None:
     [opening, _, read] = policy(RIGHTS["gateway"], Place("records", "", "orders"))["Statement"]
-    assert opening["Condition"]["StringEquals"] == {"s3:prefix": ""}
+    assert opening["Condition"]["StringNotLike"] == {"s3:prefix": "?*"}
     assert read["Resource"] == ["arn:aws:s3:::records/encryption", "arn:aws:s3:::records/orders/segments/*"]
 
 

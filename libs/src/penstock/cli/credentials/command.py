@@ -33,7 +33,7 @@ def add_parser(new_parser: NewParser) -> None:
         "--cluster",
         metavar="NAME",
         default=Wanted().cluster,
-        help="virtual cluster whose subjects the users may use (%(default)s)",
+        help="virtual cluster whose subjects and objects the users may use (%(default)s)",
     )
     parser.add_argument(
         "--with-old-services",
@@ -64,7 +64,15 @@ def add_parser(new_parser: NewParser) -> None:
         help="replace the secrets of this user; servers and its processes must read their files again",
     )
     parser.add_argument(
-        "--bucket", metavar="NAME", default=Wanted().bucket, help="bucket that the keys give access to (%(default)s)"
+        "--bucket",
+        metavar="NAME[/PATH]",
+        default=Wanted().bucket,
+        help="bucket that the keys give access to, and the path in the store's address (%(default)s)",
+    )
+    parser.add_argument(
+        "--all-clusters",
+        action="store_true",
+        help="let the keys to the store serve all virtual clusters, for processes with the setting clusters",
     )
     parser.add_argument(
         "--nats-nodes",
@@ -78,6 +86,7 @@ def add_parser(new_parser: NewParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Create missing credentials; 0 if the set is complete now, 1 with one sentence if that is not possible."""
     folder = arguments.folder
+    bucket, _, prefix = arguments.bucket.rstrip("/").partition("/")
     try:
         wanted = Wanted(
             cluster=arguments.cluster,
@@ -87,7 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
             kafka_hosts=tuple(filter(None, arguments.kafka_hosts.split(","))),
             with_http_token=arguments.http_token,
             rotate=tuple(arguments.rotate),
-            bucket=arguments.bucket,
+            bucket=bucket,
+            prefix=prefix,
+            all_clusters=arguments.all_clusters,
             nats_nodes=tuple(arguments.nats_nodes.split(",")),
             owner=arguments.owner,
             s3_owner=arguments.s3_owner,

@@ -22,8 +22,9 @@ from penstock.cli.credentials.kafka_files import (
 )
 from penstock.cli.credentials.nats_accounts import accounts
 from penstock.cli.credentials.private_files import alone, is_so, read, write
+from penstock.cli.credentials.store_rights import ALL_CLUSTERS, Place, seaweed_policy
 from penstock.cli.credentials.tls_files import tls_files
-from penstock.cli.credentials.wanted import BUCKET_MAKER, BUCKET_MAKER_ACTIONS, ROUTE, ROUTE_PORT, SYSTEM_USER, Wanted
+from penstock.cli.credentials.wanted import BUCKET_MAKER, ROUTE, ROUTE_PORT, SYSTEM_USER, Wanted
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock, Entropy, SystemClock
 from penstock.runtime.process.env_file import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, parse_env
@@ -47,18 +48,27 @@ class _Key(msgspec.Struct, rename="camel"):
     secret_key: str
 
 
-class _Identity(msgspec.Struct):
-    """The owner of a key, and the actions that it allows."""
+class _Identity(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The owner of a key: services have policies, and the maker of the bucket an action."""
 
     name: str
     credentials: list[_Key]
-    actions: list[str]
+    actions: list[str] = []
+    policy_names: list[str] = []
+
+
+class _Policy(msgspec.Struct):
+    """A policy document as one JSON text."""
+
+    name: str
+    content: str
 
 
 class _Identities(msgspec.Struct):
     """The whole file that SeaweedFS reads."""
 
     identities: list[_Identity]
+    policies: list[_Policy] = []
 
 
 def make_credentials(folder: Path, wanted: Wanted, entropy: Entropy, clock: Clock = SYSTEM_CLOCK) -> list[str]:
@@ -71,7 +81,6 @@ def make_credentials(folder: Path, wanted: Wanted, entropy: Entropy, clock: Cloc
 
 
 def _complete(folder: Path, wanted: Wanted, entropy: Entropy, clock: Clock) -> Iterator[str]:
-    actions = {**wanted.roles, BUCKET_MAKER: BUCKET_MAKER_ACTIONS}
     found = [
         {user: secret for user, secret in each.items() if user not in wanted.rotate}
         for each in (
@@ -82,14 +91,14 @@ def _complete(folder: Path, wanted: Wanted, entropy: Entropy, clock: Clock) -> I
     ]
     passwords = _with_new(found[0], [*wanted.roles, SYSTEM_USER], entropy)
     route = _with_new(found[1], [ROUTE], entropy)[ROUTE]
-    keys = _with_new(found[2], actions, entropy)
+    keys = _with_new(found[2], [*wanted.roles, BUCKET_MAKER], entropy)
     administrator = password_of(folder, wanted, entropy) if wanted.kafka_hosts else ""
     files = _files_of_options(folder, wanted, administrator, entropy, clock)
     files |= {
         USERS_FILE: (_env({_variable(user): password for user, password in passwords.items()}), None),
         ROUTE_FILE: (_env({_variable(ROUTE): route, "ROUTES": _routes(wanted.nats_nodes, route)}), None),
         ACCOUNTS_FILE: (accounts(wanted.cluster, wanted.roles, with_old_services=wanted.with_old_services), None),
-        KEYS_FILE: (_identities(keys, actions, wanted.bucket), wanted.s3_owner),
+        KEYS_FILE: (_identities(keys, wanted), wanted.s3_owner),
     }
     for role in wanted.roles:
         given = {"PENSTOCK_NATS_USER": role, "PENSTOCK_NATS_PASSWORD": passwords[role]} | _store_keys(role, keys)
@@ -144,12 +153,13 @@ def _env(values: Mapping[str, str]) -> str:
     return _HEAD + "".join(f"{name}={value}\n" for name, value in values.items())
 
 
-def _identities(keys: Mapping[str, str], actions: Mapping[str, Iterable[str]], bucket: str) -> str:
-    found = [
-        _Identity(name, [_Key(_access_key(name), keys[name])], [f"{action}:{bucket}" for action in allowed])
-        for name, allowed in actions.items()
-    ]
-    return msgspec.json.format(msgspec.json.encode(_Identities(found)), indent=2).decode() + "\n"
+def _identities(keys: Mapping[str, str], wanted: Wanted) -> str:
+    place = Place(wanted.bucket, wanted.prefix, ALL_CLUSTERS if wanted.all_clusters else wanted.cluster)
+    owned = {name: [_Key(_access_key(name), key)] for name, key in keys.items()}
+    found = [_Identity(name, owned[name], policy_names=[name]) for name in wanted.roles]
+    found.append(_Identity(BUCKET_MAKER, owned[BUCKET_MAKER], actions=[f"Admin:{wanted.bucket}"]))
+    policies = [_Policy(name, msgspec.json.encode(seaweed_policy(name, place)).decode()) for name in wanted.roles]
+    return msgspec.json.format(msgspec.json.encode(_Identities(found, policies)), indent=2).decode() + "\n"
 
 
 def _read_passwords(path: Path) -> dict[str, str]:

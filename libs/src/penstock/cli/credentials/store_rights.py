@@ -2,6 +2,7 @@
 
 The table follows the calls in the code of the services. Keys are patterns, with `*` for any characters. They are
 relative to the prefix of the store's address. A document is in the language of AWS, which SeaweedFS knows, too.
+`penstock credentials` gives SeaweedFS these documents with the keys.
 """
 
 import enum
@@ -48,13 +49,14 @@ class Right(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A bucket, the prefix in the store's address, and a cluster. `*` is the cluster of a process that hosts many."""
+    """A bucket, the prefix in the store's address, and a cluster; ALL_CLUSTERS for a process that hosts many."""
 
     bucket: str = "BUCKET"
     prefix: str = "PREFIX"
     cluster: str = "CLUSTER"
 
 
+ALL_CLUSTERS = "*"  # as the cluster of a place
 _CLUSTER = Place().cluster
 _ALL = f"{cluster_prefix('', _CLUSTER)}*"
 _SEGMENTS = f"{segments_prefix('', _CLUSTER)}*"
@@ -103,8 +105,7 @@ RIGHTS: Mapping[str, tuple[Right, ...]] = {
         Right(_ALL, _GET),
         Right(_DOCTOR, (Verb.CREATE, Verb.DELETE)),
     ),
-    "journal": (*_OPEN, Right(_MARKER, (*_GET, Verb.REPLACE))),  # `penstock journal`
-    "rebuild": (  # `penstock rebuild`
+    "journal": (  # `penstock journal` and `penstock rebuild`
         *_OPEN,
         Right(_ALL, _GET),
         *(Right(key, (Verb.CREATE,)) for key in (_COMPACTED[0], _SNAPSHOTS, _ARCHIVE)),
@@ -145,6 +146,12 @@ _CONDITIONS = {
 }
 
 
+def seaweed_policy(user: str, place: Place) -> dict[str, Any]:
+    """The policy document of a user of `penstock credentials` for SeaweedFS."""
+    hosting = HOSTING.get(user, ()) if place.cluster == ALL_CLUSTERS else ()
+    return policy((*RIGHTS[user], *hosting), place, with_write_conditions=False)
+
+
 def policy(rights: Iterable[Right], place: Place, *, with_write_conditions: bool = True) -> dict[str, Any]:
     """The policy document of an identity with these rights.
 
@@ -177,7 +184,9 @@ def _statement(verb: Verb, keys: list[str], bucket: str, *, with_write_condition
     made = {"Sid": verb.name.title().replace("_", ""), "Effect": effect, "Action": _ACTIONS[verb]}
     match verb:
         case Verb.OPEN:
-            condition = {"StringEquals": {"s3:prefix": keys[0]}, "NumericLessThanEquals": {"s3:max-keys": "1"}}
+            # SeaweedFS takes an empty prefix for none, so no prefix of a letter or more is allowed in its place.
+            prefix = {"StringEquals": {"s3:prefix": keys[0]}} if keys[0] else {"StringNotLike": {"s3:prefix": "?*"}}
+            condition = {**prefix, "NumericLessThanEquals": {"s3:max-keys": "1"}}
             return {**made, "Resource": whole, "Condition": condition}
         case Verb.LIST:
             return {**made, "Resource": whole, "Condition": {"StringLike": {"s3:prefix": keys}}}

@@ -1,38 +1,22 @@
 """The users of a cluster, and the settings of a set of credentials."""
 
 import re
-from collections.abc import Mapping
 
 import msgspec
 
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import check_token
 
-# The actions of each user in the bucket, with SeaweedFS' names. A new service needs one line here, its subjects in
-# `nats_accounts`, and its single rights in `store_rights`.
+# A new service needs its name in `ROLES`, its subjects in `nats_accounts`, and its rights in `store_rights`.
 ADMIN = "admin"  # for operators, with `penstock` on the command line
-JOURNAL = "journal"  # for `penstock journal`, which moves the journal and changes its copies
+JOURNAL = "journal"  # for `penstock journal` and `penstock rebuild`
 OPERATORS = (ADMIN, JOURNAL)  # commands use them, no service does
 AGENT = "agent"
 CONSOLE = "console"  # it asks sequencers and gateways, and reads no store
 AGENT_ROLES = ("gateway", "flusher", "cacher")  # the roles of an agent; its user may do what any of them may
-READS = ("Read", "List")
-WRITES = (*READS, "Write")
-ROLES = {
-    "gateway": READS,
-    "flusher": WRITES,
-    "sequencer": WRITES,
-    "cacher": READS,
-    "compactor": WRITES,
-    "janitor": WRITES,
-    CONSOLE: (),
-    AGENT: WRITES,
-    ADMIN: READS,
-    JOURNAL: WRITES,
-}
+ROLES = ("gateway", "flusher", "sequencer", "cacher", "compactor", "janitor", CONSOLE, AGENT, ADMIN, JOURNAL)
 BUCKET_MAKER = "bucket"  # has a key, but no NATS user
-BUCKET_MAKER_ACTIONS = ("Admin",)
-KEYS = ROLES | {BUCKET_MAKER: BUCKET_MAKER_ACTIONS}
+KEYS = (*ROLES, BUCKET_MAKER)
 SYSTEM_USER = "system"
 USERS = (*ROLES, SYSTEM_USER)
 ROUTE = "route"  # the user with which the nats-servers of a cluster connect to each other
@@ -47,15 +31,18 @@ TOKEN_KEY = "token-key"  # noqa: S105  the file with the secret key of delegatio
 
 _NODE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _HOST = re.compile(r"[A-Za-z0-9*][A-Za-z0-9.-]*|[0-9A-Fa-f:.]+")
+_PREFIX = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a set of credentials; owners are user ids, and None is the user that runs the command."""
 
-    roles: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=lambda: ROLES)  # actions of each service
+    roles: tuple[str, ...] = ROLES
     cluster: str = "default"
     bucket: str = "penstock"
+    prefix: str = ""  # the path in the store's address
+    all_clusters: bool = False  # whether the keys to the store are for all virtual clusters
     nats_nodes: tuple[str, ...] = ("nats", "nats-2", "nats-3")
     owner: int | None = None
     s3_owner: int | None = None
@@ -76,6 +63,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
                 raise Invalid(f"there are no credentials of {user!r}, only of {', '.join(known)}")
         if not _BUCKET.fullmatch(self.bucket):
             raise Invalid(f"a bucket name is 3 to 63 lower-case letters, digits, '.' or '-': {self.bucket!r}")
+        if self.prefix and not _PREFIX.fullmatch(self.prefix):
+            raise Invalid(
+                f"a path in a bucket is names of letters, digits, '_', '.' or '-', joined by '/': {self.prefix!r}"
+            )
         for host in (*self.kafka_hosts, *self.nats_hosts):
             if not _HOST.fullmatch(host):
                 raise Invalid(f"a host is a name or an address, with commas between several hosts: {host!r}")
