@@ -13,6 +13,8 @@ from tests.testkit.helm import EXAMPLES, Chart, Object, helm_program, schemas_wh
 EXAMPLE_NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
 NATS_CHART = os.environ.get("PENSTOCK_NATS_CHART", "")  # a folder with the official chart; else an empty one stands in
 
+JOBS = {"administrator", "clusters"}
+
 Render = Callable[[str], list[Object]]
 
 

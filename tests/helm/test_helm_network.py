@@ -142,6 +142,11 @@ def test_clients_outside_reach_the_outer_listener_only(rendered: Render) -> None
     assert wanted <= found
 
 
+def test_the_job_of_clusters_reaches_the_store_and_no_other_pod(rendered: Render) -> None:
+    found = {each for each in connections(rendered("clusters")) if "clusters" in each}
+    assert found == {("clusters", "dns", 53), *(("clusters", place, port) for place, port in ANY_STORE)}
+
+
 def test_a_store_and_nats_at_known_addresses_are_the_only_ones(chart: Chart) -> None:
     policies = {"store": [{"ipBlock": {"cidr": "203.0.113.0/24"}}], "nats": [{"ipBlock": {"cidr": "203.0.113.0/24"}}]}
     objects = chart.render("external-nats", {"networkPolicies": policies})

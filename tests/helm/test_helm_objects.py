@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from penstock.cli import main
-from tests.helm.conftest import EXAMPLE_NAMES, NATS_CHART, Render
+from tests.helm.conftest import EXAMPLE_NAMES, JOBS, NATS_CHART, Render
 from tests.testkit.docs.chart import CHART
 from tests.testkit.helm import (
     EXAMPLES,
@@ -36,6 +36,10 @@ CUSTOM = {
     "ScaledObject": {"scaleTargetRef": dict, "triggers": list},
 }
 STOP_MARGIN_S = 10  # for the steps after the drain, as in compose.yaml
+
+
+def is_job(name: str) -> bool:
+    return any(f"-{job}-" in name for job in JOBS)
 
 
 @pytest.fixture(scope="session", params=SCHEMA_VERSIONS)
@@ -97,7 +101,7 @@ def test_selectors_match_the_pods_that_they_mean(objects: list[Object]) -> None:
         assert [pod for pod, labels in pods.items() if matches(selector, labels)] == [name]
         for spread in each["spec"]["template"]["spec"]["topologySpreadConstraints"]:
             assert spread["labelSelector"]["matchLabels"] == selector
-    components = {labels["app.kubernetes.io/component"] for labels in pods.values()} - {"administrator"}
+    components = {labels["app.kubernetes.io/component"] for labels in pods.values()} - JOBS
     budgets = of_kind(objects, "PodDisruptionBudget")
     assert set(budgets) == {f"{RELEASE}-{component}" for component in components}
     for name, each in budgets.items():
@@ -117,7 +121,7 @@ def test_services_lead_to_ports_of_pods(objects: list[Object]) -> None:
         assert selected, name
         for port in service["spec"]["ports"]:
             for each in selected:
-                if each["metadata"]["labels"]["app.kubernetes.io/component"] == "administrator":
+                if each["metadata"]["labels"]["app.kubernetes.io/component"] in JOBS:
                     continue  # a Job without ports
                 ports = {known["name"]: known["containerPort"] for known in each["spec"]["containers"][0]["ports"]}
                 assert port["targetPort"] in ports, (name, port)
@@ -191,7 +195,7 @@ def test_there_are_no_secrets(objects: list[Object]) -> None:
 def test_a_stop_lasts_as_long_as_a_drain(chart: Chart) -> None:
     objects = chart.render("minimal", {"drainDeadlineMs": 30_500, "preStopSeconds": 7})
     for name, each in pod_templates(own(objects)).items():
-        if "administrator" in name:
+        if is_job(name):
             continue
         is_served = "gateway" in name or "console" in name
         assert each["spec"]["terminationGracePeriodSeconds"] == 31 + STOP_MARGIN_S + 7 * is_served
@@ -204,7 +208,7 @@ def test_a_stop_lasts_as_long_as_a_drain(chart: Chart) -> None:
 def test_probes_ask_the_paths_without_a_token(objects: list[Object]) -> None:
     for name, each in pod_templates(own(objects)).items():
         container = each["spec"]["containers"][0]
-        if "administrator" in name:
+        if is_job(name):
             continue
         paths = {kind: container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")}
         assert paths == {"startup": "/health", "liveness": "/health", "readiness": "/ready"}

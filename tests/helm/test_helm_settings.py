@@ -1,5 +1,6 @@
 """The settings of the chart: each reaches its variable, and each service accepts all its variables."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 import yaml
 
 from penstock.cli import main
-from penstock.runtime.process.config import environment_variable, read_configs, settings_of
-from tests.helm.conftest import EXAMPLE_NAMES, Render
-from tests.testkit.docs.chart import CHART, MADE, SECRET, settings_of_chart
+from penstock.clusters import ClusterQuotas, ClusterRecord, ClusterRegistry
+from penstock.objectstore import open_store
+from penstock.runtime.process.config import HostingConfig, environment_variable, read_configs, settings_of
+from tests.helm.conftest import EXAMPLE_NAMES, JOBS, Render
+from tests.testkit.docs.chart import CHART, MADE, SECRET, camel_case, settings_of_chart
 from tests.testkit.docs.settings import CONFIGS
 from tests.testkit.helm import Chart, Object, pod_templates, variables
 
@@ -94,7 +97,7 @@ def test_no_variable_is_unknown(rendered: Render, example: str) -> None:
         service = service_of(template)
         if service == "nats":
             continue
-        kinds = kinds_of("sequencer" if service == "administrator" else service)
+        kinds = kinds_of("sequencer" if service in JOBS else service)
         known = {each.variable for kind in kinds for each in settings_of(kind)}
         assert {each for each in variables(template) if each.startswith("PENSTOCK_")} <= known, name
 
@@ -135,7 +138,7 @@ def test_each_service_accepts_its_variables(rendered: Render, example: str, secr
     """With the files of `penstock credentials`, by the function with which the service itself reads them."""
     for template in pod_templates(rendered(example)).values():
         service = service_of(template)
-        if service in ("nats", "administrator"):
+        if service == "nats" or service in JOBS:
             continue
         environ = in_place(template, secrets)
         for config in read_configs(kinds_of(service), [], environ, program=service):
@@ -164,6 +167,52 @@ def test_the_administrator_gets_its_password_over_nats(rendered: Render, secrets
     composed = yaml.load((CHART.parents[2] / "compose.secure.yaml").read_text(), ComposeLoader)
     assert template["spec"]["containers"][0]["command"] == composed["services"]["administrator"]["entrypoint"]
     assert (secrets["penstock-client"] / "password").is_file()
+
+
+def test_a_job_creates_each_cluster_with_its_names_and_quotas(
+    chart: Chart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commands run here, against a store in a folder, twice: the second time with other values."""
+    monkeypatch.setenv("PENSTOCK_STORE_URL", f"file://{tmp_path}/objects")
+    monkeypatch.setenv("PENSTOCK_NATS_URL", "nats://127.0.0.1:1")
+    quotas = {name: number for number, name in enumerate(ClusterQuotas.__struct_fields__, 1)}
+    for orders in (
+        ClusterRecord(name="orders", created_id="", created_ms=0, tenants=("acme", "x-y")),
+        ClusterRecord(
+            name="orders",
+            created_id="",
+            created_ms=0,
+            server_names=("a.example.com", "b.example.com"),
+            quotas=ClusterQuotas(**quotas),
+        ),
+    ):
+        wanted = {"name": "orders", "serverNames": list(orders.server_names), "tenants": list(orders.tenants)}
+        wanted["quotas"] = {camel_case(name): getattr(orders.quotas, name) for name in quotas}
+        objects = chart.render("minimal", {"clusters": [{"name": "default"}, wanted]})
+        [spec] = [each["spec"] for each in pod_templates(objects).values() if service_of(each) == "clusters"]
+        for container in (*spec["initContainers"], *spec["containers"]):
+            assert container["command"][:3] == ["python", "-m", "penstock.cli"]
+            assert main(container["command"][3:]) == 0
+        records = {each.name: each for each in asyncio.run(registered(tmp_path))}
+        made = msgspec.structs.replace(records.pop("orders"), created_id="", created_ms=0)
+        assert made == orders and set(records) == {"default"}
+
+
+async def registered(folder: Path) -> list[ClusterRecord]:
+    store = await open_store(f"file://{folder}/objects")
+    found = await ClusterRegistry(store).read_all()
+    await store.close()
+    return [each.record for each in found]
+
+
+def test_services_of_many_clusters_follow_the_registry_and_accept_it(rendered: Render) -> None:
+    for example in ("clusters", "minimal"):
+        found = {service_of(each): variables(each) for each in pod_templates(rendered(example)).values()}
+        hosting = {service for service, given in found.items() if given.get("PENSTOCK_CLUSTERS") == "*"}
+        wanted = {name for name, kind in CONFIGS.items() if issubclass(kind, HostingConfig)}
+        assert hosting == (wanted if example == "clusters" else set())
+    agents = pod_templates(rendered("agents"))
+    assert "PENSTOCK_CLUSTERS" not in variables(agents["penstock-agent-z1"])
 
 
 def test_another_pod_of_the_administrator_is_another_job(chart: Chart, rendered: Render) -> None:

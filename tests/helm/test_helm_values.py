@@ -43,6 +43,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"kafka": {"external": {"enabled": True, "type": "NodePort"}}, "zones": [{"name": "a", "externalHost": "k"}]},
         "set nodePort of the zone a",
     ),
+    ({"clusters": [{"name": "a/b"}]}, "'a/b' does not match pattern"),
+    ({"clusters": [{"name": "a", "quotas": {"partition": 1}}]}, "additional properties 'partition' not allowed"),
+    ({"clusters": [{"name": "a", "quotas": {"partitions": -1}}]}, "minimum: got -1, want 0"),
+    ({"clusters": [{"name": "a"}]}, "clusters: add one with the name default"),
+    ({"clusters": [{"name": "default"}, {"name": "default"}]}, "clusters: default is there twice"),
     ({"console": {"ingress": {"enabled": True}}}, "set console.ingress.host and console.ingress.tlsSecretName"),
 ]
 

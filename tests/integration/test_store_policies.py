@@ -71,7 +71,7 @@ def keys(folder: Path) -> dict[str, Any]:
     """
     wanted = {"bucket": BUCKET, "prefix": PREFIX, "cluster": OURS}
     joint: dict[str, Any] = {"identities": [], "policies": []}
-    for before, options in (("", {}), (HOSTED, {"all_clusters": True})):
+    for before, options in (("", {}), (HOSTED, {"hosts_clusters": True})):
         made = Credentials(folder / f"credentials-{before}", **wanted, **options)
         found = json.loads((made.folder / "s3" / "s3.json").read_text())
         for each in found["identities"]:

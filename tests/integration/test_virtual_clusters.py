@@ -240,6 +240,11 @@ async def test_the_command_line_creates_deletes_and_brings_back_a_cluster(
     assert code == 0 and json.loads(text)["created"] == ["c"]
     assert "the cluster c has the name 't' already" in (await run("create", "d", "--tenant", "t"))[1]
     assert json.loads((await run("describe", "c"))[1])["quota_partitions"] == 7
+    code, text = await run("create", "c,e", "--replace", "--wait-s", "0", "--quota-connections", "9")
+    made = json.loads(text)
+    assert (code, made["created"], made["clusters"]) == (0, ["e"], ["c", "e"])
+    replaced = json.loads((await run("describe", "c"))[1])
+    assert (replaced["quota_partitions"], replaced["quota_connections"], replaced["tenants"]) == (0, 9, [])
     await until(lambda: "c" in json.loads(process.get("/ready"))["clusters"])
 
     assert "Confirm it with --yes" in (await run("delete", "a"))[1]

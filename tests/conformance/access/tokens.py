@@ -259,7 +259,7 @@ def ask_all(addresses: Addresses) -> dict[str, Any]:
     ask.expire("expire over plain text", "plain", own, HOUR_MS)
     ask.expire("expire in a year", "alice", own, 365 * DAY_MS)
     ask.expire("expire in an hour", "bob", own, HOUR_MS)
-    # A broker applies the change a little later than it answers, and a session lasts as long as the token it knows.
+    # A broker applies the change a little after its answer. A session lasts as long as the token.
     _wait(lambda: 0 < _token_login(addresses, own_id, own).lifetime_ms <= HOUR_MS)
     ask.log_in("log in", own_id, own)
     for label, call in (("create", ask.create), ("describe", ask.describe)):

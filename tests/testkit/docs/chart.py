@@ -8,13 +8,24 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 import msgspec
 import yaml
 
+from penstock.clusters import ClusterQuotas
 from tests.testkit.docs.blocks import Maker, table
 from tests.testkit.docs.settings import CONFIGS
 
 CHART = Path(__file__).parents[3] / "deploy" / "helm" / "penstock"
 # Settings that the chart makes from other values, and settings that stand in a Secret.
 MADE = {
-    *("cluster", "zone", "instance", "env_file", "nats_url", "nats_tls_ca", "nats_tls_certificate", "nats_tls_key"),
+    *(
+        "cluster",
+        "clusters",
+        "zone",
+        "instance",
+        "env_file",
+        "nats_url",
+        "nats_tls_ca",
+        "nats_tls_certificate",
+        "nats_tls_key",
+    ),
     *("store_url", "http_host", "http_port", "http_token_file", "drain_deadline_ms", "listeners"),
     *("advertised_listeners", "listener_security_protocol_map", "ssl_keystore_certificate_chain", "ssl_keystore_key"),
     *("delegation_token_secret_key_file", "nats_monitor_url", "listen_host", "listen_port", "bootstrap"),
@@ -23,6 +34,13 @@ MADE = {
 SECRET = {"nats_user", "nats_password", "sasl_login_secret", "delegation_token_secret_key"}
 
 Schema = dict[str, Any]
+
+
+def camel_case(name: str) -> str:
+    """The name of a value of the chart for a name with underscores."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
 
 _TEXT: Schema = {"type": "string"}
 _MAP: Schema = {"type": "object", "additionalProperties": _TEXT}
@@ -60,9 +78,28 @@ _VARIABLE: Schema = {
         "valueFrom": {"type": "object"},
     },
 }
+_TOKEN: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
+_VIRTUAL_CLUSTER: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name"],
+    "properties": {
+        "name": _TOKEN,
+        "serverNames": {"type": "array", "items": _TEXT},
+        "tenants": {"type": "array", "items": _TOKEN},
+        "quotas": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                camel_case(quota): {"type": "integer", "minimum": 0} for quota in ClusterQuotas.__struct_fields__
+            },
+        },
+    },
+}
 # Values whose schema does not follow from their defaults, by path and by the last name of the path.
 BY_PATH: dict[str, Schema] = {
-    "cluster": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+    "cluster": _TOKEN,
+    "clusters": {"type": "array", "items": _VIRTUAL_CLUSTER},
     "shape": {"enum": ["separate", "agents"]},
     "zones": {"type": "array", "minItems": 1, "items": _ZONE},
     "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},

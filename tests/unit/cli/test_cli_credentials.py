@@ -14,6 +14,7 @@ import pytest
 
 from penstock.cli import main
 from penstock.cli.credentials import BUCKET_MAKER, KEYS, ROLES, USERS, Wanted, make_credentials
+from penstock.cli.credentials.nats_accounts import ANY, accounts, permissions
 from penstock.cli.credentials.store_rights import HOSTING, RIGHTS, Place, policy
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import SystemEntropy
@@ -108,7 +109,7 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     assert {name: ((tmp_path / name).stat().st_ino, text) for name, text in texts(tmp_path).items()} == before
 
 
-@pytest.mark.parametrize(("options", "cluster"), [({"cluster": "blue"}, "blue"), ({"all_clusters": True}, "*")])
+@pytest.mark.parametrize(("options", "cluster"), [({"cluster": "blue"}, "blue"), ({"hosts_clusters": True}, "*")])
 def test_the_key_of_a_service_has_the_rights_of_its_row_in_the_table(
     tmp_path: Path, options: dict[str, Any], cluster: str
 ) -> None:
@@ -143,7 +144,7 @@ def test_a_set_of_an_earlier_release_keeps_its_keys_and_gets_policies(tmp_path: 
 
 
 def test_the_bucket_on_the_command_line_may_have_a_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["credentials", str(tmp_path / "set"), "--bucket", "records/a/path", "--all-clusters"]) == 0
+    assert main(["credentials", str(tmp_path / "set"), "--bucket", "records/a/path", "--clusters", "*"]) == 0
     text = (tmp_path / "set" / "s3" / "s3.json").read_text()
     assert "arn:aws:s3:::records/a/path/*/segments/*" in text
     assert 'Admin:records"' in text
@@ -180,6 +181,32 @@ def test_a_rotation_replaces_the_secrets_of_one_user_everywhere_and_no_other(tmp
     old, new = (set(re.findall(r"k[0-9a-f]{64}", "".join(each.values()))) for each in (before, texts(tmp_path)))
     assert len(old - new) == len(new - old) == (user in USERS) + (user in KEYS) + (user == "route")
     assert set(written) == {name for name, text in texts(tmp_path).items() if text != before[name]}
+
+
+def test_the_users_of_many_clusters_may_do_in_each_what_those_of_one_may(tmp_path: Path) -> None:
+    make(tmp_path)
+    before = texts(tmp_path)
+    assert main(["credentials", str(tmp_path), "--clusters", "a,b"]) == 0
+    assert set(texts(tmp_path)) == FILES
+    changed = {name for name, text in texts(tmp_path).items() if text != before[name]}
+    assert changed == {"nats/accounts.conf", "s3/s3.json"}
+    assert (tmp_path / "nats" / "accounts.conf").read_text() == accounts(ANY, ROLES)
+    of_all, of_one = permissions(ANY), permissions("orders")
+    for user in ROLES:
+        for kind in ("publish", "subscribe"):
+            patterns = getattr(of_all[user], kind)
+            for subject in getattr(of_one[user], kind):
+                assert any(covers(pattern, subject) for pattern in patterns), (user, subject)
+    assert "$JS.API.STREAM.DELETE.*" in accounts(ANY, ["janitor"])
+    assert "STREAM.DELETE" not in accounts("orders", ["janitor"])
+
+
+def covers(pattern: str, subject: str) -> bool:
+    """Whether a pattern of NATS allows all that another one allows."""
+    parts, others = pattern.split("."), subject.split(".")
+    if parts[-1] == ">":
+        parts, others = parts[:-1], others[: len(parts) - 1]
+    return len(parts) == len(others) and all(part in ("*", other) for part, other in zip(parts, others, strict=True))
 
 
 def test_a_user_without_credentials_cannot_be_rotated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

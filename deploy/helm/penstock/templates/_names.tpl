@@ -114,6 +114,14 @@ penstock/zone: {{ .zone.name }}
 {{- $copies := int ($values.sequencer.settings.journal_replicas | default 1) -}}
 {{- if gt $copies $servers }}{{ fail (printf "sequencer.settings.journal_replicas is %d, but there are %d NATS servers" $copies $servers) }}{{ end -}}
 {{- end -}}
+{{- $clusters := list -}}
+{{- range $cluster := $values.clusters -}}
+{{- if has $cluster.name $clusters }}{{ fail (printf "clusters: %s is there twice" $cluster.name) }}{{ end -}}
+{{- $clusters = append $clusters $cluster.name -}}
+{{- end -}}
+{{- if and $clusters (not (has $values.cluster $clusters)) -}}
+{{- fail (printf "clusters: add one with the name %s, or set `cluster`, which the console and the administrator use, to one of them" $values.cluster) -}}
+{{- end -}}
 {{- $names := list -}}
 {{- range $zone := $values.zones -}}
 {{- if has $zone.name $names }}{{ fail (printf "two zones have the name %s" $zone.name) }}{{ end -}}

@@ -73,6 +73,9 @@
 {{- $settings = mergeOverwrite (dict) $values.settings $values.cacher.settings $values.flusher.settings $values.gateway.settings -}}
 {{- end -}}
 {{ include "penstock.natsEnv" .root }}
+{{- if and $values.clusters (ne .service.name "console") }}
+- {name: PENSTOCK_CLUSTERS, value: "*"}
+{{- end }}
 - {name: PENSTOCK_ZONE, value: {{ .zone.name | quote }}}
 {{- if .service.store }}
 - {name: PENSTOCK_STORE_URL, value: {{ $values.store.url | quote }}}
@@ -271,4 +274,38 @@ volumes:
   {{- end }}
 {{- end }}
 {{ include "penstock.placement" (merge (dict "pods" (mergeOverwrite (dict) (deepCopy $values.pods) $own.pods)) .) }}
+{{- end }}
+
+{{/* The parts of a Job's pod that do not depend on its work. */}}
+{{- define "penstock.jobPod" -}}
+restartPolicy: OnFailure
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  {{- include "penstock.podSecurity" . | nindent 2 }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - {name: {{ . | quote }}}
+  {{- end }}
+{{- end }}
+{{- with .Values.pods.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.pods.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The same of its containers. */}}
+{{- define "penstock.jobContainer" -}}
+image: {{ include "penstock.image" (dict "root" . "image" "sequencer" "tag" .Values.sequencer.imageTag) | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+resources:
+  requests: {cpu: 50m, memory: 128Mi}
+  limits: {memory: 256Mi}
+securityContext:
+  {{- include "penstock.containerSecurity" . | nindent 2 }}
 {{- end }}

@@ -115,7 +115,7 @@ class SequencerApp:
         self._sequencer = self._replica_of(journal, bus, self._store)
 
     def _complete_presence(self, presence: Presence) -> Presence:
-        """Add the position in the journal, and the use of the cluster; while a replica replays, it knows an old use."""
+        """Add the position in the journal, and the use of the cluster. A replica that replays knows an old use."""
         if self._sequencer is None:
             return presence
         state = self._sequencer.replica.state

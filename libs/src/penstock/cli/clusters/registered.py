@@ -31,8 +31,14 @@ RunVerb = Callable[[argparse.Namespace], Awaitable[Result]]
 def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
     """Add the verbs."""
     create = _add(verbs, "create", _create, "register clusters, and wait until a sequencer serves them")
-    create.add_argument("names", nargs="+", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'")
-    create.add_argument("--if-absent", action="store_true", help="a cluster that exists is no error")
+    create.add_argument(
+        "names", nargs="+", metavar="NAME", help="1 to 64 letters, digits, '_' or '-'; also several with commas"
+    )
+    existing = create.add_mutually_exclusive_group()
+    existing.add_argument("--if-absent", action="store_true", help="a cluster that exists is no error")
+    existing.add_argument(
+        "--replace", action="store_true", help="a cluster that exists gets exactly the names and quotas given here"
+    )
     create.add_argument(
         "--adopt",
         action="store_true",
@@ -100,23 +106,23 @@ async def opened_registry(arguments: argparse.Namespace) -> AsyncIterator["Clust
 
 async def _create(arguments: argparse.Namespace) -> Result:
     created = []
+    names = [name for given in arguments.names for name in given.split(",")]
     async with opened_registry(arguments) as registry:
-        for name in arguments.names:
+        for name in names:
             record = _changed(_new_record(name), arguments)
             await _check_names(registry, record)
             if await _create_one(registry, record, arguments):
                 created.append(name)
-    waiting = await _unserved(arguments) if arguments.wait_s else []
+    waiting = await _unserved(names, arguments) if arguments.wait_s else []
     if waiting:
         raise Unavailable(
             f"{', '.join(waiting)}: registered, but no sequencer serves it. Start sequencers and janitors with "
             f"PENSTOCK_CLUSTERS=*, or for the names of the clusters"
         )
-    names = ", ".join(arguments.names)
     return Done(
-        f"created {', '.join(created) or 'nothing'}; start gateways and flushers with PENSTOCK_CLUSTER={names}, then "
-        f"clients use the addresses of these gateways",
-        {"created": created, "clusters": arguments.names},
+        f"created {', '.join(created) or 'nothing'}; clients use gateways with PENSTOCK_CLUSTERS=*, or with "
+        f"PENSTOCK_CLUSTER={', '.join(names)}",
+        {"created": created, "clusters": names},
     )
 
 
@@ -128,6 +134,12 @@ async def _create_one(registry: "ClusterRegistry", record: "ClusterRecord", argu
     state = found.record.state if found is not None else ClusterState.GONE
     if state == ClusterState.ACTIVE:
         if arguments.if_absent:
+            return False
+        if arguments.replace and found is not None:
+            given = {name: getattr(record, name) for name in ("server_names", "tenants", "quotas")}
+            changed = msgspec.structs.replace(found.record, **given)
+            if changed != found.record:
+                await registry.replace(found, changed)
             return False
         raise Conflict(f"the cluster {record.name} exists; with --if-absent that is no error")
     if state == ClusterState.DELETED:
@@ -179,7 +191,7 @@ async def _check_names(registry: "ClusterRegistry", record: "ClusterRecord") -> 
             raise Invalid(f"the cluster {other.record.name} has the name {name!r} already")
 
 
-async def _unserved(arguments: argparse.Namespace) -> list[str]:
+async def _unserved(names: Sequence[str], arguments: argparse.Namespace) -> list[str]:
     """The clusters that no sequencer serves within the time that the flags give."""
     from penstock.contracts.queries.janitor import JournalQuery, JournalView
     from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -188,7 +200,7 @@ async def _unserved(arguments: argparse.Namespace) -> list[str]:
     clock, waiting = SystemClock(), []
     end_s = clock.monotonic_s() + arguments.wait_s
     async with connected_bus(read_cluster(arguments), "penstock-cluster") as bus:
-        for name in arguments.names:
+        for name in names:
             client = SequencerClient(bus, name, clock)
             deadline_s = max(0.1, end_s - clock.monotonic_s())
             try:

@@ -36,6 +36,12 @@ def add_parser(new_parser: NewParser) -> None:
         help="virtual cluster whose subjects and objects the users may use (%(default)s)",
     )
     parser.add_argument(
+        "--clusters",
+        metavar="NAME,...",
+        default="",
+        help="virtual clusters of services that host several, or *; then the users may use all their subjects and objects",
+    )
+    parser.add_argument(
         "--with-old-services",
         action="store_true",
         help="let services of release 0.1 send commands too, during an upgrade without a stop",
@@ -70,11 +76,6 @@ def add_parser(new_parser: NewParser) -> None:
         help="bucket that the keys give access to, and the path in the store's address (%(default)s)",
     )
     parser.add_argument(
-        "--all-clusters",
-        action="store_true",
-        help="let the keys to the store serve all virtual clusters, for processes with the setting clusters",
-    )
-    parser.add_argument(
         "--nats-nodes",
         metavar="HOST[:PORT],...",
         default=",".join(Wanted().nats_nodes),
@@ -90,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         wanted = Wanted(
             cluster=arguments.cluster,
+            hosts_clusters=bool(arguments.clusters),
             with_old_services=arguments.with_old_services,
             with_tls=arguments.tls,
             nats_hosts=tuple(filter(None, arguments.nats_hosts.split(","))),
@@ -98,7 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
             rotate=tuple(arguments.rotate),
             bucket=bucket,
             prefix=prefix,
-            all_clusters=arguments.all_clusters,
             nats_nodes=tuple(arguments.nats_nodes.split(",")),
             owner=arguments.owner,
             s3_owner=arguments.s3_owner,

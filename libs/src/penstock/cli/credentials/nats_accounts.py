@@ -18,6 +18,7 @@ from penstock.contracts.senders import QUERIES
 from penstock.contracts.subjects import QUERY_NAMES, Sender
 
 ANY = "*"  # in place of a cluster, for processes that host all of them
+DELETE_STREAMS = "$JS.API.STREAM.DELETE.*"  # for janitors that remove deleted clusters
 HOSTING_ROLES = ("sequencer", "janitor", "compactor", JOURNAL)
 SENDERS = {
     "gateway": Sender.CLIENT,
@@ -98,7 +99,7 @@ def hosting_permissions() -> dict[str, Permissions]:
     Janitors also delete the streams of deleted clusters. Answers go to the users of all clusters.
     """
     found = permissions(ANY)
-    more = {"sequencer": ["_INBOX.>"], "janitor": ["_INBOX.>", "$JS.API.STREAM.DELETE.*"]}
+    more = {"sequencer": ["_INBOX.>"], "janitor": ["_INBOX.>", DELETE_STREAMS]}
     return {
         role: Permissions((*found[role].publish, *more.get(role, [])), found[role].subscribe) for role in HOSTING_ROLES
     }
@@ -147,8 +148,11 @@ def password_variable(user: str) -> str:
 
 
 def accounts(cluster: str, users: Iterable[str], *, with_old_services: bool = False) -> str:
-    """The text of the file; its passwords are variables of the file that it includes."""
+    """The text of the file; its passwords are variables of the file that it includes. The cluster may be ANY."""
     found = permissions(cluster, with_old_services=with_old_services)
+    if cluster == ANY and "janitor" in found:
+        publish = (*found["janitor"].publish, DELETE_STREAMS)
+        found["janitor"] = msgspec.structs.replace(found["janitor"], publish=publish)
     sections = "".join(_section(user, found[user]) for user in users)
     return (
         f"{_HEAD}accounts {{\n  PENSTOCK {{\n    jetstream: enabled\n    users: [\n{sections}    ]\n  }}\n"

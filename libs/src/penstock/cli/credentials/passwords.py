@@ -20,7 +20,7 @@ from penstock.cli.credentials.kafka_files import (
     password_of,
     token_key_files,
 )
-from penstock.cli.credentials.nats_accounts import accounts
+from penstock.cli.credentials.nats_accounts import ANY, accounts
 from penstock.cli.credentials.private_files import alone, is_so, read, write
 from penstock.cli.credentials.store_rights import ALL_CLUSTERS, Place, seaweed_policy
 from penstock.cli.credentials.tls_files import tls_files
@@ -97,7 +97,14 @@ def _complete(folder: Path, wanted: Wanted, entropy: Entropy, clock: Clock) -> I
     files |= {
         USERS_FILE: (_env({_variable(user): password for user, password in passwords.items()}), None),
         ROUTE_FILE: (_env({_variable(ROUTE): route, "ROUTES": _routes(wanted.nats_nodes, route)}), None),
-        ACCOUNTS_FILE: (accounts(wanted.cluster, wanted.roles, with_old_services=wanted.with_old_services), None),
+        ACCOUNTS_FILE: (
+            accounts(
+                ANY if wanted.hosts_clusters else wanted.cluster,
+                wanted.roles,
+                with_old_services=wanted.with_old_services,
+            ),
+            None,
+        ),
         KEYS_FILE: (_identities(keys, wanted), wanted.s3_owner),
     }
     for role in wanted.roles:
@@ -154,7 +161,7 @@ def _env(values: Mapping[str, str]) -> str:
 
 
 def _identities(keys: Mapping[str, str], wanted: Wanted) -> str:
-    place = Place(wanted.bucket, wanted.prefix, ALL_CLUSTERS if wanted.all_clusters else wanted.cluster)
+    place = Place(wanted.bucket, wanted.prefix, ALL_CLUSTERS if wanted.hosts_clusters else wanted.cluster)
     owned = {name: [_Key(_access_key(name), key)] for name, key in keys.items()}
     found = [_Identity(name, owned[name], policy_names=[name]) for name in wanted.roles]
     found.append(_Identity(BUCKET_MAKER, owned[BUCKET_MAKER], actions=[f"Admin:{wanted.bucket}"]))

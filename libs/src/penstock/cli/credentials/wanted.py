@@ -40,9 +40,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     roles: tuple[str, ...] = ROLES
     cluster: str = "default"
+    # Services host many clusters: their users may use the subjects of all, and their keys the objects of all.
+    hosts_clusters: bool = False
     bucket: str = "penstock"
     prefix: str = ""  # the path in the store's address
-    all_clusters: bool = False  # whether the keys to the store are for all virtual clusters
     nats_nodes: tuple[str, ...] = ("nats", "nats-2", "nats-3")
     owner: int | None = None
     s3_owner: int | None = None
