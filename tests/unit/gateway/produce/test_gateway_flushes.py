@@ -12,6 +12,8 @@ from penstock.contracts.batches import BatchMeta
 from penstock.contracts.codec import encode
 from penstock.contracts.messages import FlushBatch, FlushReply, Presence
 from penstock.contracts.rejections import Rejection
+from penstock_gateway.parts import GatewayLimits
+from penstock_gateway.produce.limits import ProduceLimits
 from penstock_gateway.produce.producer_route import Flushed, ProducerRoute, is_undecided
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub, Nothing
 from tests.unit.gateway.gateway_fakes import FakeFlusher, World, gateway_presence, new_world, turns, with_flushes
@@ -23,6 +25,14 @@ TIMEOUT_S = 30.0
 async def world() -> AsyncIterator[World]:
     async with opened() as made:
         yield made
+
+
+@pytest.fixture
+async def quick() -> AsyncIterator[World]:
+    """A world whose flush router sweeps by itself within the test's time."""
+    world = new_world(limits=GatewayLimits(produce=ProduceLimits(sweep_interval_s=0.001)))
+    async with with_flushes(world):
+        yield world
 
 
 @contextlib.asynccontextmanager
@@ -393,6 +403,29 @@ async def test_a_request_that_waits_for_the_window_too_long_was_surely_not_store
     await flusher.answer_all()
     assert rejections_of(await first) == [0]
     assert flusher.numbers == [1]
+
+
+async def test_waiting_requests_are_looked_at_again_and_again_without_being_asked(quick: World) -> None:
+    route = open_route(quick)
+    without_flusher = submit(route, timeout_s=5)
+    quick.clock.now_s += 6
+    assert rejections_of(await without_flusher) == [Rejection.OVERLOADED]
+    flusher = await quick.add_flusher("f1", budget_bytes=1_000)
+    flusher.answers_at_once = False
+    full = open_route(quick)
+    first, late = submit(full, 5_000), submit(full, 5_000, timeout_s=2)
+    await turns()
+    quick.clock.now_s += 3
+    assert rejections_of(await late) == [Rejection.OVERLOADED]
+    await flusher.answer_all()
+    assert rejections_of(await first) == [0]
+    await flusher.go_away()
+    flusher.answers_at_once = True
+    avoided = submit(open_route(quick))
+    await turns()
+    await flusher.open()
+    quick.clock.now_s += 1
+    assert rejections_of(await avoided) == [0]
 
 
 @pytest.mark.parametrize("reply", [b"", b"\x01nonsense", encode(FlushReply(1, [])), encode(FlushReply(1, [[], []]))])

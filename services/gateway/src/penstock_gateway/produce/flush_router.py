@@ -78,6 +78,7 @@ class FlushRouter:
         self._numbers = itertools.count(first_number)
         self._route_numbers = itertools.count(1)
         self._gateway_count = 1
+        self._sweep_is_wanted = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._to_confirm: WeakValueDictionary[int, QueuedProduce] = WeakValueDictionary()  # while they are in flight
         # Whether this process stood still until now: its clients may have given up what it still holds.
@@ -151,6 +152,8 @@ class FlushRouter:
         """Send requests, and expire old ones, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             while True:
+                await self._sweep_is_wanted.wait()
+                self._sweep_is_wanted.clear()
                 await asyncio.sleep(self._limits.sweep_interval_s)
                 self.sweep()
 
@@ -166,6 +169,12 @@ class FlushRouter:
         for window in list(self._windows.values()):
             if window.outbox:
                 window.expire(now_s)
+        if self._unreachable or self.stalled or any(window.outbox for window in self._windows.values()):
+            self.want_sweep()
+
+    def want_sweep(self) -> None:
+        """Sweep soon: a request waits, or a flusher is avoided for a while."""
+        self._sweep_is_wanted.set()
 
     def take(
         self,
@@ -261,6 +270,7 @@ class FlushRouter:
     def record_unreachable(self, instance: str) -> None:
         """Avoid a flusher for a while: no process received its message."""
         self._unreachable[instance] = self._clock.monotonic_s() + self._limits.unreachable_s
+        self.want_sweep()
         self._candidates = None
 
     def _directory_changed(self) -> None:

@@ -42,6 +42,8 @@ class Sender(Protocol):
 
     def record_unreachable(self, instance: str) -> None: ...
 
+    def want_sweep(self) -> None: ...
+
     def monotonic_s(self) -> float: ...
 
 
@@ -114,6 +116,8 @@ class FlusherWindow:
                 task = self._sender.start(self._send(message))
                 self._messages[id(message)] = (task, message)
         self._set_full(bool(self.outbox))
+        if self.outbox:
+            self._sender.want_sweep()
 
     @property
     def _may_send(self) -> bool:

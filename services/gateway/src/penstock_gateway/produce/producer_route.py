@@ -99,6 +99,8 @@ class Router(Protocol):
 
     def window_of(self, presence: Presence) -> Window: ...
 
+    def want_sweep(self) -> None: ...
+
 
 class ProducerRoute:
     """One connection's route to its flusher; `on_change` is called when `is_full` may have changed."""
@@ -216,6 +218,7 @@ class ProducerRoute:
     def _stall(self) -> None:
         if self not in self._router.stalled:
             self._router.stalled[self] = None
+            self._router.want_sweep()
             self.on_change()
 
     def _current_window(self) -> Window | None:
