@@ -155,13 +155,19 @@ class Supervisor:
 
     async def _until_ready(self, directory: Directory, console: Console) -> None:
         deadline_s = asyncio.get_running_loop().time() + self._limits.ready_deadline_s
-        while waiting := [
-            *(f"there is no {role} yet" for role in SERVICES if self._is_missing(role, directory)),
-            *await console.waiting(),
-        ]:
+        changed = asyncio.Event()
+        directory.subscribe(changed.set)
+        while waiting := self._missing_services(directory) or await console.waiting():
             self._progress.look(f"waiting: {waiting[0]}")
             self._raise_if_broken(deadline_s)
-            await asyncio.sleep(self._limits.ready_poll_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.ready_poll_s):
+                    await changed.wait()
+            changed.clear()
+
+    def _missing_services(self, directory: Directory) -> list[str]:
+        """A sentence for each service that is missing. Before there is one of each, none is asked."""
+        return [f"there is no {role} yet" for role in SERVICES if self._is_missing(role, directory)]
 
     def _is_missing(self, role: str, directory: Directory) -> bool:
         """Whether instances of a service are missing; the only sequencer may be a role of an agent."""
