@@ -224,6 +224,15 @@ async def test_an_unknown_member_is_rejected_and_not_tracked() -> None:
 
 
 @in_virtual_time
+async def test_a_replica_shows_every_second_that_it_is_alive() -> None:
+    async with rig("a") as one:
+        await asyncio.sleep(1)
+        before = len([subject for subject, _ in one.hub.published if subject == HEARD])
+        await asyncio.sleep(60)
+        assert len([subject for subject, _ in one.hub.published if subject == HEARD]) - before == 60
+
+
+@in_virtual_time
 async def test_a_member_that_waits_for_a_group_that_it_has_left_is_rejected() -> None:
     async with rig("a") as one:
         (outcome,) = await one.client.command([one.join(GROUP, "m1")], deadline_s=5)

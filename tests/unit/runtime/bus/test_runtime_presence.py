@@ -12,6 +12,7 @@ from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.runtime.bus.presence import Announcer, Directory, PresenceLimits
 from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
+from tests.testkit.fakes.virtual_time import VirtualClock, in_virtual_time
 from tests.testkit.waiting import until
 
 CLUSTER = "test"
@@ -220,6 +221,43 @@ async def test_a_newcomer_causes_an_announcement_long_before_the_next_second(wor
     with contextlib.suppress(asyncio.CancelledError):
         await running
     await newcomer.close()
+
+
+@in_virtual_time
+async def test_announcers_of_a_machine_announce_together_and_never_more_than_a_second_apart() -> None:
+    hub = MemoryHub()
+    times: dict[str, list[float]] = {"f1": [], "f2": []}
+
+    def made(instance: str) -> Presence:
+        times[instance].append(asyncio.get_running_loop().time())
+        return a_presence(instance)
+
+    running = []
+    for instance in times:
+        announcer = Announcer(hub.connect(instance), CLUSTER, lambda instance=instance: made(instance))
+        running.append(asyncio.create_task(announcer.run()))
+        await asyncio.sleep(0.3)
+    await asyncio.sleep(5)
+    for task in running:
+        task.cancel()
+    assert times["f1"] == pytest.approx([0, 1, 2, 3, 4, 5])
+    assert times["f2"] == pytest.approx([0.3, 1, 2, 3, 4, 5])
+
+
+@in_virtual_time
+async def test_the_end_of_a_silence_is_reported_at_its_time() -> None:
+    hub = MemoryHub()
+    directory = Directory(hub.connect("directory"), CLUSTER, VirtualClock())
+    await directory.open()
+    running = asyncio.create_task(directory.run())
+    await asyncio.sleep(10.07)
+    await Announcer(hub.connect("sender"), CLUSTER, lambda: a_presence("f1")).announce()
+    await asyncio.sleep(0.01)
+    gone = asyncio.Event()
+    directory.subscribe(gone.set)
+    await gone.wait()
+    assert asyncio.get_running_loop().time() == pytest.approx(13.07, abs=0.005)
+    running.cancel()
 
 
 async def test_many_newcomers_cause_one_announcement(world: World) -> None:

@@ -76,6 +76,16 @@ async def test_without_a_stall_a_ticket_stays_good() -> None:
 
 
 @in_virtual_time
+async def test_without_commands_the_time_is_read_often_enough_to_find_any_stall() -> None:
+    async with stall_rig() as one:
+        await asyncio.sleep(3_600)
+        assert one.count == 0
+        await one.stall(STALL_LIMITS.stall_s + 0.01)
+        assert one.stalls.ticket_in() == VOID
+        assert one.count == 1
+
+
+@in_virtual_time
 async def test_the_first_reading_finds_the_stall_and_earlier_tickets_are_void() -> None:
     async with stall_rig() as one:
         ticket = one.stalls.ticket_in()

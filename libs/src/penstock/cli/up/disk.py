@@ -1,9 +1,10 @@
 """Reports of low free space on the disk of the data folder; on a full disk, producers wait."""
 
-import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+
+from penstock.runtime.concurrency.beat import until_beat
 
 
 def shortage(folder: Path, free_bytes_min: int) -> str:
@@ -29,4 +30,4 @@ async def report_shortages(
         elif is_reported and not found:
             report(f"there is free space again under {folder}")
         is_reported = bool(found)
-        await asyncio.sleep(poll_s)
+        await until_beat(poll_s)

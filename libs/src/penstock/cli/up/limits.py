@@ -16,9 +16,9 @@ class UpLimits(msgspec.Struct, frozen=True, kw_only=True):
     store_deadline_s: float = 30.0
     store_retry_s: float = 1.0
     ready_deadline_s: float = 60.0
-    ready_poll_s: float = 0.05
+    ready_poll_s: float = 0.02
     # Between two searches for a Python that has Spark.
-    spark_poll_s: float = 2.0
+    spark_poll_s: float = 5.0
     disk_poll_s: float = 2.0
     # Enough for some seconds of heavy writing, and larger than a nats-server's own files.
     free_bytes_min: int = 256 * 1024 * 1024

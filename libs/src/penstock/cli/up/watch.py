@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from penstock.cli.children import Child
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.presence import Directory
+from penstock.runtime.concurrency.beat import next_beat_s
 
 # A service that is not heard for so long after its start hangs. A compactor needs some seconds to start.
 START_S_MAX = 60.0
@@ -33,13 +34,13 @@ class Watch:
 
     async def run(self, poll_s: float) -> None:
         """Watch for ever: after each change in the directory, and else after `poll_s`."""
-        changed = asyncio.Event()
+        changed, loop = asyncio.Event(), asyncio.get_running_loop()
         self._directory.subscribe(changed.set)
         while True:
             for child in self._children():
                 self.look(child)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(poll_s):
+                async with asyncio.timeout_at(next_beat_s(loop.time(), poll_s)):
                     await changed.wait()
             changed.clear()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -13,6 +14,9 @@ from penstock.contracts.messages import Presence
 from penstock.contracts.subjects import presence, presence_all
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.beat import next_beat_s
+
+CHECK_DELAY_S = 0.001  # so that a check at the end of a silence does not come too early
 
 log = structlog.get_logger()
 
@@ -25,8 +29,8 @@ class PresenceLimits(msgspec.Struct, frozen=True, kw_only=True):
     announce_gap_ms: int = 50
     # An instance that is silent for longer counts as gone. Two announcements in a row may be lost.
     silence_ms_max: int = 3000
-    # The time between two checks for silent instances.
-    expire_interval_ms: int = 200
+    # The longest time between two checks for silent instances. Another check is at the end of each silence.
+    expire_interval_ms: int = 250
     # If this process did not check for so long, it was itself stalled, and the silence proves nothing.
     stall_ms: int = 1000
 
@@ -58,8 +62,16 @@ class Directory:
     async def run(self) -> None:
         """Remove silent instances, for ever."""
         while True:
-            await asyncio.sleep(self._limits.expire_interval_ms / 1000)
+            await asyncio.sleep(self._pause_s())
             self.expire()
+
+    def _pause_s(self) -> float:
+        """Until the next common instant, or until an instance would be silent for too long."""
+        now_s = asyncio.get_running_loop().time()
+        pause_s = next_beat_s(now_s, self._limits.expire_interval_ms / 1000) - now_s
+        since_s = max(min(self._heard_s.values(), default=math.inf), self._listening_since_s)
+        silent_in_s = since_s + self._limits.silence_ms_max / 1000 - self._clock.monotonic_s()
+        return min(pause_s, silent_in_s + CHECK_DELAY_S) if silent_in_s > 0 else pause_s
 
     async def close(self) -> None:
         """End the subscription."""
@@ -161,14 +173,15 @@ class Announcer:
             directory.on_newcomer(self._meet)
 
     async def run(self) -> None:
-        """Announce every second, for ever."""
-        limits = self._limits
+        """Announce every second, for ever. All instances of a machine do so together, which wakes the server once."""
+        limits, loop = self._limits, asyncio.get_running_loop()
         while True:
             await self.announce()
-            await asyncio.sleep(limits.announce_gap_ms / 1000)
+            gap_ends_s = loop.time() + limits.announce_gap_ms / 1000
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout((limits.announce_interval_ms - limits.announce_gap_ms) / 1000):
+                async with asyncio.timeout_at(next_beat_s(loop.time(), limits.announce_interval_ms / 1000)):
                     await self._asked.wait()
+                    await asyncio.sleep(gap_ends_s - loop.time())
             self._asked.clear()
 
     async def announce(self) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter
 
 from penstock.contracts.errors import Unavailable
+from penstock.runtime.concurrency.beat import until_beat
 from penstock_gateway.kafka.cluster_choice import ClusterChoice
 from penstock_gateway.kafka.shared_limit import SharedLimit
 from penstock_gateway.metrics import TlsMetrics
@@ -87,7 +88,7 @@ class ClusterListeners:
                 make = lambda name=name: self._new_connection(name)  # noqa: E731
                 self._servers.append(await loop.create_server(make, sock=listening, backlog=BACKLOG))
             while True:
-                await asyncio.sleep(self._limits.sweep_interval_s)
+                await until_beat(self._limits.sweep_interval_s)
                 self._rejections.flush()
         finally:
             for server in self._servers:

@@ -9,6 +9,7 @@ from typing import Protocol
 import structlog
 
 from penstock.kafkawire.primitives import Buffer
+from penstock.runtime.concurrency.beat import until_beat
 from penstock.runtime.process.memory import release_freed_memory
 from penstock_gateway.config import GatewayConfig
 from penstock_gateway.coordination.pending_members import HasPendingMembers
@@ -111,14 +112,14 @@ class ConnectionManager:
             for listener in self._listeners:
                 await listener.accept(self)
             while True:
-                await asyncio.sleep(self.limits.sweep_interval_s)
+                await until_beat(self.limits.sweep_interval_s)
                 self.sweep()
                 await self._release_memory()
 
     async def _look_for_ever(self) -> None:
         while True:
             self.wake()
-            await asyncio.sleep(self.limits.look_interval_s)
+            await until_beat(self.limits.look_interval_s)
 
     def wake(self) -> bool:
         """Whether the process was stalled until now or a moment ago. If so, all its connections are given up.

@@ -8,6 +8,7 @@ import structlog
 from penstock.contracts.commands import RecordArchived, RecordSnapshot, Rejected, ReleaseCustody, TakeCustody
 from penstock.contracts.errors import Unavailable
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.concurrency.beat import until_beat
 from penstock_sequencer.custodian.lease import CUSTODY_LIMITS, CustodyLimits, Lease
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.proposer import Proposer
@@ -109,7 +110,7 @@ class Custody:
 
     async def _until_ours(self) -> None:
         while not self.is_ours:
-            await asyncio.sleep(self._limits.look_interval_s)
+            await until_beat(self._limits.look_interval_s)
             if self._is_free():
                 await asyncio.sleep(self._entropy.take(1)[0] / 256 * self._limits.take_jitter_s)
                 if self._is_free():
@@ -124,7 +125,7 @@ class Custody:
         while self.is_ours:
             if not self._is_fruitless and self._is_renewal_due():
                 await self._take()
-            await asyncio.sleep(self._limits.look_interval_s)
+            await until_beat(self._limits.look_interval_s)
             # Counted per look, so that the time of a stall does not count.
             self._fruitless_s += self._limits.look_interval_s
             if self._replica.worked_sequence <= self._replica.state.custody.archived_sequence:

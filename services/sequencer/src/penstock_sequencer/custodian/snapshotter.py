@@ -4,7 +4,6 @@ The journal is purged up to the older of the two newest snapshots. Before that, 
 and the snapshot is checked once more. Older snapshots, and the archive of older entries, are deleted with it.
 """
 
-import asyncio
 import hashlib
 from typing import IO
 
@@ -14,6 +13,7 @@ from penstock.contracts.errors import Corrupt, PenstockError
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.objectstore import NotFound, ObjectStore
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.beat import until_beat
 from penstock.runtime.journal import Journal
 from penstock_sequencer.core.snapshot.codec import encode_fragments
 from penstock_sequencer.custodian.custody import Custody
@@ -99,7 +99,7 @@ class Snapshotter:
                 self._metrics.snapshot_failures.inc()
                 log.warning("snapshot_failed", error=str(error))
                 pause_s = self._limits.retry_s
-            await asyncio.sleep(pause_s)
+            await until_beat(pause_s)
 
     def _is_due(self) -> bool:
         replica = self._replica

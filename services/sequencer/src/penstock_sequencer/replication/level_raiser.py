@@ -18,6 +18,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.concurrency.beat import until_beat
 from penstock_sequencer.replication.proposer import Proposer
 from penstock_sequencer.replication.replica import Replica
 
@@ -71,7 +72,7 @@ class LevelRaiser:
         self._is_new = not self._replica.state.sequence
         self._listening_since_s = looked_s = self._clock.monotonic_s()
         while True:
-            await asyncio.sleep(self._limits.look_interval_s)
+            await until_beat(self._limits.look_interval_s)
             if self._clock.monotonic_s() - looked_s > self._limits.blind_s or not self._bus.is_connected:
                 self._listening_since_s = self._clock.monotonic_s()
             looked_s = self._clock.monotonic_s()

@@ -21,6 +21,7 @@ import structlog
 from penstock.contracts.errors import Unavailable
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.beat import until_beat
 from penstock_sequencer.metrics import SequencerMetrics
 
 VOID = -1  # the ticket of a command that may have waited during a stall
@@ -31,7 +32,8 @@ log = structlog.get_logger()
 class StallLimits(msgspec.Struct, frozen=True, kw_only=True):
     """When a pause of the process counts as a stall."""
 
-    look_interval_s: float = 0.1  # between two readings of the time
+    look_interval_s: float = 0.1  # between two readings of the time while commands arrive
+    idle_interval_s: float = 0.25  # between two readings without commands; the rest of `stall_s` is for late timers
     stall_s: float = 0.5  # half of a sender's attempt, so two shorter pauses in a row are no longer than one attempt
     flush_retry_s: float = 0.1
 
@@ -51,6 +53,7 @@ class StallDetector:
         self._limits = limits
         self._looked_s: float | None = None
         self._count = 0
+        self._is_idle = True  # whether no command has arrived since the last look
         self._settled = 0  # number of the last stall whose waiting commands have all arrived
         self._stalled = asyncio.Event()
 
@@ -68,7 +71,7 @@ class StallDetector:
 
     def ticket_in(self) -> int:
         """A ticket for a command that arrives now from outside."""
-        ticket = self.ticket()
+        ticket, self._is_idle = self.ticket(), False
         return ticket if self._settled == ticket else VOID
 
     def is_good(self, ticket: int) -> bool:
@@ -84,7 +87,8 @@ class StallDetector:
     async def _look_for_ever(self) -> None:
         while True:
             self.ticket()
-            await asyncio.sleep(self._limits.look_interval_s)
+            was_idle, self._is_idle = self._is_idle, True
+            await until_beat(self._limits.idle_interval_s if was_idle else self._limits.look_interval_s)
 
     async def _settle_for_ever(self) -> None:
         while True:

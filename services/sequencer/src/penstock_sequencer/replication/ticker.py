@@ -9,6 +9,7 @@ from penstock.contracts.commands import Tick
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.clock import Clock, Entropy
+from penstock.runtime.concurrency.beat import next_beat_s
 from penstock_sequencer.core.queries import next_deadline_ms
 from penstock_sequencer.replication.proposer import Proposer
 from penstock_sequencer.replication.replica import Replica
@@ -26,7 +27,7 @@ class TickerLimits(msgspec.Struct, frozen=True, kw_only=True):
     # then: only entries show that they are alive.
     low_level_interval_ms: int = 2_500
     deadline_jitter_ms: int = 15
-    look_interval_ms: int = 200  # no group sets a deadline so near that this delay matters
+    look_interval_ms: int = 250  # no group sets a deadline so near that this delay matters
     look_interval_ms_min: int = 2
 
 
@@ -67,11 +68,12 @@ class Ticker:
 
     async def run(self) -> None:
         """Propose Ticks when they are due, until cancelled."""
-        limits = self._limits
+        limits, loop = self._limits, asyncio.get_running_loop()
         while True:
             wait_ms = self.wait_ms()
             if wait_ms:
-                await asyncio.sleep(min(max(wait_ms, limits.look_interval_ms_min), limits.look_interval_ms) / 1000)
+                look_in_s = next_beat_s(loop.time(), limits.look_interval_ms / 1000) - loop.time()
+                await asyncio.sleep(min(max(wait_ms, limits.look_interval_ms_min) / 1000, look_in_s))
                 continue
             try:
                 await self._proposer.propose([Tick(self._proposer.now_ms())])

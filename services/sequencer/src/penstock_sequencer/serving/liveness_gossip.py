@@ -13,6 +13,7 @@ from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.messages import Heard
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.clock import Clock
+from penstock.runtime.concurrency.beat import next_beat_s, until_beat
 from penstock_sequencer.core.queries import watched_members
 from penstock_sequencer.replication.level_raiser import LevelRaiser
 from penstock_sequencer.replication.proposer import Proposer
@@ -76,13 +77,14 @@ class LivenessGossip:
 
     async def _share_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(self._limits.share_interval_s)
+            await until_beat(self._limits.share_interval_s)
             await self.share()
 
     async def share(self) -> None:
         """Send the members heard since the last call, if there are any or a message is due anyway."""
         fresh, now_s = self._members.take_fresh(), self._clock.monotonic_s()
-        is_sign_due = now_s - self._shared_s >= self._limits.sign_interval_s
+        # Calls come at common instants, and each is a little early or late.
+        is_sign_due = now_s - self._shared_s >= self._limits.sign_interval_s - self._limits.share_interval_s / 2
         if not fresh and not (self._levels.known > 0 and is_sign_due):  # a replica of level 0 sends no empty messages
             return
         self._shared_s = now_s
@@ -105,9 +107,9 @@ class LivenessGossip:
 
     def _look_delay_s(self) -> float:
         """Until a member would be silent for too long: groups wait for its end, and clients know the time."""
-        limits = self._limits
-        due_s = self._members.next_due_s - self._clock.monotonic_s()
-        return min(max(due_s, limits.look_gap_s), limits.look_interval_s)
+        limits, now_s = self._limits, asyncio.get_running_loop().time()
+        due_in_s = self._members.next_due_s - self._clock.monotonic_s()
+        return min(max(due_in_s, limits.look_gap_s), next_beat_s(now_s, limits.look_interval_s) - now_s)
 
     async def expire_silent(self) -> None:
         """Check all members once, and propose that the silent ones expire."""
