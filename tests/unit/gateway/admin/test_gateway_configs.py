@@ -89,12 +89,13 @@ async def test_a_broker_is_known_by_its_id_on_the_clients_listener(listener: str
 
 
 async def test_a_broker_describes_its_present_settings() -> None:
-    world = new_world(default_partitions=7, auto_create_topics=False)
+    world = new_world(default_partitions=7, auto_create_topics=False, connections_max_reauth_ms=60_000)
     (result,) = await described(
         world, DescribeConfigsResource(BROKER, str(world.gateway.nodes[LISTENER].node_id), None)
     )
     configs = {config.name: config.value for config in result.configs}
     assert (configs["num.partitions"], configs["auto.create.topics.enable"]) == ("7", "false")
+    assert configs["connections.max.reauth.ms"] == "60000"
     assert {config.name for config in result.configs if not config.read_only} == CLUSTER_CONFIGS.keys()
 
 

@@ -40,6 +40,7 @@ from penstock_gateway.metadata.config_view import (
     settings_of,
     subscription_settings,
 )
+from penstock_gateway.security.login.logins import HasLogins
 
 Results = list[DescribeConfigsResourceResult]
 
@@ -62,7 +63,7 @@ class _Known(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class Needs(HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
+class Needs(HasLogins, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -174,6 +175,7 @@ def _result(setting: Setting) -> DescribeConfigsResourceResult:
 
 def _broker_configs(gateway: Needs, client: Client, name: str) -> Results:
     own, config = gateway.nodes[client.listener], gateway.settings
+    relogin_ms = gateway.logins.session_ms_max
     if name != str(own.node_id):
         raise _Rejected(
             ErrorCode.INVALID_REQUEST,
@@ -185,6 +187,7 @@ def _broker_configs(gateway: Needs, client: Client, name: str) -> Results:
         _broker_config("advertised.listeners", advertised, "LIST", "The address that clients of this listener use."),
         _broker_config("auto.create.topics.enable", auto_create, "BOOLEAN", "Topics are created on first use."),
         _broker_config("connections.max.idle.ms", config.idle_timeout_ms, "LONG", "When idle connections are closed."),
+        _broker_config("connections.max.reauth.ms", relogin_ms, "LONG", "When clients must log in again; 0: never."),
         _broker_config("delete.topic.enable", "true", "BOOLEAN", "Topics can be deleted."),
         _broker_config("max.connections", config.connections_max, "INT", "The largest number of connections."),
         _broker_config("message.max.bytes", MESSAGE_BYTES_DEFAULT, "INT", "The default of max.message.bytes."),

@@ -81,7 +81,7 @@ class Logins:
         `verifiers`: of all users. `delays`: several clusters share them where a login chooses the cluster.
         """
         self._listeners = listeners
-        self._session_ms_max = session_ms_max
+        self.session_ms_max = session_ms_max
         self._clock = clock
         self.log = log
         self.limits = limits or LoginLimits()
@@ -211,7 +211,7 @@ class Logins:
         client.user, client.token_id = identity.user, identity.token_id
         client.login_deadline_s = math.inf
         login.exchange, login.is_raw = None, False
-        lifetimes_ms = [self._session_ms_max] if self._session_ms_max else []
+        lifetimes_ms = [self.session_ms_max] if self.session_ms_max else []
         if identity.expires_ms is not None:
             lifetimes_ms.append(max(identity.expires_ms - self._clock.now_ms(), 1))
         lifetime_ms = min(lifetimes_ms, default=0)
