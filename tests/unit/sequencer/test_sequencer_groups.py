@@ -6,6 +6,7 @@ import pytest
 
 from penstock.contracts import codec, subjects
 from penstock.contracts.commands import (
+    JOIN_EPOCH,
     ExpireMember,
     Joined,
     LeaveGroup,
@@ -13,10 +14,15 @@ from penstock.contracts.commands import (
     MemberAssignment,
     Outcome,
     Rejected,
+    StreamsHeartbeat,
+    StreamsMembership,
+    Subtopology,
     Synced,
     SyncGroup,
+    Topology,
     Waiting,
 )
+from penstock.contracts.levels import STREAMS_GROUPS_LEVEL
 from penstock.contracts.messages import Heard
 from penstock.contracts.queries.groups import (
     DescribeGroupsQuery,
@@ -25,6 +31,12 @@ from penstock.contracts.queries.groups import (
     GroupWaitView,
     HeartbeatQuery,
     HeartbeatView,
+)
+from penstock.contracts.queries.streams_groups import (
+    StreamsGroupsQuery,
+    StreamsGroupsView,
+    StreamsHeartbeatQuery,
+    StreamsHeartbeatView,
 )
 from penstock.contracts.rejections import Rejection
 from tests.testkit.fakes.virtual_time import in_virtual_time
@@ -209,6 +221,38 @@ async def test_heartbeats_count_while_the_journal_accepts_nothing() -> None:
         one.store.set_available(True)
         await asyncio.sleep(9)
         assert await heartbeat(one, joined) is Rejection.NONE
+
+
+async def streams_beat(one: SequencerRig, epoch: int) -> int:
+    """Send a heartbeat of a member of a streams group as gateways do; return the new epoch."""
+    topology = Topology(0, [Subtopology("0", ["t"], [], [], [], [])]) if epoch == JOIN_EPOCH else None
+    given = ("g", "m", epoch, 0, None, None, 60_000 if topology else -1, "client", "/host", topology, None)
+    command = StreamsHeartbeat(one.clock.now_ms(), *given, "p" if topology else None, None, None, None, None)
+    view = await one.client.query("streams_heartbeat", StreamsHeartbeatQuery(0, command), StreamsHeartbeatView)
+    outcome: Outcome | None = view.outcome
+    if outcome is None:
+        (outcome,) = await one.client.command([command], deadline_s=5)
+    assert isinstance(outcome, StreamsMembership), outcome
+    return outcome.member_epoch
+
+
+@in_virtual_time
+async def test_a_member_of_a_streams_group_lives_by_heartbeats_that_change_nothing_and_no_longer() -> None:
+    async def states(one: SequencerRig) -> list[str]:
+        view = await one.client.query("streams_groups", StreamsGroupsQuery(0, ["g"], fresh=True), StreamsGroupsView)
+        return [group.state for group in view.groups]
+
+    async with rig("a") as one:
+        while one.level < STREAMS_GROUPS_LEVEL:
+            await asyncio.sleep(0.1)
+        epoch = await streams_beat(one, JOIN_EPOCH)
+        for _ in range(20):
+            await asyncio.sleep(5)
+            epoch = await streams_beat(one, epoch)
+        began_s = one.clock.monotonic_s()
+        while await states(one) != ["Empty"]:
+            await asyncio.sleep(0.1)
+        assert 44.9 <= one.clock.monotonic_s() - began_s <= 45.3  # the default of the session timeout is 45 s
 
 
 @in_virtual_time

@@ -26,6 +26,7 @@ from penstock.contracts.queries.consumer_groups import ConsumerHeartbeatView
 from penstock.contracts.queries.groups import GroupWaitQuery, GroupWaitView, HeartbeatQuery, HeartbeatView
 from penstock.contracts.queries.janitor import JournalView
 from penstock.contracts.queries.share import ShareHeartbeatView
+from penstock.contracts.queries.streams_groups import StreamsHeartbeatView
 from penstock.contracts.queries.topics import ValidateView
 from penstock.contracts.rejections import Rejection
 from penstock.contracts.senders import COMMANDS, COMMANDS_OF_ANY, CommandType, not_allowed
@@ -47,6 +48,7 @@ from penstock_sequencer.serving.query_table import QUERY_HANDLERS, QueryHandler
 
 COMMAND = "command"
 GROUP_WAIT = "group_wait"
+_HEARTBEAT_VIEWS = (ConsumerHeartbeatView, ShareHeartbeatView, StreamsHeartbeatView)
 ALIVE = (Rejection.NONE, Rejection.REBALANCE_IN_PROGRESS)  # with these answers a heartbeat shows that its member lives
 
 log = structlog.get_logger()
@@ -232,7 +234,7 @@ class RequestServer:
             return msgspec.structs.replace(answer, outcomes=[why or outcome for why, outcome in pairs])
         if isinstance(answer, HeartbeatView):
             self._record_heartbeat(query, answer)
-        if isinstance(answer, ConsumerHeartbeatView | ShareHeartbeatView) and not isinstance(answer.outcome, Rejected):
+        if isinstance(answer, _HEARTBEAT_VIEWS) and not isinstance(answer.outcome, Rejected):
             self._members.record_heartbeat(
                 query.heartbeat.group_id, query.heartbeat.member_id, self._clock.monotonic_s()
             )
