@@ -17,7 +17,11 @@ def add_to(verbs: "argparse._SubParsersAction[Any]") -> None:
     listed.add_argument("pattern", nargs="?", default="*", metavar="PATTERN", help="only names like 'billing-*'")
     listed.add_argument("--state", action="append", default=[], metavar="STATE", help="only groups in this state")
     listed.add_argument(
-        "--type", action="append", default=[], choices=("classic", "consumer", "share"), help="only groups of this type"
+        "--type",
+        action="append",
+        default=[],
+        choices=("classic", "consumer", "share", "streams"),
+        help="only groups of this type",
     )
     described = add_verb(verbs, "describe", describe_group, help="show members and assignments of a group")
     with_groups(described.add_argument("name", metavar="GROUP", help="name of the group"))
