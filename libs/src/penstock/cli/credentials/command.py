@@ -39,7 +39,7 @@ def add_parser(new_parser: NewParser) -> None:
         "--clusters",
         metavar="NAME,...",
         default="",
-        help="virtual clusters of services that host several, or *; then the users may use all their subjects and objects",
+        help="virtual clusters of services that host several, or *; the users may then use what belongs to any cluster",
     )
     parser.add_argument(
         "--with-old-services",
