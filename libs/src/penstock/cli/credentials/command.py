@@ -46,21 +46,6 @@ def add_parser(new_parser: NewParser) -> None:
         action="store_true",
         help="let services of release 0.1 send commands too, during an upgrade without a stop",
     )
-    parser.add_argument(
-        "--tls", action="store_true", help="also make a certificate for the servers and for each user of NATS"
-    )
-    parser.add_argument(
-        "--nats-hosts",
-        metavar="HOST,...",
-        default="",
-        help="more names and addresses of the NATS servers, for their certificate",
-    )
-    parser.add_argument(
-        "--kafka-hosts",
-        metavar="HOST,...",
-        default="",
-        help="names and addresses of gateways for clients: also make a certificate for them, and an administrator",
-    )
     parser.add_argument("--http-token", action="store_true", help="also make a token for the metrics of all services")
     parser.add_argument(
         "--rotate",
@@ -81,7 +66,26 @@ def add_parser(new_parser: NewParser) -> None:
         default=",".join(Wanted().nats_nodes),
         help="servers of the NATS cluster, if there is one (%(default)s)",
     )
+    _add_certificates(parser)
     parser.set_defaults(run=run)
+
+
+def _add_certificates(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tls", action="store_true", help="also make a certificate for the servers and for each user of NATS"
+    )
+    parser.add_argument(
+        "--nats-hosts",
+        metavar="HOST,...",
+        default="",
+        help="more names and addresses of the NATS servers, for their certificate",
+    )
+    parser.add_argument(
+        "--kafka-hosts",
+        metavar="HOST,...",
+        default="",
+        help="names and addresses of gateways for clients: also make a certificate for them, and an administrator",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
