@@ -14,6 +14,10 @@ from penstock.cli.up.command import with_ports
 from penstock.cli.up.options import UpOptions, add_flags, read_options
 from penstock.cli.up.specs import Specs
 from penstock.contracts.errors import Invalid
+from penstock.runtime.process.config import read_config
+from penstock_gateway.config import GatewayConfig
+from penstock_gateway.kafka.cluster_choice import parse_listener_clusters
+from penstock_gateway.kafka.listener_config import parse_listeners
 
 NO_ENVIRONMENT: dict[str, str] = {}
 
@@ -236,16 +240,32 @@ def test_the_store_of_the_last_start_is_that_of_the_next_without_its_keys(tmp_pa
 
 
 def test_the_cluster_comes_from_its_flag_else_from_the_environment() -> None:
-    environ = {"PENSTOCK_CLUSTER": "blue"}
+    environ = {"PENSTOCK_CLUSTER": "blue", "PENSTOCK_CLUSTERS": "*"}
     for found, name in (
         (options("--separate", environ=environ), "blue"),
         (options("--separate", "--cluster", "red", environ=environ), "red"),
     ):
         assert found.cluster == name
         for role in ("gateway", "flusher", "sequencer", "cacher"):
-            assert [spec.env["PENSTOCK_CLUSTER"] for spec in Specs(found, 1, 1).services(role)] == [name]
+            [spec] = Specs(found, 1, 1).services(role)
+            assert (spec.env["PENSTOCK_CLUSTER"], spec.env["PENSTOCK_CLUSTERS"]) == (name, "")
     with pytest.raises(Invalid, match="cluster"):
         options(environ={"PENSTOCK_CLUSTER": "not a name"})
+
+
+def test_each_of_several_clusters_has_its_own_port() -> None:
+    found = options("--cluster", "red, blue,red", "--kafka", "127.0.0.1:9000", "--agents", "1")
+    [spec] = Specs(found, 1, 1).services("agent")
+    config = read_config(GatewayConfig, [], spec.env, program="gateway")
+    assert (config.cluster, config.cluster_names) == ("red", ["red", "blue"])
+    listeners = parse_listeners(config.listeners, config.advertised_listeners)
+    chosen = parse_listener_clusters(config.listener_clusters, [each.name for each in listeners])
+    assert {each.port: chosen[each.name] for each in listeners} == {9000: "red", 9001: "blue"}
+    assert set(config.listener_securities()) == {each.name for each in listeners}
+    with pytest.raises(Invalid, match="not enough ports"):
+        options("--cluster", "red,blue", "--kafka", "127.0.0.1:65535")
+    with pytest.raises(Invalid, match="--secure makes users of one cluster: leave out blue"):
+        options("--cluster", "red,blue", "--secure")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from penstock.cli.command_line import NewParser
 from penstock.cli.data_folder import record_store, take_folder
 from penstock.cli.ports import Address, check_port_is_free, reserved_port
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
-from penstock.cli.up.options import UpOptions, add_flags, read_options
+from penstock.cli.up.options import MoreCluster, UpOptions, add_flags, read_options
 from penstock.cli.up.progress import Progress, until_available
 from penstock.cli.up.secure import make_secure_files
 from penstock.cli.up.supervisor import Supervisor, print_line
@@ -75,10 +75,19 @@ def with_ports(options: UpOptions, stack: contextlib.ExitStack) -> UpOptions:
             return address
         return msgspec.structs.replace(address, port=stack.enter_context(reserved_port(host=address.host)))
 
-    kafka, http, advertised = found("--kafka", options.kafka), found("--http", options.http), options.advertised
-    if advertised is not None and not advertised.port:
-        advertised = msgspec.structs.replace(advertised, port=kafka.port)
-    return msgspec.structs.replace(options, kafka=kafka, http=http, advertised=advertised)
+    def seen(advertised: Address | None, kafka: Address) -> Address | None:
+        """The advertised address, with the port of `kafka` if it has none."""
+        if advertised is None or advertised.port:
+            return advertised
+        return msgspec.structs.replace(advertised, port=kafka.port)
+
+    kafka, http = found("--kafka", options.kafka), found("--http", options.http)
+    more = []
+    for each in options.more_clusters:
+        own = found("--kafka", each.kafka)
+        more.append(MoreCluster(each.name, own, seen(each.advertised, own)))
+    advertised = seen(options.advertised, kafka)
+    return msgspec.structs.replace(options, kafka=kafka, http=http, advertised=advertised, more_clusters=tuple(more))
 
 
 def _start_of_services(options: UpOptions, stack: contextlib.ExitStack) -> Start:

@@ -22,11 +22,20 @@ SEPARATE = ("gateways", "flushers", "cachers")  # the services that agents have 
 # An agent uses one core. Beside it are the nats-server, a sequencer, helpers and often clients.
 CORES_PER_AGENT = 2
 AGENTS_DEFAULT_MAX = 4
+PORT_MAX = 65_535
 INSTANCES_MAX = 64  # of one service on one machine; a typing error must not start thousands
 FLUSH_MS_MIN = 5
 FLUSH_MS_MAX = 60_000
 TOKEN_VARIABLE = "PENSTOCK_HTTP_TOKEN_FILE"  # noqa: S105  the name of a variable
 CLUSTER_VARIABLE = "PENSTOCK_CLUSTER"
+
+
+class MoreCluster(msgspec.Struct, frozen=True):
+    """A further virtual cluster, with the address of its clients."""
+
+    name: str
+    kafka: Address
+    advertised: Address | None  # none: clients use `kafka`
 
 
 class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +55,7 @@ class UpOptions(msgspec.Struct, frozen=True, kw_only=True):
     compactors: int = 1
     janitors: int = 1
     cluster: str = CLUSTER_DEFAULT
+    more_clusters: tuple[MoreCluster, ...] = ()
     advertised: Address | None = None  # none: clients use `kafka`
     warnings: tuple[str, ...] = ()  # about the addresses, for the terminal
     is_secure: bool = False  # clients log in, over TLS
@@ -88,9 +98,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cluster",
-        metavar="NAME",
+        metavar="NAME,...",
         default="",
-        help=f"name of the virtual cluster ({CLUSTER_DEFAULT}) [{CLUSTER_VARIABLE}]",
+        help=f"names of virtual clusters, with the port of --kafka and the next ones ({CLUSTER_DEFAULT}) "
+        f"[{CLUSTER_VARIABLE}]",
     )
     parser.add_argument(
         "--flush-ms",
@@ -180,6 +191,9 @@ def read_options(
     open_to_others = check_addresses(
         kafka, http, has_token=bool(token_file), is_secure=arguments.secure, is_insecure=arguments.insecure
     )
+    cluster, *more = _clusters(arguments.cluster or environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT)
+    if more and arguments.secure:
+        raise Invalid(f"--secure makes users of one cluster: leave out {more[0]}")
     agents = _agents(arguments, usable_cores() if cores is None else cores)
     helpers_max = 1 if arguments.small else INSTANCES_MAX
     about_advertised = warning(kafka, arguments.advertise, advertised)
@@ -197,13 +211,29 @@ def read_options(
         cachers=agents or _count("--cachers", _or_one(arguments.cachers)),
         compactors=_count("--compactors", arguments.compactors, least=0, most=helpers_max),
         janitors=_count("--janitors", arguments.janitors, least=0, most=helpers_max),
-        cluster=check_token("cluster", arguments.cluster or environ.get(CLUSTER_VARIABLE) or CLUSTER_DEFAULT),
+        cluster=cluster,
+        more_clusters=tuple(
+            MoreCluster(name, _after(kafka, number), _after(advertised, number) if advertised is not None else None)
+            for number, name in enumerate(more, 1)
+        ),
         advertised=advertised,
         warnings=tuple(filter(None, (open_to_others, about_advertised))),
         is_secure=arguments.secure,
         has_console_changes=arguments.console_changes,
         http_token_file=str(Path(token_file).expanduser().absolute()) if token_file else "",
     )
+
+
+def _clusters(text: str) -> list[str]:
+    """The names in a list separated by commas, each once."""
+    return list(dict.fromkeys(check_token("each name in --cluster", name.strip()) for name in text.split(",")))
+
+
+def _after(address: Address, number: int) -> Address:
+    """The address with a later port; port 0 stays, because it is any."""
+    if address.port + number > PORT_MAX:
+        raise Invalid(f"there are not enough ports after {address} for all clusters")
+    return Address(address.host, address.port + number) if address.port else address
 
 
 def _store(url: str) -> str:

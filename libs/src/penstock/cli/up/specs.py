@@ -10,7 +10,7 @@ from penstock.cli.ports import Address, own_address
 from penstock.cli.running import TLS_SETTINGS
 from penstock.cli.spark_python import is_installed
 from penstock.cli.up.limits import DEFAULT_LIMITS, UpLimits
-from penstock.cli.up.options import UpOptions
+from penstock.cli.up.options import MoreCluster, UpOptions
 from penstock.cli.up.secure import SecureFiles
 from penstock.runtime.clock import Entropy, SystemEntropy
 from penstock.runtime.nats.server import find_nats_server, write_config
@@ -98,6 +98,7 @@ class Specs:
         name = f"{role}-{index + 1}"
         settings = {
             "CLUSTER": self._options.cluster,
+            "CLUSTERS": self._clusters,
             "ZONE": ZONE,
             "NATS_URL": f"nats://{self.nats_address}",
             "NATS_USER": NATS_USER,
@@ -128,6 +129,26 @@ class Specs:
         helpers = [role for role in HELPERS if getattr(options, f"{role}s") and is_installed(f"penstock_{role}")]
         return (*first, "flusher", "cacher", *helpers, "gateway")
 
+    @property
+    def _clusters(self) -> str:
+        """The setting `clusters`; "" if there is one cluster."""
+        more = [each.name for each in self._options.more_clusters]
+        return ",".join([self._options.cluster, *more]) if more else ""
+
+    def _listeners_of_clusters(self) -> dict[str, str]:
+        """The settings of a gateway with a listener for each cluster."""
+        options = self._options
+        first = MoreCluster(options.cluster, options.kafka, options.advertised)
+        listeners = {f"CLUSTER{number}": each for number, each in enumerate((first, *options.more_clusters), 1)}
+        return {
+            "LISTENERS": ",".join(f"{name}://{each.kafka}" for name, each in listeners.items()),
+            "ADVERTISED_LISTENERS": ",".join(
+                f"{name}://{each.advertised}" for name, each in listeners.items() if each.advertised is not None
+            ),
+            "LISTENER_SECURITY_PROTOCOL_MAP": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+            "LISTENER_CLUSTERS": ",".join(f"{name}={each.name}" for name, each in listeners.items()),
+        }
+
     def _module(self, role: str) -> list[str]:
         if role == AGENT:
             return ["penstock.cli", "agent", "--roles", ",".join(self._agent_roles)]
@@ -139,6 +160,8 @@ class Specs:
             return settings | {k: value for each in self._agent_roles for k, value in self._settings_of(each).items()}
         if role == "gateway":
             advertised = self._options.advertised
+            if self._options.more_clusters:
+                return self._listeners_of_clusters()
             if self._secure is not None:
                 return self._secure.gateway_settings(self._options.kafka, advertised)
             return {

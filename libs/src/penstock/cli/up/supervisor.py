@@ -131,6 +131,8 @@ class Supervisor:
                     await make_administrator(sequencers, self._secure, SYSTEM_CLOCK, SystemEntropy())
                 advertised = f", advertised as {options.advertised}" if options.advertised is not None else ""
                 self._report(f"penstock is ready: kafka on {options.kafka}{advertised}")
+                for each in options.more_clusters:
+                    self._report(f"cluster {each.name}: kafka on {each.advertised or each.kafka}")
                 if self._secure is not None:
                     for line in how_to_connect(self._secure, options.advertised or options.kafka):
                         self._report(line)
