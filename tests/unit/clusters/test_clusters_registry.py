@@ -15,11 +15,13 @@ from penstock.clusters import (
     ClusterWatch,
     read_clusters,
 )
+from penstock.clusters.record import deleted, undeleted
 from penstock.contracts.codec import Buffer
 from penstock.contracts.errors import Conflict, Corrupt, Invalid, Unavailable
 from penstock.objectstore import ObjectInfo
 from penstock.objectstore.memory import MemoryStore
 from penstock.segment.keys import cluster_record_key
+from tests.testkit.sim.tenancy.records import RecordedStore
 
 KEY = cluster_record_key("", "a")
 
@@ -71,6 +73,16 @@ async def test_a_change_of_an_older_version_is_a_conflict() -> None:
     await registry.replace(created, msgspec.structs.replace(created.record, state=ClusterState.DELETED))
     with pytest.raises(Conflict, match="changed at the same time"):
         await registry.replace(created, msgspec.structs.replace(created.record, tenants=("t",)))
+
+
+async def test_a_write_from_before_an_undelete_is_a_conflict_where_equal_bytes_have_equal_versions() -> None:
+    """As in S3. A store may take a write long after its sender got an error."""
+    registry = ClusterRegistry(RecordedStore(lambda: 0))
+    made = await registry.create(record("a"))
+    gone = await registry.replace(made, deleted(made.record, 1, 1))
+    await registry.replace(gone, undeleted(gone.record))
+    with pytest.raises(Conflict):
+        await registry.replace(made, deleted(made.record, 2, 1))
 
 
 @pytest.mark.parametrize("state", list(ClusterState))
@@ -137,15 +149,15 @@ async def test_a_watch_reports_each_difference_once() -> None:
     limited = msgspec.structs.replace(created.record, quotas=ClusterQuotas(partitions=5))
     changed = await registry.replace(created, limited)
     await watch.look()
-    deleted = await registry.replace(changed, msgspec.structs.replace(limited, state=ClusterState.DELETED))
+    ended = await registry.replace(changed, msgspec.structs.replace(limited, state=ClusterState.DELETED))
     await watch.look()
     await watch.look()
     assert seen == [
         ClusterChanges(added=(created.record,)),
-        ClusterChanges(changed=(limited,)),
-        ClusterChanges(removed=(limited,)),
+        ClusterChanges(changed=(changed.record,)),
+        ClusterChanges(removed=(changed.record,)),
     ]
-    assert not watch.clusters and watch.records == {"a": deleted.record}
+    assert not watch.clusters and watch.records == {"a": ended.record}
 
 
 async def test_a_cluster_made_anew_between_two_looks_is_removed_and_added() -> None:

@@ -182,7 +182,7 @@ class Cleanup:
                 quotas=ClusterQuotas(),
             )
             await self._registry.replace(found, gone)
-            del self._rests[record.name]
+            self._rests.pop(record.name, None)
             log.info("cluster_gone", cluster=record.name)
 
     def _rested_s(self, record: ClusterRecord) -> float:

@@ -50,6 +50,9 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deleted_ms: int = 0  # when `delete` was called; 0 for an active cluster
     undelete_until_ms: int = 0  # the end of the undelete window; 0 for an active cluster
     emptied_ms: int = 0  # when a janitor first found nothing left; 0 before
+    # The number of the change. Without it, an undeleted cluster would get its old bytes, and so its old version in
+    # S3. A write from before, which a store takes late, would not fail at the version.
+    revision: int = 0
     # A gateway that finds a name in several records takes the record that was created first.
     server_names: tuple[str, ...] = ()  # of TLS, in lower case; `*.example.org` stands for one label
     tenants: tuple[str, ...] = ()  # of logins

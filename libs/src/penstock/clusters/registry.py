@@ -79,15 +79,18 @@ class ClusterRegistry:
         found = await self.find(record.name)
         if found is not None and found.record.state != ClusterState.GONE:
             raise Conflict(f"the cluster {record.name} exists: its state is {found.record.state}")
-        return await self._write(record, found.etag if found is not None else None)
+        return await self._write(record, found)
 
     async def replace(self, found: Registered, record: ClusterRecord) -> Registered:
         """Store a changed record; `Conflict` if the record is not `found` any more."""
         assert record.name == found.record.name, f"{found.record.name} is not {record.name}"
-        return await self._write(check_record(record), found.etag)
+        return await self._write(check_record(record), found)
 
-    async def _write(self, record: ClusterRecord, etag: str | None) -> Registered:
-        key = cluster_record_key("", record.name)
+    async def _write(self, record: ClusterRecord, found: Registered | None) -> Registered:
+        """Store the record, with the next revision; `found` is the one that it replaces."""
+        key, etag = cluster_record_key("", record.name), None
+        if found is not None:
+            record, etag = msgspec.structs.replace(record, revision=found.record.revision + 1), found.etag
         try:
             return Registered(record, await self._store.put(key, [encode_record(record)], if_match=etag))
         except (AlreadyExists, EtagMismatch, Unavailable) as error:
