@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from tests.testkit.sim.environment.chance import Chance
-from tests.testkit.sim.length import SHORT_TIMEOUTS_SUFFIX
+from tests.testkit.sim.length import CLUSTERS_SUFFIX, SHORT_TIMEOUTS_SUFFIX
 from tests.testkit.sim.world import CONSUMER_PROTOCOL_SHARE, CONSUMER_PROTOCOL_STREAM
 
 SEEDS_MAX = 200  # one of so many must find the mutant
@@ -63,6 +63,15 @@ FOUND_LAST = {
     "sweep_young_segments": 2,
     "write_commit_markers_for_aborts": 3,
 }
+# Those that only runs with several clusters find, and the seed that found it last.
+CLUSTERS_SEEDS_MAX = 15
+CLUSTERS_FOUND_LAST = {
+    "count_rest_by_wall_clock": 0,
+    "count_undelete_window_by_own_clock": 0,
+    "free_name_without_deletion_of_journal": 0,
+    "name_brokers_of_all_pools": 0,
+    "use_flushers_of_all_pools": 0,
+}
 
 
 def runs_for(name: str) -> list[str]:
@@ -71,6 +80,8 @@ def runs_for(name: str) -> list[str]:
         return [str(seed) for seed in itertools.islice(_consumer_group_seeds(), CONSUMER_GROUP_SEEDS_MAX)]
     if name == SHORT_TIMEOUTS_MUTANT:
         return [f"{seed}{SHORT_TIMEOUTS_SUFFIX}" for seed in _first_of(SHORT_TIMEOUTS_FOUND_LAST)]
+    if name in CLUSTERS_FOUND_LAST:
+        return [f"{seed}{CLUSTERS_SUFFIX}" for seed in _first_of(CLUSTERS_FOUND_LAST[name])[:CLUSTERS_SEEDS_MAX]]
     return [str(seed) for seed in _first_of(FOUND_LAST.get(name, 0))]
 
 

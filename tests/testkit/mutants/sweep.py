@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testkit.mutants.catalog import AREAS, MUTANTS, TESTS
-from tests.testkit.mutants.runs import FOUND_LAST, runs_for
+from tests.testkit.mutants.runs import CLUSTERS_FOUND_LAST, FOUND_LAST, runs_for
 from tests.testkit.mutants.simulations import Killed, MutantSimulations
 
 ROOT = Path(__file__).parents[3]
@@ -52,7 +52,7 @@ def sweep(name: str, simulations: MutantSimulations) -> Result:
         return Result(name, killers, time.monotonic() - started_s, error)
 
     runs = runs_for(name)
-    killed = simulations.first_failure(name, runs[:RUNS_FIRST]) if name in FOUND_LAST else None
+    killed = simulations.first_failure(name, runs[:RUNS_FIRST]) if name in FOUND_LAST | CLUSTERS_FOUND_LAST else None
     if killed is not None:
         return result([_repeat(killed)])
     pytest = [sys.executable, "-m", "pytest", "-q", f"--maxfail={FAILURES_MAX}", "-p", "no:cacheprovider"]

@@ -4,6 +4,7 @@ Each replaced text is as short as possible and still unique. So a mutant still f
 """
 
 from tests.testkit.mutants.catalog import (
+    clusters,
     consumer_groups,
     flusher,
     gateway,
@@ -27,6 +28,7 @@ AREAS: dict[str, list[Mutant]] = {
     "gateway": gateway.MUTANTS,
     "janitor": janitor.MUTANTS,
     "security": security.MUTANTS,
+    "clusters": clusters.MUTANTS,
     "consumer groups": consumer_groups.MUTANTS,
     "share groups": share_groups.MUTANTS,
     "transactions": transactions.MUTANTS,
@@ -36,6 +38,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "flusher": ("tests/unit/flusher",),
     "gateway": ("tests/unit/gateway",),
     "janitor": ("tests/unit/janitor",),
+    "clusters": ("tests/unit/clusters",),
     "sequencer": ("tests/unit/sequencer/core/log", "tests/unit/sequencer/core/maintenance"),
     "security": ("tests/unit/sequencer/core/security",),
     "consumer groups": ("tests/unit/sequencer/core/groups",),
