@@ -26,14 +26,12 @@ from penstock.objectstore.store import (
     LIST_LIMIT_MAX,
     Listing,
     ObjectInfo,
-    PartedPut,
-    Unfinished,
     check_key,
     check_keys,
     check_listing,
-    check_parts,
 )
 from penstock.objectstore.whole_reads import WholeReads
+from penstock.objectstore.without_parts import WithoutParts
 from penstock.runtime.clock import Entropy
 from penstock.runtime.nats.client import NatsConnection, connect_nats
 from penstock.runtime.nats.stream import (
@@ -154,7 +152,7 @@ def _whole_number(options: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-class JetStreamStore(WholeReads):
+class JetStreamStore(WholeReads, WithoutParts):
     """A store over one connection to NATS, which it owns."""
 
     has_local_reads = False
@@ -233,17 +231,6 @@ class JetStreamStore(WholeReads):
         await asyncio.gather(*(work() for _ in range(min(len(keys), self._limits.deletes_parallel_max))))
         if failed:
             raise NotDeleted(next(iter(failed.values())), list(failed))
-
-    async def begin_parts(self, key: str, part_bytes: int) -> PartedPut:
-        check_parts(key, part_bytes)
-        raise Full(f"an object in parts is too large for the landing store: {key}")
-
-    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
-        check_listing(prefix, "", limit)
-        return ()
-
-    async def abort_unfinished(self, unfinished: Unfinished) -> None:
-        """Does nothing: there are no uploads in parts."""
 
     async def close(self) -> None:
         await self._connection.close()

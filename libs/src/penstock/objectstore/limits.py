@@ -18,14 +18,18 @@ class FileLimits(msgspec.Struct, frozen=True, kw_only=True):
     folders_known_max: int = 10_000
 
 
-class S3Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of a store in S3: its connections and time-outs."""
+class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a store behind HTTP: its connections and time-outs."""
 
-    # In each of the two pools; S3 answers one request per connection at a time.
+    # Of reads, and again of writes; a store answers one request per connection at a time.
     connections_max: int = 64
     connect_timeout_s: float = 3.0
     # Without any byte; S3 answers 99 of 100 puts of 8 MiB within 0.4 s.
     read_timeout_s: float = 10.0
+
+
+class S3Limits(HttpLimits, frozen=True, kw_only=True):
+    """Limits of a store in S3."""
 
 
 class JetStreamLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,15 +71,10 @@ class QuorumLimits(msgspec.Struct, frozen=True, kw_only=True):
     end_s_max: float = 1.0
 
 
-class CloudLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of a store in Google Cloud Storage or Azure: its connections and time-outs."""
+class CloudLimits(HttpLimits, frozen=True, kw_only=True):
+    """Limits of a store in Google Cloud Storage or Azure."""
 
-    # Of reads, and again of writes.
-    connections_max: int = 64
     deletes_parallel_max: int = 16
-    connect_timeout_s: float = 3.0
-    # Without any byte.
-    read_timeout_s: float = 10.0
     # Of one request with its body. A retry limit ends most requests earlier.
     request_timeout_s: float = 60.0
     # An upload in blocks must end before its signed address does.

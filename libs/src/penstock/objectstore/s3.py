@@ -27,9 +27,9 @@ from penstock.objectstore.store import (
     check_listing,
     check_parts,
     check_range,
-    copy_into,
     range_beyond,
 )
+from penstock.objectstore.whole_reads import RangeReads
 
 OPTIONS = ("endpoint", "region", "access_key", "secret_key", "addressing", *ENCRYPTION_OPTIONS)
 DIRECTORY_BUCKET_END = "--x-s3"  # of the names of buckets of S3 Express
@@ -104,7 +104,7 @@ class _PlainSession(AIOHTTPSession):  # type: ignore[misc]  # its library has no
         return session
 
 
-class S3Store:
+class S3Store(RangeReads):
     """One bucket; puts and deletes have separate connections, so that reads never wait for uploads."""
 
     def __init__(self, bucket: str, prefix: str, limits: S3Limits, encryption: Encryption | None = None) -> None:
@@ -160,15 +160,6 @@ class S3Store:
 
     async def get(self, key: str) -> bytes:
         return await self._get(key)
-
-    async def get_range(self, key: str, position: int, length: int) -> bytes:
-        data = await self.get_up_to(key, position, length)
-        if len(data) != length:
-            raise range_beyond(key, position, length)
-        return data
-
-    async def get_range_into(self, key: str, position: int, buffer: Buffer) -> None:
-        copy_into(buffer, await self.get_range(key, position, len(buffer)))
 
     async def get_up_to(self, key: str, position: int, length: int) -> bytes:
         check_range(key, position, length)

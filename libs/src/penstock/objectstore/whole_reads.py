@@ -1,4 +1,4 @@
-"""Reads of ranges for a store that reads only whole objects."""
+"""Reads of ranges by fewer verbs, for stores that have no better way."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from penstock.contracts.codec import Buffer
 from penstock.objectstore.store import check_range, copy_into, range_beyond
 
 
-class _Whole(Protocol):
+class _Reads(Protocol):
     async def get(self, key: str) -> bytes: ...
 
     async def get_range(self, key: str, position: int, length: int) -> bytes: ...
@@ -14,19 +14,23 @@ class _Whole(Protocol):
     async def get_up_to(self, key: str, position: int, length: int) -> bytes: ...
 
 
-class WholeReads:
-    """The three reads of ranges of `ObjectStore`, by its `get`."""
+class RangeReads:
+    """The two reads of exact ranges of `ObjectStore`, by its `get_up_to`."""
 
-    async def get_range(self: _Whole, key: str, position: int, length: int) -> bytes:
+    async def get_range(self: _Reads, key: str, position: int, length: int) -> bytes:
         data = await self.get_up_to(key, position, length)
-        if len(data) < length:
+        if len(data) != length:
             raise range_beyond(key, position, length)
         return data
 
-    async def get_range_into(self: _Whole, key: str, position: int, buffer: Buffer) -> None:
+    async def get_range_into(self: _Reads, key: str, position: int, buffer: Buffer) -> None:
         copy_into(buffer, await self.get_range(key, position, len(buffer)))
 
-    async def get_up_to(self: _Whole, key: str, position: int, length: int) -> bytes:
+
+class WholeReads(RangeReads):
+    """The three reads of ranges of `ObjectStore`, by its `get`."""
+
+    async def get_up_to(self: _Reads, key: str, position: int, length: int) -> bytes:
         check_range(key, position, length)
         data = (await self.get(key))[position : position + length]
         if not data:

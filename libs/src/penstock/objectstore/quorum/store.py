@@ -31,15 +31,13 @@ from penstock.objectstore.store import (
     Listing,
     ObjectInfo,
     ObjectStore,
-    PartedPut,
-    Unfinished,
     check_key,
     check_keys,
     check_listing,
-    check_parts,
     check_range,
     copy_into,
 )
+from penstock.objectstore.without_parts import WithoutParts
 
 MEMBERS = 3
 NEEDED = 2
@@ -48,7 +46,7 @@ Result = TypeVar("Result")
 Call = Callable[[ObjectStore], Awaitable[Result]]
 
 
-class QuorumStore:
+class QuorumStore(WithoutParts):
     """Three stores with the same objects. The etag of an object is its size, as no object is replaced."""
 
     has_local_reads = False
@@ -137,17 +135,6 @@ class QuorumStore:
             rejected |= dict.fromkeys(error.rejected if isinstance(error, NotDeleted) else ())
         if in_doubt:
             raise NotDeleted(why, [key for key in keys if key in in_doubt], [key for key in keys if key in rejected])
-
-    async def begin_parts(self, key: str, part_bytes: int) -> PartedPut:
-        check_parts(key, part_bytes)
-        raise Full(f"an object in parts is too large for landing stores: {key}")
-
-    async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
-        check_listing(prefix, "", limit)
-        return ()
-
-    async def abort_unfinished(self, unfinished: Unfinished) -> None:
-        """Does nothing: there are no uploads in parts."""
 
     async def close(self) -> None:
         """As in every store; puts to a store that is behind are ended after a short time."""
