@@ -1,1 +1,1 @@
-"""Tools for tasks that share a budget of bytes or one load. Imports nothing of Penstock."""
+"""Tools for tasks that share a budget of bytes, one load or their wake-ups. Imports nothing of Penstock."""
