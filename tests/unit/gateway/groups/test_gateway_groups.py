@@ -416,7 +416,7 @@ async def test_groups_are_listed_with_their_type(types: list[str]) -> None:
 
 async def test_an_unknown_type_lists_no_group() -> None:
     world = new_world()
-    response = await ask(world, LIST, 5, ListGroupsRequest([], ["streams", "other"]))
+    response = await ask(world, LIST, 5, ListGroupsRequest([], ["stream", "other"]))
     assert (response.error_code, response.groups) == (0, [])
 
 
