@@ -4,6 +4,7 @@ from tests.suites.brokers.shape import Shape
 from tests.suites.suites.franz_go import FranzGo
 from tests.suites.suites.kafkajs import KafkaJs
 from tests.suites.suites.librdkafka import PARTITIONS, Librdkafka, Settings
+from tests.suites.suites.serializers import Serializers
 from tests.suites.suites.suite import Suite
 
 # Tests of groups; those with the protocol `consumer` need no rebalance by clients.
@@ -64,4 +65,5 @@ SUITES: tuple[Suite, ...] = (
     ),
     Librdkafka("librdkafka-consumer", Settings(protocol="consumer", only=GROUP_TESTS)),
     KafkaJs(),
+    Serializers(),
 )

@@ -79,6 +79,15 @@ class SchemaRegistry:
                 return status, {"subject": subject, "version": int(version), "id": found, **schema}
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
+    def store(self, target: str, given: dict[str, Any]) -> Answer:
+        """The id of a schema that a serializer registers, or looks up before."""
+        names = [unquote(each) for each in urlsplit(target).path.strip("/").split("/")]
+        kind = given.get("schemaType", "AVRO")
+        match names:
+            case ["subjects", subject, "versions"]:
+                return 200, {"id": self.register(subject, given["schema"], kind)}
+        return 404, {"error_code": 40401, "message": f"Subject '{names[-1]}' not found."}
+
     def _schema(self, schema_id: int, is_serialized: bool) -> Answer:
         found = self._schemas.get(schema_id)
         if found is None:
@@ -95,7 +104,13 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[SchemaRegistry]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, found = registry.answer(self.path, self.headers.get("Authorization", ""))
+            self._answer(*registry.answer(self.path, self.headers.get("Authorization", "")))
+
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(*registry.store(self.path, json.loads(content)))
+
+        def _answer(self, status: int, found: Any) -> None:
             content = found if isinstance(found, bytes) else json.dumps(found).encode()
             self.send_response(status)
             if registry.location:

@@ -16,6 +16,7 @@ from tests.suites.running import perform
 from tests.suites.suites.franz_go import FranzGo
 from tests.suites.suites.kafkajs import KafkaJs
 from tests.suites.suites.librdkafka import numbered_tests, read_outcomes
+from tests.suites.suites.serializers import Serializers
 from tests.suites.suites.suite import FAILED, PASSED, SKIPPED, Command, Outcome
 from tests.testkit.docs.suites import UNKNOWN, makers
 
@@ -141,6 +142,11 @@ def test_a_scenario_of_kafkajs_ends_as_its_line_says() -> None:
     assert KafkaJs().outcomes("admin-topics", 1, lines + "Killed")["admin-topics"] == Outcome(FAILED, "Killed")
 
 
+def test_a_serializer_that_ends_with_an_error_has_failed() -> None:
+    assert Serializers().outcomes("avro", 0, "a warning\n") == {"avro": Outcome(PASSED)}
+    assert Serializers().outcomes("avro", 1, "Traceback\nother values\n") == {"avro": Outcome(FAILED, "other values")}
+
+
 def test_a_process_gets_the_brokers_and_its_output_is_kept(tmp_path: Path) -> None:
     suite = Scripts(echo="import os; print(os.environ['SEEDS'])")
     (found,) = perform(suite, "echo", PENSTOCK, BROKERS, tmp_path, 60.0)
@@ -185,6 +191,8 @@ def test_results_of_tests_that_did_not_run_now_are_kept(tmp_path: Path) -> None:
 
 def test_the_page_names_the_cause_of_each_failure() -> None:
     found = [result("one", PENSTOCK, FAILED), result("two", PENSTOCK, FAILED), result("two", KAFKA, FAILED)]
+    alone = list(merged({}, [Scripts()], found[:1]).values())
+    assert len(list(makers(alone, {})["suites"]())) == 3  # no row for Kafka
     kept = list(merged({}, [Scripts()], [*found, result("three", PENSTOCK, FAILED)]).values())
     made = makers(kept, {"scripts": {"one": "It needs a disk."}})
     assert list(made["suites"]())[2:] == [
