@@ -47,6 +47,7 @@ def _totals(suites: list[dict[str, Any]]) -> list[str]:
         [f"`{each['name']}`", each["project"], TITLES[brokers], *_counts(each["tests"], brokers)]
         for each in suites
         for brokers in (PENSTOCK, KAFKA)
+        if any(brokers in test for test in each["tests"].values())
     ]
     return table(["suite", "project", "brokers", *OUTCOMES], rows)
 
