@@ -320,7 +320,7 @@ def leader_election(stage: Stage) -> None:
 
 
 def reassignment(stage: Stage) -> None:
-    """kafka-reassign-partitions: --list and --generate answer; no reassignment is in progress."""
+    """kafka-reassign-partitions: --list and --generate answer, --execute to an existing broker is completed at once."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 1)
     tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -329,6 +329,11 @@ def reassignment(stage: Stage) -> None:
     brokers = re.findall(r"\(id: (\d+) ", stage.tool("org.apache.kafka.tools.BrokerApiVersionsCommand"))
     asked = ["--generate", "--topics-to-move-json-file", moved, "--broker-list", brokers[0]]
     has(stage.tool(tool, *asked), "Proposed partition reassignment")
+    placement = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [int(brokers[0])]}]}
+    moved = stage.file("placement.json", json.dumps(placement))
+    has(stage.tool(tool, "--execute", "--reassignment-json-file", moved), "Successfully started partition reassignment")
+    verified = stage.tool(tool, "--verify", "--reassignment-json-file", moved)
+    has(verified, f"Reassignment of partition {topic}-0 is completed")
 
 
 def delete_records(stage: Stage) -> None:

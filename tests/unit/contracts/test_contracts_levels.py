@@ -40,6 +40,7 @@ NAMES = {
         "remote.log.delete.on.disable",
         "remote.storage.enable",
     },
+    12: {"penstock.replicas"},
 }
 
 

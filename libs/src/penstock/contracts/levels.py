@@ -4,7 +4,7 @@ A command that a replica does not know halts it. So each new command, and each n
 level. A journaled command raises the cluster to a level once all its replicas report that they know it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -47,6 +47,7 @@ from penstock.contracts.commands.journal import RaiseLevel, RecordArchived, Reco
 from penstock.contracts.commands.topics import CreateTopic
 from penstock.contracts.configs.groups import STREAMS_CONFIGS, need_later_group_configs
 from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL, STREAMS_GROUP_CONFIGS, need_group_configs
+from penstock.contracts.configs.replicas import REPLICAS
 from penstock.contracts.configs.topics import (
     CHECK_RECORDS,
     CODEC_CLUSTER_NAMES,
@@ -69,6 +70,8 @@ KAFKA_VALUES_LEVEL = 10
 STREAMS_GROUPS_LEVEL = 11
 # From this level on, a commit may have ids of topics: an offset is rejected if its topic has another id now.
 OFFSET_TOPIC_IDS_LEVEL = 12
+# From this level on topics may have replicas that clients assigned (ADR 0066).
+REPLICAS_LEVEL = 12
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.
@@ -173,6 +176,8 @@ def _level(command: Command) -> int:
 
 def level_of_configs(configs: dict[str, str]) -> int:
     """The level that a cluster must have reached before a topic may have these configurations."""
+    if REPLICAS in configs:
+        return REPLICAS_LEVEL
     if need_kafka_values(configs):
         return KAFKA_VALUES_LEVEL
     if LANE in configs:
@@ -186,9 +191,11 @@ def level_of_configs(configs: dict[str, str]) -> int:
     return KEY_COMPACTION_LEVEL if need_key_compaction(configs) else 0
 
 
-def level_of_changed_configs(configs: dict[str, str], changed: Iterable[str]) -> int:
+def level_of_changed_configs(configs: dict[str, str], changed: Collection[str]) -> int:
     """The level that a topic with `configs` needs after a change of the names in `changed`."""
     # Replicas of lower levels reject these even when they are unset. Other names have no such rule, as journals show.
+    if REPLICAS in changed:
+        return REPLICAS_LEVEL
     return KAFKA_VALUES_LEVEL if need_kafka_names(changed) else level_of_configs(configs)
 
 

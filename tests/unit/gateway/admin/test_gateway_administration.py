@@ -5,9 +5,21 @@ from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import CreateTopic, DeleteTopic, Done, Outcome, Rejected, Tick, TopicCreated
+from penstock.contracts.commands import (
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    Outcome,
+    Rejected,
+    Tick,
+    TopicCreated,
+)
+from penstock.contracts.configs.replicas import REPLICAS
 from penstock.contracts.configs.topics import TOPIC_CONFIGS
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.levels import REPLICAS_LEVEL
 from penstock.contracts.queries.topics import TopicView, ValidateView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.create_partitions import (
@@ -33,6 +45,7 @@ OWN = node_of("127.0.0.1", 9092, ZONE).node_id  # the only broker
 
 def accepting_world(**settings: Any) -> World:
     world = new_world(**settings)
+    world.sequencer.record_level(REPLICAS_LEVEL)
 
     def accept(command: Any) -> Outcome:
         if isinstance(command, CreateTopic):
@@ -100,7 +113,8 @@ async def test_a_topic_is_created_also_while_the_clusters_defaults_are_unknown()
 
 async def test_replicas_may_be_assigned_to_existing_brokers_and_their_number_of_partitions_is_created() -> None:
     result = (await created(accepting_world(), assigned([OWN], [OWN])))["t"]
-    assert (result.error_code, result.num_partitions) == (0, 2)
+    assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
+    assert {config.name: config.value for config in result.configs}[REPLICAS] == f"{OWN};{OWN}"
 
 
 async def test_partitions_and_replication_may_be_left_to_the_defaults() -> None:
@@ -409,4 +423,6 @@ async def test_an_assignment_is_checked_only_where_a_topic_would_grow() -> None:
         "grows-by-two": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "elsewhere": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     }
-    assert [each.name for commands in world.sequencer.commands for each in commands] == ["grows"]  # type: ignore[union-attr]
+    (grown,), (kept,) = world.sequencer.commands
+    assert isinstance(grown, CreatePartitions) and grown.name == "grows"
+    assert isinstance(kept, AlterConfigs) and kept.topic == "grows"

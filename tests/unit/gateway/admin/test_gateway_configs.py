@@ -243,7 +243,8 @@ async def test_the_broker_without_a_name_stands_for_the_clusters_defaults() -> N
         ),
         (resource("", AlterableConfig("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
         (resource("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
-        (resource("7", kind=BROKER), ErrorCode.INVALID_REQUEST, "empty name"),
+        (resource("7", kind=BROKER), ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected "),
+        (resource("x", kind=BROKER), ErrorCode.INVALID_REQUEST, "Node id must be an integer, but it is: x"),
         (resource("7", kind=8), ErrorCode.INVALID_REQUEST, "type 8"),
         (
             resource("", AlterableConfig("log.retention.hours", SET, "1"), kind=BROKER),
@@ -266,6 +267,17 @@ async def test_an_invalid_change_is_rejected_by_name_and_the_others_are_made(
     assert (code, named in (message or "")) == (error, True), message
     assert results[TOPIC, "good"] == (0, None)
     assert [command.topic for command in altered(world)] == ["good"]
+
+
+async def test_a_broker_has_no_configurations_so_they_can_be_removed_and_not_set() -> None:
+    world = altering_world()
+    own = str(world.gateway.nodes[LISTENER].node_id)
+    removal = resource(own, AlterableConfig("leader.replication.throttled.rate", REMOVE, None), kind=BROKER)
+    assert await altering(world, removal) == {(BROKER, own): (0, None)}
+    setting = resource(own, AlterableConfig("log.retention.ms", SET, "1000"), kind=BROKER)
+    code, message = (await altering(world, setting))[BROKER, own]
+    assert code == ErrorCode.INVALID_REQUEST and "of all brokers, with an empty name" in str(message)
+    assert world.sequencer.commands == []
 
 
 async def test_a_resource_named_twice_is_refused_once() -> None:

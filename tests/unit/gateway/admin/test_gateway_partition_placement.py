@@ -1,24 +1,33 @@
-"""Elections and reassignments: nothing can move, and clients get Kafka's errors for that."""
+"""Elections and reassignments: nothing moves, and partitions are described as clients asked."""
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from penstock.contracts.commands import Done, Rejected
+from penstock.contracts.configs.replicas import REPLICAS
+from penstock.contracts.levels import REPLICAS_LEVEL
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from penstock.kafkawire.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from penstock.kafkawire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from penstock.kafkawire.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from penstock.kafkawire.api.metadata import MetadataRequest, MetadataRequestTopic
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.unit.gateway.gateway_fakes import World, new_world
+from penstock_gateway.kafka.broker_view import node_of
+from tests.unit.gateway.gateway_fakes import ZONE, World, gateway_presence, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 43, 45, 46
+METADATA, DESCRIBE_PARTITIONS = 3, 75
 
 
 @pytest.fixture
@@ -70,22 +79,89 @@ async def test_without_sequencers_an_election_has_a_retriable_error(world: World
     assert await elected(world, TopicPartitions("t", [0])) == {("t", 0): ErrorCode.REQUEST_TIMED_OUT}
 
 
+def alter(world: World, command: Any) -> Done:
+    """Sequencers that keep the configuration."""
+    (change,) = command.changes
+    view = world.sequencer.topics[command.topic]
+    world.sequencer.topics[command.topic] = msgspec.structs.replace(view, configs={change.name: change.value})
+    return Done()
+
+
+@pytest.fixture
+def brokers(world: World) -> list[int]:
+    """The ids of three brokers; the first is asked."""
+    world.sequencer.record_level(REPLICAS_LEVEL)
+    world.sequencer.on_command = lambda command: alter(world, command)
+    for number in (1, 2):
+        world.directory.put(gateway_presence(f"g{number}", PLAINTEXT=(f"host-{number}", 9092)))
+    return [node_of("127.0.0.1", 9092, ZONE).node_id, *(node_of(f"host-{n}", 9092, ZONE).node_id for n in (1, 2))]
+
+
+async def placed(world: World) -> list[tuple[list[int], list[int], list[int]]]:
+    """Replicas, those in sync and those offline, as both APIs describe them."""
+    asked: Any = MetadataRequest([MetadataRequestTopic(name="t")])
+    (topic,) = (await ask(world, METADATA, 12, asked)).topics
+    found = [(each.replica_nodes, each.isr_nodes, each.offline_replicas) for each in topic.partitions]
+    asked = DescribeTopicPartitionsRequest([TopicRequest("t")])
+    (topic,) = (await ask(world, DESCRIBE_PARTITIONS, 0, asked)).topics
+    assert found == [(each.replica_nodes, each.isr_nodes, each.offline_replicas) for each in topic.partitions]
+    return found
+
+
 @pytest.mark.parametrize("version", range(2))
-async def test_a_reassignment_is_rejected_with_a_reason(world: World, version: int) -> None:
-    ((partition, error, message),) = await altered(world, ReassignablePartition(1, [7]), version=version)
-    assert (partition, error) == (1, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
-    assert "replicas cannot be assigned" in message
+async def test_a_partition_is_described_at_once_with_the_replicas_that_were_asked_for(
+    world: World, brokers: list[int], version: int
+) -> None:
+    (first,), *_ = (await placed(world))[1]
+    one, two, three = brokers
+    assert await altered(world, ReassignablePartition(0, [three, one]), version=version) == [(0, 0, None)]
+    assert await placed(world) == [([three, one], [three, one], []), ([first], [first], [])]
+    assert await altered(world, ReassignablePartition(1, [two]), version=version) == [(1, 0, None)]
+    assert await placed(world) == [([three, one], [three, one], []), ([two], [two], [])]
+    world.directory.drop("g2")
+    assert (await placed(world))[0] == ([three, one], [one], [three])
 
 
-async def test_there_is_no_reassignment_to_cancel(world: World) -> None:
-    ((_, error, _),) = await altered(world, ReassignablePartition(0, None))
-    assert error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+async def test_a_concurrent_reassignment_of_another_partition_is_kept(world: World, brokers: list[int]) -> None:
+    world.sequencer.on_command = lambda command: steal(world, brokers[2])
+    assert await altered(world, ReassignablePartition(0, [brokers[1]])) == [(0, 0, None)]
+    assert [replicas for replicas, _, _ in await placed(world)] == [[brokers[1]], [brokers[2]]]
 
 
-async def test_a_reassignment_of_an_unknown_partition_has_kafkas_error(world: World) -> None:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await altered(world, ReassignablePartition(2, [7])) == [(2, unknown, None)]
-    assert await altered(world, ReassignablePartition(0, [7]), topic="other") == [(0, unknown, None)]
+def steal(world: World, broker: int) -> Rejected:
+    """Sequencers that got another change before the first command."""
+    world.sequencer.on_command = lambda command: alter(world, command)
+    view = world.sequencer.topics["t"]
+    world.sequencer.topics["t"] = msgspec.structs.replace(view, configs={REPLICAS: f";{broker}"})
+    return Rejected(Rejection.STALE, "changed since")
+
+
+async def test_invalid_reassignments_have_kafkas_errors_and_words(world: World, brokers: list[int]) -> None:
+    own, other, _ = brokers
+    unplaced, unknown = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await altered(
+        world,
+        ReassignablePartition(0, [9]),
+        ReassignablePartition(0, []),
+        ReassignablePartition(0, [own, own]),
+        ReassignablePartition(0, None),
+        ReassignablePartition(2, [own]),
+    ) == [
+        (0, unplaced, "The manual partition assignment includes broker 9, but no such broker is registered."),
+        (0, unplaced, "The manual partition assignment includes an empty replica list."),
+        (0, unplaced, f"The manual partition assignment includes the broker {own} more than once."),
+        (0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None),
+        (2, unknown, "Unable to find partition t:2."),
+    ]
+    missing = await altered(world, ReassignablePartition(0, [own]), topic="other")
+    assert missing == [(0, unknown, "Unable to find a topic named other.")]
+    request = AlterPartitionReassignmentsRequest(
+        allow_replication_factor_change=False,
+        topics=[ReassignableTopic("t", [ReassignablePartition(0, [own, other]), ReassignablePartition(1, [other])])],
+    )
+    first, second = (await ask(world, ALTER_REASSIGNMENTS, 1, request)).responses[0].partitions
+    assert (first.error_code, second.error_code) == (ErrorCode.INVALID_REPLICATION_FACTOR, 0)
+    assert first.error_message == "The replication factor is changed from 1 to 2"
 
 
 @pytest.mark.parametrize("topics", [None, [ListPartitionReassignmentsTopics("t", [0])]])

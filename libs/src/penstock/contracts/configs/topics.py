@@ -16,6 +16,7 @@ from penstock.contracts.configs.members import (
     SESSION_TIMEOUT_MIN,
     group_config,
 )
+from penstock.contracts.configs.replicas import REPLICAS, replicas_validation_error
 from penstock.contracts.configs.unsupported_topics import (
     COMPRESSION_TYPE,
     INERT_CONFIGS,
@@ -163,6 +164,13 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
             "The way of new records into the store: with express, through the landing store, in milliseconds. The "
             "loss of that store loses those of the last minute. Without a landing store it has no effect.",
             only(STANDARD, EXPRESS),
+        ),
+        TopicConfig(
+            REPLICAS,
+            "STRING",
+            "",
+            "The brokers that clients assigned to each partition, as they are described; without another effect.",
+            replicas_validation_error,
         ),
     )
 }

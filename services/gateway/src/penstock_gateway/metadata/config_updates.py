@@ -1,5 +1,6 @@
 """Alters configurations for the two APIs that do so: validates each resource, and runs the commands."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -25,9 +26,10 @@ from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import CLIENT_METRICS_LEVEL, SHARE_GROUPS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
 from penstock_gateway.kafka.feature_levels import NO_CLIENT_METRICS, NO_GROUP_CONFIGS, until_level
-from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
+from penstock_gateway.kafka.parts import HasClock, HasNodes, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import (
     MESSAGE_LENGTH_MAX,
     AdminResult,
@@ -45,6 +47,7 @@ ATTEMPTS_MAX = 100
 STALE = error_of(Rejection.STALE)
 VALUE_LENGTH_MAX = 1_000  # the longest useful value has some 30 characters
 CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
 
 # By type of resource: its configurations, and the function that validates their values.
 KNOWN_CONFIGS: dict[int, tuple[dict[str, TopicConfig], Callable[[dict[str, str]], list[str]]]] = {
@@ -73,11 +76,13 @@ class Alteration(msgspec.Struct, frozen=True):
     replace: bool = False
 
 
-class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
+class Needs(HasClock, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
     """The parts of the gateway that this module uses."""
 
 
-async def alter(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, AdminResult]:
+async def alter(
+    gateway: Needs, client: Client, asked: Sequence[Alteration], *, validate_only: bool
+) -> dict[Resource, AdminResult]:
     """A result for each resource, in the order in which they were named first."""
     kinds = {kind for kind, _ in (each.resource for each in asked)}
     if GROUP in kinds:
@@ -85,8 +90,9 @@ async def alter(gateway: Needs, asked: Sequence[Alteration], *, validate_only: b
     if CLIENT_METRICS in kinds:
         await until_level(gateway, CLIENT_METRICS_LEVEL)
     repeated = duplicates(each.resource for each in asked)
-    results = {each.resource: _validation_error(gateway, each, each.resource in repeated) for each in asked}
-    good = [each for each in asked if not results[each.resource][0]]
+    own_id = gateway.nodes[client.listener].node_id
+    results = {each.resource: _validation_error(gateway, each, each.resource in repeated, own_id) for each in asked}
+    good = [each for each in asked if not results[each.resource][0] and not _is_one_broker(each.resource)]
     for _ in range(ATTEMPTS_MAX):
         if not good:
             break
@@ -131,7 +137,26 @@ def _command(gateway: Needs, asked: Alteration) -> AlterConfigs | AlterGroupConf
     )
 
 
-def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> AdminResult:
+def _is_one_broker(resource: Resource) -> bool:
+    kind, name = resource
+    return kind == BROKER and name != CLUSTER
+
+
+def _broker_error(name: str, changes: list[Change], own_id: int) -> AdminResult:
+    """Why a broker cannot have these configurations. It has none, so their removal is always accepted."""
+    if not _INTEGER.fullmatch(name):
+        return ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+    if int(name) != own_id:
+        return ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own_id}, but received {name}"
+    error, message = _form_validation_error(changes)
+    if error or all(change.operation == ConfigOperation.DELETE for change in changes):
+        return error, message
+    return ErrorCode.INVALID_REQUEST, (
+        "a single broker has no configurations of its own: set those of all brokers, with an empty name"
+    )
+
+
+def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool, own_id: int) -> AdminResult:
     """The error of changes that need no sequencer to be rejected, so that they do not get into the journal."""
     kind, name = asked.resource
     if is_repeated:
@@ -152,12 +177,11 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool) -> A
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
     if kind == TOPIC and not is_legal_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name)
-    if kind == BROKER and name != CLUSTER:
-        return ErrorCode.INVALID_REQUEST, (
-            "a single broker has no configurations to alter; an empty name means the defaults of the cluster"
-        )
-    error, message = _form_validation_error(asked.changes)
-    if not error:
+    is_one_broker = _is_one_broker(asked.resource)
+    error, message = (
+        _broker_error(name, asked.changes, own_id) if is_one_broker else _form_validation_error(asked.changes)
+    )
+    if not error and not is_one_broker:
         error, message = _value_validation_error(kind, asked.changes)
     return error, message and message[:MESSAGE_LENGTH_MAX]
 

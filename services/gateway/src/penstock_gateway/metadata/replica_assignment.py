@@ -1,4 +1,4 @@
-"""Checks assignments of replicas as Kafka does. They have no effect, because every broker leads every partition."""
+"""Checks assignments of replicas as Kafka does, in its words."""
 
 from collections.abc import Collection, Sequence
 

@@ -10,11 +10,11 @@ from penstock.kafkawire.api.alter_configs import (
     AlterConfigsResponse,
 )
 from penstock_gateway.kafka.client import Client
-from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
+from penstock_gateway.kafka.parts import HasClock, HasNodes, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.config_updates import Alteration, Change, alter
 
 
-class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
+class Needs(HasClock, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -27,7 +27,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: AlterCon
         )
         for resource in request.resources
     ]
-    results = await alter(gateway, asked, validate_only=request.validate_only)
+    results = await alter(gateway, client, asked, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[AlterConfigsResourceResponse(*result, *resource) for resource, result in results.items()]
     )

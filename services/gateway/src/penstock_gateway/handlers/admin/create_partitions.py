@@ -16,6 +16,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasDirectory, HasNodes, HasSequencer, HasTopics
 from penstock_gateway.metadata.admin_commands import AdminResult, duplicates, result_of, run_commands
+from penstock_gateway.metadata.assigned_replicas import assign
 from penstock_gateway.metadata.cluster_view import cluster_of
 from penstock_gateway.metadata.replica_assignment import assignment_error
 from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
@@ -53,9 +54,21 @@ async def handle(
     if not request.validate_only:
         gateway.topics.remove(command.name for command in commands)
     results |= {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
+    if not request.validate_only:
+        for topic in request.topics:
+            if topic.assignments and not results[topic.name][0]:
+                results[topic.name] = await _assign(gateway, topic, request.timeout_ms)
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(name, *result) for name, result in results.items()]
     )
+
+
+async def _assign(gateway: Needs, topic: CreatePartitionsTopic, timeout_ms: int) -> AdminResult:
+    """Keep the replicas of the new partitions; these exist already, so that a crash before it loses only that."""
+    assert topic.assignments is not None, f"{topic.name} has no assignments"
+    first = topic.count - len(topic.assignments)
+    replicas = {first + place: each.broker_ids for place, each in enumerate(topic.assignments)}
+    return await assign(gateway, topic.name, replicas, timeout_ms)
 
 
 async def _known_partitions(gateway: Needs, names: list[str]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
+from penstock.contracts.configs.replicas import REPLICAS, decoded_replicas, encoded_replicas
 from penstock.contracts.configs.topics import validation_errors
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_internal_topic, is_legal_topic_name, new_topic_id
@@ -47,7 +48,7 @@ DEFAULT = -1
 FIRST_VERSION_CONFIGS = 5
 FIRST_VERSION_MUTATIONS = 6  # with an error for topics above the quota (KIP-599)
 CONFIGS_DEADLINE_S = 1.0  # short: the topics exist already, and the configurations are only information
-REPLICATION_FACTOR = 1  # only the leader is reported as a replica; the object store keeps the copies
+REPLICATION_FACTOR = 1  # without assignments only the leader is reported: the object store keeps the copies
 
 
 class Needs(HasClock, HasDirectory, HasEntropy, HasNodes, HasQuotas, HasSequencer, HasSettings, HasTopics, Protocol):
@@ -57,7 +58,7 @@ class Needs(HasClock, HasDirectory, HasEntropy, HasNodes, HasQuotas, HasSequence
 async def handle(gateway: Needs, client: Client, version: int, request: CreateTopicsRequest) -> CreateTopicsResponse:
     repeated = duplicates(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
-    await until_level(gateway, max((level_of_configs(_configs(topic)) for topic in request.topics), default=0))
+    await until_level(gateway, max((level_of_configs(_stored_configs(topic)) for topic in request.topics), default=0))
     results = {name: _rejection(gateway, client, topic, name in repeated) for name, topic in topics.items()}
     doubtful = [name for name, rejected in results.items() if rejected is not None and name not in repeated]
     results |= await _existing(gateway, doubtful)
@@ -141,7 +142,7 @@ def _config_validation_error(gateway: Needs, topic: CreatableTopic) -> AdminResu
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         return ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(nulls)}"
-    reasons = validation_errors(_configs(topic)) or level_validation_errors(gateway, _configs(topic))
+    reasons = validation_errors(_configs(topic)) or level_validation_errors(gateway, _stored_configs(topic))
     if reasons:
         return ErrorCode.INVALID_CONFIG, "; ".join(reasons)
     return ErrorCode.NONE, None
@@ -158,8 +159,16 @@ def _command(gateway: Needs, topic: CreatableTopic) -> CreateTopic:
         name=topic.name,
         topic_id=new_topic_id(gateway.entropy.take(ID_BYTES)),
         partitions=gateway.settings.default_partitions if partitions == DEFAULT else partitions,
-        configs=_configs(topic),
+        configs=_stored_configs(topic),
     )
+
+
+def _stored_configs(topic: CreatableTopic) -> dict[str, str]:
+    """The configurations of the request, and the assigned replicas."""
+    if not topic.assignments:
+        return _configs(topic)
+    by_partition = sorted(topic.assignments, key=lambda each: each.partition_index)
+    return _configs(topic) | {REPLICAS: encoded_replicas([each.broker_ids for each in by_partition])}
 
 
 async def _cluster_configs(gateway: Needs, version: int, outcomes: list[Outcome]) -> dict[str, str] | None:
@@ -183,7 +192,7 @@ def _result(command: CreateTopic, outcome: Outcome, cluster: dict[str, str] | No
         error_message=None,
         topic_config_error_code=ADMINISTRATION_UNAVAILABLE if cluster is None else ErrorCode.NONE,
         num_partitions=outcome.partitions,
-        replication_factor=REPLICATION_FACTOR,
+        replication_factor=len(decoded_replicas(outcome.configs.get(REPLICAS, ""))[0]) or REPLICATION_FACTOR,
         configs=[
             CreatableTopicConfigs(setting.name, setting.value, config_source=setting.source) for setting in settings
         ],

@@ -9,11 +9,11 @@ from penstock.kafkawire.api.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from penstock_gateway.kafka.client import Client
-from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings, HasTopics
+from penstock_gateway.kafka.parts import HasClock, HasNodes, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.config_updates import Alteration, Change, alter
 
 
-class Needs(HasClock, HasSequencer, HasSettings, HasTopics, Protocol):
+class Needs(HasClock, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -27,7 +27,7 @@ async def handle(
         )
         for resource in request.resources
     ]
-    results = await alter(gateway, asked, validate_only=request.validate_only)
+    results = await alter(gateway, client, asked, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[AlterConfigsResourceResponse(*result, *resource) for resource, result in results.items()]
     )

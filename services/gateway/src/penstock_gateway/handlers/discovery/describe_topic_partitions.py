@@ -18,8 +18,9 @@ from penstock.kafkawire.api.describe_topic_partitions import (
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasDirectory, HasNodes, HasTopics
+from penstock_gateway.metadata.assigned_replicas import placements
 from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS
-from penstock_gateway.metadata.cluster_view import cluster_of
+from penstock_gateway.metadata.cluster_view import ClusterView, cluster_of
 
 PARTITIONS_MAX = 2_000  # per answer, as in Kafka
 
@@ -46,7 +47,7 @@ async def handle(
         )
     found = await _find(gateway, asked, cursor.topic_name)
     partitions_max = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
-    return _page(found, cursor, partitions_max, cluster_of(gateway, client).leader.node_id)
+    return _page(found, cursor, partitions_max, cluster_of(gateway, client))
 
 
 async def _find(gateway: Needs, asked: Iterable[str], first_name: str) -> _Found:
@@ -59,7 +60,7 @@ async def _find(gateway: Needs, asked: Iterable[str], first_name: str) -> _Found
     return _Found(names, await gateway.topics.find(legal))
 
 
-def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) -> DescribeTopicPartitionsResponse:
+def _page(found: _Found, cursor: Cursor, partitions_max: int, cluster: ClusterView) -> DescribeTopicPartitionsResponse:
     """At most `partitions_max` partitions, and a cursor to the next one."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     left = partitions_max
@@ -74,7 +75,7 @@ def _page(found: _Found, cursor: Cursor, partitions_max: int, leader_id: int) ->
             continue
         first = cursor.partition_index if name == cursor.topic_name else 0
         end = min(view.partitions, first + left)
-        topics.append(_described(view, range(first, end), leader_id))
+        topics.append(_described(view, range(first, end), cluster))
         left -= max(end - first, 0)
         if end < view.partitions:
             return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, end))
@@ -87,8 +88,7 @@ def _rejected(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTop
     )
 
 
-def _described(view: TopicView, partitions: range, leader_id: int) -> DescribeTopicPartitionsResponseTopic:
-    nodes = [leader_id]
+def _described(view: TopicView, partitions: range, cluster: ClusterView) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=view.name,
         topic_id=view.topic_id,
@@ -96,12 +96,13 @@ def _described(view: TopicView, partitions: range, leader_id: int) -> DescribeTo
         topic_authorized_operations=TOPIC_OPERATIONS,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
-                partition_index=index,
-                leader_id=leader_id,
+                partition_index=each.partition,
+                leader_id=cluster.leader.node_id,
                 leader_epoch=view.leader_epoch,
-                replica_nodes=nodes,
-                isr_nodes=nodes,
+                replica_nodes=each.replicas,
+                isr_nodes=each.in_sync,
+                offline_replicas=each.offline,
             )
-            for index in partitions
+            for each in placements(view, partitions, cluster)
         ],
     )

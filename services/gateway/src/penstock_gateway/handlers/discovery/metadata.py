@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.contracts.commands import Command, CreateTopic, Outcome, Rejected
+from penstock.contracts.configs.replicas import REPLICAS
 from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_internal_topic, is_legal_topic_name, new_topic_id
 from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.rejections import Rejection
@@ -32,8 +33,9 @@ from penstock_gateway.kafka.parts import (
     HasSettings,
     HasTopics,
 )
+from penstock_gateway.metadata.assigned_replicas import placements
 from penstock_gateway.metadata.authorized_operations import TOPIC_OPERATIONS, cluster_operations
-from penstock_gateway.metadata.cluster_view import cluster_of
+from penstock_gateway.metadata.cluster_view import ClusterView, cluster_of
 
 COMMAND_DEADLINE_S = 10.0  # clients ask again after about 30 s
 # Of topics and partitions created by one request: Kafka's controller makes no more records for one.
@@ -54,14 +56,14 @@ async def handle(gateway: Needs, client: Client, version: int, request: Metadata
     slices = Slices()
     if request.topics is None or (version == 0 and not request.topics):
         views = await gateway.topics.everything()
-        topics = [await _topic_answer(view, cluster.leader, slices) async for view in slices.of(views)]
+        topics = [await _topic_answer(view, cluster, slices) async for view in slices.of(views)]
     elif version < FIRST_VERSION_IDS and any(
         topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in request.topics
     ):
         topics = [_rejected(topic) for topic in request.topics]
     else:
         may_create = request.allow_auto_topic_creation
-        topics = await _asked_topics(gateway, cluster.leader, request.topics, may_create, slices)
+        topics = await _asked_topics(gateway, cluster, request.topics, may_create, slices)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.zone)
@@ -84,7 +86,7 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
 
 
 async def _asked_topics(
-    gateway: Needs, leader: Node, asked: list[MetadataRequestTopic], may_create: bool, slices: Slices
+    gateway: Needs, cluster: ClusterView, asked: list[MetadataRequestTopic], may_create: bool, slices: Slices
 ) -> list[MetadataResponseTopic]:
     # A request by id has a null name or, from the Java client, an empty one (KIP-516).
     ids: dict[bytes, None] = {}
@@ -103,22 +105,24 @@ async def _asked_topics(
     if missing and may_create and _may_create_all(gateway, missing):
         failed |= await _create(gateway, missing)
         by_name |= await gateway.topics.find(name for name in missing if name not in failed)
-    answers = [await _named_answer(name, by_name, failed, leader, slices) async for name in slices.of(names)]
-    return answers + await _asked_ids(gateway, leader, list(ids), slices)
+    answers = [await _named_answer(name, by_name, failed, cluster, slices) async for name in slices.of(names)]
+    return answers + await _asked_ids(gateway, cluster, list(ids), slices)
 
 
 async def _named_answer(
-    name: str, found: dict[str, TopicView], failed: dict[str, ErrorCode], leader: Node, slices: Slices
+    name: str, found: dict[str, TopicView], failed: dict[str, ErrorCode], cluster: ClusterView, slices: Slices
 ) -> MetadataResponseTopic:
     if name in found:
-        return await _topic_answer(found[name], leader, slices)
+        return await _topic_answer(found[name], cluster, slices)
     return MetadataResponseTopic(error_code=failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name)
 
 
-async def _asked_ids(gateway: Needs, leader: Node, ids: list[bytes], slices: Slices) -> list[MetadataResponseTopic]:
+async def _asked_ids(
+    gateway: Needs, cluster: ClusterView, ids: list[bytes], slices: Slices
+) -> list[MetadataResponseTopic]:
     found = await gateway.topics.find_ids(ids) if ids else {}
     return [
-        await _topic_answer(found[topic_id], leader, slices)
+        await _topic_answer(found[topic_id], cluster, slices)
         if topic_id in found
         else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         async for topic_id in slices.of(ids)
@@ -162,14 +166,36 @@ def _creation_error(outcome: Outcome) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def _topic_answer(view: TopicView, leader: Node, slices: Slices) -> MetadataResponseTopic:
+async def _topic_answer(view: TopicView, cluster: ClusterView, slices: Slices) -> MetadataResponseTopic:
+    is_assigned = REPLICAS in view.configs
+    partitions = await (_assigned(view, cluster, slices) if is_assigned else _shared(view, cluster.leader, slices))
+    return MetadataResponseTopic(
+        name=view.name, topic_id=view.topic_id, is_internal=is_internal_topic(view.name), partitions=partitions
+    )
+
+
+async def _assigned(view: TopicView, cluster: ClusterView, slices: Slices) -> list[MetadataResponsePartition]:
+    """The partitions of a topic with assigned replicas."""
+    return [
+        MetadataResponsePartition(
+            partition_index=each.partition,
+            leader_id=cluster.leader.node_id,
+            leader_epoch=view.leader_epoch,
+            replica_nodes=each.replicas,
+            isr_nodes=each.in_sync,
+            offline_replicas=each.offline,
+        )
+        async for each in slices.of(placements(view, range(view.partitions), cluster))
+    ]
+
+
+async def _shared(view: TopicView, leader: Node, slices: Slices) -> list[MetadataResponsePartition]:
+    """The partitions of any other topic."""
     partitions: list[MetadataResponsePartition] = []
     async for first in slices.of(range(0, view.partitions, SHARED_PARTITIONS), steps=SHARED_PARTITIONS):
         some = _partitions(first, leader.node_id, view.leader_epoch)
         partitions += some[: view.partitions - first]
-    return MetadataResponseTopic(
-        name=view.name, topic_id=view.topic_id, is_internal=is_internal_topic(view.name), partitions=partitions
-    )
+    return partitions
 
 
 @functools.lru_cache(SHARED_PARTITIONS_KEPT)
