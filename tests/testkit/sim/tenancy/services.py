@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.clusters.cleanup import Cleanup, CleanupLimits
 from penstock.clusters.hosted import HostingLimits
-from penstock.clusters.hosting import HostingApp, ProcessParts
+from penstock.clusters.hosting import HostedRole, HostingApp, ProcessParts
 from penstock.contracts.ids import DEFAULT_POOL
 from penstock.runtime.process.config import ALL_CLUSTERS
 from penstock.runtime.process.life import App
@@ -146,4 +146,5 @@ def _own_parts(given: dict[str, Any]) -> dict[str, Any]:
 def _hosting(config: Any, role: str, make: Callable[..., App], given: dict[str, Any], **more: Any) -> App:
     quiet = {"collect": lambda: None, "freeze": lambda: None}
     shared = {"make_shared": given["make_host"].shared, "limits": HOSTING}
-    return HostingApp(config, role, make, **_own_parts(given), **shared, **quiet, **more)
+    hosted = HostedRole(make=make, **more)
+    return HostingApp(config, role, hosted, **_own_parts(given), **shared, **quiet)
