@@ -24,7 +24,7 @@ BUILD = $(BIN)/uv build -q --no-build-isolation --no-create-gitignore --python $
 CODE := libs services tests benches
 # The marks of tests that have a run of their own.
 APART := not simulation and not e2e and not compose and not chaos and not upgrades and not dist and \
-    not spark and not helm and not kubernetes and not stores
+    not spark and not helm and not kubernetes and not stores and not streams
 ARGS ?=
 
 # Every process of the tests would compile again what it imports: a service three times its start, Spark's Python more.
@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help always env spark-env spark-test-env up test test-simulation test-services test-e2e test-spark test-helm \
     test-kubernetes test-dist test-stores spark-classes sbom audit dist quick e2e-compose conformance conformance-compose \
-    suites sim sim-all mutants chaos upgrades fuzz \
+    suites streams sim sim-all mutants chaos upgrades fuzz \
     check house format previous bench bench-kafka bench-spark docs screenshots lock clean
 
 help:  ## what there is to do
@@ -96,6 +96,9 @@ conformance: env  ## test stock clients and Kafka's tools; ARGS="--allow-missing
 # For nightly runs: hours. The repository keeps the results; `make docs` puts them on the page of suites.
 suites: env  ## run test suites of other projects beside Apache Kafka; ARGS="--suite franz-go --only TestPing"
 	$(BIN)/python -m tests.suites --results docs/suites.json $(ARGS)
+
+streams: env  ## kill instances of Kafka Streams and gateways while it counts; needs Java and Maven, for nightly runs
+	$(BIN)/pytest -m streams -rP tests/streams
 
 # The time of the commit makes the same bytes of the same commit. A folder of its own, because pip takes one wheel of two.
 dist: env  ## make the wheel of all of Penstock and its source archive, in dist
