@@ -11,7 +11,6 @@ QUORUM = "Kafka's controllers use it among themselves. Here sequencers agree on 
 BROKER_LIFE = "Kafka's brokers send it to their controllers. Gateways announce themselves in NATS."
 VOTERS = "Changes the voters of Kafka's controllers. Sequencers are added and removed without a command."
 SHARE_STATE = "Kafka's brokers use it among themselves for share groups. That state is in the journal here."
-STREAMS = "Streams groups (KIP-1071) do not exist. Kafka Streams works with the classic protocol."
 # An API leaves this table when it is served; a test compares the two.
 REASONS = {
     52: QUORUM,
@@ -35,9 +34,7 @@ REASONS = {
     85: SHARE_STATE,
     86: SHARE_STATE,
     87: SHARE_STATE,
-    88: STREAMS,
-    89: STREAMS,
-    93: STREAMS,
+    93: "Takes the description of a topology, for tools (KIP-1331). Streams groups work without it.",
     94: "Removes a controller that is gone for good. Here no command is needed for a sequencer that is gone.",
 }
 
