@@ -78,7 +78,9 @@ async def test_a_started_host_is_announced_with_the_fields_of_its_service(server
     async with at_work(watcher), at_work(flusher):
         await until(lambda: watcher.directory.live("flusher"))
         (heard,) = watcher.directory.live("flusher")
-        assert heard == Presence("flusher", "z1", "f1", VERSION, http=heard.http, load_bytes=7)
+        assert 0 < heard.started_ms <= SystemClock().now_ms()
+        announced = Presence("flusher", "z1", "f1", VERSION, http=heard.http, load_bytes=7, started_ms=heard.started_ms)
+        assert heard == announced
         assert await readiness(heard.http) == (503, "starting")
         flusher.health.set_ready(True)
         assert await readiness(heard.http) == (200, "")

@@ -154,8 +154,13 @@ class ExtremeJournal:
             return None
         if origin is list:
             return [self._value(get_args(hint)[0]) for _ in range(random.choice([0, 1, 1, 2, 3]))]
+        if origin is tuple and get_args(hint)[-1] is not Ellipsis:
+            return tuple(self._value(each) for each in get_args(hint))
         if origin is tuple:
             return tuple(self._value(get_args(hint)[0]) for _ in range(random.choice([0, 1, 2])))
+        if origin is dict and get_args(hint) != (str, str):  # not configurations
+            key, value = get_args(hint)
+            return {self._value(key): self._value(value) for _ in range(random.randint(0, 2))}
         if origin is dict:
             return {random.choice(CONFIG_NAMES): random.choice(CONFIG_VALUES) for _ in range(random.randint(0, 2))}
         if hint is bool:
