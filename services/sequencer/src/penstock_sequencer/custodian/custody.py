@@ -8,7 +8,6 @@ import structlog
 from penstock.contracts.commands import RecordArchived, RecordSnapshot, Rejected, ReleaseCustody, TakeCustody
 from penstock.contracts.errors import Unavailable
 from penstock.runtime.clock import Clock, Entropy
-from penstock.runtime.concurrency.beat import until_beat
 from penstock_sequencer.custodian.lease import CUSTODY_LIMITS, CustodyLimits, Lease
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.proposer import Proposer
@@ -110,7 +109,7 @@ class Custody:
 
     async def _until_ours(self) -> None:
         while not self.is_ours:
-            await until_beat(self._limits.look_interval_s)
+            await asyncio.sleep(self._limits.look_interval_s)
             if self._is_free():
                 await asyncio.sleep(self._entropy.take(1)[0] / 256 * self._limits.take_jitter_s)
                 if self._is_free():
@@ -125,7 +124,7 @@ class Custody:
         while self.is_ours:
             if not self._is_fruitless and self._is_renewal_due():
                 await self._take()
-            await until_beat(self._limits.look_interval_s)
+            await asyncio.sleep(self._limits.look_interval_s)
             # Counted per look, so that the time of a stall does not count.
             self._fruitless_s += self._limits.look_interval_s
             if self._replica.worked_sequence <= self._replica.state.custody.archived_sequence:

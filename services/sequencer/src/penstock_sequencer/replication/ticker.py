@@ -9,7 +9,6 @@ from penstock.contracts.commands import Tick
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.runtime.clock import Clock, Entropy
-from penstock.runtime.concurrency.beat import next_beat_s
 from penstock_sequencer.core.queries import next_deadline_ms
 from penstock_sequencer.replication.proposer import Proposer
 from penstock_sequencer.replication.replica import Replica
@@ -67,13 +66,15 @@ class Ticker:
         return max(wait_ms, 0)
 
     async def run(self) -> None:
-        """Propose Ticks when they are due, until cancelled."""
-        limits, loop = self._limits, asyncio.get_running_loop()
+        """Propose Ticks when they are due, until cancelled.
+
+        Not at common instants: replicas that start together would write before they hear of an entry that is lost.
+        """
+        limits = self._limits
         while True:
             wait_ms = self.wait_ms()
             if wait_ms:
-                look_in_s = next_beat_s(loop.time(), limits.look_interval_ms / 1000) - loop.time()
-                await asyncio.sleep(min(max(wait_ms, limits.look_interval_ms_min) / 1000, look_in_s))
+                await asyncio.sleep(min(max(wait_ms, limits.look_interval_ms_min), limits.look_interval_ms) / 1000)
                 continue
             try:
                 await self._proposer.propose([Tick(self._proposer.now_ms())])
