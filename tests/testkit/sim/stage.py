@@ -1,5 +1,6 @@
 """Simulated processes and clients in one environment, with the means to run them and to see their defects."""
 
+import abc
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -33,7 +34,7 @@ BUGS = frozenset(
 )
 
 
-class Stage(SharedEnvironment):
+class Stage(SharedEnvironment, abc.ABC):
     """The processes and clients of one run. `Nemesis` gives them faults."""
 
     processes: list[Process]
@@ -46,9 +47,9 @@ class Stage(SharedEnvironment):
         self.happened: Counter[str] = Counter()  # faults that have no other count
 
     @property
+    @abc.abstractmethod
     def level(self) -> int:
         """The level of the cluster; the lowest one of several clusters."""
-        raise NotImplementedError
 
     def expects_failure(self, cluster: str) -> bool:
         """Whether the app of a hosted cluster may fail now."""
