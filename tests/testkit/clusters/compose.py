@@ -204,7 +204,7 @@ class Project:
             labels.append(f"com.docker.compose.service={service}")
         found = [Container(facts) for facts in _inspect(labels)]
         return sorted(
-            (each for each in found if each.service not in ("credentials", "bucket", "administrator")),
+            (each for each in found if each.service not in ("credentials", "bucket", "clusters", "administrator")),
             key=lambda each: each.name,
         )
 
