@@ -2,8 +2,9 @@
 
 `idle` measures the memory and CPU of a process that hosts clusters without clients. `busy` measures the same while a
 client produces to each cluster, and the gateway and flusher that host them all. `neighbour` measures the produce
-latency of one cluster alone and beside a loaded one. That one is on the same sequencer, then in another deployment.
-Each cluster has an agent of its own. The last case shows the part of the effect that comes from shared cores and disk.
+latency of one cluster alone and beside a loaded one. That one is on the same sequencer, without and with a quota, then
+in another deployment. Each cluster has an agent of its own. The last case shows the part of the effect that comes from
+shared cores and disk.
 """
 
 import argparse
@@ -15,14 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.clusters import ClusterRecord, ClusterRegistry
+from penstock.clusters import ClusterQuotas, ClusterRecord, ClusterRegistry
 from penstock.objectstore import open_store
 from tests.testkit.clusters.cluster import wait_until
 from tests.testkit.clusters.sequencers import Processes
@@ -33,6 +34,7 @@ TOPIC = "bench"
 PARTITIONS = 4
 QUIET = ["--rate", "20", "--record-bytes", "1000", "--depth", "5"]
 FULL = ["--connections", "4", "--record-bytes", "16000", "--depth", "5", "--partitions", str(PARTITIONS)]
+QUOTA = ClusterQuotas(produced_bytes_per_s=4_000_000)
 READY_S = 60.0
 
 
@@ -152,12 +154,14 @@ def started(log: Path, module: list[str], settings: dict[str, str]) -> Iterator[
 
 
 def neighbour(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """The latency of the cluster `b` at a low rate, in three surroundings."""
+    """The latency of the cluster `b` at a low rate, in four surroundings."""
     found = {}
-    with deployment(folder / "shared", ["a", "b"]) as (server, _), agent(server, folder / "shared", "b") as b:
+    shared = folder / "shared"
+    with deployment(shared, ["a", "b"], limited=["c"]) as (server, _), agent(server, shared, "b") as b:
         found["alone"] = load(b, arguments.seconds, QUIET)
-        with agent(server, folder / "shared", "a") as a:
-            found["loaded_neighbour_on_the_same_sequencer"] = beside(a, b, arguments.seconds)
+        for cluster, limit in (("a", ""), ("c", "_with_a_quota")):
+            with agent(server, shared, cluster) as loaded:
+                found[f"loaded_neighbour_on_the_same_sequencer{limit}"] = beside(loaded, b, arguments.seconds)
         with (
             deployment(folder / "other", ["a"]) as (other, _),
             agent(other, folder / "other", "a") as a,
@@ -176,10 +180,10 @@ def beside(a: str, b: str, seconds: float) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def deployment(folder: Path, clusters: list[str]) -> Iterator[tuple[NatsServer, int]]:
-    """A nats-server and one sequencer that hosts the clusters; the process id of the sequencer."""
+def deployment(folder: Path, clusters: list[str], limited: Sequence[str] = ()) -> Iterator[tuple[NatsServer, int]]:
+    """A nats-server and one sequencer that hosts the clusters, some `limited` by the quota; its process id."""
     (folder / "nats").mkdir(parents=True)
-    asyncio.run(register(folder, clusters))
+    asyncio.run(register(folder, dict.fromkeys(clusters, ClusterQuotas()) | dict.fromkeys(limited, QUOTA)))
     with running_nats_server(folder / "nats") as server:
         processes = Processes(folder, server, clusters="*")
         try:
@@ -188,11 +192,11 @@ def deployment(folder: Path, clusters: list[str]) -> Iterator[tuple[NatsServer, 
             processes.end()
 
 
-async def register(folder: Path, clusters: list[str]) -> None:
+async def register(folder: Path, clusters: dict[str, ClusterQuotas]) -> None:
     """Create the records of the clusters."""
     store = await open_store(f"file://{folder}/objects")
-    for name in clusters:
-        await ClusterRegistry(store).create(ClusterRecord(name=name, created_id=name, created_ms=1))
+    for name, quotas in clusters.items():
+        await ClusterRegistry(store).create(ClusterRecord(name=name, created_id=name, created_ms=1, quotas=quotas))
     await store.close()
 
 
