@@ -18,15 +18,17 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(900)]
 FIRST, SECOND, LATER = "default", "orders", "sales"
 TOPIC = "records"
 TIMEOUT_S = 60.0
-ENVIRONMENT = {
-    "PENSTOCK_CLUSTERS": f"{FIRST},{SECOND}",
-    "PENSTOCK_LISTENER_CLUSTERS": f"INTERNAL={FIRST},EXTERNAL={SECOND}",
-}
 
 
 @pytest.fixture(scope="module")
 def clusters() -> Iterator[Project]:
-    with running_project("penstock-clusters", "compose.yaml", "compose.clusters.yaml", **ENVIRONMENT) as started:
+    with running_project(
+        "penstock-clusters",
+        "compose.yaml",
+        "compose.clusters.yaml",
+        PENSTOCK_CLUSTERS=f"{FIRST},{SECOND}",
+        PENSTOCK_LISTENER_CLUSTERS=f"INTERNAL={FIRST},EXTERNAL={SECOND}",
+    ) as started:
         yield started
 
 
