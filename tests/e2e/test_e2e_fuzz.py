@@ -1,6 +1,6 @@
-"""Hostile clients take no process down, and an ordinary client beside them gets all its answers, right and soon.
+"""Hostile clients take no process down, and an ordinary client beside them gets all its answers, and right ones.
 
-`make fuzz MINUTES=n SEED=n` runs the same for longer.
+`make fuzz MINUTES=n SEED=n` runs the same for longer, and also fails if an answer is late.
 """
 
 import random
@@ -24,4 +24,3 @@ def test_hostile_clients_stop_no_process_and_no_other_client(tmp_path: Path) -> 
     print(table(report))
     assert report.findings == []
     assert report.canary.rounds > 0
-    assert report.latencies_ms[-1] < report.limit_ms
