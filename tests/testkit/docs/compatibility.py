@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from penstock.contracts.configs.brokers import INERT_BROKER_CONFIGS
 from penstock.contracts.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.quotas import QUOTAS
@@ -38,6 +39,7 @@ def makers(results: dict[str, Any] | None, composed: dict[str, Any] | None = Non
         "inert_configs": _inert_configs,
         "refused_configs": _rejected_configs,
         "cluster_configs": _cluster_configs,
+        "broker_configs": _broker_configs,
         "group_configs": _group_configs,
         "client_metrics_configs": _client_metrics_configs,
         "quotas": _quotas,
@@ -179,6 +181,11 @@ def _rejected_configs() -> list[str]:
 def _cluster_configs() -> list[str]:
     rows = [[f"`{name}`", f"`{each.default}`", each.documentation] for name, each in sorted(CLUSTER_CONFIGS.items())]
     return table(["name", "default", "meaning"], rows)
+
+
+def _broker_configs() -> list[str]:
+    rows = [[f"`{each.name}`", f"`{each.default}`", each.reason] for each in INERT_BROKER_CONFIGS.values()]
+    return table(["name", "Kafka's default", "why it has no effect"], rows)
 
 
 def _group_configs() -> list[str]:

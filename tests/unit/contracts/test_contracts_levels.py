@@ -66,6 +66,7 @@ def test_names_that_older_replicas_reject_need_their_level_even_when_they_are_re
     assert level_of_changed_configs({}, ["penstock.lane"]) == 0
     assert level_of_cluster_configs({}, ["compression.type"]) == 10
     assert level_of_cluster_configs({"compression.zstd.level": "3"}, []) == 10
+    assert level_of_cluster_configs({}, ["penstock.broker.7.num.io.threads"]) == 14
     assert level_of_cluster_configs({"log.retention.ms": "3"}, ["log.retention.ms"]) == 0
 
 

@@ -45,6 +45,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.commands.journal import RaiseLevel, RecordArchived, RecordSnapshot, ReleaseCustody, TakeCustody
 from penstock.contracts.commands.topics import CreateTopic
+from penstock.contracts.configs.brokers import is_of_broker
 from penstock.contracts.configs.groups import STREAMS_CONFIGS, need_later_group_configs
 from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL, STREAMS_GROUP_CONFIGS, need_group_configs
 from penstock.contracts.configs.replicas import REPLICAS
@@ -72,6 +73,8 @@ STREAMS_GROUPS_LEVEL = 11
 OFFSET_TOPIC_IDS_LEVEL = 12
 # From this level on topics may have replicas that clients assigned (ADR 0066).
 REPLICAS_LEVEL = 12
+# From this level on the cluster may have configurations of single brokers (ADR 0069).
+BROKER_CONFIGS_LEVEL = 14
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.
@@ -201,6 +204,8 @@ def level_of_changed_configs(configs: dict[str, str], changed: Collection[str]) 
 
 def level_of_cluster_configs(configs: Iterable[str], changed: Iterable[str]) -> int:
     """The level that a cluster must have reached to have `configs` after a change of the names in `changed`."""
+    if any(is_of_broker(name) for name in (*configs, *changed)):
+        return BROKER_CONFIGS_LEVEL
     if any(name in STREAMS_GROUP_CONFIGS for name in (*configs, *changed)):
         return STREAMS_GROUPS_LEVEL
     if any(name in CODEC_CLUSTER_NAMES for name in (*configs, *changed)):

@@ -269,17 +269,6 @@ async def test_an_invalid_change_is_rejected_by_name_and_the_others_are_made(
     assert [command.topic for command in altered(world)] == ["good"]
 
 
-async def test_a_broker_has_no_configurations_so_they_can_be_removed_and_not_set() -> None:
-    world = altering_world()
-    own = str(world.gateway.nodes[LISTENER].node_id)
-    removal = resource(own, AlterableConfig("leader.replication.throttled.rate", REMOVE, None), kind=BROKER)
-    assert await altering(world, removal) == {(BROKER, own): (0, None)}
-    setting = resource(own, AlterableConfig("log.retention.ms", SET, "1000"), kind=BROKER)
-    code, message = (await altering(world, setting))[BROKER, own]
-    assert code == ErrorCode.INVALID_REQUEST and "of all brokers, with an empty name" in str(message)
-    assert world.sequencer.commands == []
-
-
 async def test_a_resource_named_twice_is_refused_once() -> None:
     world = altering_world()
     results = await altering(world, resource("t"), resource("t"), resource("good"))

@@ -4,10 +4,11 @@ Some have a cluster default, under the name of Kafka's broker configuration. The
 topic's own, else the cluster's, else the default of this module.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from penstock.contracts.configs.brokers import config_of_kept, is_of_broker
 from penstock.contracts.configs.members import (
     CONSUMER_HEARTBEAT_INTERVAL,
     CONSUMER_SESSION_TIMEOUT,
@@ -212,15 +213,20 @@ class RetentionConfigs(msgspec.Struct, frozen=True):
 
 def validation_errors(configs: dict[str, str]) -> list[str]:
     """The reasons why these configurations cannot be set, one sentence each; empty if they can."""
-    found = _validation_errors(configs, TOPIC_CONFIGS, "topic")
+    found = _validation_errors(configs, TOPIC_CONFIGS.get, "topic")
     if not found and int(_value(configs, MIN_COMPACTION_LAG)) > int(_value(configs, MAX_COMPACTION_LAG)):
         found.append(f"{MIN_COMPACTION_LAG} must not be larger than {MAX_COMPACTION_LAG}")
     return found
 
 
+def cluster_config(name: str) -> TopicConfig | None:
+    """The cluster's configuration with this name, also one of a single broker; None if there is no such one."""
+    return config_of_kept(name) if is_of_broker(name) else CLUSTER_CONFIGS.get(name)
+
+
 def cluster_validation_errors(configs: dict[str, str]) -> list[str]:
-    """The reasons why these cannot be the cluster's defaults, one sentence each; `configs` has broker names."""
-    found = _validation_errors(configs, CLUSTER_CONFIGS, "cluster")
+    """The reasons why these cannot be the cluster's configurations, one sentence each; `configs` has broker names."""
+    found = _validation_errors(configs, cluster_config, "cluster")
     if not found and group_config(SESSION_TIMEOUT_MIN, configs) > group_config(SESSION_TIMEOUT_MAX, configs):
         found.append(f"{SESSION_TIMEOUT_MIN} must not be larger than {SESSION_TIMEOUT_MAX}")
     if not found and group_config(CONSUMER_HEARTBEAT_INTERVAL, configs) >= group_config(
@@ -230,10 +236,10 @@ def cluster_validation_errors(configs: dict[str, str]) -> list[str]:
     return found
 
 
-def _validation_errors(configs: dict[str, str], known: dict[str, TopicConfig], whose: str) -> list[str]:
+def _validation_errors(configs: dict[str, str], find: Callable[[str], TopicConfig | None], whose: str) -> list[str]:
     found = []
     for name, value in configs.items():
-        config = known.get(name)
+        config = find(name)
         if config is None:
             why = f": {REJECTED_CONFIGS[name]}" if name in REJECTED_CONFIGS else ""
             found.append(f"{name} is not a supported {whose} configuration{why}")

@@ -1,5 +1,6 @@
 """A configuration, and checks of values: each returns the reason why a value is invalid, "" for a valid one. Pure."""
 
+import math
 import re
 from collections.abc import Callable
 
@@ -36,6 +37,12 @@ def whole_number(low: int, high: int) -> Callable[[str], str]:
 def ratio(value: str) -> str:
     """Check for a number from 0 to 1."""
     return "" if _DECIMAL.fullmatch(value) and float(value) <= 1 else "must be a number from 0 to 1"
+
+
+def decimal(value: str) -> str:
+    """Check for a number that is not negative."""
+    is_number = _DECIMAL.fullmatch(value) and math.isfinite(float(value))
+    return "" if is_number else "must be a number that is not negative"
 
 
 def only(*values: str) -> Callable[[str], str]:

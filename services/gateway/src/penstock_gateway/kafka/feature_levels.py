@@ -12,6 +12,7 @@ from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
 # wait or are asked to retry: an answer that the feature does not exist is final for them.
 LEVEL_TIMEOUT_S = 10.0
 POLL_S = 0.05
+NO_BROKER_CONFIGS = "configurations of one broker are not supported until all sequencers of the cluster are upgraded"
 NO_CLIENT_METRICS = "subscriptions to metrics are not supported until all sequencers of the cluster are upgraded"
 NO_GROUP_CONFIGS = "configurations of groups are not supported until all sequencers of the cluster are upgraded"
 NO_SHARE_GROUPS = "share groups are disabled, or not supported until all sequencers of the cluster are upgraded"

@@ -16,18 +16,19 @@ from penstock.contracts.commands import (
 from penstock.contracts.configs.client_metrics import CLIENT_METRICS_CONFIGS, client_metrics_validation_errors
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS, group_validation_errors
 from penstock.contracts.configs.topics import (
-    CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
+    cluster_config,
     cluster_validation_errors,
     validation_errors,
 )
 from penstock.contracts.configs.values import TopicConfig
+from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
-from penstock.contracts.levels import CLIENT_METRICS_LEVEL, SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import BROKER_CONFIGS_LEVEL, CLIENT_METRICS_LEVEL, SHARE_GROUPS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
-from penstock_gateway.kafka.error_mapping import error_of
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import NO_CLIENT_METRICS, NO_GROUP_CONFIGS, until_level
 from penstock_gateway.kafka.parts import HasClock, HasNodes, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.admin_commands import (
@@ -38,7 +39,8 @@ from penstock_gateway.metadata.admin_commands import (
     run_commands,
     topic_name_validation_error,
 )
-from penstock_gateway.metadata.config_view import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from penstock_gateway.metadata.broker_configs import broker_validation_error, kept_changes
+from penstock_gateway.metadata.config_view import BROKER, CLIENT_METRICS, GROUP, TOPIC, cluster_configs
 
 TIMEOUT_MS = 30_000  # neither API has one of its own
 # An attempt is rejected as STALE if this gateway has not seen a newer change. The rejection brings its sequence. Of
@@ -49,12 +51,12 @@ VALUE_LENGTH_MAX = 1_000  # the longest useful value has some 30 characters
 CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 
-# By type of resource: its configurations, and the function that validates their values.
-KNOWN_CONFIGS: dict[int, tuple[dict[str, TopicConfig], Callable[[dict[str, str]], list[str]]]] = {
-    TOPIC: (TOPIC_CONFIGS, validation_errors),
-    BROKER: (CLUSTER_CONFIGS, cluster_validation_errors),
-    GROUP: (GROUP_RESOURCE_CONFIGS, group_validation_errors),
-    CLIENT_METRICS: (CLIENT_METRICS_CONFIGS, client_metrics_validation_errors),
+# By type of resource: the lookup of its configurations, and the function that validates their values.
+KNOWN_CONFIGS: dict[int, tuple[Callable[[str], TopicConfig | None], Callable[[dict[str, str]], list[str]]]] = {
+    TOPIC: (TOPIC_CONFIGS.get, validation_errors),
+    BROKER: (cluster_config, cluster_validation_errors),
+    GROUP: (GROUP_RESOURCE_CONFIGS.get, group_validation_errors),
+    CLIENT_METRICS: (CLIENT_METRICS_CONFIGS.get, client_metrics_validation_errors),
 }
 
 Resource = tuple[int, str]  # type and name
@@ -89,10 +91,12 @@ async def alter(
         await until_level(gateway, SHARE_GROUPS_LEVEL)
     if CLIENT_METRICS in kinds:
         await until_level(gateway, CLIENT_METRICS_LEVEL)
+    if any(_is_one_broker(each.resource) and each.changes for each in asked):
+        await until_level(gateway, BROKER_CONFIGS_LEVEL)
     repeated = duplicates(each.resource for each in asked)
     own_id = gateway.nodes[client.listener].node_id
     results = {each.resource: _validation_error(gateway, each, each.resource in repeated, own_id) for each in asked}
-    good = [each for each in asked if not results[each.resource][0] and not _is_one_broker(each.resource)]
+    good = [each for each in asked if not results[each.resource][0]]
     for _ in range(ATTEMPTS_MAX):
         if not good:
             break
@@ -102,39 +106,39 @@ async def alter(
 
 
 async def _run(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bool) -> dict[Resource, AdminResult]:
-    commands = [_command(gateway, each) for each in asked]
-    outcomes = await run_commands(gateway, commands, TIMEOUT_MS, validate_only=validate_only)
+    seen_sequence = gateway.sequencer.seen_sequence  # before the query, because its answer decides the changes
+    replaces_one_broker = any(each.replace and _is_one_broker(each.resource) for each in asked)
+    try:
+        cluster = await cluster_configs(gateway) if replaces_one_broker else {}
+    except Unavailable as error:
+        return {each.resource: (ADMINISTRATION_UNAVAILABLE, str(error)) for each in asked}
+    results: dict[Resource, AdminResult] = {each.resource: (ErrorCode.NONE, None) for each in asked}
+    commands = {each.resource: _command(gateway, each, cluster, seen_sequence) for each in asked}
+    needed = {resource: command for resource, command in commands.items() if command is not None}
+    outcomes = await run_commands(gateway, list(needed.values()), TIMEOUT_MS, validate_only=validate_only)
     if not validate_only:
-        gateway.topics.remove(command.topic for command in commands if isinstance(command, AlterConfigs))
-    return {each.resource: result_of(outcome) for each, outcome in zip(asked, outcomes, strict=True)}
+        gateway.topics.remove(command.topic for command in needed.values() if isinstance(command, AlterConfigs))
+    return results | {resource: result_of(outcome) for resource, outcome in zip(needed, outcomes, strict=True)}
 
 
-def _command(gateway: Needs, asked: Alteration) -> AlterConfigs | AlterGroupConfigs | AlterClientMetrics:
+def _command(
+    gateway: Needs, asked: Alteration, cluster: dict[str, str], seen_sequence: int
+) -> AlterConfigs | AlterGroupConfigs | AlterClientMetrics | None:
+    """The command for the changes of one resource; None if they change nothing."""
     kind, name = asked.resource
-    changes = [ConfigChange(each.name, ConfigOperation(each.operation), each.value or "") for each in asked.changes]
+    now_ms, changes, replace = gateway.clock.now_ms(), _changes(asked), asked.replace
     if kind == GROUP:
-        return AlterGroupConfigs(
-            now_ms=gateway.clock.now_ms(),
-            group_id=name,
-            changes=changes,
-            replace=asked.replace,
-            seen_sequence=gateway.sequencer.seen_sequence,
-        )
+        return AlterGroupConfigs(now_ms, name, changes, replace, seen_sequence)
     if kind == CLIENT_METRICS:
-        return AlterClientMetrics(
-            now_ms=gateway.clock.now_ms(),
-            name=name,
-            changes=changes,
-            replace=asked.replace,
-            seen_sequence=gateway.sequencer.seen_sequence,
-        )
-    return AlterConfigs(
-        now_ms=gateway.clock.now_ms(),
-        topic=name if kind == TOPIC else "",
-        changes=changes,
-        replace=asked.replace,
-        seen_sequence=gateway.sequencer.seen_sequence,
-    )
+        return AlterClientMetrics(now_ms, name, changes, replace, seen_sequence)
+    if not _is_one_broker(asked.resource):
+        return AlterConfigs(now_ms, name if kind == TOPIC else "", changes, replace, seen_sequence)
+    kept = kept_changes(int(name), changes, cluster if replace else None, gateway.sequencer.seen_level)
+    return AlterConfigs(now_ms, "", kept, seen_sequence=seen_sequence) if kept else None
+
+
+def _changes(asked: Alteration) -> list[ConfigChange]:
+    return [ConfigChange(each.name, ConfigOperation(each.operation), each.value or "") for each in asked.changes]
 
 
 def _is_one_broker(resource: Resource) -> bool:
@@ -142,18 +146,17 @@ def _is_one_broker(resource: Resource) -> bool:
     return kind == BROKER and name != CLUSTER
 
 
-def _broker_error(name: str, changes: list[Change], own_id: int) -> AdminResult:
-    """Why a broker cannot have these configurations. It has none, so their removal is always accepted."""
+def _broker_error(gateway: Needs, asked: Alteration, own_id: int) -> AdminResult:
+    """The error of changes of one broker, in the order of Kafka's checks."""
+    _, name = asked.resource
     if not _INTEGER.fullmatch(name):
         return ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
     if int(name) != own_id:
         return ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own_id}, but received {name}"
-    error, message = _form_validation_error(changes)
-    if error or all(change.operation == ConfigOperation.DELETE for change in changes):
+    error, message = _form_validation_error(asked.changes)
+    if error:
         return error, message
-    return ErrorCode.INVALID_REQUEST, (
-        "a single broker has no configurations of its own: set those of all brokers, with an empty name"
-    )
+    return broker_validation_error(_changes(asked), gateway.sequencer.seen_level)
 
 
 def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool, own_id: int) -> AdminResult:
@@ -177,12 +180,12 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool, own_
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
     if kind == TOPIC and not is_legal_topic_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_validation_error(name)
-    is_one_broker = _is_one_broker(asked.resource)
-    error, message = (
-        _broker_error(name, asked.changes, own_id) if is_one_broker else _form_validation_error(asked.changes)
-    )
-    if not error and not is_one_broker:
-        error, message = _value_validation_error(kind, asked.changes)
+    if _is_one_broker(asked.resource):
+        error, message = _broker_error(gateway, asked, own_id)
+    else:
+        error, message = _form_validation_error(asked.changes)
+        if not error:
+            error, message = _value_validation_error(kind, asked.changes)
     return error, message and message[:MESSAGE_LENGTH_MAX]
 
 
@@ -201,8 +204,8 @@ def _form_validation_error(changes: list[Change]) -> AdminResult:
 
 def _value_validation_error(kind: int, changes: list[Change]) -> AdminResult:
     """Kafka's INVALID_CONFIG, for unknown names, and for values that are wrong with any stored configurations."""
-    known, validate = KNOWN_CONFIGS[kind]
-    unknown = {change.name: "" for change in changes if change.name not in known}
+    find, validate = KNOWN_CONFIGS[kind]
+    unknown = {change.name: "" for change in changes if find(change.name) is None}
     values = {change.name: change.value or "" for change in changes if change.operation == ConfigOperation.SET}
     reasons = validate(unknown | values)
     reasons += [f"the value of {each.name} is too long" for each in changes if len(each.value or "") > VALUE_LENGTH_MAX]

@@ -4,6 +4,7 @@ import enum
 
 import msgspec
 
+from penstock.contracts.configs.brokers import BROKER_CONFIGS, config_of_kept, configs_of_broker
 from penstock.contracts.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from penstock.contracts.configs.groups import GROUP_RESOURCE_CONFIGS
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
@@ -23,6 +24,7 @@ class ConfigSource(enum.IntEnum):
     """Where a value comes from, in Kafka's numbers (KIP-226)."""
 
     TOPIC = 1
+    BROKER = 2
     CLUSTER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
@@ -30,7 +32,15 @@ class ConfigSource(enum.IntEnum):
     GROUP = 8
 
 
-CONFIG_TYPES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}  # Kafka's numbers (KIP-569)
+CONFIG_TYPES = {
+    "BOOLEAN": 1,
+    "STRING": 2,
+    "INT": 3,
+    "SHORT": 4,
+    "LONG": 5,
+    "DOUBLE": 6,
+    "LIST": 7,
+}  # Kafka's numbers (KIP-569)
 
 
 # Kafka's broker names for the defaults of configurations that Penstock sets for topics only.
@@ -152,6 +162,23 @@ def settings_of(configs: dict[str, str], cluster: dict[str, str]) -> list[Settin
 def cluster_settings(cluster: dict[str, str]) -> list[Setting]:
     """Every default that a cluster can have, given those that were set."""
     return [Setting(name, config, _defaults(config, cluster)) for name, config in CLUSTER_CONFIGS.items()]
+
+
+def set_for_cluster(cluster: dict[str, str]) -> list[Setting]:
+    """The configurations that were set for the cluster, also those of single brokers by the names that keep them."""
+    found = [setting for setting in cluster_settings(cluster) if setting.source == ConfigSource.CLUSTER]
+    for name in cluster:
+        config = config_of_kept(name)
+        if config is not None:
+            found.append(Setting(name, config, [Synonym(name, cluster[name], ConfigSource.CLUSTER)]))
+    return found
+
+
+def set_for_broker(broker_id: int, cluster: dict[str, str]) -> list[Setting]:
+    """The configurations that were set for one broker, out of the cluster's."""
+    configs = configs_of_broker(broker_id, cluster)
+    known = {name: BROKER_CONFIGS[name] for name in configs if name in BROKER_CONFIGS}
+    return _settings(known, configs, ConfigSource.BROKER)
 
 
 def _defaults(config: TopicConfig, cluster: dict[str, str]) -> list[Synonym]:

@@ -1,13 +1,15 @@
 """Configurations change as in Kafka: a command changes all that it names, or none, and lists item by item."""
 
+import msgspec
 import pytest
 
 from penstock.contracts.commands import AlterConfigs, ConfigChange, ConfigOperation, DeleteTopic, Done, RaiseLevel
-from penstock.contracts.levels import JANITOR_LEVEL, KAFKA_VALUES_LEVEL, OFFSET_EXPIRY_LEVEL
+from penstock.contracts.levels import BROKER_CONFIGS_LEVEL, JANITOR_LEVEL, KAFKA_VALUES_LEVEL, OFFSET_EXPIRY_LEVEL
 from penstock.contracts.queries.topics import ValidateQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.snapshot.codec import encode_state
+from penstock_sequencer.core.state.limits import TopicLimits
 from tests.unit.sequencer.core.core_world import World
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
@@ -200,3 +202,42 @@ def test_the_cluster_may_have_a_codec_from_its_level_on() -> None:
     world.do(RaiseLevel(world.now_ms, KAFKA_VALUES_LEVEL))
     assert world.do(alter(world, change, topic="")) == Done()
     assert world.state.cluster_configs == {"compression.type": "gzip"}
+
+
+THREADS = ConfigChange("penstock.broker.7.num.io.threads", SET, "3")
+
+
+def test_a_single_broker_may_have_configurations_from_its_level_on() -> None:
+    world = world_with()
+    world.do(RaiseLevel(world.now_ms, BROKER_CONFIGS_LEVEL - 1))
+    for change in (THREADS, ConfigChange(THREADS.name, DELETE)):
+        assert world.do(alter(world, change, topic="")).rejection == Rejection.INVALID_CONFIG
+    world.do(RaiseLevel(world.now_ms, BROKER_CONFIGS_LEVEL))
+    assert world.do(alter(world, THREADS, topic="")) == Done()
+    assert world.state.cluster_configs == {THREADS.name: "3"}
+    assert world.do(alter(world, THREADS)).rejection == Rejection.INVALID_CONFIG, "topics have no such configuration"
+
+
+def test_a_replacement_of_the_clusters_configurations_keeps_those_of_single_brokers() -> None:
+    world = world_with()
+    world.do(RaiseLevel(world.now_ms, BROKER_CONFIGS_LEVEL))
+    world.do(alter(world, THREADS, ConfigChange("log.retention.ms", SET, "5"), topic=""))
+    assert world.do(alter(world, ConfigChange("log.retention.bytes", SET, "6"), topic="", replace=True)) == Done()
+    assert world.state.cluster_configs == {THREADS.name: "3", "log.retention.bytes": "6"}
+
+
+def test_the_configurations_of_single_brokers_have_a_limit_and_can_then_still_be_changed_and_removed() -> None:
+    world = world_with()
+    world.state.limits = msgspec.structs.replace(world.state.limits, topics=TopicLimits(broker_configs_max=2))
+    world.do(RaiseLevel(world.now_ms, BROKER_CONFIGS_LEVEL))
+    names = [f"penstock.broker.{number}.num.io.threads" for number in range(3)]
+    assert world.do(alter(world, *[ConfigChange(name, SET, "1") for name in names[:2]], topic="")) == Done()
+    rejected = world.do(alter(world, ConfigChange(names[2], SET, "1"), topic=""))
+    assert (rejected.rejection, rejected.message) == (
+        Rejection.INVALID_REQUEST,
+        "single brokers have 2 configurations: remove some",
+    )
+    assert world.do(alter(world, ConfigChange(names[1], SET, "2"), topic="")) == Done()
+    moved = [ConfigChange(names[1], DELETE), ConfigChange(names[2], SET, "1")]
+    assert world.do(alter(world, *moved, topic="")) == Done()
+    assert world.state.cluster_configs == {names[0]: "1", names[2]: "1"}

@@ -37,6 +37,8 @@ from penstock_gateway.metadata.config_view import (
     group_configs,
     group_settings,
     metrics_subscriptions,
+    set_for_broker,
+    set_for_cluster,
     settings_of,
     subscription_settings,
 )
@@ -137,11 +139,12 @@ def _configs(gateway: Needs, client: Client, known: _Known, resource: DescribeCo
         return [_result(setting) for setting in group_settings(known.groups[name], known.cluster)]
     if kind == CLIENT_METRICS:  # as Kafka: a subscription that does not exist has the defaults
         return [_result(setting) for setting in subscription_settings(known.metrics.get(name, {}))]
-    defaults = cluster_settings(known.cluster)
     if kind == BROKER and name == CLUSTER:  # as Kafka: only the configurations that were set
-        return [_result(setting) for setting in defaults if setting.source == ConfigSource.CLUSTER]
+        return [_result(setting) for setting in set_for_cluster(known.cluster)]
     if kind == BROKER:
-        configs = _broker_configs(gateway, client, name) + [_result(setting) for setting in defaults]
+        configs = _broker_configs(gateway, client, name)
+        settings = cluster_settings(known.cluster) + set_for_broker(int(name), known.cluster)
+        configs += [_result(setting) for setting in settings]
         return sorted(configs, key=lambda config: config.name)
     if name not in known.topics:
         raise _Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist")

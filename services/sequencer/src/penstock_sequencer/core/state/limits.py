@@ -116,6 +116,7 @@ class TopicLimits(msgspec.Struct, frozen=True, kw_only=True):
     quota_entities_max: int = 5_000  # users, client ids and addresses with quotas; all fit into one answer
     # All fit into one answer, and each request of clients' telemetry is matched with all of them.
     metrics_subscriptions_max: int = 50
+    broker_configs_max: int = 1_000  # of all single brokers, up to 300 KB; they are in each answer with the cluster's
     groups_with_configs_max: int = 10_000  # groups with their own configurations, about 10 MB
 
 

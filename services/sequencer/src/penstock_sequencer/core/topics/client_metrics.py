@@ -48,7 +48,7 @@ def _altered(state: State, command: AlterClientMetrics) -> dict[str, str] | Reje
     if len(command.name) > NAME_LENGTH_MAX:
         return Rejected(Rejection.INVALID_REQUEST, f"the name of a subscription has 1 to {NAME_LENGTH_MAX} characters")
     before = state.client_metrics.get(command.name, {})
-    after = changed(command, before, CLIENT_METRICS_CONFIGS, client_metrics_validation_errors)
+    after = changed(command, before, CLIENT_METRICS_CONFIGS.get, client_metrics_validation_errors)
     if isinstance(after, Rejected) or after == before:
         return after
     if 0 <= command.seen_sequence < state.metrics_altered_sequence:

@@ -21,13 +21,14 @@ from penstock.contracts.commands import (
     Done,
     Rejected,
 )
+from penstock.contracts.configs.brokers import is_of_broker, number_of_kept
 from penstock.contracts.configs.groups import (
     GROUP_RESOURCE_CONFIGS,
     group_validation_errors,
 )
 from penstock.contracts.configs.topics import (
-    CLUSTER_CONFIGS,
     TOPIC_CONFIGS,
+    cluster_config,
     cluster_validation_errors,
     validation_errors,
 )
@@ -81,18 +82,29 @@ def validation_error(reasons: list[str]) -> Rejected | None:
 def _altered(state: State, command: AlterConfigs) -> dict[str, str] | Rejected:
     """The values that are set after the command."""
     if not command.topic:
-        after = changed(command, state.cluster_configs, CLUSTER_CONFIGS, cluster_validation_errors)
-        if not isinstance(after, Rejected) and state.level < level_of_cluster_configs(after, _names(command)):
-            after = _UNKNOWN_YET
+        after = _altered_of_cluster(state, command)
         return _unless_late(command, state.cluster_configs, after, state.cluster_altered_sequence)
     topic = state.topics.get(command.topic)
     if topic is None:
         return Rejected(Rejection.UNKNOWN_TOPIC, f"The topic '{command.topic[:256]}' does not exist.")
-    after = changed(command, topic.configs, TOPIC_CONFIGS, validation_errors)
+    after = changed(command, topic.configs, TOPIC_CONFIGS.get, validation_errors)
     if not isinstance(after, Rejected):
         is_known = state.level >= level_of_changed_configs(after, _names(command))
         after = after if is_known else _UNKNOWN_YET
     return _unless_late(command, topic.configs, after, topic.altered_sequence)
+
+
+def _altered_of_cluster(state: State, command: AlterConfigs) -> dict[str, str] | Rejected:
+    before = state.cluster_configs
+    after = changed(command, before, cluster_config, cluster_validation_errors)
+    if isinstance(after, Rejected):
+        return after
+    if state.level < level_of_cluster_configs(after, _names(command)):
+        return _UNKNOWN_YET
+    configs_max, number = state.limits.topics.broker_configs_max, number_of_kept(after)
+    if number > configs_max and number > number_of_kept(before):
+        return Rejected(Rejection.INVALID_REQUEST, f"single brokers have {configs_max} configurations: remove some")
+    return after
 
 
 def _names(command: AlterConfigs) -> list[str]:
@@ -111,22 +123,25 @@ def _unless_late(
 def changed(
     command: AlterConfigs | AlterGroupConfigs | AlterClientMetrics,
     configs: dict[str, str],
-    known: dict[str, TopicConfig],
+    find: Callable[[str], TopicConfig | None],
     find_validation_errors: Callable[[dict[str, str]], list[str]],
 ) -> dict[str, str] | Rejected:
     """The values that are set after the command, for one kind of configurations."""
     twice = [name for name, count in Counter(change.name for change in command.changes).items() if count > 1]
     if twice:
         return Rejected(Rejection.INVALID_REQUEST, f"Error due to duplicate config keys: {','.join(twice)}")
-    unknown = find_validation_errors({change.name: "" for change in command.changes if change.name not in known})
+    unknown = find_validation_errors({change.name: "" for change in command.changes if find(change.name) is None})
     if unknown:
         return Rejected(Rejection.INVALID_CONFIG, "; ".join(unknown))
-    after = {} if command.replace else dict(configs)
+    # The configurations of single brokers stay: clients that replace the cluster's do not mean those.
+    after = {name: value for name, value in configs.items() if not command.replace or is_of_broker(name)}
     for change in command.changes:
-        if change.operation in _ON_LISTS and known[change.name].kind != "LIST":
+        config = find(change.name)
+        assert config is not None, "unknown names are rejected above"
+        if change.operation in _ON_LISTS and config.kind != "LIST":
             message = f"Can't {change.operation.name} to key {change.name} because its type is not LIST."
             return Rejected(Rejection.INVALID_CONFIG, message)
-        _change(after, change, known[change.name].default)
+        _change(after, change, config.default)
     return validation_error(find_validation_errors(after)) or after
 
 
@@ -181,7 +196,7 @@ def _altered_of_group(state: State, command: AlterGroupConfigs) -> dict[str, str
     if not 0 < len(command.group_id) <= state.limits.groups.group_id_length_max:
         return Rejected(Rejection.INVALID_REQUEST, "Default group resources are not allowed.")
     before = state.group_configs.get(command.group_id, {})
-    after = changed(command, before, GROUP_RESOURCE_CONFIGS, group_validation_errors)
+    after = changed(command, before, GROUP_RESOURCE_CONFIGS.get, group_validation_errors)
     if state.level < level_of_group_configs(change.name for change in command.changes):
         return _UNKNOWN_YET
     if isinstance(after, Rejected) or after == before:
