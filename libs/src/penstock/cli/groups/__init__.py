@@ -1,7 +1,8 @@
 """`penstock group`: groups of consumers, their members, their lag and their offsets.
 
-`reading` lists and describes, `lag` compares offsets with the ends of partitions, `resetting` changes offsets.
-`share_offsets` reads and changes those of share groups.
+`finding` and `members` read a group of any kind, `streams` those of Kafka Streams. `reading` lists and describes, `lag`
+compares offsets with the ends of partitions, `resetting` changes offsets. `share_offsets` reads and changes those of
+share groups.
 """
 
 from penstock.cli.command_line import NewParser, add_verbs

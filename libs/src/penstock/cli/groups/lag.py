@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.cli.groups.members import SHARE, read_group
+from penstock.cli.groups.finding import read_group
+from penstock.cli.groups.members import SHARE
 from penstock.cli.groups.share_offsets import start_offsets
 from penstock.cli.kafka.completers import with_groups
 from penstock.cli.kafka.offsets import EARLIEST, LATEST, Partition, offsets_at

@@ -1,4 +1,4 @@
-"""Groups of all kinds as one structure: classic and new consumer groups (KIP-848), and share groups (KIP-932)."""
+"""Groups of all kinds as one structure: classic, consumer (KIP-848), share (KIP-932) and streams groups (KIP-1071)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import msgspec
 from penstock.cli.kafka.session import Session, check_ok
 from penstock.contracts.errors import Invalid
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 _UNSUPPORTED = 35  # an error code of Kafka: the listener does not know the request
 _NOT_FOUND = 69
 _DEAD = "Dead"
@@ -35,35 +35,40 @@ class Group(msgspec.Struct, frozen=True):
     members: Sequence[Member]
 
 
-def read_group(session: Session, name: str) -> Group:
-    """The group; `Invalid` if there is none, or this user may not see it."""
-    found = find_group(session, name)
-    if found is None:
-        raise Invalid(f"there is no group {name!r}; `penstock group list` lists all groups")
-    return found
-
-
-def find_group(session: Session, name: str) -> Group | None:
-    """The group, None if there is none; `Invalid` if this user may not see it."""
-    from penstock.cli.kafka.messages import ConsumerGroupDescribeRequest, ShareGroupDescribeRequest
-
-    found = _read_new(session, name, CONSUMER, ConsumerGroupDescribeRequest)
-    found = found or _read_classic(session, name)
-    return found or _read_new(session, name, SHARE, ShareGroupDescribeRequest)
-
-
-def _read_new(session: Session, name: str, kind: str, request: Any) -> Group | None:
+def described(session: Session, request: Any, name: str) -> Any:
+    """The answer for this group to a request that describes groups of one kind; None if there is none of that kind."""
     from kafka.errors import IncompatibleBrokerVersion
 
     from penstock.cli.kafka.messages import ask_coordinator
 
     try:
-        (group,) = ask_coordinator(session, request(group_ids=[name]), name).groups
+        (group,) = ask_coordinator(session, request, name).groups
     except IncompatibleBrokerVersion:  # this cluster has no such groups
         return None
     if group.error_code in (_NOT_FOUND, _UNSUPPORTED):
         return None
     check_ok(group.error_code, group.error_message, f"group {name!r}")
+    return group
+
+
+def read_consumers(session: Session, name: str) -> Group | None:
+    """The consumer group with this name; None if there is none."""
+    from penstock.cli.kafka.messages import ConsumerGroupDescribeRequest
+
+    return _read_new(session, name, CONSUMER, ConsumerGroupDescribeRequest)
+
+
+def read_share(session: Session, name: str) -> Group | None:
+    """The share group with this name; None if there is none."""
+    from penstock.cli.kafka.messages import ShareGroupDescribeRequest
+
+    return _read_new(session, name, SHARE, ShareGroupDescribeRequest)
+
+
+def _read_new(session: Session, name: str, kind: str, request: Any) -> Group | None:
+    group = described(session, request(group_ids=[name]), name)
+    if group is None:
+        return None
     members = [
         Member(
             each.member_id,
@@ -77,7 +82,8 @@ def _read_new(session: Session, name: str, kind: str, request: Any) -> Group | N
     return Group(name, kind, group.group_state, group.assignor_name, group.group_epoch, members)
 
 
-def _read_classic(session: Session, name: str) -> Group | None:
+def read_classic(session: Session, name: str) -> Group | None:
+    """The classic group with this name; None if there is none."""
     group = session.admin.describe_groups([name])[name]
     if group["group_state"] == _DEAD or "GroupIdNotFound" in (group["error"] or ""):
         return None

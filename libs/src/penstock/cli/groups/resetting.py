@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.cli.groups.members import SHARE, Group, find_group, read_group
+from penstock.cli.groups.finding import find_group, read_group
+from penstock.cli.groups.members import SHARE, Group
 from penstock.cli.groups.share_offsets import delete_start_offsets, set_start_offsets, start_offsets
 from penstock.cli.kafka.completers import with_groups
 from penstock.cli.kafka.offsets import (

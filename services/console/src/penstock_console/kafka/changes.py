@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from penstock.cli.groups.members import Group, read_group
+from penstock.cli.groups.finding import read_group
+from penstock.cli.groups.members import Group
 from penstock.cli.groups.resetting import delete_groups, reset_offsets
 from penstock.cli.kafka.configs import alter_configs, read_configs
 from penstock.cli.kafka.session import Session
