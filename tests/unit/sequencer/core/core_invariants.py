@@ -106,7 +106,8 @@ def check_invariants(state: State) -> None:
     ]
     shared = [member.size_bytes for group in state.share_groups.values() for member in group.members.values()]
     if state.level < GROUP_SIZES_LEVEL:
-        assert state.group_bytes == sum(protocols) + sum(sizes) + sum(held) + sum(shared)
+        counted = sum(protocols) + sum(sizes) + sum(held) + sum(shared)
+        assert state.group_bytes == counted + topologies_bytes(state)
     assert state.member_bytes == sum(member.size_bytes for member in members) + sum(held) + sum(shared)
     kept = sum(256 + len(each.metadata) for each in offsets) + topologies_bytes(state)
     assert state.group_bytes == state.member_bytes + kept

@@ -1,6 +1,7 @@
 """Hypothesis strategies for commands: a few names, ids and numbers, so that they often meet, and rare extremes."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from penstock.contracts.commands import (
     AlterClientMetrics,
     AlterClientQuotas,
     AlterConfigs,
+    AlterGroupConfigs,
     AlterScramCredentials,
     Command,
     CommitOffsets,
@@ -47,6 +49,7 @@ from penstock.contracts.commands import (
     ExpireToken,
     GroupProtocol,
     InitTransactionalProducer,
+    InternalTopic,
     JoinGroup,
     LeaseJob,
     LeaveGroup,
@@ -56,6 +59,7 @@ from penstock.contracts.commands import (
     MemberAssignment,
     OffsetToCommit,
     OutputSegment,
+    OwnedTasks,
     QuotaChange,
     QuotaPart,
     RaiseLevel,
@@ -71,16 +75,22 @@ from penstock.contracts.commands import (
     ScramMechanism,
     ScramUpsertion,
     ScramVerifier,
+    StreamsHeartbeat,
+    Subtopology,
     SyncGroup,
     TakeCustody,
     TakeTaskLease,
+    TaskIds,
+    TaskOffset,
     Tick,
     TopicPartitions,
+    Topology,
     TransactionPartition,
     UndeleteTopic,
 )
 from penstock.contracts.configs.quotas import QUOTAS
 from penstock.contracts.ids import new_segment_id
+from penstock.contracts.levels import STREAMS_GROUPS_LEVEL
 from penstock_sequencer.core.state.limits import CUSTODY_LEASE_MS
 from tests.unit.sequencer.core.core_world import START_MS, topic_id
 
@@ -283,6 +293,124 @@ def consumer_heartbeats(number: Callable[[Integers], Integers]) -> st.SearchStra
     )
 
 
+STREAMS_TOPICS = st.sampled_from(["t", "t", "u", "c", "r", "none", "bad name"])
+VALID_TOPOLOGIES = [
+    Topology(0, [Subtopology("0", ["t"], [], [], [], [])]),
+    Topology(0, [Subtopology("0", ["t"], [], [InternalTopic("c", 0, 0, [("cleanup.policy", "compact")])], [], [])]),
+    Topology(
+        0,
+        [
+            Subtopology("0", ["u"], ["r"], [], [], []),
+            Subtopology("1", ["t"], [], [], [InternalTopic("r", 0, 1, [])], [["r", "t"]]),
+        ],
+    ),
+]
+
+
+def topologies(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Topology]:
+    """Mostly valid ones, and some of any form: with unknown topics, without sources, with groups of other topics."""
+    names = st.lists(STREAMS_TOPICS, max_size=2)
+    internal = st.builds(
+        InternalTopic, STREAMS_TOPICS, number(st.sampled_from([0, 0, 0, 1, 2, -1])), number(SMALL), st.just([])
+    )
+    subtopology = st.builds(
+        Subtopology,
+        st.sampled_from(["0", "0", "1", ""]),
+        names,
+        st.lists(STREAMS_TOPICS, max_size=1),
+        st.lists(internal, max_size=1),
+        st.lists(internal, max_size=1),
+        st.lists(names, max_size=1),
+    )
+    valid = st.sampled_from(VALID_TOPOLOGIES)
+    any_form = st.builds(Topology, number(SMALL), st.lists(subtopology, max_size=2))
+    return st.one_of(valid, valid, valid, st.builds(with_copartition_group, valid, names), any_form)
+
+
+def with_copartition_group(topology: Topology, group: list[str]) -> Topology:
+    first, *rest = topology.subtopologies
+    return Topology(topology.epoch, [msgspec.structs.replace(first, copartition_groups=[group]), *rest])
+
+
+def streams_heartbeats(number: Callable[[Integers], Integers]) -> st.SearchStrategy[StreamsHeartbeat]:
+    """Members of streams groups join with a topology, or stay, report tasks and leave without one."""
+    tasks = st.lists(st.builds(TaskIds, st.sampled_from(["0", "0", "1", "x"]), st.lists(number(SMALL), max_size=2)))
+    owned = st.none() | st.just(OwnedTasks([], [])) | st.builds(OwnedTasks, tasks, tasks)
+    offset = st.builds(TaskOffset, st.sampled_from(["0", "x"]), number(SMALL), number(st.integers(-1, 99)))
+    offsets = st.none() | st.lists(offset, max_size=2)
+    fields: dict[str, st.SearchStrategy[Any]] = {
+        "now_ms": number(NOW_MS),
+        "group_id": GROUPS,
+        "member_id": MEMBERS,
+        "endpoint_epoch": number(SMALL),
+        "instance_id": INSTANCES,
+        "rack_id": st.sampled_from([None, None, None, "r", ""]),
+        "client_id": st.just("client"),
+        "client_host": st.just("host"),
+        "process_id": st.sampled_from([None, "p", "q", ""]),
+        "endpoint": st.sampled_from([None, ("h", 80), ("h" * 9, 0)]),
+        "client_tags": st.sampled_from([None, [], [("zone", "a")]]),
+        "task_offsets": offsets,
+        "task_end_offsets": offsets,
+        "shuts_down": st.sampled_from([False] * 9 + [True]),
+        "seen_sequence": number(SEEN),
+    }
+    timeouts = number(st.sampled_from([-1, 500, 5_000]))
+    join = st.builds(
+        StreamsHeartbeat,
+        member_epoch=st.just(0),
+        rebalance_timeout_ms=number(st.sampled_from([500, 5_000])),
+        topology=topologies(number),
+        owned=st.sampled_from([None, OwnedTasks([], [])]),
+        **fields,
+    )
+    epochs = number(st.sampled_from([1, 1, 2, 2, 3, 4, -1, -2, -3]))
+    stay = st.builds(
+        StreamsHeartbeat, member_epoch=epochs, rebalance_timeout_ms=timeouts, topology=st.none(), owned=owned, **fields
+    )
+    other = st.builds(
+        StreamsHeartbeat,
+        member_epoch=epochs | st.just(0),
+        rebalance_timeout_ms=timeouts,
+        topology=st.none() | topologies(number),
+        owned=owned,
+        **fields,
+    )
+    return st.one_of(join, join, stay, stay, other)
+
+
+def streams_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
+    """Heartbeats of streams groups, and all that may come between them."""
+    set_here = [
+        ("streams.num.standby.replicas", "1"),
+        ("streams.initial.rebalance.delay.ms", "0"),
+        ("streams.assignment.interval.ms", "0"),
+        ("streams.session.timeout.ms", "x"),
+    ]
+    changes = st.lists(
+        st.sampled_from([ConfigChange(name, ConfigOperation.SET, value) for name, value in set_here]), max_size=2
+    )
+    offset = st.builds(
+        OffsetToCommit, st.sampled_from(["t", "u"]), number(SMALL), ANY_INTEGER, ANY_INTEGER, st.just("")
+    )
+    generations = number(st.sampled_from([-1, 1, 2, 3]))
+    heartbeat = streams_heartbeats(number)
+    return st.one_of(
+        heartbeat,
+        heartbeat,
+        heartbeat,
+        heartbeat,
+        st.builds(CreateTopic, number(NOW_MS), STREAMS_TOPICS, TOPIC_IDS, number(st.integers(1, 2)), st.just({})),
+        st.builds(DeleteTopic, number(NOW_MS), STREAMS_TOPICS, st.just(bytes(16))),
+        st.builds(AlterGroupConfigs, number(NOW_MS), GROUPS, changes, st.booleans(), number(SEEN)),
+        st.builds(ExpireMember, number(NOW_MS), GROUPS, MEMBERS, number(st.integers(0, 50))),
+        st.builds(CommitOffsets, number(NOW_MS), GROUPS, generations, MEMBERS, INSTANCES, st.lists(offset, max_size=2)),
+        st.builds(DeleteGroup, number(NOW_MS), GROUPS, number(SEEN)),
+        st.builds(RaiseLevel, number(NOW_MS), st.just(STREAMS_GROUPS_LEVEL)),
+        st.builds(Tick, number(NOW_MS)),
+    )
+
+
 def group_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[Command]:
     ticks = st.builds(Tick, number(NOW_MS))
     join = joins(number)
@@ -464,6 +592,7 @@ KINDS = (
     data_commands,
     compaction_commands,
     group_commands,
+    streams_commands,
     custody_commands,
     janitor_commands,
     retention_commands,

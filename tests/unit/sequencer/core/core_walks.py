@@ -52,15 +52,18 @@ from penstock.contracts.commands import (
     UndeleteTopic,
 )
 from penstock.contracts.ids import new_segment_id
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import NEWEST_LEVEL, SHARE_GROUPS_LEVEL, STREAMS_GROUPS_LEVEL
 from penstock_sequencer.core.log import control_markers
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.state.cluster import State, new_state
 from penstock_sequencer.core.state.limits import DEFAULT_LIMITS, Limits
 from tests.unit.sequencer.core.core_share_walks import share_command
 from tests.unit.sequencer.core.core_strategies import Log
+from tests.unit.sequencer.core.core_streams_walks import missing_topics, streams_command
 from tests.unit.sequencer.core.core_world import START_MS, topic_id
 
+NEWEST_SEED = 100
+SEEDS = [*range(30), *range(NEWEST_SEED, NEWEST_SEED + 10)]
 MEMBERS = ["m1", "m2", "m3", "m4"]
 INSTANCES = ["i", "j"]
 STEPS_MS = [0, 0, 1, 10, 100, 600, 6_000]
@@ -69,11 +72,16 @@ LEAPS_MS = [20 * 60_000, 25 * 3_600_000]
 
 
 def walk(seed: int, length: int, limits: Limits = DEFAULT_LIMITS) -> Log:
-    """A journal of `length` entries; the walker applies each entry and chooses the next one by the state."""
+    """A journal of `length` entries; the walker applies each entry and chooses the next one by the state.
+
+    It rises to the level of share groups step by step, or begins at the newest level with a seed from `NEWEST_SEED` on.
+    """
     walker = Walker(seed, limits)
-    log = []
+    log: Log = []
     for sequence in range(1, length + 1):
-        entry = [[walker.command() for _ in range(walker.random.randint(1, 2))]]
+        entry: list[list[Command]] = [[walker.command() for _ in range(walker.random.randint(1, 2))]]
+        if sequence == 1 and seed >= NEWEST_SEED:
+            entry = [[RaiseLevel(START_MS, NEWEST_LEVEL)]]
         apply_entry(walker.state, sequence, entry)
         log.append(entry)
     return log
@@ -152,6 +160,7 @@ class Walker:
             self.task: 6,
             self.transact: 60,
             self.share: 40 if self.state.level >= SHARE_GROUPS_LEVEL else 0,
+            self.stream: 60 if self.state.level >= STREAMS_GROUPS_LEVEL else 0,
         }
         (make,) = random.choices(list(weights), list(weights.values()))
         return make()
@@ -408,6 +417,13 @@ class Walker:
 
     def share(self) -> Command:
         return share_command(self.random, self.state, self.now_ms)
+
+    def stream(self) -> Command:
+        missing = missing_topics(self.state)
+        if not missing or self.random.random() < 0.5:
+            return streams_command(self.random, self.state, self.now_ms)
+        self.topics += 1
+        return CreateTopic(self.now_ms, missing[0].name, topic_id(self.topics), missing[0].partitions, {})
 
     def custody(self) -> Command:
         author, sequence = self.random.choice(["r1", "r2"]), self.state.sequence - self.random.randint(0, 20)

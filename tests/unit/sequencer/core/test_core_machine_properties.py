@@ -13,7 +13,16 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from penstock.contracts.commands import Command, CommandReply, CreateTopic, PerItem, Rejected, SegmentCommitted, Tick
+from penstock.contracts.commands import (
+    Command,
+    CommandReply,
+    CreateTopic,
+    PerItem,
+    Rejected,
+    SegmentCommitted,
+    StreamsHeartbeat,
+    Tick,
+)
 from penstock.contracts.messages import Advanced
 from penstock.contracts.queries import (
     compaction as ask_compaction,
@@ -21,11 +30,13 @@ from penstock.contracts.queries import (
     groups as ask_groups,
     janitor as ask_janitor,
     log as ask_log,
+    streams_groups,
     topics as ask_topics,
     transactions as ask_transactions,
 )
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import machine, queries
+from penstock_sequencer.core.groups.streams.topology import configure
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import encode_state
 from penstock_sequencer.core.state.cluster import State, new_state
@@ -42,15 +53,16 @@ from tests.unit.sequencer.core.core_strategies import (
     commands,
     consumer_heartbeats,
     logs,
+    streams_heartbeats,
     wild,
 )
-from tests.unit.sequencer.core.core_walks import walk
+from tests.unit.sequencer.core.core_walks import NEWEST_SEED, SEEDS, walk
 from tests.unit.sequencer.core.core_world import START_MS, World, batch, check_invariants, topic_id
 
 any_log = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
-any_walk = pytest.mark.parametrize("seed", range(30))
+any_walk = pytest.mark.parametrize("seed", SEEDS)
 WALK_ENTRIES = 300
 
 
@@ -173,6 +185,30 @@ def test_walks_trim_delete_and_restore() -> None:
     assert min(seen[each] for each in rare) > 15
 
 
+def test_walks_assign_revoke_and_leave_tasks_of_streams_groups() -> None:
+    """Otherwise the promises would test little of streams groups."""
+    seen: Counter[str] = Counter()
+    for seed in range(NEWEST_SEED, NEWEST_SEED + 10):
+        state = new_state()
+        for sequence, entry in enumerate(walk(seed, WALK_ENTRIES), 1):
+            outcomes, _ = apply_entry(state, sequence, entry)
+            pairs = zip(entry[0], outcomes[0], strict=True)
+            for command, outcome in pairs:
+                if isinstance(command, StreamsHeartbeat):
+                    seen["rejected" if isinstance(outcome, Rejected) else "accepted"] += 1
+                    seen["left"] += command.member_epoch < 0 and not isinstance(outcome, Rejected)
+            streams = [each.streams for each in state.groups.values() if each.streams is not None]
+            for member in (member for each in streams for member in each.members.values()):
+                seen["active"] += bool(member.active)
+                seen["standby"] += bool(member.standby)
+                seen["revoking"] += bool(member.revoking_active or member.revoking_standby)
+            for each in streams:
+                status = configure(state, each.topology).status
+                seen["unready" if status else "ready"] += 1
+    names = ("accepted", "rejected", "left", "active", "standby", "revoking", "unready", "ready")
+    assert min(seen[each] for each in names) > 15, seen
+
+
 @any_walk
 def test_a_commit_that_is_sent_again_gets_the_same_answer(seed: int) -> None:
     world = World()
@@ -214,6 +250,8 @@ wanted_queries = st.one_of(
     st.builds(ask_groups.HeartbeatQuery, st.just(0), GROUPS, wild(SMALL), MEMBERS, INSTANCES),
     st.builds(consumer_groups.ConsumerHeartbeatQuery, st.just(0), consumer_heartbeats(wild)),
     st.builds(consumer_groups.ConsumerGroupsQuery, st.just(0), st.lists(GROUPS)),
+    st.builds(streams_groups.StreamsHeartbeatQuery, st.just(0), streams_heartbeats(wild)),
+    st.builds(streams_groups.StreamsGroupsQuery, st.just(0), st.lists(GROUPS | st.just("st"))),
     st.builds(
         ask_groups.GroupWaitQuery,
         st.just(0),
@@ -255,6 +293,8 @@ FUNCTIONS = {
     ask_groups.DescribeGroupsQuery: queries.describe_groups,
     consumer_groups.ConsumerHeartbeatQuery: queries.consumer_heartbeat,
     consumer_groups.ConsumerGroupsQuery: queries.consumer_groups,
+    streams_groups.StreamsHeartbeatQuery: queries.QUERIES["streams_heartbeat"],
+    streams_groups.StreamsGroupsQuery: queries.QUERIES["streams_groups"],
     ask_groups.HeartbeatQuery: queries.heartbeat,
     ask_groups.GroupWaitQuery: queries.group_wait,
     ask_topics.ValidateQuery: queries.validate,

@@ -22,7 +22,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.previews import PREVIEWS, preview
 from penstock_sequencer.core.snapshot.codec import encode_state
-from tests.unit.sequencer.core.core_walks import walk
+from tests.unit.sequencer.core.core_walks import NEWEST_SEED, walk
 from tests.unit.sequencer.core.core_world import START_MS, World, transaction_world
 
 WALK_ENTRIES = 300
@@ -37,7 +37,7 @@ def is_rejected(outcome: Any) -> bool:
     return isinstance(outcome, Rejected) or (isinstance(outcome, PerItem) and all(outcome.rejections))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(6), NEWEST_SEED, NEWEST_SEED + 1])
 def test_the_machine_gives_the_outcome_of_the_preview_and_changes_nothing(seed: int) -> None:
     world = World()
     for command in commands_of(seed):

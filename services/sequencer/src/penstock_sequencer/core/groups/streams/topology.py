@@ -46,6 +46,11 @@ def topology_error(topology: Topology) -> str:
             return f"A repartition topic of subtopology {each.subtopology_id} has a negative number of partitions."
         if not each.source_topics and not each.repartition_source_topics:
             return f"No source topics found for subtopology {each.subtopology_id}"
+        read = {*_source_names(each)}
+        strange = [name for group in each.copartition_groups for name in group if name not in read]
+        if strange:
+            text = f"A copartition group of subtopology {each.subtopology_id} names {strange[0]}"
+            return f"{text}, which is none of its source topics."
     try:
         _repartition_counts(topology, {name: 1 for each in topology.subtopologies for name in each.source_topics})
     except _BrokenTopology as error:
