@@ -21,6 +21,7 @@ from kafka.admin import KafkaAdminClient
 from penstock.kafkawire.api import API_TABLE, decode_response, encode_request, is_flexible
 from penstock.kafkawire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from penstock.kafkawire.api.describe_client_quotas import DescribeClientQuotasRequest
+from penstock.kafkawire.api.describe_quorum import DescribeQuorumRequest, PartitionRequest, TopicRequest
 from penstock.kafkawire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.records import Record, build_batch
@@ -28,7 +29,8 @@ from tests.testkit.clusters.cluster import Cluster, running, wait_until
 
 pytestmark = pytest.mark.e2e
 
-PRODUCE, LIST_OFFSETS, DESCRIBE_QUOTAS, ALTER_QUOTAS = 0, 2, 48, 49
+PRODUCE, LIST_OFFSETS, DESCRIBE_QUOTAS, ALTER_QUOTAS, DESCRIBE_QUORUM = 0, 2, 48, 49, 55
+POSITION_LAG_MAX = 20  # entries; other tests of this cluster may write some
 RATE = 200_000  # bytes per second
 QUOTA_RECORDS, RECORD_BYTES = 800, 1_000
 LEVEL_S_MAX = 60
@@ -148,6 +150,18 @@ def test_no_partition_moves_to_another_log_directory(admin: AdminClient, python_
     (broker,) = python_admin.describe_log_dirs(["unmoved"])
     (answer,) = python_admin.alter_replica_log_dirs({("unmoved", 0, broker["broker"]): "/elsewhere"}).values()
     assert answer.errno == 57  # LOG_DIR_NOT_FOUND
+
+
+def test_sequencers_and_gateways_follow_the_journal(cluster: Cluster, python_admin: KafkaAdminClient) -> None:
+    request = DescribeQuorumRequest([TopicRequest("__cluster_metadata", [PartitionRequest(0)])])
+    brokers = {each["broker_id"] for each in python_admin.describe_cluster()["brokers"]}
+
+    def has_all_observers() -> bool:
+        quorum = ask(cluster, DESCRIBE_QUORUM, 2, request).topics[0].partitions[0]
+        positions = {each.replica_id: each.log_end_offset for each in quorum.observers}
+        return positions.keys() == brokers and min(positions.values()) >= quorum.high_watermark - POSITION_LAG_MAX
+
+    wait_until(has_all_observers, LEVEL_S_MAX, "a position of each gateway near that of the sequencers")
 
 
 def test_every_client_may_do_everything_and_the_answers_list_it(admin: AdminClient) -> None:

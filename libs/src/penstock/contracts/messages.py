@@ -156,7 +156,8 @@ class Presence(msgspec.Struct, frozen=True, array_like=True):
     quota_use: tuple[QuotaUse, ...] = ()  # gateways only
     pool: str = DEFAULT_POOL  # see `shown_pool` (ADR 0060)
     started_ms: int = 0  # when the process started, by its wall clock; 0 from older releases
-    journal_sequence: int = -1  # sequencers only: the newest entry applied; -1 from older releases
+    # Sequencers: the newest entry applied. Gateways: the newest announcement applied. -1 for none, or an older release.
+    journal_sequence: int = -1
     journal_ms: int = -1  # sequencers only: the state's clock at that entry
     cluster_use: ClusterUse | None = None  # sequencers only, while they serve
 

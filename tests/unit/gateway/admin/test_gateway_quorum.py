@@ -1,11 +1,12 @@
-"""DescribeQuorum: the sequencers with their positions in the journal."""
+"""DescribeQuorum: the sequencers and the gateways with their positions in the journal."""
 
 from typing import Any
 
-from penstock.contracts.messages import Presence
+from penstock.contracts.messages import ListenerAddress, Presence
 from penstock.kafkawire.api.describe_quorum import DescribeQuorumRequest, PartitionRequest, TopicRequest
 from penstock.kafkawire.error_codes import ErrorCode
-from tests.unit.gateway.gateway_fakes import World, new_world
+from penstock_gateway.kafka.broker_view import node_of
+from tests.unit.gateway.gateway_fakes import LISTENER, World, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 QUORUM = 55
@@ -35,6 +36,36 @@ async def test_the_sequencers_are_voters_and_the_furthest_stands_for_the_leader(
     assert len(set(ids)) == 3 and min(ids) > 0
     assert (found.leader_id, found.high_watermark, found.error_code) == (ids[1], 100, 0)
     assert found.observers == []
+
+
+def announce_gateway(world: World, instance: str, sequence: int, *ports: int, listener: str = LISTENER) -> None:
+    listeners = tuple(ListenerAddress(listener, "h", port) for port in ports)
+    world.directory.put(Presence("gateway", "z2", instance, "1", listeners=listeners, journal_sequence=sequence))
+
+
+def port_of(replica_id: int) -> int:
+    return next(port for port in range(1, 9) if node_of("h", port, "z2").node_id == replica_id)
+
+
+async def test_gateways_of_all_zones_are_observers_by_their_broker_ids_for_this_listener() -> None:
+    world = new_world()
+    announce(world, "s1", 100)
+    announce_gateway(world, "g1", 98, 1)
+    announce_gateway(world, "g2", 103, 2)  # its presence is newer than that of the sequencer
+    announce_gateway(world, "g3", 100, 3)
+    announce_gateway(world, "g4", 95, 3)  # behind the same address as the one before
+    announce_gateway(world, "new", -1, 4)
+    announce_gateway(world, "other", 99, 5, listener="OTHER")
+    found = await described(world)
+    now_ms = world.gateway.clock.now_ms()
+    assert {
+        port_of(each.replica_id): (each.log_end_offset, each.last_caught_up_timestamp) for each in found.observers
+    } == {
+        1: (98, -1),
+        2: (100, now_ms),
+        3: (95, -1),
+    }
+    assert (len(found.current_voters), found.high_watermark) == (1, 100)
 
 
 async def test_a_sequencer_of_an_older_release_has_no_position_and_is_no_voter() -> None:
