@@ -139,7 +139,7 @@ async def test_the_cluster_lists_them_with_the_brokers_id_so_those_of_a_gone_bro
         (AlterableConfig("num.partitions", SET, "1"), INVALID, "Cannot update these configs dynamically"),
         (AlterableConfig("ssl.keystore.location", SET, "/k"), INVALID, "Cannot update these configs dynamically"),
         (AlterableConfig("max.connections", SET, "9"), INVALID, "Cannot update these configs dynamically"),
-        (AlterableConfig("colour", APPEND, "red"), INVALID, "Cannot update these configs dynamically: colour"),
+        (AlterableConfig("colour", APPEND, "red"), INVALID, "Cannot update these configs dynamically: [colour]"),
         (AlterableConfig("background.threads", SET, "0"), INVALID, "background.threads must be"),
         (AlterableConfig("background.threads", SET, None), INVALID, "null is not a valid value"),
         (AlterableConfig("sasl.kerberos.kinit.cmd", SET, "k" * 256), INVALID, "has more than 255 characters"),

@@ -223,7 +223,7 @@ async def test_the_broker_without_a_name_stands_for_the_clusters_defaults() -> N
     [
         (resource("t", AlterableConfig("segment.bytes", SET, "1")), ErrorCode.INVALID_CONFIG, "segment.bytes"),
         (
-            resource("t", AlterableConfig("message.format.version", REMOVE)),
+            resource("t", AlterableConfig("message.format.version", APPEND, "1")),
             ErrorCode.INVALID_CONFIG,
             "message.format.version",
         ),
@@ -241,7 +241,7 @@ async def test_the_broker_without_a_name_stands_for_the_clusters_defaults() -> N
             ErrorCode.INVALID_CONFIG,
             "too long",
         ),
-        (resource("", AlterableConfig("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
+        (resource("", AlterableConfig("retention.ms", SET, "1")), ErrorCode.INVALID_REQUEST, "Default topic resources"),
         (resource("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
         (resource("7", kind=BROKER), ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected "),
         (resource("x", kind=BROKER), ErrorCode.INVALID_REQUEST, "Node id must be an integer, but it is: x"),
@@ -267,6 +267,18 @@ async def test_an_invalid_change_is_rejected_by_name_and_the_others_are_made(
     assert (code, named in (message or "")) == (error, True), message
     assert results[TOPIC, "good"] == (0, None)
     assert [command.topic for command in altered(world)] == ["good"]
+
+
+async def test_a_removal_of_an_unknown_name_is_accepted_and_a_missing_topic_is_still_reported() -> None:
+    """As in Kafka, where only names that are set are checked before the topic."""
+    unknown = AlterableConfig("message.format.version", REMOVE, None)
+    world = altering_world(Done(), Rejected(Rejection.UNKNOWN_TOPIC, "no such topic"))
+    kept = AlterableConfig("retention.ms", REMOVE, None)
+    assert await altering(world, resource("t", unknown, kept), resource("absent", unknown)) == {
+        (TOPIC, "t"): (0, None),
+        (TOPIC, "absent"): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such topic"),
+    }
+    assert [command.changes for command in altered(world)] == [[ConfigChange("retention.ms", REMOVE, "")], []]
 
 
 async def test_a_resource_named_twice_is_refused_once() -> None:

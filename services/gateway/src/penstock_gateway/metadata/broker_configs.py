@@ -23,7 +23,7 @@ def broker_validation_error(changes: Sequence[ConfigChange], level: int | None) 
         return ErrorCode.INVALID_REQUEST, reason
     fixed = [name for name in names if name not in BROKER_CONFIGS]
     if fixed:
-        return ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {', '.join(fixed)}"
+        return ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
     for change in changes:
         reason = BROKER_CONFIGS[change.name].validation_error(change.value) if _is_set(change) else ""
         if reason:

@@ -126,19 +126,25 @@ def _command(
 ) -> AlterConfigs | AlterGroupConfigs | AlterClientMetrics | None:
     """The command for the changes of one resource; None if they change nothing."""
     kind, name = asked.resource
-    now_ms, changes, replace = gateway.clock.now_ms(), _changes(asked), asked.replace
+    now_ms, changes, replace = gateway.clock.now_ms(), _known_changes(asked), asked.replace
     if kind == GROUP:
         return AlterGroupConfigs(now_ms, name, changes, replace, seen_sequence)
     if kind == CLIENT_METRICS:
         return AlterClientMetrics(now_ms, name, changes, replace, seen_sequence)
     if not _is_one_broker(asked.resource):
         return AlterConfigs(now_ms, name if kind == TOPIC else "", changes, replace, seen_sequence)
-    kept = kept_changes(int(name), changes, cluster if replace else None, gateway.sequencer.seen_level)
+    kept = kept_changes(int(name), _changes(asked), cluster if replace else None, gateway.sequencer.seen_level)
     return AlterConfigs(now_ms, "", kept, seen_sequence=seen_sequence) if kept else None
 
 
 def _changes(asked: Alteration) -> list[ConfigChange]:
     return [ConfigChange(each.name, ConfigOperation(each.operation), each.value or "") for each in asked.changes]
+
+
+def _known_changes(asked: Alteration) -> list[ConfigChange]:
+    """The changes without removals of unknown names: as in Kafka these are accepted, and change nothing."""
+    find, _ = KNOWN_CONFIGS[asked.resource[0]]
+    return [each for each in _changes(asked) if each.operation != ConfigOperation.DELETE or find(each.name) is not None]
 
 
 def _is_one_broker(resource: Resource) -> bool:
@@ -176,6 +182,8 @@ def _validation_error(gateway: Needs, asked: Alteration, is_repeated: bool, own_
             return ErrorCode.UNSUPPORTED_VERSION, NO_CLIENT_METRICS
         if not name:
             return ErrorCode.INVALID_REQUEST, "Subscription name can't be empty"
+    elif kind == TOPIC and not name:
+        return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
     elif kind not in (TOPIC, BROKER):
         return ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}"
     if kind == TOPIC and not is_legal_topic_name(name):
@@ -205,7 +213,8 @@ def _form_validation_error(changes: list[Change]) -> AdminResult:
 def _value_validation_error(kind: int, changes: list[Change]) -> AdminResult:
     """Kafka's INVALID_CONFIG, for unknown names, and for values that are wrong with any stored configurations."""
     find, validate = KNOWN_CONFIGS[kind]
-    unknown = {change.name: "" for change in changes if find(change.name) is None}
+    set_here = [change.name for change in changes if change.operation != ConfigOperation.DELETE]
+    unknown = {name: "" for name in set_here if find(name) is None}
     values = {change.name: change.value or "" for change in changes if change.operation == ConfigOperation.SET}
     reasons = validate(unknown | values)
     reasons += [f"the value of {each.name} is too long" for each in changes if len(each.value or "") > VALUE_LENGTH_MAX]
