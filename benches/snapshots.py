@@ -121,7 +121,7 @@ async def _prepare(folder: Path, server: NatsServer) -> bytes:
     """Make a journal with the snapshot's entries and the later ones, and return the snapshot."""
     connection = await connect_nats(server.url, name="bench")
     store = await open_store(f"file://{folder}/objects")
-    journal = await open_own_journal(connection, store, CLUSTER, 1)
+    journal = (await open_own_journal(connection, store, CLUSTER, 1)).journal
     past = Past()
     await _append(journal, 0, [past.topic()])
     for start in range(0, ENTRIES, APPENDS_AT_ONCE):

@@ -18,6 +18,7 @@ ANSWERS_S = 0.5  # then the answers of killed sequencers have come
 ON_THE_WIRE_S = 0.005  # then the entries have arrived that were sent before a restore
 WATCHED_S = 25.0  # longer than all waits for servers that have not caught up
 SEEDS = (1, 2, 3, 5)
+FAST_SEEDS = (1, 9, 12, 50)  # in these a sequencer would write, or even hide the loss, before the first request
 
 pytestmark = pytest.mark.simulation
 
@@ -112,16 +113,18 @@ def test_sequencers_that_start_halt_when_the_archive_has_more_than_the_journal(s
     assert restored.world.journal.last_sequence == restored.backup
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FAST_SEEDS)
 def test_sequencers_that_start_halt_when_another_service_has_seen_more_than_the_journal_has(seed: int) -> None:
-    """The backup has all that is archived, but not all that was acknowledged."""
+    """The backup has all that is archived, but not all that was acknowledged. No sequencer writes into the gap."""
     restored = Restored(seed, SHORT_LOAD_S)
     with restored.world.watching():
         assert restored.world.until("batches behind the archive", restored.has_unarchived_batches, 60.0)
-        restored.restore_and_restart(restored.stored)
+        last = restored.stored
+        restored.restore_and_restart(last)
         before = restored.acknowledged
         restored.watch()
         restored.world.end()
     assert restored.halts
     assert all("another service has seen entry" in halt for halt in restored.halts), restored.halts
     assert restored.acknowledged == before
+    assert restored.world.journal.last_sequence == last

@@ -160,6 +160,7 @@ class Presence(msgspec.Struct, frozen=True, array_like=True):
     journal_sequence: int = -1
     journal_ms: int = -1  # sequencers only: the state's clock at that entry
     cluster_use: ClusterUse | None = None  # sequencers only, while they serve
+    seen_sequence: int = 0  # the newest journal entry in an answer of a sequencer; 0 from older releases
 
 
 def newest_cluster_use(presences: Iterable[Presence]) -> ClusterUse | None:

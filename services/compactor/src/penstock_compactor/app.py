@@ -68,10 +68,9 @@ class CompactorApp:
         await self._host.open_http()
         store = await self._open_store(config.store_url)  # only a check: Spark's tasks open the store later
         await store.close()
-        bus = await self._host.connect()
+        await self._host.connect()
         metrics = CompactorMetrics(self._host.registry)
-        sequencers = SequencerClient(bus, config.cluster, self._clock, sender=Sender.COMPACTOR)
-        self._compactor = self._build(sequencers, metrics)
+        self._compactor = self._build(self._host.sequencers(Sender.COMPACTOR), metrics)
         self._host.health.set_ready(True)
 
     def _build(self, sequencers: SequencerClient, metrics: CompactorMetrics) -> Compactor:

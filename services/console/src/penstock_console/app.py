@@ -7,7 +7,6 @@ import aiohttp
 
 from penstock.contracts.errors import Invalid
 from penstock.contracts.subjects import Sender
-from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from penstock.runtime.process.host import ServiceHost
 from penstock.schemas.decoding import Decoder
@@ -62,11 +61,10 @@ class ConsoleApp:
         """Connect to everything, then listen."""
         config = self._config
         await self._host.open_http()
-        bus = await self._host.connect()
+        await self._host.connect()
         await self._host.listen()
         self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PAGE_TIMEOUT_S))
-        sequencers = SequencerClient(bus, config.cluster, self._clock, sender=Sender.CONSOLE)
-        surveyor = Surveyor(sequencers, self._clock)
+        surveyor = Surveyor(self._host.sequencers(Sender.CONSOLE), self._clock)
         watch = ProcessWatch(
             self._host.directory,
             self._http,

@@ -216,7 +216,7 @@ class GatewayApp:
         config, clock, limits = self._config, self._clock, self._limits
         registry, directory = self._host.registry, self._host.directory
         metrics = GatewayMetrics(registry, topics_max=config.metrics_topics_max)
-        sequencer = SequencerClient(bus, config.cluster, clock, sender=Sender.CLIENT)
+        sequencer = self._host.sequencers(Sender.CLIENT)
         self._transaction_commands = CommandBatcher(sequencer)
         topics = TopicCache(sequencer)
         response_memory = ResponseMemory(self._shares.unsent_bytes)

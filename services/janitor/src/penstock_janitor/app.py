@@ -67,6 +67,7 @@ class JanitorApp:
         self._janitor = build_janitor(
             config=config,
             bus=await self._host.connect(),
+            sequencers=self._host.sequencers(Sender.JANITOR),
             store=self._store,
             clock=self._clock,
             entropy=self._entropy,
@@ -99,6 +100,7 @@ def build_janitor(
     *,
     config: JanitorConfig,
     bus: Bus,
+    sequencers: SequencerClient,
     store: ObjectStore,
     clock: Clock,
     entropy: Entropy,
@@ -107,7 +109,7 @@ def build_janitor(
     limits: JanitorLimits = DEFAULT_LIMITS,
 ) -> Janitor:
     """Build a janitor on a bus and a store. `set_degraded` gets the name of a part and its failure."""
-    wiring = _Wiring(config, bus, store, clock, entropy, metrics, set_degraded, limits)
+    wiring = _Wiring(config, bus, sequencers, store, clock, entropy, metrics, set_degraded, limits)
     context = LoopContext(wiring.draining, entropy, metrics, set_degraded, limits.loops)
     # The names are metric labels, and the names of parts on the health page.
     steps = {
@@ -127,6 +129,7 @@ class _Wiring:
         self,
         config: JanitorConfig,
         bus: Bus,
+        sequencers: SequencerClient,
         store: ObjectStore,
         clock: Clock,
         entropy: Entropy,
@@ -143,7 +146,7 @@ class _Wiring:
         self._set_degraded = set_degraded
         self._limits = limits
         self.draining = asyncio.Event()
-        self._sequencers = SequencerClient(bus, config.cluster, clock, sender=Sender.JANITOR)
+        self._sequencers = sequencers
         self._guard = Guard(store, self._sequencers, config.cluster)
         self._rules = Rules(config.grace_ms, config.orphan_age_ms)
         self._checkpoints = Checkpoints(config.grace_ms / 1000)

@@ -10,7 +10,6 @@ from penstock.contracts.messages import Presence
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
-from penstock.runtime.journal import Journal
 from penstock.runtime.process.garbage import GarbagePolicy, LargeStatePolicy
 from penstock.runtime.process.host import ServiceHost
 from penstock.runtime.traces.opening import open_traces
@@ -21,11 +20,11 @@ from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
 from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
 from penstock_sequencer.journal_guard.completeness import check_journal_has_what_is_archived
 from penstock_sequencer.journal_guard.durability import JournalSafety
-from penstock_sequencer.journal_guard.identity import IdentityWatch, open_own_journal
+from penstock_sequencer.journal_guard.identity import IdentityWatch, OwnJournal, open_own_journal
 from penstock_sequencer.limits import SEQUENCER_LIMITS, SequencerLimits
 from penstock_sequencer.metrics import SequencerMetrics
 from penstock_sequencer.replication.replica import Apply
-from penstock_sequencer.service import Sequencer
+from penstock_sequencer.service import Sequencer, no_answers
 from penstock_sequencer.serving.cluster_quotas import ReadQuotas, no_quotas
 
 LIFE_ENTROPY_BYTES = 6  # makes the author of entries unique to one instance, even if its name is configured
@@ -98,9 +97,10 @@ class SequencerApp:
         registry = self._host.registry
         self._store = await self._open_store(config.store_url, registry=registry, clock=self._clock)
         journals = self._safety.opener(self._host.connection)
-        journal = await open_own_journal(
+        own = await open_own_journal(
             journals=journals, store=self._store, cluster=config.cluster, replicas=config.journal_replicas
         )
+        journal = own.journal
         await self._safety.check_copies(journal)
         await check_journal_has_what_is_archived(
             journal=journal, store=self._store, cluster=config.cluster, look_interval_s=guard.loss_look_s
@@ -112,7 +112,13 @@ class SequencerApp:
             set_degraded=self._host.health.set_degraded,
             interval_s=guard.marker_interval_s,
         )
-        self._sequencer = self._replica_of(journal, bus, self._store)
+        self._sequencer = self._replica_of(own, bus, self._store)
+        self._host.directory.on_announcement(self._record_seen)
+        await self._host.listen()
+
+    def _record_seen(self, presence: Presence) -> None:
+        if self._sequencer is not None:
+            self._sequencer.record_seen(presence.seen_sequence)
 
     def _complete_presence(self, presence: Presence) -> Presence:
         """Add the position in the journal, and the use of the cluster. A replica that replays knows an old use."""
@@ -126,10 +132,10 @@ class SequencerApp:
             cluster_use=self._sequencer.cluster_use() if self._is_serving else None,
         )
 
-    def _replica_of(self, journal: Journal, bus: Bus, store: ObjectStore) -> Sequencer:
+    def _replica_of(self, own: OwnJournal, bus: Bus, store: ObjectStore) -> Sequencer:
         config = self._config
         return Sequencer(
-            journal=journal,
+            journal=own.journal,
             bus=bus,
             cluster=config.cluster,
             author=f"{config.instance}.{self._entropy.take(LIFE_ENTROPY_BYTES).hex()}",
@@ -145,6 +151,7 @@ class SequencerApp:
             limits=self._limits,
             traces=self._traces,
             quotas=self._quotas,
+            until_answered=no_answers if own.is_new else self._host.announcer.until_answered,
         )
 
     async def run(self) -> None:

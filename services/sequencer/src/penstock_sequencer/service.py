@@ -1,7 +1,7 @@
 """A sequencer without its process: the parts over a bus and a journal, so that tests can run several in one process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -43,11 +43,16 @@ from penstock_sequencer.storage.snapshot_store import Found, find_newest_snapsho
 log = structlog.get_logger()
 
 
+async def no_answers() -> None:
+    """Return at once."""
+
+
 class Sequencer:
     """One replica with all its parts; `author` is unique to this instance.
 
     Without a `store` it replays the whole journal and never becomes custodian. With a `known_level` below the newest it
-    behaves like a replica of an earlier release, for tests of upgrades.
+    behaves like a replica of an earlier release, for tests of upgrades. `until_answered` returns when live services have
+    had the time to name the entries that they have seen (`record_seen`).
     """
 
     def __init__(
@@ -70,7 +75,9 @@ class Sequencer:
         make_request_server: Callable[..., RequestServer] = RequestServer,
         traces: Traces = NO_TRACES,
         quotas: ReadQuotas = no_quotas,
+        until_answered: Callable[[], Awaitable[None]] = no_answers,
     ) -> None:
+        self._until_answered = until_answered
         self._quotas = quotas
         self._traces = traces
         self._journal = journal
@@ -232,13 +239,18 @@ class Sequencer:
     async def run(self) -> None:
         """Load the newest snapshot, replay the journal after it, then answer, until cancelled.
 
+        Nothing is written or answered before all entries are found that live services have seen.
         `Halted` if the two do not belong together or the journal cannot be followed.
         """
         if self._store is not None:
             await self._load_snapshot(self._store)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
+            group.create_task(self._seen.run())
+            answering = group.create_task(self._until_answered())
             await self._catch_up()
+            await answering
+            await self._seen.until_recorded_applied()
             group.create_task(self._stalls.run())
             await self._gossip.open()
             group.create_task(self.proposer.run())
@@ -246,10 +258,13 @@ class Sequencer:
             group.create_task(self._gossip.run())
             group.create_task(self._levels.run())
             group.create_task(self._tables.run())
-            group.create_task(self._seen.run())
             group.create_task(self._server.run())
             if self._store is not None:
                 group.create_task(self.custody.run())
+
+    def record_seen(self, sequence: int) -> None:
+        """Record a journal entry that another service has seen; `run` halts if the journal has lost it."""
+        self._seen.record(sequence)
 
     async def _record_lost(self, sequence: int) -> None:
         if self._store is not None:

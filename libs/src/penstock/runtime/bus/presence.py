@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from penstock.contracts.codec import decode, encode
-from penstock.contracts.errors import Corrupt
+from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.contracts.messages import Presence
 from penstock.contracts.subjects import presence, presence_all
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
@@ -27,6 +27,8 @@ class PresenceLimits(msgspec.Struct, frozen=True, kw_only=True):
     announce_interval_ms: int = 1000
     # The shortest time between two announcements, also when many new instances appear.
     announce_gap_ms: int = 50
+    # A new instance waits so long for the announcements of others: the gap, and the way of two messages.
+    answer_wait_ms: int = 150
     # An instance that is silent for longer counts as gone. Two announcements in a row may be lost.
     silence_ms_max: int = 3000
     # The longest time between two checks for silent instances. Another check is at the end of each silence.
@@ -53,6 +55,7 @@ class Directory:
         self._checked_s = clock.monotonic_s()
         self._callbacks: list[Callable[[], None]] = []
         self._newcomer_callbacks: list[Callable[[Presence], None]] = []
+        self._announcement_callbacks: list[Callable[[Presence], None]] = []
         self._subscription: Subscription | None = None
 
     async def open(self) -> None:
@@ -98,8 +101,12 @@ class Directory:
         self._callbacks.append(callback)
 
     def on_newcomer(self, callback: Callable[[Presence], None]) -> None:
-        """Call back whenever an instance announces itself for the first time."""
+        """Call back whenever an instance announces itself for the first time since its start."""
         self._newcomer_callbacks.append(callback)
+
+    def on_announcement(self, callback: Callable[[Presence], None]) -> None:
+        """Call back with each announcement."""
+        self._announcement_callbacks.append(callback)
 
     def expire(self) -> None:
         """Remove the silent instances."""
@@ -128,7 +135,9 @@ class Directory:
         before = self.get(heard.instance)
         self._known[heard.instance] = heard
         self._heard_s[heard.instance] = self._clock.monotonic_s()
-        if before is None:
+        for callback in self._announcement_callbacks:
+            callback(heard)
+        if before is None or before.started_ms != heard.started_ms:
             for callback in self._newcomer_callbacks:
                 callback(heard)
         if before is None or _reported_facts(heard) != _reported_facts(before):
@@ -190,6 +199,18 @@ class Announcer:
         if self._leaving:
             own = msgspec.structs.replace(own, leaving=True)
         await self._bus.publish(presence(self._cluster, own.role, own.zone, own.instance), encode(own))
+
+    async def until_answered(self) -> None:
+        """Announce now, and return when live instances have had the time to answer; a directory must be open."""
+        while True:
+            try:
+                await self.announce()
+                await self._bus.flush()
+                await asyncio.sleep(self._limits.answer_wait_ms / 1000)
+                return await self._bus.flush()  # all answers that the servers have by now arrive before this returns
+            except Unavailable as error:
+                log.warning("bus_not_flushed", error=str(error))
+                await asyncio.sleep(self._limits.announce_gap_ms / 1000)
 
     async def leave(self) -> None:
         """Announce now, and in all later announcements, that this instance takes no new work."""

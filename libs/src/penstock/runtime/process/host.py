@@ -8,8 +8,10 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from penstock.contracts.messages import Presence
+from penstock.contracts.subjects import Sender
 from penstock.runtime.bus.bus import Bus
 from penstock.runtime.bus.presence import Announcer, Directory, PresenceLimits
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock, Entropy
 from penstock.runtime.journal import Journal
 from penstock.runtime.nats.client import NatsLimits, connect_nats
@@ -102,6 +104,7 @@ class ServiceHost:
         )
         self._http_address = ""  # as other machines reach it
         self._connection: Connection | None = None
+        self._sequencers: SequencerClient | None = None
         self._is_listening = False
 
     @property
@@ -140,6 +143,11 @@ class ServiceHost:
         self.announcer = Announcer(bus, config.cluster, self._presence, self.directory, limits=presence)
         return bus
 
+    def sequencers(self, sender: Sender) -> SequencerClient:
+        """Make the service's client of the sequencers; announcements name the newest entry that it has seen."""
+        self._sequencers = SequencerClient(self.bus, self._config.cluster, self._clock, sender=sender)
+        return self._sequencers
+
     async def listen(self) -> None:
         """Subscribe to the announcements of other instances; from here on `complete` is called."""
         await self.directory.open()
@@ -175,5 +183,6 @@ class ServiceHost:
             VERSION,
             http=self._http_address,
             started_ms=self._started_ms,
+            seen_sequence=self._sequencers.seen_sequence if self._sequencers is not None else 0,
         )
         return self._complete(own) if self._complete is not None else own

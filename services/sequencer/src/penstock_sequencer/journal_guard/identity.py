@@ -40,7 +40,14 @@ class JournalOpener(Protocol):
     async def journal(self, cluster: str, *, create: bool, replicas: int = 1) -> Journal: ...
 
 
-async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster: str, replicas: int) -> Journal:
+class OwnJournal(msgspec.Struct, frozen=True):
+    """The journal of this cluster."""
+
+    journal: Journal
+    is_new: bool  # until this start, the store named no journal and there was no entry
+
+
+async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster: str, replicas: int) -> OwnJournal:
     """Open this cluster's journal; make it if the cluster is new.
 
     `Halted` if it was lost, `Unavailable` if no server answers.
@@ -61,11 +68,12 @@ async def open_own_journal(journals: JournalOpener, store: ObjectStore, cluster:
             f"Nothing was changed or deleted. Set the store that belongs to the journal, or start anew under another "
             f"cluster name"
         )
+    is_new = marker is None
     if marker is None:
         marker = await write_marker(store, cluster, found)
     if marker != found:
         raise _lost(cluster, marker, f"the stream there was made at {found.created}")
-    return journal
+    return OwnJournal(journal, is_new)
 
 
 def _lost(cluster: str, marker: JournalIdentity | None, found: str) -> Halted:

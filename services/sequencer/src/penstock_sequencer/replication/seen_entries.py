@@ -2,8 +2,9 @@
 
 All sequencers may start with a journal from an older backup. If it ends behind its archive, they halt at once. The
 archive is some seconds late, so the journal may end between the two. Then only other services know the entries that are
-missing: each request names the newest entry that its sender has seen. A replica must not answer such a sender from the
-older state. Nor must it append to the journal: another entry in that place would look the same.
+missing: each request and each presence names the newest entry that its sender has seen. A replica must not answer such
+a sender from the older state. Nor must it append to the journal: another entry in that place would look the same. So it
+asks all live services before its first entry.
 
 An entry that a service has seen was applied by a replica, so the journal had it. A replica may be behind the journal. A
 server of a cluster may be out of date for a moment (runtime/nats/loss.py). Neither is a loss.
@@ -32,6 +33,7 @@ class SeenLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     behind_s: float = 0.2  # a replica is usually some milliseconds behind
     look_interval_s: float = 0.5  # between two looks at a journal that may have lost entries
+    recorded_s: float = 1.0  # one wait for an entry of a presence
 
 
 SEEN_LIMITS = SeenLimits()
@@ -59,6 +61,20 @@ class SeenEntries:
         self._limits = limits
         self._missing = 0  # the newest entry that a sender has seen and the journal did not have
         self._is_suspected = asyncio.Event()
+        self._recorded = 0  # the newest entry in any presence
+        self._is_recorded = asyncio.Event()
+
+    def record(self, sequence: int) -> None:
+        """Let `run` check that the journal has an entry, which another service has seen."""
+        self._recorded = max(self._recorded, sequence)
+        if self._recorded > self._replica.applied_sequence:
+            self._is_recorded.set()
+
+    async def until_recorded_applied(self) -> None:
+        """Return when the state includes all recorded entries; never if the journal has lost one, and `run` halts."""
+        while self._replica.applied_sequence < self._recorded:
+            with contextlib.suppress(Unavailable):
+                await self.until_applied(self._recorded, self._limits.recorded_s)
 
     async def until_applied(self, sequence: int, timeout_s: float) -> None:
         """Return when the state includes an entry that a sender has seen; `Unavailable` after the timeout."""
@@ -80,6 +96,17 @@ class SeenEntries:
 
     async def run(self) -> None:
         """Watch until cancelled; `Halted` when the loss of entries is proven."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._check_recorded())
+            group.create_task(self._watch())
+
+    async def _check_recorded(self) -> None:
+        while True:
+            await self._is_recorded.wait()
+            self._is_recorded.clear()
+            await self.until_recorded_applied()
+
+    async def _watch(self) -> None:
         while True:
             await self._is_suspected.wait()
             await self._until_found()
