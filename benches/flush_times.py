@@ -22,6 +22,7 @@ from penstock.contracts.commands import CommandReply, CommandRequest, CommitSegm
 from penstock.contracts.messages import FlushBatch, FlushProduce, FlushRequest
 from penstock.objectstore.memory import MemoryStore
 from penstock.runtime.bus.bus import Inbound
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock_flusher.app import Flusher
 from penstock_flusher.config import FlusherConfig
 from penstock_flusher.metrics import FlusherMetrics
@@ -119,9 +120,11 @@ async def _run(
 
 def _flusher(hub: MemoryHub, store: SlowStore, clock: VirtualClock, store_url: str, **settings: float) -> Flusher:
     where = {"cluster": CLUSTER, "zone": ZONE, "instance": INSTANCE, "store_url": store_url}
+    bus = hub.connect("flusher")
     return Flusher(
         config=msgspec.convert(where | settings, FlusherConfig),
-        bus=hub.connect("flusher"),
+        bus=bus,
+        sequencers=SequencerClient(bus, CLUSTER, clock, sender=subjects.Sender.FLUSHER),
         store=store,
         clock=clock,
         entropy=CountingEntropy(),

@@ -134,6 +134,7 @@ MAY_LISTEN = {
         *QUERIES,
         SECURITY_QUERY,
         HEARD,
+        *ALL_PRESENCES,
         INBOXES["sequencer"],
         "_INBOX.sequencer.>",
     },

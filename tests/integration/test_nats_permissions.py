@@ -92,6 +92,24 @@ async def test_a_refused_subscription_ends_the_process_and_every_wait_for_an_ans
     await answerer.close()
 
 
+async def test_a_subscription_that_may_be_refused_ends_nothing(server: NatsNode) -> None:
+    asker, answerer = await connect(server, "asker"), await connect(server, "answerer")
+
+    async def echo(message: Inbound) -> None:
+        await message.respond(message.data)
+
+    await answerer.bus.subscribe("question", echo)
+    await answerer.bus.flush()
+    with structlog.testing.capture_logs() as logged:
+        await asker.bus.subscribe("Secrets", ignore, may_be_denied=True)
+        await asker.bus.flush()
+        await until(lambda: [event for event in logged if event["event"] == "nats_permission_denied"])
+    assert await asker.bus.request("question", b"hello", TIMEOUT_S) == b"hello"
+    await asker.close()
+    await asker.bus.run_until_closed()
+    await answerer.close()
+
+
 async def test_a_refused_message_is_logged_once_and_counted_each_time_and_ends_nothing(server: NatsNode) -> None:
     registry = prometheus_client.CollectorRegistry()
     asker = await connect(server, "asker", registry)

@@ -11,6 +11,7 @@ import pytest
 
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import Presence
+from penstock.contracts.subjects import Sender
 from penstock.runtime.bus.bus import Inbound
 from penstock.runtime.bus.presence import PresenceLimits
 from penstock.runtime.clock import SystemClock
@@ -84,6 +85,17 @@ async def test_a_started_host_is_announced_with_the_fields_of_its_service(server
         assert await readiness(heard.http) == (503, "starting")
         flusher.health.set_ready(True)
         assert await readiness(heard.http) == (200, "")
+
+
+async def test_a_host_announces_the_newest_entry_that_its_service_has_seen(server: NatsServer) -> None:
+    watcher, flusher = a_host(server, "g1", "gateway"), a_host(server, "f1", "flusher")
+    async with at_work(watcher), at_work(flusher):
+        flusher.sequencers(Sender.FLUSHER).record_sequence(7)
+        await flusher.announcer.announce()
+        await until(lambda: [each.seen_sequence for each in watcher.directory.live("flusher")] == [7])
+        await watcher.announcer.announce()
+        await until(lambda: flusher.directory.get("g1"))
+        assert [each.seen_sequence for each in flusher.directory.live("gateway")] == [0]
 
 
 async def test_a_host_that_was_not_started_sends_no_presence(server: NatsServer) -> None:

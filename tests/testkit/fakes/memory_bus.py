@@ -155,7 +155,9 @@ class MemoryBus:
     def is_local(self, subject: str) -> bool:
         return False
 
-    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> MemorySubscription:
+    async def subscribe(
+        self, subject: str, handler: Handler, queue: str = "", *, may_be_denied: bool = False
+    ) -> MemorySubscription:
         if self._closed:
             raise Unavailable(f"cannot subscribe to {subject}: the bus is closed")
         subscription = MemorySubscription(self, subject, handler, queue)

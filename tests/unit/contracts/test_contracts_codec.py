@@ -38,6 +38,7 @@ MESSAGES = [
         "gateway", "z1", "g-1", "0.1.0", leaving=True, listeners=(messages.ListenerAddress("PLAINTEXT", "h", 9092),)
     ),
     messages.Presence("sequencer", "z1", "s-1", "0.1.0", cluster_use=messages.ClusterUse(1, 2, 3, 4, 5)),
+    messages.Presence("flusher", "z1", "f-1", "0.1.0", seen_sequence=7),
 ]
 
 

@@ -37,6 +37,7 @@ from penstock.objectstore import NotDeleted, Throttled, Unfinished
 from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import LIST_LIMIT_MAX, Listing, PartedPut
 from penstock.runtime.bus.bus import Handler, Inbound, Payload, Subscription
+from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.segment.keys import SHARDS, segment_key
 from penstock_janitor.app import JanitorLimits, build_janitor
 from penstock_janitor.config import JanitorConfig
@@ -219,9 +220,11 @@ class Running:
         self.degraded: dict[str, str] = {}  # part of the janitor -> why it is degraded, or "" if it is not
         self.clock = WrongClock(ahead_ms)
         config = JanitorConfig(cluster=CLUSTER, instance=name, **settings)
+        bus: Any = CrashingBus(world.hub.connect(name), plan)
         self.janitor = build_janitor(
             config=config,
-            bus=CrashingBus(world.hub.connect(name), plan),  # type: ignore[arg-type]
+            bus=bus,
+            sequencers=SequencerClient(bus, CLUSTER, self.clock, sender=subjects.Sender.JANITOR),
             store=CrashingStore(world.store, plan),
             clock=self.clock,
             entropy=world.entropy,

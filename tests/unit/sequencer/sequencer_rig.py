@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from prometheus_client import CollectorRegistry
 
@@ -20,7 +20,7 @@ from penstock_sequencer.custodian.fork_capture import Capture, capture_inline
 from penstock_sequencer.custodian.snapshot_schedule import SnapshotSettings
 from penstock_sequencer.limits import SequencerLimits
 from penstock_sequencer.metrics import SequencerMetrics
-from penstock_sequencer.service import Sequencer
+from penstock_sequencer.service import Sequencer, no_answers
 from penstock_sequencer.serving.request_server import RequestServer
 from tests.testkit.every_sender import EverySender
 from tests.testkit.fakes.memory_bus import MemoryBus, MemoryHub
@@ -96,7 +96,9 @@ class GatedBus:
     async def request(self, subject: str, data: Payload, timeout_s: float) -> bytes:
         return await self._bus.request(subject, data, timeout_s)
 
-    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
+    async def subscribe(
+        self, subject: str, handler: Handler, queue: str = "", *, may_be_denied: bool = False
+    ) -> Subscription:
         if not queue:
             return await self._bus.subscribe(subject, handler)
         if not self._takes_requests:
@@ -173,6 +175,7 @@ class Running:
             capture=rig.capture,
             limits=rig.limits,
             make_request_server=rig.make_request_server,
+            until_answered=rig.until_answered,
         )
         self.task = asyncio.create_task(self.sequencer.run())
 
@@ -205,6 +208,7 @@ class SequencerRig:
         self.capture: Capture = capture_inline
         self.limits = SequencerLimits()
         self.make_request_server: Callable[..., RequestServer] = RequestServer
+        self.until_answered: Callable[[], Awaitable[None]] = no_answers
         self.running: dict[str, Running] = {}
         self.client_bus = self.hub.connect("client")
         self.client = EverySender(self.client_bus, CLUSTER, self.clock)

@@ -64,7 +64,8 @@ class ConsoleApp:
         await self._host.connect()
         await self._host.listen()
         self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PAGE_TIMEOUT_S))
-        surveyor = Surveyor(self._host.sequencers(Sender.CONSOLE), self._clock)
+        sequencers = self._host.sequencers(Sender.CONSOLE)
+        surveyor = Surveyor(sequencers, self._clock)
         watch = ProcessWatch(
             self._host.directory,
             self._http,

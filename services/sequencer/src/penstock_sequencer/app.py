@@ -114,7 +114,7 @@ class SequencerApp:
         )
         self._sequencer = self._replica_of(own, bus, self._store)
         self._host.directory.on_announcement(self._record_seen)
-        await self._host.listen()
+        await self._host.listen(may_be_denied=True)  # by the settings of earlier releases
 
     def _record_seen(self, presence: Presence) -> None:
         if self._sequencer is not None:

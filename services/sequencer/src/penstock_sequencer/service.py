@@ -51,8 +51,8 @@ class Sequencer:
     """One replica with all its parts; `author` is unique to this instance.
 
     Without a `store` it replays the whole journal and never becomes custodian. With a `known_level` below the newest it
-    behaves like a replica of an earlier release, for tests of upgrades. `until_answered` returns when live services have
-    had the time to name the entries that they have seen (`record_seen`).
+    behaves like a replica of an earlier release, for tests of upgrades. `until_answered` returns when live services had
+    the time to name the entries that they have seen (`record_seen`).
     """
 
     def __init__(

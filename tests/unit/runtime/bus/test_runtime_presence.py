@@ -206,6 +206,45 @@ async def test_an_announcer_announces_again_and_again_until_it_leaves(world: Wor
         await running
 
 
+async def test_each_announcement_is_passed_on_and_a_restart_under_a_known_name_is_a_newcomer(world: World) -> None:
+    newcomers: list[Presence] = []
+    announced: list[Presence] = []
+    world.directory.on_newcomer(newcomers.append)
+    world.directory.on_announcement(announced.append)
+    first = msgspec.structs.replace(a_presence("s1", "sequencer"), started_ms=1)
+    later = msgspec.structs.replace(first, seen_sequence=7)
+    again = msgspec.structs.replace(first, started_ms=2)
+    await world.hear(first, later, again, again)
+    assert announced == [first, later, again, again]
+    assert newcomers == [first, again]
+
+
+@in_virtual_time
+async def test_a_new_instance_knows_the_live_ones_when_they_had_the_time_to_answer() -> None:
+    hub, running = MemoryHub(), []
+    for number in range(5):
+        bus = hub.connect(f"f{number}")
+        directory = Directory(bus, CLUSTER, VirtualClock())
+        await directory.open()
+        announcer = Announcer(bus, CLUSTER, lambda number=number: a_presence(f"f{number}"), directory)
+        running.append(asyncio.create_task(announcer.run()))
+    await asyncio.sleep(10.01)  # all have just announced themselves, and the next time is far
+    bus = hub.connect("s1")
+    directory = Directory(bus, CLUSTER, VirtualClock())
+    await directory.open()
+    bus.cut()
+    asking = asyncio.create_task(Announcer(bus, CLUSTER, lambda: a_presence("s1", "sequencer")).until_answered())
+    await asyncio.sleep(0.3)
+    assert not asking.done(), "without a connection, no instance can answer"
+    bus.mend()
+    began_s = asyncio.get_running_loop().time()
+    await asking
+    assert asyncio.get_running_loop().time() - began_s < 0.3
+    assert names(directory.live("flusher")) == [f"f{number}" for number in range(5)]
+    for task in running:
+        task.cancel()
+
+
 async def test_a_newcomer_causes_an_announcement_long_before_the_next_second(world: World) -> None:
     limits = PresenceLimits(announce_interval_ms=3_600_000)  # so long that the regular announcement does not count
     announcer = Announcer(world.bus, CLUSTER, lambda: a_presence("f1"), world.directory, limits=limits)

@@ -8,7 +8,7 @@ import pytest
 from penstock.contracts.errors import Corrupt, Unavailable
 from penstock.objectstore import ObjectStore, open_store
 from penstock.runtime.journal import Journal, JournalLost
-from penstock_sequencer.journal_guard.identity import open_own_journal
+from penstock_sequencer.journal_guard.identity import OwnJournal, open_own_journal
 from penstock_sequencer.replication.halt import Halted
 from penstock_sequencer.storage.journal_marker import JournalIdentity, marker_key
 from tests.testkit.fakes.memory_journal import MemoryJournal, MemoryJournalStore
@@ -44,7 +44,7 @@ class Rig:
         self.server = Server()
         self.store = store
 
-    async def open(self) -> Journal:
+    async def open(self) -> OwnJournal:
         return await open_own_journal(self.server, self.store, CLUSTER, 3)
 
     async def marker(self) -> JournalIdentity:
@@ -63,8 +63,8 @@ async def test_a_new_cluster_gets_a_journal_and_a_marker_that_names_it(rig: Rig)
 
 
 async def test_a_restart_finds_the_same_journal(rig: Rig) -> None:
-    await rig.open()
-    await rig.open()
+    assert (await rig.open()).is_new
+    assert not (await rig.open()).is_new
     assert rig.server.made == 1
 
 
@@ -89,8 +89,8 @@ async def test_a_lost_journal_is_not_replaced(rig: Rig) -> None:
 
 
 async def test_a_journal_with_entries_is_not_adopted_by_an_empty_store(rig: Rig) -> None:
-    journal = await rig.open()
-    await journal.append("an entry", b"entry")
+    own = await rig.open()
+    await own.journal.append("an entry", b"entry")
     rig.store = await open_store("memory://emptied")
     with pytest.raises(Halted, match=r"no test/journal-identity, but the journal .* has 1 entries. The store was lost"):
         await rig.open()

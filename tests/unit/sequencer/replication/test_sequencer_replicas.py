@@ -261,19 +261,6 @@ async def test_a_query_waits_for_the_sequence_that_its_sender_has_seen() -> None
 
 
 @in_virtual_time
-async def test_a_sender_that_has_seen_an_entry_beyond_the_journal_is_not_served_and_halts_the_replica() -> None:
-    """Such a journal comes from a backup: its next entries would take the places of acknowledged ones."""
-    async with rig("a") as one:
-        await one.client.command([one.create_topic("t0")], deadline_s=5)
-        last = one.store.last_sequence
-        one.client.record_sequence(last + 2)
-        with pytest.raises(Unavailable):
-            await one.client.command([one.create_topic("t1")], deadline_s=0.25)
-        assert one.store.last_sequence == last
-        await expect_halt(one, f"the journal ends at entry {last}, but another service has seen entry {last + 2}")
-
-
-@in_virtual_time
 async def test_a_client_sees_at_the_other_replica_the_effects_of_the_first_ones_answer() -> None:
     async with rig("a", "b") as both:
         for number in range(10):

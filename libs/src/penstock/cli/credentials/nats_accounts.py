@@ -69,7 +69,7 @@ def permissions(cluster: str, *, with_old_services: bool = False, suffix: str = 
         "flusher": ([confirm, *_inboxes(suffix, "gateway", "cacher")], [flush, cache, presence]),
         "sequencer": (
             [*journal, subjects.advanced(cluster), heard, *_inboxes(suffix, *SENDERS)],
-            [f"{subjects.ROOT}.{cluster}.sequencer.>", heard],
+            [f"{subjects.ROOT}.{cluster}.sequencer.>", heard, presence],
         ),
         "cacher": ([cache, *_inboxes(suffix, "gateway")], [cache, presence]),
         "compactor": ([], []),

@@ -66,12 +66,15 @@ class Bus(Protocol):
     def is_local(self, subject: str) -> bool:
         """Whether this process itself answers requests on the subject."""
 
-    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> Subscription:
+    async def subscribe(
+        self, subject: str, handler: Handler, queue: str = "", *, may_be_denied: bool = False
+    ) -> Subscription:
         """Pass every message on `subject` (wildcards as in NATS) to `handler`, one after the other, in order.
 
         The next message waits until the handler returns. So a handler with long waits starts a task for them. With
         `queue`, only one subscriber of that name gets each message. The subscription survives reconnects. An
-        exception in a handler is fatal: `run_until_closed` raises it.
+        exception in a handler is fatal: `run_until_closed` raises it. So is a server that denies the subscription,
+        unless `may_be_denied`: then no message comes.
         """
 
     async def flush(self) -> None:

@@ -107,9 +107,11 @@ class LocalSubscription:
         self._work: asyncio.Task[None] | None = None  # while requests wait
         self._has_ended = False
 
-    async def open(self) -> None:
+    async def open(self, *, may_be_denied: bool) -> None:
         """Subscribe at the real bus, then take local requests."""
-        self._remote = await self._shared.bus.subscribe(self.subject, self._take, self.queue)
+        self._remote = await self._shared.bus.subscribe(
+            self.subject, self._take, self.queue, may_be_denied=may_be_denied
+        )
         self._shared.add(self)
 
     def offer(self, message: _LocalInbound) -> None:
@@ -224,11 +226,13 @@ class LocalFirstBus:
         finally:
             self._asking.discard(answer)
 
-    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> LocalSubscription:
+    async def subscribe(
+        self, subject: str, handler: Handler, queue: str = "", *, may_be_denied: bool = False
+    ) -> LocalSubscription:
         if self._is_closed:
             raise Unavailable(f"cannot subscribe to {subject}: the bus is closed")
         subscription = LocalSubscription(self, self._shared, subject, handler, queue)
-        await subscription.open()
+        await subscription.open(may_be_denied=may_be_denied)
         self._subscriptions.append(subscription)
         return subscription
 

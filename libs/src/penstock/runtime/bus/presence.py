@@ -58,9 +58,11 @@ class Directory:
         self._announcement_callbacks: list[Callable[[Presence], None]] = []
         self._subscription: Subscription | None = None
 
-    async def open(self) -> None:
-        """Subscribe to the announcements."""
-        self._subscription = await self._bus.subscribe(presence_all(self._cluster), self._hear)
+    async def open(self, *, may_be_denied: bool = False) -> None:
+        """Subscribe to the announcements. With `may_be_denied`, a bus that denies it leaves the directory empty."""
+        self._subscription = await self._bus.subscribe(
+            presence_all(self._cluster), self._hear, may_be_denied=may_be_denied
+        )
 
     async def run(self) -> None:
         """Remove silent instances, for ever."""
@@ -204,8 +206,8 @@ class Announcer:
         """Announce now, and return when live instances have had the time to answer; a directory must be open."""
         while True:
             try:
+                await self._bus.flush()  # without a connection, an announcement is lost
                 await self.announce()
-                await self._bus.flush()
                 await asyncio.sleep(self._limits.answer_wait_ms / 1000)
                 return await self._bus.flush()  # all answers that the servers have by now arrive before this returns
             except Unavailable as error:

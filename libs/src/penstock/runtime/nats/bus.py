@@ -89,6 +89,7 @@ class NatsBus:
         self._closing = False
         self._failure: Exception | None = None
         self._rejections = RejectionLog()
+        self._deniable: set[str] = set()  # subjects in lower case, as in rejections
         self._reconnect_listeners: list[Callable[[], None]] = []
         self._dropped = prometheus_client.Counter(
             "penstock_bus_dropped_messages",
@@ -169,7 +170,12 @@ class NatsBus:
             raise Undelivered(f"no subscriber on {subject}")
         return message
 
-    async def subscribe(self, subject: str, handler: Handler, queue: str = "") -> NatsSubscription:
+    async def subscribe(
+        self, subject: str, handler: Handler, queue: str = "", *, may_be_denied: bool = False
+    ) -> NatsSubscription:
+        if may_be_denied:
+            self._deniable.add(subject.lower())
+
         async def deliver(message: Msg) -> None:
             await handler(_Inbound(self, message))
 
@@ -319,6 +325,8 @@ class NatsBus:
         self._rejections.record(rejection)
         if not rejection.is_subscription:
             self._dropped.labels("refused").inc()
+            return
+        if rejection.subject in self._deniable:
             return
         # Without this the process would look healthy, and wait for ever for messages that never come.
         self.fail(Invalid(f"the nats server does not let its user subscribe to {rejection.subject}"))

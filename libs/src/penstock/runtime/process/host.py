@@ -148,9 +148,12 @@ class ServiceHost:
         self._sequencers = SequencerClient(self.bus, self._config.cluster, self._clock, sender=sender)
         return self._sequencers
 
-    async def listen(self) -> None:
-        """Subscribe to the announcements of other instances; from here on `complete` is called."""
-        await self.directory.open()
+    async def listen(self, *, may_be_denied: bool = False) -> None:
+        """Subscribe to the announcements of other instances; from here on `complete` is called.
+
+        With `may_be_denied`, the service also works if NATS does not let its user hear them.
+        """
+        await self.directory.open(may_be_denied=may_be_denied)
         self._is_listening = True
 
     def start(self, group: asyncio.TaskGroup) -> None:
