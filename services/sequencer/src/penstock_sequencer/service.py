@@ -1,7 +1,7 @@
 """A sequencer without its process: the parts over a bus and a journal, so that tests can run several in one process."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 
 import structlog
 
@@ -75,7 +75,7 @@ class Sequencer:
         make_request_server: Callable[..., RequestServer] = RequestServer,
         traces: Traces = NO_TRACES,
         quotas: ReadQuotas = no_quotas,
-        until_answered: Callable[[], Awaitable[None]] = no_answers,
+        until_answered: Callable[[], Coroutine[None, None, None]] = no_answers,
     ) -> None:
         self._until_answered = until_answered
         self._quotas = quotas
