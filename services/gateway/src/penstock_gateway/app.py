@@ -382,15 +382,13 @@ class GatewayApp:
         )
 
     def _complete_presence(self, presence: Presence) -> Presence:
-        listeners = tuple(ListenerAddress(name, node.host, node.port) for name, node in self._nodes.items())
-        applied = None if self._tail is None else self._tail.applied_sequence
         return msgspec.structs.replace(
             presence,
             pool=self._config.pool,
-            listeners=listeners,
+            listeners=tuple(ListenerAddress(name, node.host, node.port) for name, node in self._nodes.items()),
             load_bytes=self._flush_router.unanswered_bytes,
             quota_use=self._quotas.reported(),
-            journal_sequence=-1 if applied is None else applied,
+            journal_sequence=(self._tail.applied_sequence if self._tail else None) or -1,
         )
 
     def _missing(self) -> str:

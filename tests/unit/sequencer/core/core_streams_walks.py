@@ -109,7 +109,7 @@ def _topology(random: Random, state: State) -> Topology:
 
 
 def _beat(random: Random, now_ms: int, member: StreamsMember) -> Command:
-    """A heartbeat of a member, or its farewell; mostly with the tasks that it has, and without those it gives back."""
+    """A heartbeat of a member, or its farewell; mostly with its tasks, without those that it gives back."""
     owned = OwnedTasks(_ids(member.active), _ids(member.standby))
     if random.random() < 0.1:
         owned = OwnedTasks([], [TaskIds("0", [random.randrange(4)])])

@@ -74,7 +74,7 @@ LEAPS_MS = [20 * 60_000, 25 * 3_600_000]
 def walk(seed: int, length: int, limits: Limits = DEFAULT_LIMITS) -> Log:
     """A journal of `length` entries; the walker applies each entry and chooses the next one by the state.
 
-    It rises to the level of share groups step by step, or begins at the newest level with a seed from `NEWEST_SEED` on.
+    Its level rises by steps to that of share groups. With a seed from `NEWEST_SEED` on, it is the newest at once.
     """
     walker = Walker(seed, limits)
     log: Log = []

@@ -36,7 +36,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def described(session: Session, request: Any, name: str) -> Any:
-    """The answer for this group to a request that describes groups of one kind; None if there is none of that kind."""
+    """The answer for this group to a request for groups of one kind; None if it is of another kind."""
     from kafka.errors import IncompatibleBrokerVersion
 
     from penstock.cli.kafka.messages import ask_coordinator
