@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import LATER_SHARE_CONFIGS_LEVEL, SHARE_GROUPS_LEVEL
 from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -30,6 +31,7 @@ POLL_S = 0.2
 RECORDS = 200
 LOCK_MS = 30_000  # long enough that no lock expires on a slow machine
 SHORT_LOCK_MS = 1_500
+DELAY_MS = 3_000
 _numbers = itertools.count()
 
 # A consumer in its own process: it acquires records, prints their offsets, and waits until it is killed.
@@ -203,6 +205,27 @@ def test_released_records_come_again_and_rejected_ones_do_not(
     wait_until(lambda: len(members[0].got) == 6, TIMEOUT_S, "the next record")
     members[0].end()
     assert Counter(members[0].got) == Counter([(b"0", 1), (b"1", 1), (b"2", 1), (b"3", 1), (b"1", 2), (b"0", 1)])
+
+
+def test_a_released_record_comes_again_after_the_delay_of_its_group(
+    cluster: Cluster, admin: AdminClient, topic: str, members: list[Member]
+) -> None:
+    wait_for_level(cluster, LATER_SHARE_CONFIGS_LEVEL)
+    configure(admin, topic, {"penstock.share.redelivery.delay.ms": str(DELAY_MS)})
+    released: list[float] = []
+    returned: list[float] = []
+
+    def type_of(message: Message) -> AcknowledgeType:
+        if message.value() != b"1":
+            return AcknowledgeType.ACCEPT
+        (returned if message.delivery_count() > 1 else released).append(time.monotonic())
+        return AcknowledgeType.ACCEPT if returned else AcknowledgeType.RELEASE
+
+    members.append(Member(cluster, topic, type_of))
+    produce(cluster, topic, 3)
+    wait_until(lambda: returned, TIMEOUT_S, "the released record")
+    assert returned[0] - released[0] >= DELAY_MS / 1000
+    assert Counter(members[0].got) == Counter([(b"0", 1), (b"1", 1), (b"2", 1), (b"1", 2)])
 
 
 def test_a_record_that_is_always_released_ends_at_the_delivery_limit(

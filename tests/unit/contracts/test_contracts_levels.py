@@ -41,6 +41,7 @@ NAMES = {
         "remote.storage.enable",
     },
     12: {"penstock.replicas"},
+    13: {"penstock.share.redelivery.delay.ms"},
 }
 
 
@@ -64,6 +65,7 @@ def test_names_that_older_replicas_reject_need_their_level_even_when_they_are_re
     assert level_of_changed_configs({}, ["compression.zstd.level"]) == 10
     assert level_of_changed_configs({}, ["compression.type"]) == 0
     assert level_of_changed_configs({}, ["penstock.lane"]) == 0
+    assert level_of_changed_configs({}, ["penstock.share.redelivery.delay.ms"]) == 13
     assert level_of_cluster_configs({}, ["compression.type"]) == 10
     assert level_of_cluster_configs({"compression.zstd.level": "3"}, []) == 10
     assert level_of_cluster_configs({}, ["penstock.broker.7.num.io.threads"]) == 14

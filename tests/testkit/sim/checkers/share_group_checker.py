@@ -46,6 +46,7 @@ class RecordState:
 
     lock: Lock | None = None
     is_done: bool = False
+    free_ms: int = 0  # when the delay of its redelivery ends
     acquired: list[tuple[str, int, int]] = field(default_factory=list)  # member, delivery count, journal sequence
     acknowledged: list[tuple[str, int, int]] = field(default_factory=list)  # member, type, journal sequence
 
@@ -58,6 +59,7 @@ class ShareGroupChecker:
     ) -> None:
         self.redelivered = 0
         self.acknowledged = 0
+        self.delay_ms = 0  # of the redelivery of a released record
         self._group_id = group_id
         self._oracle = oracle
         self._lock_ms = lock_ms
@@ -166,6 +168,8 @@ class ShareGroupChecker:
                 record.lock.until_ms = self._clock_ms + self._lock_ms
             else:
                 record.lock, record.is_done = None, acknowledge_type in FINAL_TYPES
+            if acknowledge_type == AcknowledgeType.RELEASE:
+                record.free_ms = self._clock_ms + self.delay_ms
 
     def _release(self, command: ShareRecords) -> None:
         """End the locks of a closed session."""
@@ -182,6 +186,8 @@ class ShareGroupChecker:
         where = f"{member_id} got {_name(key, offset)}"
         if record.is_done:
             self._fail(f"{where}, which is done")
+        if record.free_ms > self._clock_ms:
+            self._fail(f"{where}, which is delayed for another {record.free_ms - self._clock_ms} ms")
         if record.lock is not None and record.lock.until_ms > self._clock_ms:
             left_ms = record.lock.until_ms - self._clock_ms
             self._fail(f"{where}, which {record.lock.member_id} has for another {left_ms} ms")

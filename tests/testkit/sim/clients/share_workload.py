@@ -13,6 +13,7 @@ from penstock.contracts.configs.groups import (
     SHARE_LOCK_DURATION,
     SHARE_SESSION_TIMEOUT,
 )
+from penstock.contracts.configs.share_groups import REDELIVERY_DELAY
 from tests.testkit.sim.checkers.share_group_checker import ShareGroupChecker
 from tests.testkit.sim.clients import transaction_workload
 from tests.testkit.sim.clients.share_member import ShareMember
@@ -28,6 +29,7 @@ LOCK_MS = 1_000
 SESSION_TIMEOUT_MS = 3_000
 HEARTBEAT_MS = 1_000
 DELIVERY_LIMITS = (2, 5, 5)
+DELAYS_MS = (0, 0, 700)  # of the redelivery of released records
 
 
 class ShareWorkload:
@@ -45,6 +47,7 @@ class ShareWorkload:
         self._delivery_limit = dice.choice(DELIVERY_LIMITS)
         self._is_committed = dice.random() < 0.5
         self.checker = ShareGroupChecker(GROUP, world.oracle, LOCK_MS, self._delivery_limit, world.fail)
+        self.checker.delay_ms = dice.choice(DELAYS_MS)
         if self.is_wanted:
             world.oracle.on_applied.append(self.checker.applied)
 
@@ -56,6 +59,7 @@ class ShareWorkload:
             SHARE_SESSION_TIMEOUT: str(SESSION_TIMEOUT_MS),
             SHARE_HEARTBEAT_INTERVAL: str(HEARTBEAT_MS),
             SHARE_DELIVERY_LIMIT: str(self._delivery_limit),
+            REDELIVERY_DELAY: str(self.checker.delay_ms),
         } | ({SHARE_ISOLATION_LEVEL: READ_COMMITTED} if self._is_committed else {})
         changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in rules.items()]
         return [AlterGroupConfigs(now_ms, GROUP, changes)] if self.is_wanted else []

@@ -66,7 +66,9 @@ def check_share(state: State, group: ShareGroup, share: SharePartition) -> None:
             assert 0 < hold.acquisition <= group.acquisitions
             assert hold.deliveries
         else:
-            assert (hold.member_id, hold.until_ms, hold.acquisition) == ("", 0, 0)
+            assert (hold.member_id, hold.acquisition) == ("", 0)
+            assert not hold.until_ms or (hold.status == AVAILABLE and state.clock_ms < hold.until_ms)
+            assert not hold.until_ms or 0 < share.due_ms <= hold.until_ms
         assert hold.status != DONE or not hold.deliveries
     assert place == end_of(share)
     assert not share.holds or share.holds[0].status != DONE

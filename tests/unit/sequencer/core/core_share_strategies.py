@@ -70,6 +70,8 @@ def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
         ("share.assignment.interval.ms", "0"),
         ("share.assignment.interval.ms", "2000"),
         ("share.x", "1"),
+        ("penstock.share.redelivery.delay.ms", "700"),
+        ("share.renew.acknowledge.enable", "false"),
     ]
     changes = st.lists(
         st.sampled_from([ConfigChange(name, ConfigOperation.SET, value) for name, value in set_here]), max_size=2

@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     SharePartition,
     ShareRecords,
 )
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL, level_of_group_configs
 from penstock.contracts.queries.share import (
     ShareHeartbeatQuery,
     ShareOffsetsQuery,
@@ -37,7 +37,8 @@ class ShareGroups:
 
     def begin(self, *members: str, records: int = 0, **configs: str) -> None:
         """Make topic "t" of one partition with `records` records; the group reads it from the first offset."""
-        self._world.do(RaiseLevel(self._world.now_ms, SHARE_GROUPS_LEVEL))
+        level = max(SHARE_GROUPS_LEVEL, level_of_group_configs(configs))
+        self._world.do(RaiseLevel(self._world.now_ms, level))
         self._world.topic()
         at_once = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}
         self.configure(**(at_once | configs))

@@ -18,6 +18,7 @@ from penstock.contracts.configs.members import (
     GROUP_CONFIGS,
     group_config,
 )
+from penstock.contracts.configs.share_groups import LATER_SHARE_CONFIGS
 from penstock.contracts.configs.values import TopicConfig, only, whole_number
 
 READ_COMMITTED = "read_committed"
@@ -128,7 +129,7 @@ STREAMS_CONFIGS: dict[str, TopicConfig] = {
     for known, name in ((GROUP_CONFIGS[cluster_name], name) for name, cluster_name in _STREAMS_DEFAULTS.items())
 }
 
-GROUP_RESOURCE_CONFIGS = _SHARE_CONFIGS | _LATER_CONFIGS | STREAMS_CONFIGS
+GROUP_RESOURCE_CONFIGS = _SHARE_CONFIGS | _LATER_CONFIGS | STREAMS_CONFIGS | LATER_SHARE_CONFIGS
 
 
 # The first of each must be smaller than the second.

@@ -18,6 +18,7 @@ from penstock.contracts.configs.members import (
     group_config,
 )
 from penstock.contracts.configs.replicas import REPLICAS, replicas_validation_error
+from penstock.contracts.configs.share_groups import SHARED_TOPIC_CONFIGS
 from penstock.contracts.configs.unsupported_topics import (
     COMPRESSION_TYPE,
     INERT_CONFIGS,
@@ -177,7 +178,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
 }
 
 
-TOPIC_CONFIGS |= {inert.name: config_of(inert) for inert in INERT_CONFIGS.values()}
+TOPIC_CONFIGS |= {inert.name: config_of(inert) for inert in INERT_CONFIGS.values()} | SHARED_TOPIC_CONFIGS
 
 CLUSTER_CONFIGS: dict[str, TopicConfig] = {
     config.cluster_name: config for config in TOPIC_CONFIGS.values() if config.cluster_name

@@ -24,12 +24,13 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
-from penstock_sequencer.core.state.share_group import ACQUIRED, DONE
+from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, DONE
 from tests.unit.sequencer.core.core_world import World, share_world, topic_id
 
 STEPS = 120
 LIMIT = 3
 LOCK_MS = 5_000
+DELAYS_MS = [0, 0, 700, 7_000]  # of redelivery, one for each seed
 NAMES = ("one", "two", "three")
 CONFIGS = {"share.delivery.count.limit": str(LIMIT), "share.record.lock.duration.ms": str(LOCK_MS)}
 ACKNOWLEDGE_TYPES = [
@@ -51,6 +52,7 @@ class Record(msgspec.Struct):
     holder: str = ""
     until_ms: int = 0
     is_done: bool = False
+    free_ms: int = 0  # when the delay of its redelivery ends
 
     def give(self, member: str, until_ms: int) -> None:
         self.deliveries, self.holder, self.until_ms = self.deliveries + 1, member, until_ms
@@ -64,6 +66,7 @@ class Play:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self.delay_ms = DELAYS_MS[seed % len(DELAYS_MS)]
         self.world = share_world()
         self.log: list[list[list[Command]]] = []
         self.world = self.recorded_world()
@@ -82,7 +85,8 @@ class Play:
                 return super().entry(*requests)
 
         world = Recorded()
-        world.shares.begin("one", **CONFIGS)
+        delay = {"penstock.share.redelivery.delay.ms": str(self.delay_ms)} if self.delay_ms else {}
+        world.shares.begin("one", **CONFIGS, **delay)
         return world
 
     def step(self) -> None:
@@ -137,7 +141,10 @@ class Play:
         return [
             offset
             for offset, record in enumerate(self.records)
-            if offset >= self.log_start and not record.holder and not record.is_done
+            if offset >= self.log_start
+            and not record.holder
+            and not record.is_done
+            and record.free_ms <= self.world.now_ms
         ]
 
     def acquire(self) -> None:
@@ -199,6 +206,8 @@ class Play:
             return
         record.deliveries -= acknowledge_type == AcknowledgeType.UNREAD
         record.release()
+        if acknowledge_type == AcknowledgeType.RELEASE and not record.is_done:
+            record.free_ms = self.world.now_ms + self.delay_ms
         record.is_done = record.is_done or acknowledge_type in (
             AcknowledgeType.ACCEPT,
             AcknowledgeType.REJECT,
@@ -223,11 +232,13 @@ class Play:
                     hold.until_ms,
                 )
                 assert (hold.status == DONE) <= (record.is_done or offset < self.log_start)
+                is_delayed = record.free_ms > self.world.now_ms
+                assert hold.status != AVAILABLE or hold.until_ms == (record.free_ms if is_delayed else 0)
 
     def finish(self) -> None:
         """One member acquires all remaining records; then the group is at the end."""
         self.come()
-        self.world.wait(LOCK_MS)
+        self.world.wait(LOCK_MS + self.delay_ms)
         self.expire_locks()
         left = self.free()
         name, given = self.members[0], list[int]()

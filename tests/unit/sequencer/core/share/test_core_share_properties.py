@@ -13,7 +13,7 @@ from penstock.contracts.commands import (
     RaiseLevel,
     ShareHeartbeat,
 )
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import NEWEST_LEVEL, SHARE_GROUPS_LEVEL
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
@@ -43,10 +43,11 @@ SHARING: Log = [
         ]
     ],
 ]
+NEWEST: Log = [[[RaiseLevel(START_MS, NEWEST_LEVEL)]], *SHARING[1:]]
 others = st.one_of(data_commands(usual), group_commands(usual), retention_commands(usual), transaction_commands(usual))
 mixed = st.lists(st.one_of(share_commands(usual), share_commands(usual), others), min_size=1, max_size=20)
 alone = st.lists(share_commands(usual) | share_commands(wild), min_size=1, max_size=20)
-logs = st.builds(cut, st.sampled_from([SHARING, SHARING, OPENING, []]), mixed | alone, st.integers(1, 3))
+logs = st.builds(cut, st.sampled_from([SHARING, NEWEST, NEWEST, OPENING, []]), mixed | alone, st.integers(1, 3))
 any_log = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

@@ -14,6 +14,7 @@ from penstock.contracts.commands import (
     SharePartition,
     ShareRecords,
 )
+from penstock.contracts.configs.share_groups import redelivery_delay_ms
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.share import partition as share_partitions
@@ -89,7 +90,12 @@ def _acknowledge(state: State, group: ShareGroup, rules: Rules, member_id: str, 
     found = _find(state, group, wanted)
     if found is None:
         return Rejection.UNKNOWN_TOPIC
-    return share_partitions.acknowledge(state, rules, found[1], member_id, wanted.acknowledged)
+    share, topic = found[1], state.topics_by_id[wanted.topic_id]
+    delay_ms = redelivery_delay_ms(state.group_configs.get(group.group_id, {}), topic.configs)
+    rejection = share_partitions.acknowledge(state, rules, share, member_id, wanted.acknowledged, delay_ms)
+    if share.due_ms:
+        record_due(state, group, share.due_ms)
+    return rejection
 
 
 def _find(state: State, group: ShareGroup, wanted: SharePartition) -> tuple[Partition, Share] | None:

@@ -23,6 +23,7 @@ from penstock_sequencer.core.groups.assignment.assignors import assign_simply
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
 from penstock_sequencer.core.groups.timers import set_deadline
 from penstock_sequencer.core.share import partition as share_partitions
+from penstock_sequencer.core.share.partition import Rules
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Partition, State, Topic
 from penstock_sequencer.core.state.group_sizes import count_member, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
@@ -106,7 +107,7 @@ def release(state: State, group: ShareGroup, member_id: str, changes: Changes, *
 
 
 def fire(state: State, group: ShareGroup, changes: Changes) -> None:
-    """Release ended locks and make targets that are due; the next deadline is in the future."""
+    """End locks and delays, and make targets that are due; the next deadline is in the future."""
     rules = share_partitions.rules_of(state, group.group_id)
     if 0 < group.target_due_ms <= state.clock_ms:
         assign_all(state, group)
@@ -114,12 +115,20 @@ def fire(state: State, group: ShareGroup, changes: Changes) -> None:
     for shares in group.partitions.values():
         for share in shares.values():
             if 0 < share.due_ms <= state.clock_ms:
-                changes.share_locks_ended += share_partitions.release_overdue(state, rules, share)
+                changes.share_locks_ended += _release_overdue(state, group, rules, share)
             if share.due_ms:
                 due_ms = min(due_ms or share.due_ms, share.due_ms)
     assert not due_ms or due_ms > state.clock_ms, "the next deadline is in the future"
     set_deadline(state, group.group_id, due_ms)
     changes.groups[group.group_id] = None
+
+
+def _release_overdue(state: State, group: ShareGroup, rules: Rules, share: SharePartition) -> int:
+    uncounted = share.in_flight - counted(group, share)
+    ended = share_partitions.release_overdue(state, rules, share)
+    # The change of `in_flight` is counted. Without members the number of holds counts, and ended delays merge holds.
+    state.share_record_count += counted(group, share) - share.in_flight + uncounted
+    return ended
 
 
 def record_due(state: State, group: ShareGroup, due_ms: int) -> None:

@@ -78,9 +78,14 @@ def done(first: int, last: int) -> Hold:
     return Hold(first, last, DONE)
 
 
-def available(first: int, last: int, deliveries: int) -> Hold:
-    """A hold of AVAILABLE offsets."""
-    return Hold(first, last, AVAILABLE, deliveries)
+def available(first: int, last: int, deliveries: int, until_ms: int = 0) -> Hold:
+    """A hold of AVAILABLE offsets, which are delayed until `until_ms` unless it is 0."""
+    return Hold(first, last, AVAILABLE, deliveries, until_ms=until_ms)
+
+
+def is_free(hold: Hold) -> bool:
+    """Whether the offsets can be acquired now."""
+    return hold.status == AVAILABLE and not hold.until_ms
 
 
 def _last(hold: Hold) -> int:

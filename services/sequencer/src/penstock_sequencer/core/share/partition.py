@@ -5,6 +5,8 @@
     ACQUIRED -- released, unread, its lock has ended, its member has gone -------------> AVAILABLE
     after the end, or AVAILABLE -- it is a gap, or the log now begins after it --------> DONE
 
+A group or a topic may delay records that a member released: they are AVAILABLE, but no member gets them for a while.
+
 Members get the lowest available offsets, so none is skipped. `share.partition.max.record.locks` limits the records in
 flight, and `share_records_max` limits those of all groups together. An extent without a segment is a marker, not a
 record. Gateways report all other gaps.
@@ -25,6 +27,7 @@ from penstock.contracts.configs.groups import (
     SHARE_LOCKS_MAX,
     share_config,
 )
+from penstock.contracts.configs.share_groups import SHARE_RENEW_ENABLE
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.control_markers import is_marker
 from penstock_sequencer.core.log.partitions import last_stable_offset
@@ -36,6 +39,7 @@ from penstock_sequencer.core.share.offset_ranges import (
     end_of,
     find,
     fragments,
+    is_free,
     part,
     put,
 )
@@ -53,6 +57,7 @@ class Rules(msgspec.Struct, frozen=True):
     delivery_limit: int
     locks_max: int
     read_committed: bool
+    may_renew: bool
 
 
 def rules_of(state: State, group_id: str) -> Rules:
@@ -63,6 +68,7 @@ def rules_of(state: State, group_id: str) -> Rules:
         int(share_config(SHARE_DELIVERY_LIMIT, configs)),
         int(share_config(SHARE_LOCKS_MAX, configs)),
         share_config(SHARE_ISOLATION_LEVEL, configs) == READ_COMMITTED,
+        share_config(SHARE_RENEW_ENABLE, configs) == "true",
     )
 
 
@@ -73,7 +79,11 @@ def visible_end(rules: Rules, partition: Partition) -> int:
 
 def lock_end_ms(state: State, rules: Rules) -> int:
     """The end of a lock that begins now: after its duration, or slightly later."""
-    end_ms = state.clock_ms + rules.lock_duration_ms
+    return _later_ms(state, rules.lock_duration_ms)
+
+
+def _later_ms(state: State, duration_ms: int) -> int:
+    end_ms = state.clock_ms + duration_ms
     return end_ms + -end_ms % state.limits.share.share_lock_grain_ms
 
 
@@ -158,8 +168,8 @@ class _Taker:
         self._room = max(records_max, 0)
 
     def take_again(self, hold: Hold, gaps: Iterable[tuple[int, int]]) -> list[Hold]:
-        """Acquire from a hold, if it is AVAILABLE."""
-        if hold.status != AVAILABLE:
+        """Acquire from a hold, if it is AVAILABLE and not delayed."""
+        if not is_free(hold):
             return [hold]
         if hold.deliveries >= self._rules.delivery_limit:
             return [done(hold.first, hold.last)]
@@ -214,9 +224,17 @@ def _markers(partition: Partition, first: int, rows_max: int) -> Iterator[tuple[
 
 
 def acknowledge(
-    state: State, rules: Rules, share: SharePartition, member_id: str, acknowledged: list[AcknowledgedRange]
+    state: State,
+    rules: Rules,
+    share: SharePartition,
+    member_id: str,
+    acknowledged: list[AcknowledgedRange],
+    delay_ms: int = 0,
 ) -> Rejection:
-    """Apply acknowledgements of a member, to all records that it names or to none."""
+    """Apply acknowledgements of a member, to all records that it names or to none.
+
+    Records that it releases are available after `delay_ms`.
+    """
     before = -1
     for each in acknowledged:
         count = each.last - each.first + 1
@@ -226,16 +244,27 @@ def acknowledge(
         before = each.last
     if not all(_has(share, member_id, each) for each in acknowledged):
         return Rejection.INVALID_RECORD_STATE
-    until_ms = lock_end_ms(state, rules)
+    if not rules.may_renew and any(AcknowledgeType.RENEW in each.acknowledge_types for each in acknowledged):
+        return Rejection.INVALID_RECORD_STATE
+    ends = _Ends(lock_end_ms(state, rules), _later_ms(state, delay_ms) if delay_ms else 0)
     for each in acknowledged:
         place, stop = cut(share, each.first, each.last)
         holds = [
-            _acknowledged(rules, part(hold, max(first, hold.first), min(last, hold.last)), acknowledge_type, until_ms)
+            _acknowledged(rules, part(hold, max(first, hold.first), min(last, hold.last)), acknowledge_type, ends)
             for hold, (first, last, acknowledge_type) in _overlaps(share.holds[place:stop], _acknowledge_types(each))
         ]
         _put(state, share, place, stop, holds)
+        if any(hold.status == AVAILABLE and hold.until_ms for hold in holds):
+            share.due_ms = min(share.due_ms or ends.delay_ms, ends.delay_ms)
     drop_done(share)
     return Rejection.NONE
+
+
+class _Ends(msgspec.Struct, frozen=True):
+    """The ends of a lock and of a delay that begin now; `delay_ms` is 0 without a delay."""
+
+    lock_ms: int = 0
+    delay_ms: int = 0
 
 
 def _has(share: SharePartition, member_id: str, acknowledged: AcknowledgedRange) -> bool:
@@ -273,20 +302,20 @@ def _overlaps(holds: list[Hold], types: Iterator[tuple[int, int, int]]) -> Itera
             run = next(types, run)
 
 
-def _acknowledged(rules: Rules, hold: Hold, acknowledge_type: int, until_ms: int) -> Hold:
+def _acknowledged(rules: Rules, hold: Hold, acknowledge_type: int, ends: _Ends) -> Hold:
     if acknowledge_type in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
         return done(hold.first, hold.last)
     if acknowledge_type == AcknowledgeType.RENEW:
-        return msgspec.structs.replace(hold, until_ms=until_ms)
+        return msgspec.structs.replace(hold, until_ms=ends.lock_ms)
     if acknowledge_type == AcknowledgeType.UNREAD:
         return available(hold.first, hold.last, hold.deliveries - 1)
-    return _released(rules, hold)
+    return _released(rules, hold, ends.delay_ms)
 
 
-def _released(rules: Rules, hold: Hold) -> Hold:
+def _released(rules: Rules, hold: Hold, until_ms: int = 0) -> Hold:
     if hold.deliveries >= rules.delivery_limit:
         return done(hold.first, hold.last)
-    return available(hold.first, hold.last, hold.deliveries)
+    return available(hold.first, hold.last, hold.deliveries, until_ms)
 
 
 def release_member(
@@ -307,7 +336,7 @@ def release_member(
         return False
     acknowledge_type = AcknowledgeType.UNREAD if unread else AcknowledgeType.RELEASE
     holds = [
-        _acknowledged(rules, hold, acknowledge_type, 0) if its else hold
+        _acknowledged(rules, hold, acknowledge_type, _Ends()) if its else hold
         for hold, its in zip(share.holds, found, strict=True)
     ]
     _put(state, share, 0, len(share.holds), holds)
@@ -316,13 +345,16 @@ def release_member(
 
 
 def release_overdue(state: State, rules: Rules, share: SharePartition) -> int:
-    """Release locks that have ended by the machine's clock; returns how many records they held."""
-    overdue = [hold.status == ACQUIRED and hold.until_ms <= state.clock_ms for hold in share.holds]
-    count = sum(hold.last - hold.first + 1 for hold, is_over in zip(share.holds, overdue, strict=True) if is_over)
-    holds = [_released(rules, hold) if its else hold for hold, its in zip(share.holds, overdue, strict=True)]
+    """End locks and delays by the machine's clock; returns how many records the ended locks held."""
+    count = 0
+    holds: list[Hold] = []
+    for hold in share.holds:
+        is_over = 0 < hold.until_ms <= state.clock_ms
+        count += hold.last - hold.first + 1 if is_over and hold.status == ACQUIRED else 0
+        holds.append(_released(rules, hold) if is_over else hold)
     _put(state, share, 0, len(share.holds), holds)
     drop_done(share)
-    share.due_ms = min((each.until_ms for each in share.holds if each.status == ACQUIRED), default=0)
+    share.due_ms = min((each.until_ms for each in share.holds if each.until_ms), default=0)
     return count
 
 
@@ -343,7 +375,7 @@ def windows(
     found: list[OffsetRange] = []
     for hold in share.holds:
         first, last = max(hold.first, start), min(hold.last, stop - 1)
-        if hold.status != AVAILABLE or first > last:
+        if not is_free(hold) or first > last:
             continue
         if found and found[-1].last + 1 == first:
             found[-1] = OffsetRange(found[-1].first, last)

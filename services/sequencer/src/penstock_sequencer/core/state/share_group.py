@@ -4,8 +4,8 @@ These invariants hold before and after every entry:
 
  1. A partition's holds are ordered and dense: each begins where the one before it ends, and the first begins at
     `start`. The first is not DONE. Two neighbours differ in more than their offsets.
- 2. An ACQUIRED hold belongs to one member of the group until `until_ms`, which is in the future. `due_ms` is not later
-    than the earliest `until_ms`.
+ 2. An ACQUIRED hold belongs to one member of the group until `until_ms`, which is in the future. An AVAILABLE hold with
+    an `until_ms` is delayed: it is in the future, too. `due_ms` is not later than the earliest `until_ms`.
  3. `start` goes back only if an administrator moves it. Offsets below it, and DONE ones, are never delivered again.
  4. An AVAILABLE hold has fewer `deliveries` than the limit at the time when it became AVAILABLE.
  5. A member's target has only partitions that the group shares, except while new targets are due.
@@ -29,9 +29,9 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     last: int
     status: int
     deliveries: int = 0
-    member_id: str = ""  # the member that acquired them; from here on only for ACQUIRED holds
-    until_ms: int = 0
-    acquisition: int = 0  # number of the acquisition that gave them to the member
+    member_id: str = ""  # the member that acquired them; only of ACQUIRED holds
+    until_ms: int = 0  # the end of the lock of an ACQUIRED hold, or of the delay of an AVAILABLE one
+    acquisition: int = 0  # only of ACQUIRED holds: number of the acquisition that gave them to the member
 
 
 class SharePartition(msgspec.Struct, eq=False, array_like=True):
@@ -40,7 +40,7 @@ class SharePartition(msgspec.Struct, eq=False, array_like=True):
     start: int
     holds: list[Hold] = []
     in_flight: int = 0  # offsets in holds that are not DONE
-    due_ms: int = 0  # when to check for ended locks; 0 only if nothing is acquired
+    due_ms: int = 0  # when to check for ended locks and delays; 0 only if there are none
 
 
 class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
