@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from penstock.contracts.levels import LATER_SHARE_CONFIGS_LEVEL, SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import DEAD_LETTERS_LEVEL, SHARE_GROUPS_LEVEL
 from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -210,7 +210,7 @@ def test_released_records_come_again_and_rejected_ones_do_not(
 def test_a_released_record_comes_again_after_the_delay_of_its_group(
     cluster: Cluster, admin: AdminClient, topic: str, members: list[Member]
 ) -> None:
-    wait_for_level(cluster, LATER_SHARE_CONFIGS_LEVEL)
+    wait_for_level(cluster, DEAD_LETTERS_LEVEL)
     configure(admin, topic, {"penstock.share.redelivery.delay.ms": str(DELAY_MS)})
     released: list[float] = []
     returned: list[float] = []

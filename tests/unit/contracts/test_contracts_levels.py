@@ -41,7 +41,7 @@ NAMES = {
         "remote.storage.enable",
     },
     12: {"penstock.replicas"},
-    13: {"penstock.share.redelivery.delay.ms"},
+    13: {"errors.deadletterqueue.group.enable", "penstock.share.redelivery.delay.ms"},
 }
 
 
@@ -70,6 +70,7 @@ def test_names_that_older_replicas_reject_need_their_level_even_when_they_are_re
     assert level_of_cluster_configs({"compression.zstd.level": "3"}, []) == 10
     assert level_of_cluster_configs({}, ["penstock.broker.7.num.io.threads"]) == 14
     assert level_of_cluster_configs({"log.retention.ms": "3"}, ["log.retention.ms"]) == 0
+    assert level_of_cluster_configs({}, ["errors.deadletterqueue.topic.name.prefix"]) == 13
 
 
 def test_the_highest_level_of_several_names_counts() -> None:

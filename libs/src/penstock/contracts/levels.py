@@ -27,6 +27,7 @@ from penstock.contracts.commands import (
     DeleteRecords,
     DeleteShareOffsets,
     DropExtents,
+    EndDeadLetters,
     EndTaskLease,
     EndTxn,
     ExpireLogs,
@@ -49,7 +50,11 @@ from penstock.contracts.configs.brokers import is_of_broker
 from penstock.contracts.configs.groups import STREAMS_CONFIGS, need_later_group_configs
 from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL, STREAMS_GROUP_CONFIGS, need_group_configs
 from penstock.contracts.configs.replicas import REPLICAS
-from penstock.contracts.configs.share_groups import need_later_share_configs, need_shared_topic_configs
+from penstock.contracts.configs.share_groups import (
+    need_dead_letter_configs,
+    need_later_share_configs,
+    need_shared_topic_configs,
+)
 from penstock.contracts.configs.topics import (
     CHECK_RECORDS,
     CODEC_CLUSTER_NAMES,
@@ -74,8 +79,8 @@ STREAMS_GROUPS_LEVEL = 11
 OFFSET_TOPIC_IDS_LEVEL = 12
 # From this level on topics may have replicas that clients assigned (ADR 0066).
 REPLICAS_LEVEL = 12
-# From this level on share groups have renewals that can be disabled, and delayed redelivery (ADR 0068).
-LATER_SHARE_CONFIGS_LEVEL = 13
+# From this level on share groups have dead letters, delayed redelivery and renewals that can be disabled (ADR 0068).
+DEAD_LETTERS_LEVEL = 13
 # From this level on the cluster may have configurations of single brokers (ADR 0069).
 BROKER_CONFIGS_LEVEL = 14
 # From this level on topics may have a lane (ADR 0045).
@@ -143,6 +148,7 @@ COMMAND_LEVELS: dict[type[msgspec.Struct], int] = {
     ExpireToken: TOKENS_LEVEL,
     AlterClientMetrics: CLIENT_METRICS_LEVEL,
     StreamsHeartbeat: STREAMS_GROUPS_LEVEL,
+    EndDeadLetters: DEAD_LETTERS_LEVEL,
 }
 # From this level on topics may have configurations that replicas of lower levels reject.
 KEY_COMPACTION_LEVEL = 1
@@ -183,7 +189,7 @@ def _level(command: Command) -> int:
 def level_of_configs(configs: dict[str, str]) -> int:
     """The level that a cluster must have reached before a topic may have these configurations."""
     if need_shared_topic_configs(configs):
-        return LATER_SHARE_CONFIGS_LEVEL
+        return DEAD_LETTERS_LEVEL
     if REPLICAS in configs:
         return REPLICAS_LEVEL
     if need_kafka_values(configs):
@@ -203,7 +209,7 @@ def level_of_changed_configs(configs: dict[str, str], changed: Collection[str]) 
     """The level that a topic with `configs` needs after a change of the names in `changed`."""
     # Replicas of lower levels reject these even when they are unset. Other names have no such rule, as journals show.
     if need_shared_topic_configs(changed):
-        return LATER_SHARE_CONFIGS_LEVEL
+        return DEAD_LETTERS_LEVEL
     if REPLICAS in changed:
         return REPLICAS_LEVEL
     return KAFKA_VALUES_LEVEL if need_kafka_names(changed) else level_of_configs(configs)
@@ -213,6 +219,8 @@ def level_of_cluster_configs(configs: Iterable[str], changed: Iterable[str]) -> 
     """The level that a cluster must have reached to have `configs` after a change of the names in `changed`."""
     if any(is_of_broker(name) for name in (*configs, *changed)):
         return BROKER_CONFIGS_LEVEL
+    if need_dead_letter_configs((*configs, *changed)):
+        return DEAD_LETTERS_LEVEL
     if any(name in STREAMS_GROUP_CONFIGS for name in (*configs, *changed)):
         return STREAMS_GROUPS_LEVEL
     if any(name in CODEC_CLUSTER_NAMES for name in (*configs, *changed)):
@@ -226,7 +234,7 @@ def level_of_group_configs(changed: Iterable[str]) -> int:
     """The level that a cluster must have reached before the configurations in `changed` of a group may change."""
     names = list(changed)
     if need_later_share_configs(names):
-        return LATER_SHARE_CONFIGS_LEVEL
+        return DEAD_LETTERS_LEVEL
     if any(name in STREAMS_CONFIGS for name in names):
         return STREAMS_GROUPS_LEVEL
     return KAFKA_VALUES_LEVEL if need_later_group_configs(names) else 0

@@ -113,6 +113,7 @@ class Advanced(msgspec.Struct, frozen=True, array_like=True):
     security_altered_sequence: int = 0  # the last entry that changed users or bindings, 0 if there is none
     tokens_altered_sequence: int = 0  # the last entry that changed a delegation token, 0 if there is none
     metrics_altered_sequence: int = 0  # the last entry that changed a subscription to metrics, 0 if there is none
+    dead_letter_groups: int = 0  # how many share groups have pending dead letters
 
 
 class ListenerAddress(msgspec.Struct, frozen=True, array_like=True):

@@ -37,6 +37,8 @@ QUERY_NAMES = (
     "share_partitions",
     "share_groups",
     "share_offsets",
+    "dead_letter_groups",
+    "dead_letters",
     "group_configs",
     "journal",
     "topic_survey",

@@ -2,7 +2,7 @@
 
 from penstock_sequencer.core.share.offset_ranges import end_of
 from penstock_sequencer.core.state.cluster import State
-from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, DONE, ShareGroup, SharePartition
+from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, DONE, PENDING, ShareGroup, SharePartition
 
 
 def check_share_groups(state: State) -> None:
@@ -35,6 +35,20 @@ def check_share_groups(state: State) -> None:
         for share in each.values()
     )
     assert all(state.group_configs.values())
+    assert state.dead_letters == {group_id: keys for group_id, keys in pending(state).items() if keys}
+
+
+def pending(state: State) -> dict[str, dict[tuple[bytes, int], None]]:
+    """The partitions with pending dead letters, by group."""
+    return {
+        group_id: {
+            (topic_id, number): None
+            for topic_id, shares in group.partitions.items()
+            for number, share in shares.items()
+            if any(hold.status in PENDING for hold in share.holds)
+        }
+        for group_id, group in state.share_groups.items()
+    }
 
 
 def check_members(state: State, group: ShareGroup) -> None:
@@ -57,13 +71,17 @@ def check_share(state: State, group: ShareGroup, share: SharePartition) -> None:
     for hold in share.holds:
         assert hold.first == place <= hold.last
         place = hold.last + 1
-        assert hold.status in (AVAILABLE, ACQUIRED, DONE)
+        assert hold.status in (AVAILABLE, ACQUIRED, DONE, *PENDING)
         assert hold.deliveries >= 0
         if hold.status == ACQUIRED:
             assert hold.member_id in group.members
             assert state.clock_ms < hold.until_ms
             assert 0 < share.due_ms <= hold.until_ms
             assert 0 < hold.acquisition <= group.acquisitions
+            assert hold.deliveries
+        elif hold.status in PENDING:
+            assert (hold.member_id, hold.until_ms) == ("", 0)
+            assert 0 < hold.acquisition <= state.sequence
             assert hold.deliveries
         else:
             assert (hold.member_id, hold.acquisition) == ("", 0)

@@ -11,7 +11,10 @@ from penstock.contracts.commands import (
     Command,
     ConfigChange,
     ConfigOperation,
+    DeadRecords,
     DeleteShareOffsets,
+    EndDeadLetters,
+    EndedDeadLetters,
     ExpireMember,
     OffsetRange,
     ShareHeartbeat,
@@ -72,10 +75,13 @@ def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
         ("share.x", "1"),
         ("penstock.share.redelivery.delay.ms", "700"),
         ("share.renew.acknowledge.enable", "false"),
+        ("errors.deadletterqueue.topic.name", "dlq.t"),
     ]
     changes = st.lists(
         st.sampled_from([ConfigChange(name, ConfigOperation.SET, value) for name, value in set_here]), max_size=2
     )
+    dead = st.lists(st.builds(DeadRecords, offsets, offsets, number(st.integers(0, 20))), max_size=2)
+    ended = st.lists(st.builds(EndedDeadLetters, TOPIC_IDS, number(st.integers(0, 1)), dead), max_size=2)
     return st.one_of(
         beat,
         beat,
@@ -87,5 +93,6 @@ def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
         st.builds(DeleteShareOffsets, number(NOW_MS), GROUPS, st.lists(NAMES, max_size=2), number(SEEN)),
         st.builds(AlterGroupConfigs, number(NOW_MS), GROUPS, changes, st.booleans(), number(SEEN)),
         st.builds(ExpireMember, number(NOW_MS), GROUPS, MEMBERS, number(st.integers(0, 50))),
+        st.builds(EndDeadLetters, number(NOW_MS), GROUPS, ended),
         segments(number),
     )

@@ -115,7 +115,10 @@ from penstock.contracts.commands.share import (
     AcknowledgeType as AcknowledgeType,
     AcquiredRange as AcquiredRange,
     AlterShareOffsets as AlterShareOffsets,
+    DeadRecords as DeadRecords,
     DeleteShareOffsets as DeleteShareOffsets,
+    EndDeadLetters as EndDeadLetters,
+    EndedDeadLetters as EndedDeadLetters,
     OffsetRange as OffsetRange,
     RecordsShared as RecordsShared,
     SharedPartition as SharedPartition,
@@ -210,6 +213,7 @@ Command = (
     | RenewToken
     | ExpireToken
     | StreamsHeartbeat
+    | EndDeadLetters
 )
 
 

@@ -8,7 +8,7 @@ import msgspec
 from penstock.contracts.commands.groups import CommitOffsets, DeleteGroup, JoinGroup, LeaveGroup, SyncGroup
 from penstock.contracts.commands.offsets import DeleteOffsets
 from penstock.contracts.commands.outcomes import PerItem, Rejected
-from penstock.contracts.commands.share import AlterShareOffsets, DeleteShareOffsets, ShareRecords
+from penstock.contracts.commands.share import AlterShareOffsets, DeleteShareOffsets, EndDeadLetters, ShareRecords
 from penstock.contracts.commands.topics import AlterGroupConfigs
 from penstock.contracts.commands.transactions import (
     AddOffsetsToTxn,
@@ -46,6 +46,7 @@ _LONG_GROUP_ID: dict[type[msgspec.Struct], Rejection] = {
     AlterShareOffsets: Rejection.INVALID_GROUP,
     DeleteShareOffsets: Rejection.UNKNOWN_GROUP,
     AlterGroupConfigs: Rejection.INVALID_REQUEST,
+    EndDeadLetters: Rejection.UNKNOWN_GROUP,
 }
 _TRANSACTIONAL = (InitTransactionalProducer, AddPartitionsToTxn, AddOffsetsToTxn, CommitTxnOffsets, EndTxn)
 

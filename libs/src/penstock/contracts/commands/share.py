@@ -154,6 +154,33 @@ class AlterShareOffsets(msgspec.Struct, frozen=True, array_like=True, tag=102):
     principal: str = ""  # as in `JoinGroup`
 
 
+class DeadRecords(msgspec.Struct, frozen=True, array_like=True):
+    """Offsets from `first` to `last` that died by the journal entry `sequence`, and have pending dead letters."""
+
+    first: int
+    last: int
+    sequence: int
+
+
+class EndedDeadLetters(msgspec.Struct, frozen=True, array_like=True):
+    """Dead letters of one partition that are written, or that cannot be written."""
+
+    topic_id: TopicId
+    partition: int
+    records: list[DeadRecords]
+
+
+class EndDeadLetters(msgspec.Struct, frozen=True, array_like=True, tag=106):
+    """End pending dead letters of a share group (KIP-1191). The outcome is `Done`, also if they have ended before.
+
+    A record is named with the entry by which it died. So a late copy ends no dead letter of a later death.
+    """
+
+    now_ms: int
+    group_id: str
+    partitions: list[EndedDeadLetters]
+
+
 class DeleteShareOffsets(msgspec.Struct, frozen=True, array_like=True, tag=103):
     """Delete the offsets of an empty group in these topics. The outcome is `PerItem`."""
 

@@ -18,7 +18,7 @@ from penstock.contracts.configs.members import (
     group_config,
 )
 from penstock.contracts.configs.replicas import REPLICAS, replicas_validation_error
-from penstock.contracts.configs.share_groups import SHARED_TOPIC_CONFIGS
+from penstock.contracts.configs.share_groups import DEAD_LETTER_CLUSTER_CONFIGS, SHARED_TOPIC_CONFIGS
 from penstock.contracts.configs.unsupported_topics import (
     COMPRESSION_TYPE,
     INERT_CONFIGS,
@@ -182,7 +182,8 @@ TOPIC_CONFIGS |= {inert.name: config_of(inert) for inert in INERT_CONFIGS.values
 
 CLUSTER_CONFIGS: dict[str, TopicConfig] = {
     config.cluster_name: config for config in TOPIC_CONFIGS.values() if config.cluster_name
-} | GROUP_CONFIGS
+}
+CLUSTER_CONFIGS |= GROUP_CONFIGS | DEAD_LETTER_CLUSTER_CONFIGS
 
 CLUSTER_NAMES = {config.name: name for name, config in CLUSTER_CONFIGS.items()}
 

@@ -4,11 +4,13 @@ import msgspec
 
 from penstock.contracts.commands.consumer_groups import TopicPartitions
 from penstock.contracts.commands.outcomes import Rejected
-from penstock.contracts.commands.share import OffsetRange, ShareHeartbeat, ShareMembership
+from penstock.contracts.commands.share import DeadRecords, OffsetRange, ShareHeartbeat, ShareMembership
 from penstock.contracts.ids import TopicId
 from penstock.contracts.rejections import Rejection
 
 WINDOWS_PER_PARTITION_MAX = 64
+DEAD_LETTER_GROUPS_MAX = 1_000
+DEAD_LETTERS_PER_VIEW_MAX = 500
 
 
 class ShareHeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -67,6 +69,68 @@ class SharePartitionsView(msgspec.Struct, frozen=True, array_like=True):
     partitions: list[SharePartitionView]
     read_committed: bool = False  # the group's `share.isolation.level`
     rejection: Rejection = Rejection.NONE  # UNKNOWN_GROUP, UNKNOWN_MEMBER: then `partitions` is empty
+    failure: str | None = None
+
+
+class DeadLetterGroupsQuery(msgspec.Struct, frozen=True, array_like=True):
+    """The share groups with pending dead letters whose ids come after `after`, at most DEAD_LETTER_GROUPS_MAX."""
+
+    min_sequence: int
+    after: str = ""
+
+
+class DeadLetterGroup(msgspec.Struct, frozen=True, array_like=True):
+    """A group with pending dead letters, and one of them; the same one in two answers means no progress."""
+
+    group_id: str
+    topic_id: TopicId
+    partition: int
+    records: DeadRecords
+
+
+class DeadLetterGroupsView(msgspec.Struct, frozen=True, array_like=True):
+    """The groups, in the order of their ids."""
+
+    sequence: int
+    groups: list[DeadLetterGroup]
+    is_more: bool = False
+    failure: str | None = None
+
+
+class DeadLettersQuery(msgspec.Struct, frozen=True, array_like=True):
+    """Pending dead letters of a share group, at most DEAD_LETTERS_PER_VIEW_MAX."""
+
+    min_sequence: int
+    group_id: str
+
+
+class DeadLetters(msgspec.Struct, frozen=True, array_like=True):
+    """Records that died together; `rejected` by a member, else delivered as often as the limit allows."""
+
+    records: DeadRecords
+    deliveries: int
+    rejected: bool
+
+
+class DeadLettersOfPartition(msgspec.Struct, frozen=True, array_like=True):
+    """Pending dead letters of one partition, in the order of their offsets."""
+
+    topic_id: TopicId
+    topic: str
+    partition: int
+    log_start_offset: int
+    letters: list[DeadLetters]
+
+
+class DeadLettersView(msgspec.Struct, frozen=True, array_like=True):
+    """The pending dead letters, with the configurations in force; `topic` is "" if the group no longer has one."""
+
+    sequence: int
+    partitions: list[DeadLettersOfPartition]
+    topic: str = ""
+    copies_records: bool = False
+    prefix: str = ""  # of the names of topics for dead letters
+    creates_topics: bool = False
     failure: str | None = None
 
 

@@ -51,6 +51,7 @@ from penstock_sequencer.core.security import acls, tokens, users
 from penstock_sequencer.core.share import (
     acquire_ack,
     commands as share_commands,
+    dead_letters,
     offsets as share_offsets,
 )
 from penstock_sequencer.core.state import shares
@@ -161,6 +162,7 @@ APPLY: dict[type[Command], Callable[[State, Any, Changes], Outcome]] = {
     commands.RenewToken: tokens.renew_token,
     commands.ExpireToken: tokens.expire_token,
     commands.StreamsHeartbeat: streams_commands.streams_heartbeat,
+    commands.EndDeadLetters: dead_letters.end_dead_letters,
 }
 
 

@@ -48,6 +48,7 @@ from penstock_sequencer.core.maintenance.queries import dead, known_segments, us
 from penstock_sequencer.core.maintenance.surveys import group_survey, topic_survey
 from penstock_sequencer.core.security.queries import security
 from penstock_sequencer.core.security.tokens import delegation_tokens
+from penstock_sequencer.core.share.dead_letters import dead_letter_groups, dead_letters
 from penstock_sequencer.core.share.offsets import share_offsets
 from penstock_sequencer.core.share.queries import group_configs, share_groups, share_heartbeat, share_partitions
 from penstock_sequencer.core.state.cluster import Partition, State, Topic
@@ -275,6 +276,8 @@ QUERIES: dict[str, Callable[[State, Any], Any]] = {
     "share_partitions": share_partitions,
     "share_groups": share_groups,
     "share_offsets": share_offsets,
+    "dead_letter_groups": dead_letter_groups,
+    "dead_letters": dead_letters,
     "group_configs": group_configs,
     "validate": validate,
     "segments": segments,

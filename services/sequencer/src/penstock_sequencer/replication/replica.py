@@ -243,6 +243,7 @@ class Replica:
                     state.security_altered_sequence,
                     state.tokens_altered_sequence,
                     state.metrics_altered_sequence,
+                    len(state.dead_letters),
                 )
             )
         self._record(entry, effects)

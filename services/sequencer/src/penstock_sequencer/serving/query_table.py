@@ -29,7 +29,7 @@ from penstock_sequencer.core.groups.streams import queries as streams_queries
 from penstock_sequencer.core.log import retention_queries
 from penstock_sequencer.core.maintenance import queries as janitor_queries, surveys
 from penstock_sequencer.core.security import queries as security_queries, tokens
-from penstock_sequencer.core.share import offsets as share_offsets, queries as share_queries
+from penstock_sequencer.core.share import dead_letters, offsets as share_offsets, queries as share_queries
 from penstock_sequencer.core.state.cluster import State
 from penstock_sequencer.core.topics import client_metrics, client_quotas
 from penstock_sequencer.core.transactions import queries as transaction_queries
@@ -189,6 +189,16 @@ QUERY_HANDLERS: dict[str, QueryHandler] = {
         ask_share.ShareOffsetsQuery,
         share_offsets.share_offsets,
         lambda sequence, text: ask_share.ShareOffsetsView(sequence, [], failure=text),
+    ),
+    "dead_letter_groups": QueryHandler(
+        ask_share.DeadLetterGroupsQuery,
+        dead_letters.dead_letter_groups,
+        lambda sequence, text: ask_share.DeadLetterGroupsView(sequence, [], failure=text),
+    ),
+    "dead_letters": QueryHandler(
+        ask_share.DeadLettersQuery,
+        dead_letters.dead_letters,
+        lambda sequence, text: ask_share.DeadLettersView(sequence, [], failure=text),
     ),
     "group_configs": QueryHandler(
         ask_groups.GroupConfigsQuery,

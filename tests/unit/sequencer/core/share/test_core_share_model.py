@@ -14,17 +14,23 @@ from penstock.contracts.commands import (
     AcknowledgedRange,
     AcknowledgeType,
     Command,
+    DeadRecords,
     DeleteRecords,
+    Done,
+    EndDeadLetters,
+    EndedDeadLetters,
     LogOffset,
     OffsetRange,
     SharePartition,
     ShareRecords,
 )
+from penstock.contracts.queries.share import DeadLettersQuery
 from penstock.contracts.rejections import Rejection
+from penstock_sequencer.core import queries
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from penstock_sequencer.core.state.cluster import new_state
-from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, DONE
+from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, DONE, PENDING
 from tests.unit.sequencer.core.core_world import World, share_world, topic_id
 
 STEPS = 120
@@ -42,23 +48,27 @@ ACKNOWLEDGE_TYPES = [
     AcknowledgeType.RENEW,
     AcknowledgeType.UNREAD,
 ]
+FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT, AcknowledgeType.GAP)
 any_seed = pytest.mark.parametrize("seed", range(40))
 
 
 class Record(msgspec.Struct):
     """The state of one record; `holder` is "" unless a member has it."""
 
+    offset: int
     deliveries: int = 0
     holder: str = ""
     until_ms: int = 0
     is_done: bool = False
     free_ms: int = 0  # when the delay of its redelivery ends
+    letter: str = ""  # the reason of its pending dead letter
 
     def give(self, member: str, until_ms: int) -> None:
         self.deliveries, self.holder, self.until_ms = self.deliveries + 1, member, until_ms
 
-    def release(self) -> None:
+    def release(self, *, with_letters: bool) -> None:
         self.holder, self.is_done = "", self.deliveries >= LIMIT
+        self.letter = "exhausted" if self.is_done and with_letters else ""
 
 
 class Play:
@@ -67,6 +77,9 @@ class Play:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.delay_ms = DELAYS_MS[seed % len(DELAYS_MS)]
+        self.with_letters = seed % 3 > 0
+        self.letters: list[tuple[int, int, bool]] = []  # ended ones: offset, deliveries, whether rejected
+        self.expected_letters: list[tuple[int, int, bool]] = []
         self.world = share_world()
         self.log: list[list[list[Command]]] = []
         self.world = self.recorded_world()
@@ -86,12 +99,15 @@ class Play:
 
         world = Recorded()
         delay = {"penstock.share.redelivery.delay.ms": str(self.delay_ms)} if self.delay_ms else {}
-        world.shares.begin("one", **CONFIGS, **delay)
+        letters = {"errors.deadletterqueue.topic.name": "dlq.t"} if self.with_letters else {}
+        world.shares.begin("one", **CONFIGS, **delay, **letters)
         return world
 
     def step(self) -> None:
         actions = (
-            [self.acquire] * 5 + [self.acknowledge] * 5 + [self.write, self.pass_time, self.come, self.go, self.trim]
+            [self.acquire] * 5
+            + [self.acknowledge] * 5
+            + [self.write, self.pass_time, self.come, self.go, self.trim, self.end_letters]
         )
         self.random.choice(actions)()
         self.check()
@@ -99,7 +115,7 @@ class Play:
     def write(self) -> None:
         count = self.random.randint(1, 12)
         self.world.shares.write(count)
-        self.records += [Record() for _ in range(count)]
+        self.records += [Record(len(self.records) + number) for number in range(count)]
 
     def come(self) -> None:
         name = self.random.choice(NAMES)
@@ -121,7 +137,7 @@ class Play:
         for record in self.records:
             if record.holder == name:
                 record.deliveries -= kind != "expire"
-                record.release()
+                self.release(record)
 
     def pass_time(self) -> None:
         self.world.wait(self.random.choice([100, 1_000, LOCK_MS]))
@@ -130,7 +146,27 @@ class Play:
     def expire_locks(self) -> None:
         for record in self.records:
             if record.holder and record.until_ms <= self.world.now_ms:
-                record.release()
+                self.release(record)
+
+    def release(self, record: Record) -> None:
+        record.release(with_letters=self.with_letters)
+        if record.letter:
+            self.expected_letters.append((record.offset, record.deliveries, False))
+
+    def end_letters(self) -> None:
+        """End some of the pending dead letters, some of them twice, and some that are of another death."""
+        view = queries.QUERIES["dead_letters"](self.world.state, DeadLettersQuery(0, "g"))
+        assert [each.topic for each in view.partitions] == ["t"] * len(view.partitions)
+        letters = [each for partition in view.partitions for each in partition.letters]
+        chosen = [each for each in letters if self.random.random() < 0.7]
+        wrong = [DeadRecords(each.records.first, each.records.last, each.records.sequence + 1) for each in letters]
+        ended = EndedDeadLetters(topic_id(1), 0, [*wrong, *(each.records for each in chosen)])
+        for _ in range(self.random.choice([1, 1, 2])):
+            assert self.world.do(EndDeadLetters(self.world.now_ms, "g", [ended])) == Done()
+        for each in chosen:
+            for offset in range(each.records.first, each.records.last + 1):
+                self.letters.append((offset, each.deliveries, each.rejected))
+                self.records[offset].letter = ""
 
     def trim(self) -> None:
         """Retention removes the first records; a member that has some of them may still acknowledge them."""
@@ -205,14 +241,16 @@ class Play:
             record.until_ms = self.world.now_ms + LOCK_MS
             return
         record.deliveries -= acknowledge_type == AcknowledgeType.UNREAD
-        record.release()
+        if acknowledge_type == AcknowledgeType.REJECT and self.with_letters:
+            record.holder, record.is_done, record.letter = "", True, "rejected"
+            self.expected_letters.append((record.offset, record.deliveries, True))
+            return
+        if acknowledge_type in FINAL:
+            record.holder, record.is_done = "", True
+            return
+        self.release(record)
         if acknowledge_type == AcknowledgeType.RELEASE and not record.is_done:
             record.free_ms = self.world.now_ms + self.delay_ms
-        record.is_done = record.is_done or acknowledge_type in (
-            AcknowledgeType.ACCEPT,
-            AcknowledgeType.REJECT,
-            AcknowledgeType.GAP,
-        )
 
     def check(self) -> None:
         """The model's records can be acquired; the group's position never goes back."""
@@ -232,6 +270,7 @@ class Play:
                     hold.until_ms,
                 )
                 assert (hold.status == DONE) <= (record.is_done or offset < self.log_start)
+                assert (hold.status in PENDING) == bool(record.letter)
                 is_delayed = record.free_ms > self.world.now_ms
                 assert hold.status != AVAILABLE or hold.until_ms == (record.free_ms if is_delayed else 0)
 
@@ -248,6 +287,9 @@ class Play:
                 given += range(first, last + 1)
                 assert self.world.shares.acknowledge(name, first, last, AcknowledgeType.ACCEPT) == Rejection.NONE
         assert given == left
+        while self.world.state.dead_letters:
+            self.end_letters()
+        assert sorted(self.letters) == sorted(self.expected_letters), "each dead record has one dead letter"
         assert (self.world.shares.share.start, self.world.shares.share.holds, self.world.shares.lag()) == (
             len(self.records),
             [],

@@ -11,7 +11,7 @@ from penstock.contracts.commands import (
     LogOffset,
     RaiseLevel,
 )
-from penstock.contracts.levels import LATER_SHARE_CONFIGS_LEVEL, SHARE_GROUPS_LEVEL, level_of
+from penstock.contracts.levels import DEAD_LETTERS_LEVEL, SHARE_GROUPS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.timers import next_deadline_ms
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
@@ -97,15 +97,16 @@ def test_the_last_delivery_is_not_delayed_but_done() -> None:
     assert (world.shares.share.start, world.shares.lag()) == (1, 0)
 
 
-def test_a_lower_limit_counts_when_the_delay_ends() -> None:
+def test_a_lower_limit_counts_at_the_next_delivery() -> None:
     world = delaying_world("one", records=1)
     for _ in range(2):
         world.wait(DELAY_MS)
         world.shares.acquire("one")
         world.shares.acknowledge("one", 0, 0, AcknowledgeType.RELEASE)
     world.shares.configure(**{"share.delivery.count.limit": "2"})
-    assert world.shares.lag() == 1
     world.wait(DELAY_MS)
+    assert world.shares.lag() == 1
+    assert world.shares.acquire("one") == []
     assert (world.shares.share.start, world.shares.lag()) == (1, 0)
 
 
@@ -163,10 +164,9 @@ def test_a_delay_needs_the_level_at_which_all_replicas_know_it() -> None:
     assert world.shares.configure(**{RENEW: "false"}).rejection == Rejection.INVALID_CONFIG
     assert world.do(AlterConfigs(world.now_ms, "t", changes)).rejection == Rejection.INVALID_CONFIG
     assert world.topic("u", number=2, **{DELAY: "1"}).rejection == Rejection.INVALID_CONFIG
-    world.do(RaiseLevel(world.now_ms, LATER_SHARE_CONFIGS_LEVEL))
+    world.do(RaiseLevel(world.now_ms, DEAD_LETTERS_LEVEL))
     assert not hasattr(world.do(AlterConfigs(world.now_ms, "t", changes)), "rejection")
     assert world.topic("u", number=2, **{DELAY: "1"}).configs == {DELAY: "1"}
-    assert level_of([]) < LATER_SHARE_CONFIGS_LEVEL
 
 
 def test_a_group_may_not_allow_renewals() -> None:

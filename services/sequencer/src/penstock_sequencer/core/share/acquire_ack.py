@@ -17,9 +17,10 @@ from penstock.contracts.commands import (
 from penstock.contracts.configs.share_groups import redelivery_delay_ms
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.log.partitions import find_partition
-from penstock_sequencer.core.share import partition as share_partitions
+from penstock_sequencer.core.share import partition as share_partitions, release
 from penstock_sequencer.core.share.group import record_due
 from penstock_sequencer.core.share.partition import Acquisition, Rules, lock_end_ms, rules_of
+from penstock_sequencer.core.share.pending import record_dead_letters
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.limits import INTEGER_MAX
 from penstock_sequencer.core.state.share_group import Answered, ShareGroup, ShareMember, SharePartition as Share
@@ -92,9 +93,11 @@ def _acknowledge(state: State, group: ShareGroup, rules: Rules, member_id: str, 
         return Rejection.UNKNOWN_TOPIC
     share, topic = found[1], state.topics_by_id[wanted.topic_id]
     delay_ms = redelivery_delay_ms(state.group_configs.get(group.group_id, {}), topic.configs)
-    rejection = share_partitions.acknowledge(state, rules, share, member_id, wanted.acknowledged, delay_ms)
+    rejection = release.acknowledge(state, rules, share, member_id, wanted.acknowledged, delay_ms)
     if share.due_ms:
         record_due(state, group, share.due_ms)
+    if rules.has_dead_letters:
+        record_dead_letters(state, group, (wanted.topic_id, wanted.partition), share)
     return rejection
 
 
@@ -110,7 +113,7 @@ def _release(state: State, group: ShareGroup, rules: Rules, command: ShareRecord
     numbers = range(command.releases_from, command.releases_through + 1)
     for each in command.partitions:
         share = group.partitions.get(each.topic_id, {}).get(each.partition)
-        if share is not None and share_partitions.release_member(
+        if share is not None and release.release_member(
             state, rules, share, command.member_id, unread=True, acquisitions=numbers
         ):
             changes.groups[group.group_id] = None
@@ -145,6 +148,8 @@ def _acquire(
     window = OffsetRange(wanted.first, INTEGER_MAX if wanted.last < 0 else wanted.last)
     limit = min(wanted.records_max, records_left)
     acquired = share_partitions.acquire(state, rules, partition, share, acquisition, window, wanted.gaps, limit)
+    if rules.has_dead_letters:  # of records that were delivered as often as a new limit allows
+        record_dead_letters(state, group, (wanted.topic_id, wanted.partition), share)
     return SharedPartition(Rejection.NONE, acquired)
 
 

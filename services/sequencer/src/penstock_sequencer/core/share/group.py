@@ -22,8 +22,9 @@ from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import assign_simply
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
 from penstock_sequencer.core.groups.timers import set_deadline
-from penstock_sequencer.core.share import partition as share_partitions
-from penstock_sequencer.core.share.partition import Rules
+from penstock_sequencer.core.share.partition import Rules, rules_of
+from penstock_sequencer.core.share.pending import record_dead_letters, remove_dead_letters
+from penstock_sequencer.core.share.release import release_member, release_overdue
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Partition, State, Topic
 from penstock_sequencer.core.state.group_sizes import count_member, names_bytes
 from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
@@ -99,23 +100,27 @@ def remove_member(state: State, group: ShareGroup, member: ShareMember, changes:
 
 def release(state: State, group: ShareGroup, member_id: str, changes: Changes, *, unread: bool) -> None:
     """Release all records that the member has acquired."""
-    rules = share_partitions.rules_of(state, group.group_id)
-    for shares in group.partitions.values():
-        for share in shares.values():
-            if share.due_ms and share_partitions.release_member(state, rules, share, member_id, unread=unread):
+    rules = rules_of(state, group.group_id)
+    for topic_id, shares in group.partitions.items():
+        for number, share in shares.items():
+            if share.due_ms and release_member(state, rules, share, member_id, unread=unread):
                 changes.groups[group.group_id] = None
+                if rules.has_dead_letters:
+                    record_dead_letters(state, group, (topic_id, number), share)
 
 
 def fire(state: State, group: ShareGroup, changes: Changes) -> None:
     """End locks and delays, and make targets that are due; the next deadline is in the future."""
-    rules = share_partitions.rules_of(state, group.group_id)
+    rules = rules_of(state, group.group_id)
     if 0 < group.target_due_ms <= state.clock_ms:
         assign_all(state, group)
     due_ms = group.target_due_ms
-    for shares in group.partitions.values():
-        for share in shares.values():
+    for topic_id, shares in group.partitions.items():
+        for number, share in shares.items():
             if 0 < share.due_ms <= state.clock_ms:
                 changes.share_locks_ended += _release_overdue(state, group, rules, share)
+                if rules.has_dead_letters:
+                    record_dead_letters(state, group, (topic_id, number), share)
             if share.due_ms:
                 due_ms = min(due_ms or share.due_ms, share.due_ms)
     assert not due_ms or due_ms > state.clock_ms, "the next deadline is in the future"
@@ -125,7 +130,7 @@ def fire(state: State, group: ShareGroup, changes: Changes) -> None:
 
 def _release_overdue(state: State, group: ShareGroup, rules: Rules, share: SharePartition) -> int:
     uncounted = share.in_flight - counted(group, share)
-    ended = share_partitions.release_overdue(state, rules, share)
+    ended = release_overdue(state, rules, share)
     # The change of `in_flight` is counted. Without members the number of holds counts, and ended delays merge holds.
     state.share_record_count += counted(group, share) - share.in_flight + uncounted
     return ended
@@ -227,6 +232,7 @@ def enter_share(state: State, group: ShareGroup, partition: Partition, start: in
         state.share_topics.setdefault(partition.topic_id, {})[group.group_id] = None
     else:
         state.share_record_count -= counted(group, before)
+        remove_dead_letters(state, group, (partition.topic_id, partition.number))
     shares[partition.number] = SharePartition(start)
 
 
@@ -239,6 +245,8 @@ def enter_group(state: State, group: ShareGroup) -> None:
         state.share_topics.setdefault(topic_id, {})[group.group_id] = None
         state.share_partition_count += len(shares)
         state.share_record_count += sum(counted(group, share) for share in shares.values())
+        for number, share in shares.items():
+            record_dead_letters(state, group, (topic_id, number), share)
 
 
 def remove_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
@@ -246,6 +254,8 @@ def remove_topic(state: State, group: ShareGroup, topic_id: TopicId) -> None:
     shares = group.partitions.pop(topic_id)
     state.share_partition_count -= len(shares)
     state.share_record_count -= sum(counted(group, share) for share in shares.values())
+    for number in shares:
+        remove_dead_letters(state, group, (topic_id, number))
     groups = state.share_topics[topic_id]
     del groups[group.group_id]
     if not groups:

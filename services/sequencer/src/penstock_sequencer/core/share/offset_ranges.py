@@ -83,6 +83,11 @@ def available(first: int, last: int, deliveries: int, until_ms: int = 0) -> Hold
     return Hold(first, last, AVAILABLE, deliveries, until_ms=until_ms)
 
 
+def dead(hold: Hold, status: int, sequence: int) -> Hold:
+    """A hold of records that died by this entry, with pending dead letters."""
+    return Hold(hold.first, hold.last, status, hold.deliveries, acquisition=sequence)
+
+
 def is_free(hold: Hold) -> bool:
     """Whether the offsets can be acquired now."""
     return hold.status == AVAILABLE and not hold.until_ms

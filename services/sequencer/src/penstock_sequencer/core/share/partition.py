@@ -1,9 +1,12 @@
-"""One partition of a share group: acquire its records, acknowledge them, release them.
+"""One partition of a share group: the settings that apply to it, and acquisitions of its records.
 
     after the end, or AVAILABLE -- acquired -------------------------------------------> ACQUIRED
     ACQUIRED -- accepted, rejected, no record; or released at the delivery limit ------> DONE
     ACQUIRED -- released, unread, its lock has ended, its member has gone -------------> AVAILABLE
     after the end, or AVAILABLE -- it is a gap, or the log now begins after it --------> DONE
+
+In a group with a topic for dead letters, rejected records are REJECTED until their dead letters are written, and those
+released at the delivery limit are EXHAUSTED. Then they are DONE. `release.py` has all ways out of ACQUIRED.
 
 A group or a topic may delay records that a member released: they are AVAILABLE, but no member gets them for a while.
 
@@ -18,7 +21,7 @@ from itertools import islice
 
 import msgspec
 
-from penstock.contracts.commands import AcknowledgedRange, AcknowledgeType, AcquiredRange, OffsetRange
+from penstock.contracts.commands import AcquiredRange, OffsetRange
 from penstock.contracts.configs.groups import (
     READ_COMMITTED,
     SHARE_DELIVERY_LIMIT,
@@ -27,27 +30,22 @@ from penstock.contracts.configs.groups import (
     SHARE_LOCKS_MAX,
     share_config,
 )
-from penstock.contracts.configs.share_groups import SHARE_RENEW_ENABLE
-from penstock.contracts.rejections import Rejection
+from penstock.contracts.configs.share_groups import DEAD_LETTER_TOPIC, SHARE_RENEW_ENABLE
 from penstock_sequencer.core.log.control_markers import is_marker
 from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.share.offset_ranges import (
     available,
     cut,
+    dead,
     done,
     drop_done,
     end_of,
-    find,
     fragments,
     is_free,
-    part,
     put,
 )
 from penstock_sequencer.core.state.cluster import Partition, State
-from penstock_sequencer.core.state.limits import INTEGER_MAX
-from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, Hold, SharePartition
-
-ANY_ACQUISITION = range(INTEGER_MAX)
+from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, EXHAUSTED, Hold, SharePartition
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -58,6 +56,7 @@ class Rules(msgspec.Struct, frozen=True):
     locks_max: int
     read_committed: bool
     may_renew: bool
+    has_dead_letters: bool
 
 
 def rules_of(state: State, group_id: str) -> Rules:
@@ -69,6 +68,7 @@ def rules_of(state: State, group_id: str) -> Rules:
         int(share_config(SHARE_LOCKS_MAX, configs)),
         share_config(SHARE_ISOLATION_LEVEL, configs) == READ_COMMITTED,
         share_config(SHARE_RENEW_ENABLE, configs) == "true",
+        bool(share_config(DEAD_LETTER_TOPIC, configs)),
     )
 
 
@@ -78,11 +78,12 @@ def visible_end(rules: Rules, partition: Partition) -> int:
 
 
 def lock_end_ms(state: State, rules: Rules) -> int:
-    """The end of a lock that begins now: after its duration, or slightly later."""
-    return _later_ms(state, rules.lock_duration_ms)
+    """The end of a lock that begins now."""
+    return later_ms(state, rules.lock_duration_ms)
 
 
-def _later_ms(state: State, duration_ms: int) -> int:
+def later_ms(state: State, duration_ms: int) -> int:
+    """The deadline after a duration that begins now, or slightly later."""
     end_ms = state.clock_ms + duration_ms
     return end_ms + -end_ms % state.limits.share.share_lock_grain_ms
 
@@ -114,8 +115,13 @@ def trim(state: State, share: SharePartition, log_start_offset: int) -> None:
     gone = [done(each.first, each.last) if each.status == AVAILABLE else each for each in share.holds[place:stop]]
     if end < log_start_offset:
         gone.append(done(end, log_start_offset - 1))
-    _put(state, share, place, stop, gone)
+    replace_holds(state, share, place, stop, gone)
     drop_done(share)
+
+
+def end_of_deliveries(rules: Rules, hold: Hold, sequence: int) -> Hold:
+    """The records after their last delivery, in the entry `sequence`: DONE, or with pending dead letters."""
+    return dead(hold, EXHAUSTED, sequence) if rules.has_dead_letters else done(hold.first, hold.last)
 
 
 class Acquisition(msgspec.Struct, frozen=True):
@@ -143,15 +149,15 @@ def acquire(
     reported_gaps = [(gap.first, gap.last) for gap in gaps]
     end = end_of(share)
     place, stop = cut(share, first, min(last, end - 1)) if first < end else (len(share.holds), len(share.holds))
-    taker = _Taker(rules, acquisition, records_max)
+    taker = _Taker(rules, acquisition, records_max, state.sequence)
     holds = [hold for old in share.holds[place:stop] for hold in taker.take_again(old, reported_gaps)]
-    _put(state, share, place, stop, holds)
+    replace_holds(state, share, place, stop, holds)
     if first <= end <= last:
         room = room_for_new(state, rules, share)
         fragments_max = state.limits.share.share_fragments_max
         all_gaps = merge(reported_gaps, _markers(partition, end, fragments_max))
         new = taker.take_new(islice(fragments(end, last, all_gaps), fragments_max), room)
-        _put(state, share, len(share.holds), len(share.holds), new)
+        replace_holds(state, share, len(share.holds), len(share.holds), new)
     drop_done(share)
     if taker.taken:
         share.due_ms = min(share.due_ms or acquisition.until_ms, acquisition.until_ms)
@@ -161,18 +167,19 @@ def acquire(
 class _Taker:
     """Acquires offsets in ascending order, up to the limits."""
 
-    def __init__(self, rules: Rules, acquisition: Acquisition, records_max: int) -> None:
+    def __init__(self, rules: Rules, acquisition: Acquisition, records_max: int, sequence: int) -> None:
         self.taken: list[AcquiredRange] = []
         self._rules = rules
         self._acquisition = acquisition
         self._room = max(records_max, 0)
+        self._sequence = sequence
 
     def take_again(self, hold: Hold, gaps: Iterable[tuple[int, int]]) -> list[Hold]:
         """Acquire from a hold, if it is AVAILABLE and not delayed."""
         if not is_free(hold):
             return [hold]
         if hold.deliveries >= self._rules.delivery_limit:
-            return [done(hold.first, hold.last)]
+            return [end_of_deliveries(self._rules, hold, self._sequence)]
         found: list[Hold] = []
         for first, last, is_gap in fragments(hold.first, hold.last, gaps):
             if is_gap:
@@ -223,141 +230,6 @@ def _markers(partition: Partition, first: int, rows_max: int) -> Iterator[tuple[
             yield extents.base_offsets[row], extents.last_offsets[row]
 
 
-def acknowledge(
-    state: State,
-    rules: Rules,
-    share: SharePartition,
-    member_id: str,
-    acknowledged: list[AcknowledgedRange],
-    delay_ms: int = 0,
-) -> Rejection:
-    """Apply acknowledgements of a member, to all records that it names or to none.
-
-    Records that it releases are available after `delay_ms`.
-    """
-    before = -1
-    for each in acknowledged:
-        count = each.last - each.first + 1
-        wrong = not before < each.first <= each.last or len(each.acknowledge_types) not in (1, count)
-        if wrong or max(each.acknowledge_types) > AcknowledgeType.UNREAD:
-            return Rejection.INVALID_REQUEST
-        before = each.last
-    if not all(_has(share, member_id, each) for each in acknowledged):
-        return Rejection.INVALID_RECORD_STATE
-    if not rules.may_renew and any(AcknowledgeType.RENEW in each.acknowledge_types for each in acknowledged):
-        return Rejection.INVALID_RECORD_STATE
-    ends = _Ends(lock_end_ms(state, rules), _later_ms(state, delay_ms) if delay_ms else 0)
-    for each in acknowledged:
-        place, stop = cut(share, each.first, each.last)
-        holds = [
-            _acknowledged(rules, part(hold, max(first, hold.first), min(last, hold.last)), acknowledge_type, ends)
-            for hold, (first, last, acknowledge_type) in _overlaps(share.holds[place:stop], _acknowledge_types(each))
-        ]
-        _put(state, share, place, stop, holds)
-        if any(hold.status == AVAILABLE and hold.until_ms for hold in holds):
-            share.due_ms = min(share.due_ms or ends.delay_ms, ends.delay_ms)
-    drop_done(share)
-    return Rejection.NONE
-
-
-class _Ends(msgspec.Struct, frozen=True):
-    """The ends of a lock and of a delay that begin now; `delay_ms` is 0 without a delay."""
-
-    lock_ms: int = 0
-    delay_ms: int = 0
-
-
-def _has(share: SharePartition, member_id: str, acknowledged: AcknowledgedRange) -> bool:
-    place, offset = find(share, acknowledged.first), acknowledged.first
-    while offset <= acknowledged.last:
-        hold = share.holds[place] if place < len(share.holds) else None
-        if hold is None or hold.first > offset or hold.status != ACQUIRED or hold.member_id != member_id:
-            return False
-        place, offset = place + 1, hold.last + 1
-    return True
-
-
-def _acknowledge_types(acknowledged: AcknowledgedRange) -> Iterator[tuple[int, int, int]]:
-    """Runs of equal types: first offset, last offset, acknowledge type."""
-    types = acknowledged.acknowledge_types
-    if len(types) == 1:
-        yield acknowledged.first, acknowledged.last, types[0]
-        return
-    begin = 0
-    for place in range(1, len(types) + 1):
-        if place == len(types) or types[place] != types[begin]:
-            yield acknowledged.first + begin, acknowledged.first + place - 1, types[begin]
-            begin = place
-
-
-def _overlaps(holds: list[Hold], types: Iterator[tuple[int, int, int]]) -> Iterator[tuple[Hold, tuple[int, int, int]]]:
-    """Each hold with each run of types that overlaps it; both are dense, and cover the same offsets."""
-    run = next(types)
-    for hold in holds:
-        while run[1] < hold.last:
-            yield hold, run
-            run = next(types)
-        yield hold, run
-        if run[1] == hold.last:
-            run = next(types, run)
-
-
-def _acknowledged(rules: Rules, hold: Hold, acknowledge_type: int, ends: _Ends) -> Hold:
-    if acknowledge_type in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT):
-        return done(hold.first, hold.last)
-    if acknowledge_type == AcknowledgeType.RENEW:
-        return msgspec.structs.replace(hold, until_ms=ends.lock_ms)
-    if acknowledge_type == AcknowledgeType.UNREAD:
-        return available(hold.first, hold.last, hold.deliveries - 1)
-    return _released(rules, hold, ends.delay_ms)
-
-
-def _released(rules: Rules, hold: Hold, until_ms: int = 0) -> Hold:
-    if hold.deliveries >= rules.delivery_limit:
-        return done(hold.first, hold.last)
-    return available(hold.first, hold.last, hold.deliveries, until_ms)
-
-
-def release_member(
-    state: State,
-    rules: Rules,
-    share: SharePartition,
-    member_id: str,
-    *,
-    unread: bool,
-    acquisitions: range = ANY_ACQUISITION,
-) -> bool:
-    """Release the member's records of these acquisitions; whether there were any."""
-    found = [
-        each.status == ACQUIRED and each.member_id == member_id and each.acquisition in acquisitions
-        for each in share.holds
-    ]
-    if not any(found):
-        return False
-    acknowledge_type = AcknowledgeType.UNREAD if unread else AcknowledgeType.RELEASE
-    holds = [
-        _acknowledged(rules, hold, acknowledge_type, _Ends()) if its else hold
-        for hold, its in zip(share.holds, found, strict=True)
-    ]
-    _put(state, share, 0, len(share.holds), holds)
-    drop_done(share)
-    return True
-
-
-def release_overdue(state: State, rules: Rules, share: SharePartition) -> int:
-    """End locks and delays by the machine's clock; returns how many records the ended locks held."""
-    count = 0
-    holds: list[Hold] = []
-    for hold in share.holds:
-        is_over = 0 < hold.until_ms <= state.clock_ms
-        count += hold.last - hold.first + 1 if is_over and hold.status == ACQUIRED else 0
-        holds.append(_released(rules, hold) if is_over else hold)
-    _put(state, share, 0, len(share.holds), holds)
-    drop_done(share)
-    share.due_ms = min((each.until_ms for each in share.holds if each.until_ms), default=0)
-    return count
-
-
 def acquired_by(share: SharePartition, member_id: str, number: int) -> list[AcquiredRange]:
     """The offsets of an acquisition that the member still has."""
     return [
@@ -389,5 +261,6 @@ def windows(
     return found
 
 
-def _put(state: State, share: SharePartition, place: int, stop: int, holds: list[Hold]) -> None:
+def replace_holds(state: State, share: SharePartition, place: int, stop: int, holds: list[Hold]) -> None:
+    """Replace holds by others, and count the records in flight."""
     state.share_record_count += put(share, place, stop, holds)

@@ -36,7 +36,8 @@ These invariants hold before and after every entry:
 20. Everything that is counted here has a limit in `limits`.
 
 Derived fields could be computed anew, and each is beside the field that it derives from. They are `topics_by_id`,
-`alarms`, `leased`, contents of segments, transactions by producer and group, share groups by topic, and counts.
+`alarms`, `leased`, contents of segments, transactions by producer and group, share groups by topic, groups with dead
+letters, and counts.
 """
 
 from array import array
@@ -340,6 +341,8 @@ class State(msgspec.Struct, eq=False):
     aborted_count: int = 0  # aborted transactions that partitions still remember
     share_groups: dict[str, ShareGroup] = {}
     share_topics: dict[TopicId, dict[str, None]] = {}  # -> the share groups that have a position in it; derived
+    # Share groups with pending dead letters -> their partitions with such; derived.
+    dead_letters: dict[str, dict[tuple[TopicId, int], None]] = {}
     share_partition_count: int = 0  # of all share groups
     share_record_count: int = 0  # records in flight in all of them; for a group without members the holds count instead
     group_configs: dict[str, dict[str, str]] = {}  # by group id, of groups that have any

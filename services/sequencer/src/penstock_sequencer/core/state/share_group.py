@@ -7,9 +7,10 @@ These invariants hold before and after every entry:
  2. An ACQUIRED hold belongs to one member of the group until `until_ms`, which is in the future. An AVAILABLE hold with
     an `until_ms` is delayed: it is in the future, too. `due_ms` is not later than the earliest `until_ms`.
  3. `start` goes back only if an administrator moves it. Offsets below it, and DONE ones, are never delivered again.
- 4. An AVAILABLE hold has fewer `deliveries` than the limit at the time when it became AVAILABLE.
- 5. A member's target has only partitions that the group shares, except while new targets are due.
- 6. An id belongs to a share group or to a group of another kind, not to both.
+ 4. A hold that is REJECTED or EXHAUSTED stays so until an `EndDeadLetters` ends it. Then it is DONE.
+ 5. An AVAILABLE hold has fewer `deliveries` than the limit at the time when it became AVAILABLE.
+ 6. A member's target has only partitions that the group shares, except while new targets are due.
+ 7. An id belongs to a share group or to a group of another kind, not to both.
 """
 
 import msgspec
@@ -20,6 +21,9 @@ from penstock_sequencer.core.state.consumer_group import Partitions
 AVAILABLE = 0
 ACQUIRED = 1
 DONE = 2  # accepted, rejected, delivered as often as allowed, or no record at all
+REJECTED = 3  # a member rejected it, and its dead letter is pending
+EXHAUSTED = 4  # it was delivered as often as allowed, and its dead letter is pending
+PENDING = (REJECTED, EXHAUSTED)
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -31,7 +35,9 @@ class Hold(msgspec.Struct, frozen=True, array_like=True, gc=False):
     deliveries: int = 0
     member_id: str = ""  # the member that acquired them; only of ACQUIRED holds
     until_ms: int = 0  # the end of the lock of an ACQUIRED hold, or of the delay of an AVAILABLE one
-    acquisition: int = 0  # only of ACQUIRED holds: number of the acquisition that gave them to the member
+    # Of ACQUIRED holds: number of the acquisition that gave them to the member. Of PENDING ones: the journal entry by
+    # which they died.
+    acquisition: int = 0
 
 
 class SharePartition(msgspec.Struct, eq=False, array_like=True):
