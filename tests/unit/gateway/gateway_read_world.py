@@ -89,11 +89,12 @@ class FixedDirectory:
 
     def __init__(self) -> None:
         self.cachers: list[str] = []
+        self.gateways: list[str] = []
         self._callbacks: list[Callable[[], None]] = []
 
     def live(self, role: str, zone: str | None = None, pool: str | None = None) -> list[Presence]:
         if role == "gateway":
-            return []
+            return [Presence(role, ZONE, name, "1") for name in self.gateways]
         assert (role, zone, pool) == ("cacher", ZONE, DEFAULT_POOL)
         return [Presence(role, ZONE, name, "1") for name in self.cachers]
 
@@ -129,7 +130,11 @@ class CoreSequencer:
     def apply(self, commands: list[Command]) -> tuple[list[Outcome], Advanced]:
         self.entries.append(commands)
         (outcomes,), effects = apply_entry(self.state, len(self.entries), [commands])
-        return outcomes, Advanced(len(self.entries), effects.partitions, effects.topics, self.state.level)
+        letters = len(self.state.dead_letters)
+        announced = Advanced(
+            len(self.entries), effects.partitions, effects.topics, self.state.level, dead_letter_groups=letters
+        )
+        return outcomes, announced
 
     def fall_behind(self) -> None:
         self.behind = new_state(self.state.limits)

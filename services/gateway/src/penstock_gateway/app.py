@@ -22,6 +22,7 @@ from penstock_gateway.audit_topic.audited import audited
 from penstock_gateway.audit_topic.change_log import ChangeLog
 from penstock_gateway.audit_topic.writer import AuditWriter
 from penstock_gateway.config import GatewayConfig
+from penstock_gateway.dead_letters.writer import DeadLetterWriter
 from penstock_gateway.enforcement.all_checks import ALL_CHECKS
 from penstock_gateway.enforcement.guard import guarded
 from penstock_gateway.enforcement.pools import within_pool
@@ -111,6 +112,7 @@ class GatewayApp:
         self._log_reader: LogReader | None = None
         self._tls_reloader: TlsReloader
         self._flush_router: FlushRouter
+        self._dead_letters: DeadLetterWriter
         self._transaction_commands: CommandBatcher | None = None
         self._quotas: QuotaCache
         self._security: SecurityCache
@@ -132,6 +134,7 @@ class GatewayApp:
         self._nodes = await own_nodes(config, specs, self._listeners)
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
+        self._dead_letters = gateway.dead_letters
         self._tls_reloader = TlsReloader(list(self._tls.values()), gateway.metrics)
         self._connections = ConnectionManager(
             gateway=gateway,
@@ -167,6 +170,7 @@ class GatewayApp:
             self._host.start(tasks)
             tasks.create_task(self._garbage.run())
             tasks.create_task(self._flush_router.run())
+            tasks.create_task(self._dead_letters.run())
             tasks.create_task(self._quotas.run())
             tasks.create_task(self._security.run())
             tasks.create_task(self._telemetry.subscriptions.run())
@@ -201,14 +205,9 @@ class GatewayApp:
         if self._tail is not None:
             await self._tail.close()
             await self._host.directory.close()
-        if self._transaction_commands is not None:
-            await self._transaction_commands.close()
-        if self._log_reader is not None:
-            await self._log_reader.close()
-        if self._segment_reader is not None:
-            await self._segment_reader.close()
-        if self._store is not None:
-            await self._store.close()
+        for part in (self._transaction_commands, self._log_reader, self._segment_reader, self._store):
+            if part is not None:
+                await part.close()
         await self._traces.close()
         await self._host.close_http()
 
@@ -372,6 +371,7 @@ class GatewayApp:
         return BrokerSettings(
             cluster=config.cluster,
             zone=config.zone,
+            instance=config.instance,
             pool=config.pool,
             default_partitions=config.default_partitions,
             auto_create_topics=config.auto_create_topics,

@@ -203,6 +203,14 @@ class GatewayMetrics(TlsMetrics):
             registry=registry,
         )
         self.share_acknowledged = {each: acknowledged.labels(each.name.lower()) for each in AcknowledgeType}
+        dead_letters = Counter(
+            "penstock_gateway_share_dead_letters",
+            "Dead letters of share groups: `copied` with the record, written with the `context` alone, or `dropped` "
+            "because the group's topic for them is missing or does not accept them.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.share_dead_letters = {each: dead_letters.labels(each) for each in ("copied", "context", "dropped")}
         self.share_rejected = Counter(
             "penstock_gateway_share_refused_acknowledgements",
             "Partitions for which acknowledgements of a member were rejected, by Kafka error.",

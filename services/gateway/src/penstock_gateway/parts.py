@@ -13,6 +13,10 @@ from penstock.runtime.traces.traces import NO_TRACES, Traces
 from penstock_gateway.coordination.heartbeat_leases import HeartbeatLeases
 from penstock_gateway.coordination.known_outage import KnownOutage
 from penstock_gateway.coordination.pending_members import PendingMembers
+from penstock_gateway.dead_letters.limits import DeadLetterLimits
+from penstock_gateway.dead_letters.source import DeadRecordReader
+from penstock_gateway.dead_letters.topic import DeadLetterTopics
+from penstock_gateway.dead_letters.writer import DeadLetterWriter
 from penstock_gateway.fetch.fetcher import Fetcher
 from penstock_gateway.fetch.limits import FetchLimits, FetchSessionLimits, ReadLimits
 from penstock_gateway.fetch.log_reader import LogReader
@@ -55,6 +59,7 @@ class GatewayLimits(msgspec.Struct, frozen=True, kw_only=True):
     read: ReadLimits = ReadLimits()
     segments: SegmentLimits = SegmentLimits()
     share: ShareLimits = ShareLimits()
+    dead_letters: DeadLetterLimits = DeadLetterLimits()
     tail: TailLimits = TailLimits()
     telemetry: TelemetryLimits = TelemetryLimits()
     logins: LoginLimits = LoginLimits()
@@ -98,6 +103,7 @@ class GatewayParts(SharedParts):
     share_commands: ShareCommands
     share_fetcher: ShareFetcher
     share_sessions: ShareSessions
+    dead_letters: DeadLetterWriter
 
     @classmethod
     def build(cls, shared: SharedParts, *, flush_router: FlushRouter, limits: GatewayLimits) -> Self:
@@ -115,8 +121,11 @@ class GatewayParts(SharedParts):
         share_reader = ShareReader(
             log_reader=shared.log_reader, tail=shared.tail, sequencer=shared.sequencer, limits=limits.share
         )
+        dead_letters = _dead_letter_writer(shared, share_reader, flush_router, limits.dead_letters)
+        shared.tail.record_dead_letters = dead_letters.record_announced
         return cls(
             **vars(shared),
+            dead_letters=dead_letters,
             pending_members=PendingMembers(shared.sequencer, shared.clock),
             produce_service=ProduceService(
                 flush_router=flush_router,
@@ -159,3 +168,27 @@ class GatewayParts(SharedParts):
                 limits=limits.share,
             ),
         )
+
+
+def _dead_letter_writer(
+    shared: SharedParts, reader: ShareReader, flush_router: FlushRouter, limits: DeadLetterLimits
+) -> DeadLetterWriter:
+    return DeadLetterWriter(
+        topics=DeadLetterTopics(
+            topics=shared.topics,
+            sequencer=shared.sequencer,
+            clock=shared.clock,
+            entropy=shared.entropy,
+            partitions=shared.settings.default_partitions,
+            limits=limits,
+        ),
+        reader=DeadRecordReader(reader=reader, limits=limits),
+        sequencer=shared.sequencer,
+        flush_router=flush_router,
+        directory=shared.directory,
+        instance=shared.settings.instance,
+        clock=shared.clock,
+        metrics=shared.metrics,
+        storage_error=lambda: shared.quotas.storage_error,
+        limits=limits,
+    )

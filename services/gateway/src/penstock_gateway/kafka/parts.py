@@ -26,6 +26,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str
     zone: str
+    instance: str = ""
     pool: str = DEFAULT_POOL
     default_partitions: int = 1
     auto_create_topics: bool = True

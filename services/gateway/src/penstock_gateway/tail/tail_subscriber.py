@@ -43,6 +43,10 @@ def _ignore(sequence: int) -> None:
     """The reaction to changed quotas, users, bindings or tokens without a cache of them."""
 
 
+def _ignore_dead_letters(groups: int) -> None:
+    """The reaction to groups with pending dead letters without a writer of them."""
+
+
 def _ignore_topics(names: Iterable[str]) -> None:
     """The reaction to changed topics without metrics of topics."""
 
@@ -143,6 +147,7 @@ class TailSubscriber:
         self._record_subscriptions = record_subscriptions
         self._record_new_data = record_new_data
         self._record_changed_topics = record_changed_topics
+        self.record_dead_letters: Callable[[int], None] = _ignore_dead_letters
         self._tail = Tail(index or TailIndex(monotonic_s=clock.monotonic_s))
         self._watches: TailWatches = {}  # woken in the order in which they began
         self._subscription: Subscription | None = None
@@ -223,6 +228,7 @@ class TailSubscriber:
         self._record_security(advanced.security_altered_sequence)
         self._record_tokens(advanced.tokens_altered_sequence)
         self._record_subscriptions(advanced.metrics_altered_sequence)
+        self.record_dead_letters(advanced.dead_letter_groups)
         self._sequencer.record_level(advanced.level)
         self._record_age(advanced)
         self._notify(self._tail.receive(advanced, self._clock.monotonic_s()))

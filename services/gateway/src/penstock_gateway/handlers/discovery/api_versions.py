@@ -4,6 +4,7 @@ from typing import Protocol
 
 from penstock.contracts.levels import (
     CONSUMER_GROUPS_LEVEL,
+    DEAD_LETTERS_LEVEL,
     SHARE_GROUPS_LEVEL,
     STREAMS_GROUPS_LEVEL,
     TRANSACTIONS_LEVEL,
@@ -31,7 +32,8 @@ FEATURES = (
     ("transaction.version", 2, TRANSACTIONS_LEVEL),
     ("streams.version", 1, STREAMS_GROUPS_LEVEL),  # streams groups (KIP-1071)
 )
-SHARE_FEATURE = ("share.version", 1, SHARE_GROUPS_LEVEL)  # share groups (KIP-932), if they are enabled
+# If share groups (KIP-932) are enabled. Each version replaces the one before it.
+SHARE_FEATURES = (("share.version", 1, SHARE_GROUPS_LEVEL), ("share.version", 2, DEAD_LETTERS_LEVEL))
 UNKNOWN_EPOCH = -1
 NO_NODE = -1
 # As in Kafka without a receiver of metrics, they are not listed in a cluster without subscriptions to metrics.
@@ -50,15 +52,15 @@ async def handle(gateway: Needs, client: Client, version: int, request: ApiVersi
         return ApiVersionsResponse(error_code=error)
     hidden = () if gateway.telemetry.is_advertised else TELEMETRY_APIS
     level_min = 0 if version >= FIRST_VERSION_MIN_ZERO else 1
-    features = (*FEATURES, SHARE_FEATURE) if gateway.settings.share_groups else FEATURES
-    supported = [SupportedFeatureKey(name, level_min, newest) for name, newest, _ in features]
+    features = (*FEATURES, *SHARE_FEATURES) if gateway.settings.share_groups else FEATURES
+    supported = {name: newest for name, newest, _ in features}
     level = gateway.sequencer.seen_level or 0
-    reached = [(name, newest) for name, newest, needed_level in features if level >= needed_level]
+    reached = {name: newest for name, newest, needed_level in features if level >= needed_level}
     return ApiVersionsResponse(
         api_keys=[each for each in _ranges() if each.api_key not in hidden],
-        supported_features=supported,
+        supported_features=[SupportedFeatureKey(name, level_min, newest) for name, newest in supported.items()],
         finalized_features_epoch=level if reached else UNKNOWN_EPOCH,  # it grows with the finalized features
-        finalized_features=[FinalizedFeatureKey(name, newest, newest) for name, newest in reached],
+        finalized_features=[FinalizedFeatureKey(name, newest, newest) for name, newest in reached.items()],
     )
 
 

@@ -47,7 +47,9 @@ def end_dead_letters(state: State, command: EndDeadLetters, changes: Changes) ->
     if ranges > SHARE_RANGES_MAX or len(command.partitions) > SHARE_PARTITIONS_PER_COMMAND_MAX:
         return Rejected(Rejection.INVALID_REQUEST, f"{ranges} ranges of {len(command.partitions)} partitions")
     group = state.share_groups.get(command.group_id)
-    for each in command.partitions if group is not None else ():
+    if group is None:
+        return Done()
+    for each in command.partitions:
         share = group.partitions.get(each.topic_id, {}).get(each.partition)
         if share is not None:
             _end(state, group, share, each)
