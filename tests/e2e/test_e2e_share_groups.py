@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import AcknowledgeType, KafkaException, Message, Producer, ShareConsumer
+from confluent_kafka import AcknowledgeType, Consumer, KafkaException, Message, Producer, ShareConsumer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -31,6 +31,7 @@ POLL_S = 0.2
 RECORDS = 200
 LOCK_MS = 30_000  # long enough that no lock expires on a slow machine
 SHORT_LOCK_MS = 1_500
+CONTEXT = "__dlq.errors."  # the beginning of the names of a dead letter's headers
 DELAY_MS = 3_000
 _numbers = itertools.count()
 
@@ -228,6 +229,53 @@ def test_a_released_record_comes_again_after_the_delay_of_its_group(
     assert Counter(members[0].got) == Counter([(b"0", 1), (b"1", 1), (b"2", 1), (b"1", 2)])
 
 
+def collect_letters(admin: AdminClient, topic: str, **configs: str) -> str:
+    """Give the group of the topic a topic for dead letters with copies, and return its name."""
+    letters = f"dlq.{topic}"
+    allowed = {"errors.deadletterqueue.group.enable": "true"}
+    admin.create_topics([NewTopic(letters, 1, config=allowed)])[letters].result(30)
+    wanted = {"errors.deadletterqueue.topic.name": letters, "errors.deadletterqueue.copy.record.enable": "true"}
+    configure(admin, topic, wanted | configs)
+    return letters
+
+
+def consume(cluster: Cluster, letters: str, count: int) -> list[tuple[bytes, dict[str, str]]]:
+    """The values and contexts of the first dead letters, until `count` records have one."""
+    settings = {"bootstrap.servers": cluster.kafka, "group.id": f"of-{letters}", "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([letters])
+    found: list[tuple[bytes, dict[str, str]]] = []
+
+    def is_complete() -> bool:
+        for message in consumer.consume(100, POLL_S):
+            if message.error() is None:
+                context = {name.removeprefix(CONTEXT): value.decode() for name, value in message.headers()}
+                found.append((message.value(), context))
+        return len({value for value, _ in found}) >= count
+
+    wait_until(is_complete, TIMEOUT_S, f"{count} dead letters")
+    consumer.close()
+    return found
+
+
+def test_rejected_and_exhausted_records_are_written_to_the_topic_for_dead_letters(
+    cluster: Cluster, admin: AdminClient, topic: str, members: list[Member]
+) -> None:
+    wait_for_level(cluster, DEAD_LETTERS_LEVEL)
+    letters = collect_letters(admin, topic, **{"share.delivery.count.limit": "2"})
+    types = {b"1": AcknowledgeType.REJECT, b"2": AcknowledgeType.RELEASE}
+    members.append(Member(cluster, topic, lambda message: types.get(message.value(), AcknowledgeType.ACCEPT)))
+    produce(cluster, topic, 4)
+    context = {"topic": topic, "partition": "0", "group": topic}
+    rejected = {"offset": "1", "delivery.count": "1", "message": "Offset rejected by client."}
+    exhausted = {"offset": "2", "delivery.count": "2", "message": "Offset delivery count exceeded the threshold."}
+    found = sorted(consume(cluster, letters, 2), key=lambda each: each[0])
+    assert found == [(b"1", context | rejected), (b"2", context | exhausted)]
+    produce(cluster, topic, 1, 4)
+    wait_until(lambda: (b"4", 1) in members[0].got, TIMEOUT_S, "the next record")
+    assert sorted(each for each in members[0].got if each[0] in types) == [(b"1", 1), (b"2", 1), (b"2", 2)]
+
+
 def test_a_record_that_is_always_released_ends_at_the_delivery_limit(
     cluster: Cluster, topic: str, members: list[Member]
 ) -> None:
@@ -282,6 +330,26 @@ def test_a_killed_gateway_costs_no_record(
         member.end()
     assert set(values(members)) == set(written)
     assert set(accepted(members).values()) == {1}, "an accepted record was delivered again"
+
+
+def test_a_killed_gateway_costs_no_dead_letter(
+    cluster: Cluster, admin: AdminClient, topic: str, members: list[Member]
+) -> None:
+    """A dead letter may come twice, and none is lost; records without one are accepted."""
+    wait_for_level(cluster, DEAD_LETTERS_LEVEL)
+    lock(admin, topic, SHORT_LOCK_MS)
+    letters = collect_letters(admin, topic, **{"share.delivery.count.limit": "10"})
+
+    def type_of(message: Message) -> AcknowledgeType:
+        return AcknowledgeType.REJECT if int(message.value()) % 2 else AcknowledgeType.ACCEPT
+
+    members += [Member(cluster, topic, type_of, **{"max.poll.records": 5}) for _ in range(2)]
+    written = produce(cluster, topic)
+    wait_until(lambda: len(values(members)) > RECORDS // 4, TIMEOUT_S, "the first records")
+    cluster.kill("gateway-1")
+    found = consume(cluster, letters, RECORDS // 2)
+    assert {value for value, _ in found} == {value for value in written if int(value) % 2}
+    wait_until(lambda: set(values(members)) == set(written), TIMEOUT_S, "all records")
 
 
 def acknowledged(members: list[Member]) -> set[bytes]:
