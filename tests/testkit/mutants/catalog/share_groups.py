@@ -3,6 +3,7 @@
 from tests.testkit.mutants.mutant import Change, Mutant
 
 PARTITION = "penstock_sequencer.core.share.partition"
+RELEASE = "penstock_sequencer.core.share.release"
 
 MUTANTS = [
     Mutant(
@@ -34,7 +35,7 @@ MUTANTS = [
         "The machine makes accepted records available again: other members process them a second time.",
         [
             Change(
-                PARTITION,
+                RELEASE,
                 "in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)",
                 "in (AcknowledgeType.GAP, AcknowledgeType.REJECT)",
             )
@@ -63,12 +64,12 @@ MUTANTS = [
             Change(
                 PARTITION,
                 """\
-        if hold.status != AVAILABLE:
+        if not is_free(hold):
 """,
                 """\
         if hold.status == ACQUIRED and hold.member_id != self._acquisition.member_id:
             hold = available(hold.first, hold.last, hold.deliveries)
-        if hold.status != AVAILABLE:
+        if not is_free(hold):
 """,
             )
         ],
@@ -78,7 +79,7 @@ MUTANTS = [
         "The machine accepts acknowledgements of records whose lock has ended: another member's delivery is decided.",
         [
             Change(
-                PARTITION,
+                RELEASE,
                 """\
     if not all(_has(share, member_id, each) for each in acknowledged):
         return Rejection.INVALID_RECORD_STATE
@@ -101,7 +102,7 @@ MUTANTS = [
     Mutant(
         "share_drop_released_records",
         "The machine drops records that are released or whose lock has ended: no member processes them.",
-        [Change(PARTITION, "    if hold.deliveries >= rules.delivery_limit:\n", "    if hold.deliveries >= 0:\n")],
+        [Change(RELEASE, "    if hold.deliveries >= rules.delivery_limit:\n", "    if hold.deliveries >= 0:\n")],
     ),
     Mutant(
         "share_skip_transactional_records",
@@ -113,5 +114,43 @@ MUTANTS = [
                 "        has_records = _has_records(header, ()) and not is_transactional(header)\n",
             )
         ],
+    ),
+    Mutant(
+        "share_ignore_redelivery_delay",
+        "The machine makes released records available at once: their members get them again before the delay is over.",
+        [Change(RELEASE, "hold.deliveries, now.delay_end_ms)", "hold.deliveries)")],
+    ),
+    Mutant(
+        "share_end_dead_letters_before_they_are_written",
+        "The gateway ends dead letters before a flusher has them: those that are not committed are lost.",
+        [
+            Change(
+                "penstock_gateway.dead_letters.writer",
+                """\
+        flushed = await self._route.submit(
+""",
+                """\
+        for each in batches:
+            await self._end(group_id, each.letters)
+        flushed = await self._route.submit(
+""",
+            )
+        ],
+    ),
+    Mutant(
+        "share_drop_dead_letters_in_an_outage",
+        "The gateway gives up dead letters whose write was not decided: an outage of the flushers loses them.",
+        [
+            Change(
+                "penstock_gateway.dead_letters.writer",
+                "            if why in (Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED, Rejection.UNKNOWN_TOPIC):\n",
+                "            if why == Rejection.UNKNOWN_TOPIC:\n",
+            )
+        ],
+    ),
+    Mutant(
+        "share_forget_exhausted_records",
+        "The machine keeps no dead letter of a record that was delivered as often as allowed.",
+        [Change(PARTITION, "return dead(hold, EXHAUSTED, sequence) if rules.has_dead_letters else ", "return ")],
     ),
 ]

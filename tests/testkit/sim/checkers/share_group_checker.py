@@ -24,6 +24,8 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.ids import TopicId
 from penstock.contracts.rejections import Rejection
+from penstock.kafkawire.records import decode_records
+from penstock_sequencer.core.state.share_group import PENDING
 from tests.testkit.sim.checkers.oracle import Oracle
 
 Key = tuple[TopicId, int]
@@ -60,6 +62,8 @@ class ShareGroupChecker:
         self.redelivered = 0
         self.acknowledged = 0
         self.delay_ms = 0  # of the redelivery of a released record
+        self.has_dead_letters = False
+        self.dead: dict[tuple[str, int, int], None] = {}  # topic, partition and offset of records that died
         self._group_id = group_id
         self._oracle = oracle
         self._lock_ms = lock_ms
@@ -86,6 +90,8 @@ class ShareGroupChecker:
             self._clock_ms = max(self._clock_ms, command.now_ms)
             if not self._is_closed and getattr(command, "group_id", None) == self._group_id:
                 self._record(command, outcome)
+        if self.has_dead_letters and not self._is_closed:
+            self._record_dead()
 
     def _record(self, command: Command, outcome: Outcome) -> None:
         match command:
@@ -117,6 +123,40 @@ class ShareGroupChecker:
             if not any(each[:2] == (member_id, acknowledge_type) and each[2] > since for each in found):
                 what = f"{AcknowledgeType(acknowledge_type).name} of {_name(key, offset)}"
                 self._fail(f"{who} got an answer to its {what}, which is not in the journal")
+
+    def _record_dead(self) -> None:
+        """Record the records with pending dead letters."""
+        state = self._oracle.state
+        for topic_id, number in state.dead_letters.get(self._group_id, {}):
+            name = state.topics_by_id[topic_id].name
+            for hold in state.share_groups[self._group_id].partitions[topic_id][number].holds:
+                if hold.status in PENDING:
+                    self.dead |= dict.fromkeys((name, number, offset) for offset in range(hold.first, hold.last + 1))
+
+    def are_letters_written(self, topic: str) -> bool:
+        """Whether no dead letter is pending and each dead record has one; fail if another record has one."""
+        if self._oracle.state.dead_letters or self.missing_letters(topic):
+            return False
+        for place in self._letters(topic):
+            if place not in self.dead:
+                self._fail(f"group {self._group_id} has a dead letter of {place}, which did not die")
+        return True
+
+    def missing_letters(self, topic: str) -> list[tuple[str, int, int]]:
+        """The dead records without a dead letter."""
+        written = self._letters(topic)
+        return [place for place in self.dead if place not in written]
+
+    def _letters(self, topic: str) -> set[tuple[str, int, int]]:
+        """Topic, partition and offset of the records with dead letters, from the headers of these."""
+        found: set[tuple[str, int, int]] = set()
+        for partition in self._oracle.state.topics[topic].partitions:
+            for batch in self._oracle.log(topic, partition.number).batches:
+                for record in decode_records(batch.data):
+                    context = {name: value or b"" for name, value in record.headers}
+                    numbers = [int(context[f"__dlq.errors.{name}"]) for name in ("partition", "offset")]
+                    found.add((context["__dlq.errors.topic"].decode(), numbers[0], numbers[1]))
+        return found
 
     def first_unsettled(self, topic: str, partition: int, *, is_committed: bool) -> int:
         """The first record that must still be delivered, or -1; `is_committed` counts only decided records."""

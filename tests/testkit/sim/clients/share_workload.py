@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from penstock.contracts.commands import AlterGroupConfigs, Command, ConfigChange, ConfigOperation
+from penstock.contracts.commands import AlterGroupConfigs, Command, ConfigChange, ConfigOperation, CreateTopic
 from penstock.contracts.configs.groups import (
     EARLIEST_RESET,
     READ_COMMITTED,
@@ -13,7 +13,13 @@ from penstock.contracts.configs.groups import (
     SHARE_LOCK_DURATION,
     SHARE_SESSION_TIMEOUT,
 )
-from penstock.contracts.configs.share_groups import REDELIVERY_DELAY
+from penstock.contracts.configs.share_groups import (
+    DEAD_LETTER_COPY,
+    DEAD_LETTER_TOPIC,
+    DEAD_LETTERS_ALLOWED,
+    REDELIVERY_DELAY,
+)
+from penstock.contracts.ids import ID_BYTES, new_topic_id
 from tests.testkit.sim.checkers.share_group_checker import ShareGroupChecker
 from tests.testkit.sim.clients import transaction_workload
 from tests.testkit.sim.clients.share_member import ShareMember
@@ -30,6 +36,8 @@ SESSION_TIMEOUT_MS = 3_000
 HEARTBEAT_MS = 1_000
 DELIVERY_LIMITS = (2, 5, 5)
 DELAYS_MS = (0, 0, 700)  # of the redelivery of released records
+DEAD_LETTERS_SHARE = 0.5  # of runs with a share group
+LETTERS, LETTERS_PARTITIONS = "dlq.sharers", 2
 
 
 class ShareWorkload:
@@ -48,6 +56,8 @@ class ShareWorkload:
         self._is_committed = dice.random() < 0.5
         self.checker = ShareGroupChecker(GROUP, world.oracle, LOCK_MS, self._delivery_limit, world.fail)
         self.checker.delay_ms = dice.choice(DELAYS_MS)
+        self.checker.has_dead_letters = dice.random() < DEAD_LETTERS_SHARE and self.is_wanted
+        self._copies_records = dice.random() < 0.5
         if self.is_wanted:
             world.oracle.on_applied.append(self.checker.applied)
 
@@ -61,8 +71,13 @@ class ShareWorkload:
             SHARE_DELIVERY_LIMIT: str(self._delivery_limit),
             REDELIVERY_DELAY: str(self.checker.delay_ms),
         } | ({SHARE_ISOLATION_LEVEL: READ_COMMITTED} if self._is_committed else {})
+        commands: list[Command] = []
+        if self.checker.has_dead_letters:
+            rules |= {DEAD_LETTER_TOPIC: LETTERS, DEAD_LETTER_COPY: str(self._copies_records).lower()}
+            topic_id = new_topic_id(LETTERS.encode().ljust(ID_BYTES))
+            commands.append(CreateTopic(now_ms, LETTERS, topic_id, LETTERS_PARTITIONS, {DEAD_LETTERS_ALLOWED: "true"}))
         changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in rules.items()]
-        return [AlterGroupConfigs(now_ms, GROUP, changes)] if self.is_wanted else []
+        return [*commands, AlterGroupConfigs(now_ms, GROUP, changes)] if self.is_wanted else []
 
     def begin(self) -> None:
         """Start the members."""
@@ -80,8 +95,13 @@ class ShareWorkload:
 
     @property
     def is_done(self) -> bool:
-        """Whether all records were accepted, rejected, or delivered as often as the limit allows."""
-        return not any(offset >= 0 for offset in self._unsettled().values())
+        """Whether all records were accepted, rejected, or delivered as often as allowed, and the dead ones are written.
+
+        Then each dead record must have a dead letter, and no other record.
+        """
+        if any(offset >= 0 for offset in self._unsettled().values()):
+            return False
+        return not self.checker.has_dead_letters or self.checker.are_letters_written(LETTERS)
 
     def _unsettled(self) -> dict[str, int]:
         return {
@@ -95,11 +115,15 @@ class ShareWorkload:
         for name, offset in self._unsettled().items():
             if offset >= 0:
                 self._world.fail(f"group {GROUP} never ends {name} at {offset}")
+        missing = self.checker.missing_letters(LETTERS) if self.is_wanted and self.checker.has_dead_letters else []
+        for name in missing:
+            self._world.fail(f"group {GROUP} has no dead letter of {name}")
 
     def counts(self) -> dict[str, int]:
         """Counts of events that some runs do not have."""
         return {
             "records acknowledged by a share group": self.checker.acknowledged,
             "records redelivered": self.checker.redelivered,
+            "records with dead letters": len(self.checker.dead),
             "deaths, leaves and stalls of share group members": sum(each.accidents for each in self.members),
         }
