@@ -205,8 +205,8 @@ class GatewayMetrics(TlsMetrics):
         self.share_acknowledged = {each: acknowledged.labels(each.name.lower()) for each in AcknowledgeType}
         dead_letters = Counter(
             "penstock_gateway_share_dead_letters",
-            "Dead letters of share groups: `copied` with the record, written with the `context` alone, or `dropped` "
-            "because the group's topic for them is missing or does not accept them.",
+            "Dead letters of share groups: `copied` with the record, written with the `context` alone, or `dropped`. "
+            "They are dropped if the group's topic for them is missing or does not accept them.",
             ["outcome"],
             registry=registry,
         )

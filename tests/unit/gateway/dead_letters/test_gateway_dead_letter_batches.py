@@ -1,4 +1,4 @@
-"""The records of dead letters and their batches: headers, partitions, sizes, and what a command ends."""
+"""The records of dead letters and their batches: headers, partitions, sizes, and the letters that a command ends."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Ways of records out of ACQUIRED: acknowledgements, ended locks, and the departure of a member."""
+"""Ways of records out of ACQUIRED: acknowledgements, ended locks, and members that leave."""
 
 from collections.abc import Iterator
 
@@ -53,7 +53,7 @@ def acknowledge(
 
 
 class _Now(msgspec.Struct, frozen=True):
-    """The journal entry, and the ends of a lock and of a delay that begin with it; 0 without a delay."""
+    """The journal entry, and the ends of a lock and of a delay that begin with it."""
 
     sequence: int
     lock_end_ms: int = 0
