@@ -25,6 +25,19 @@ class _ByApi(dict[int, Histogram]):
         return found
 
 
+class _ByVersion(dict[tuple[int, int], Counter]):
+    """The counter of each API and version, from the first request on."""
+
+    def __init__(self, requests: Counter) -> None:
+        super().__init__()
+        self._requests = requests
+
+    def __missing__(self, key: tuple[int, int]) -> Counter:
+        api_key, version = key
+        found = self[key] = self._requests.labels(API_TABLE[api_key].name, str(version))
+        return found
+
+
 class TlsMetrics:
     """The metrics of listeners with TLS."""
 
@@ -68,6 +81,13 @@ class GatewayMetrics(TlsMetrics):
             registry=registry,
         )
         self.request_seconds = _ByApi(seconds)
+        requests = Counter(
+            "penstock_gateway_requests",
+            "Requests that were handled, by API and version. Old versions come from old clients.",
+            ["api", "version"],
+            registry=registry,
+        )
+        self.requests = _ByVersion(requests)
         self._add_connections(registry)
         self.produced_bytes = Counter(
             "penstock_gateway_produced_bytes", "Record bytes handed to flushers.", registry=registry

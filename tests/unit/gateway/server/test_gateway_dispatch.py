@@ -296,3 +296,13 @@ def survive(frame: bytes) -> None:
 
     if frame[:4] not in {struct.pack(">hh", key, version) for key in (1, 2) for version in range(20)}:
         asyncio.run(attempt())
+
+
+async def test_requests_are_counted_by_api_and_version() -> None:
+    world = new_world()
+    for version in (3, 0, 3):
+        await ask(world, 18, version, ApiVersionsRequest())
+    counted = [
+        world.metric("penstock_gateway_requests_total", api="ApiVersions", version=each) for each in ("0", "1", "3")
+    ]
+    assert counted == [1, 0, 2]

@@ -130,6 +130,7 @@ class Dispatcher:
         else:
             response = await handle_within_quotas(gateway, client, header, request, self._handle)
         gateway.metrics.request_seconds[header.api_key].observe(gateway.clock.monotonic_s() - began_s)
+        gateway.metrics.requests[header.api_key, header.api_version].inc()
         if response is None:
             return []
         body = await self._encode(header, request, response)
