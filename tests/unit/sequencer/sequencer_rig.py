@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -208,7 +209,7 @@ class SequencerRig:
         self.capture: Capture = capture_inline
         self.limits = SequencerLimits()
         self.make_request_server: Callable[..., RequestServer] = RequestServer
-        self.until_answered: Callable[[], Awaitable[None]] = no_answers
+        self.until_answered: Callable[[], Coroutine[Any, Any, object]] = no_answers
         self.running: dict[str, Running] = {}
         self.client_bus = self.hub.connect("client")
         self.client = EverySender(self.client_bus, CLUSTER, self.clock)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -75,7 +76,7 @@ class Sequencer:
         make_request_server: Callable[..., RequestServer] = RequestServer,
         traces: Traces = NO_TRACES,
         quotas: ReadQuotas = no_quotas,
-        until_answered: Callable[[], Coroutine[None, None, None]] = no_answers,
+        until_answered: Callable[[], Coroutine[Any, Any, object]] = no_answers,
     ) -> None:
         self._until_answered = until_answered
         self._quotas = quotas
