@@ -226,7 +226,7 @@ class GatewayMetrics(TlsMetrics):
         dead_letters = Counter(
             "penstock_gateway_share_dead_letters",
             "Dead letters of share groups: `copied` with the record, written with the `context` alone, or `dropped`. "
-            "They are dropped if the group's topic for them is missing or does not accept them.",
+            "Then their topic is missing or does not accept them.",
             ["outcome"],
             registry=registry,
         )

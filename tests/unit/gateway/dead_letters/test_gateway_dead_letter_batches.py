@@ -1,4 +1,4 @@
-"""The records of dead letters and their batches: headers, partitions, sizes, and the letters that a command ends."""
+"""The records of dead letters and their batches: headers, partitions, sizes, and the commands that end them."""
 
 import msgspec
 import pytest

@@ -11,7 +11,7 @@ from penstock.contracts.commands import DeadRecords, EndedDeadLetters
 from penstock.contracts.ids import TopicId
 from penstock.kafkawire.records import BATCH_OVERHEAD, Record, RecordHeader, build_batch
 
-# The same texts as those of Kafka's brokers.
+# The texts of Kafka's brokers.
 REJECTED_MESSAGE = b"Offset rejected by client."
 EXHAUSTED_MESSAGE = b"Offset delivery count exceeded the threshold."
 RECORD_OVERHEAD_MAX = 32  # bytes of lengths, deltas and attributes

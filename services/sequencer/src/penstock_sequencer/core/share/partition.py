@@ -5,8 +5,8 @@
     ACQUIRED -- released, unread, its lock has ended, its member has gone -------------> AVAILABLE
     after the end, or AVAILABLE -- it is a gap, or the log now begins after it --------> DONE
 
-If the group has a topic for dead letters, rejected records are REJECTED. Those released at the delivery limit are
-EXHAUSTED. When their dead letters are written, they are DONE. `release.py` has all ways out of ACQUIRED.
+In a group with a topic for dead letters, rejected records are REJECTED, and those released at the limit EXHAUSTED. Once
+their dead letters are written, they are DONE. `release.py` has all ways out of ACQUIRED.
 
 A group or a topic may delay records that a member released: they are AVAILABLE, but no member gets them for a while.
 

@@ -1,4 +1,4 @@
-"""Ways of records out of ACQUIRED: acknowledgements, ended locks, and members that leave."""
+"""Ways of records out of ACQUIRED: acknowledgements, ended locks, and members that have gone."""
 
 from collections.abc import Iterator
 
@@ -53,7 +53,7 @@ def acknowledge(
 
 
 class _Now(msgspec.Struct, frozen=True):
-    """The journal entry, and the ends of a lock and of a delay that begin with it."""
+    """The journal entry, and the ends of a lock and of a delay that begin now; 0 without a delay."""
 
     sequence: int
     lock_end_ms: int = 0

@@ -36,8 +36,8 @@ These invariants hold before and after every entry:
 20. Everything that is counted here has a limit in `limits`.
 
 Derived fields could be computed anew, and each is beside the field that it derives from. They are `topics_by_id`,
-`alarms`, `leased`, counts, and contents of segments. Transactions by producer and group are, too, and share groups by
-topic and with dead letters.
+`alarms`, `leased`, `dead_letters`, contents of segments, transactions by producer and group, share groups by topic, and
+counts.
 """
 
 from array import array
