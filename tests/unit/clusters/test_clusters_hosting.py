@@ -194,6 +194,7 @@ async def test_registered_clusters_are_served_and_a_deleted_one_is_drained_and_c
     await until(lambda: world.state("b") == "serving")
     await world.change("a", state=ClusterState.DELETED)
     await until(lambda: world.state("a") == "none")
+    assert 'cluster="a"' not in world.metrics()
     assert [step for step, name in world.steps if name == "a"] == ["make", "serve", "drain", "close"]
     assert [step for step, name in world.steps if name == "b"] == ["make", "serve"]
     await world.change("a", state=ClusterState.ACTIVE)

@@ -234,6 +234,7 @@ class HostingApp:
 
     def _remove(self, name: str) -> None:
         del self._hosted[name]
+        self._failures.remove(name)  # no series is left of a cluster that this process no longer serves
         self._match()
 
     def _starting(self) -> str:
