@@ -39,7 +39,7 @@ from penstock_gateway.kafka.served_clients import parse_served
 from penstock_gateway.kafka.shared_limit import ClusterShares
 from penstock_gateway.kafka.topic_cache import TopicCache
 from penstock_gateway.metrics import GatewayMetrics
-from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts
+from penstock_gateway.parts import GatewayLimits, GatewayParts, SharedParts, new_dead_letter_writer
 from penstock_gateway.produce.flush_router import FlushRouter, first_number_at
 from penstock_gateway.quotas.quota_cache import QuotaCache
 from penstock_gateway.security.audit_trail import AuditTrail, NewAuditTopic
@@ -134,7 +134,7 @@ class GatewayApp:
         self._nodes = await own_nodes(config, specs, self._listeners)
         self._store = await self._open_store(config.store_url, registry=self._host.registry)
         gateway = self._wire(bus, self._store)
-        self._dead_letters = gateway.dead_letters
+        self._dead_letters = new_dead_letter_writer(gateway, self._flush_router, self._limits)
         self._tls_reloader = TlsReloader(list(self._tls.values()), gateway.metrics)
         self._connections = ConnectionManager(
             gateway=gateway,

@@ -103,7 +103,6 @@ class GatewayParts(SharedParts):
     share_commands: ShareCommands
     share_fetcher: ShareFetcher
     share_sessions: ShareSessions
-    dead_letters: DeadLetterWriter
 
     @classmethod
     def build(cls, shared: SharedParts, *, flush_router: FlushRouter, limits: GatewayLimits) -> Self:
@@ -121,11 +120,8 @@ class GatewayParts(SharedParts):
         share_reader = ShareReader(
             log_reader=shared.log_reader, tail=shared.tail, sequencer=shared.sequencer, limits=limits.share
         )
-        dead_letters = _dead_letter_writer(shared, share_reader, flush_router, limits.dead_letters)
-        shared.tail.record_dead_letters = dead_letters.record_announced
         return cls(
             **vars(shared),
-            dead_letters=dead_letters,
             pending_members=PendingMembers(shared.sequencer, shared.clock),
             produce_service=ProduceService(
                 flush_router=flush_router,
@@ -170,19 +166,21 @@ class GatewayParts(SharedParts):
         )
 
 
-def _dead_letter_writer(
-    shared: SharedParts, reader: ShareReader, flush_router: FlushRouter, limits: DeadLetterLimits
-) -> DeadLetterWriter:
-    return DeadLetterWriter(
+def new_dead_letter_writer(shared: SharedParts, flush_router: FlushRouter, limits: GatewayLimits) -> DeadLetterWriter:
+    """The writer of dead letters, which follows the announcements; the caller runs it."""
+    reader = ShareReader(
+        log_reader=shared.log_reader, tail=shared.tail, sequencer=shared.sequencer, limits=limits.share
+    )
+    writer = DeadLetterWriter(
         topics=DeadLetterTopics(
             topics=shared.topics,
             sequencer=shared.sequencer,
             clock=shared.clock,
             entropy=shared.entropy,
             partitions=shared.settings.default_partitions,
-            limits=limits,
+            limits=limits.dead_letters,
         ),
-        reader=DeadRecordReader(reader=reader, limits=limits),
+        reader=DeadRecordReader(reader=reader, limits=limits.dead_letters),
         sequencer=shared.sequencer,
         flush_router=flush_router,
         directory=shared.directory,
@@ -190,5 +188,7 @@ def _dead_letter_writer(
         clock=shared.clock,
         metrics=shared.metrics,
         storage_error=lambda: shared.quotas.storage_error,
-        limits=limits,
+        limits=limits.dead_letters,
     )
+    shared.tail.record_dead_letters = writer.record_announced
+    return writer

@@ -4,6 +4,7 @@ from tests.testkit.mutants.mutant import Change, Mutant
 
 PARTITION = "penstock_sequencer.core.share.partition"
 RELEASE = "penstock_sequencer.core.share.release"
+LETTERS_TESTS = ("tests/unit/gateway/dead_letters",)
 
 MUTANTS = [
     Mutant(
@@ -136,6 +137,7 @@ MUTANTS = [
 """,
             )
         ],
+        tests=LETTERS_TESTS,
     ),
     Mutant(
         "share_drop_dead_letters_in_an_outage",
@@ -147,6 +149,7 @@ MUTANTS = [
                 "            if why == Rejection.UNKNOWN_TOPIC:\n",
             )
         ],
+        tests=LETTERS_TESTS,
     ),
     Mutant(
         "share_forget_exhausted_records",
