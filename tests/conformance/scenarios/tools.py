@@ -43,7 +43,7 @@ def topics(stage: Stage) -> None:
 
 
 def configs(stage: Stage) -> None:
-    """kafka-configs: topics' configurations are altered and described."""
+    """kafka-configs: configurations of topics and of one broker are altered and described."""
     topic = stage.name("topic")
     create_topic(stage.bootstrap, topic, 1)
     entity = ["--entity-type", "topics", "--entity-name", topic]
@@ -59,6 +59,18 @@ def configs(stage: Stage) -> None:
     stage.tool(CONFIGS, *entity, "--alter", "--delete-config", "max.message.bytes")
     has(stage.tool(CONFIGS, *entity, "--describe", "--all"), "max.message.bytes=1048588 ", "retention.ms=604800000 ")
     has(stage.tool(CONFIGS, "--entity-type", "brokers", "--entity-default", "--describe"), "Default configs")
+    broker = ["--entity-type", "brokers", "--entity-name", brokers_of(stage)[0]]
+    stage.tool(CONFIGS, *broker, "--alter", "--add-config", "background.threads=9")
+    has(stage.tool(CONFIGS, *broker, "--describe"), "background.threads=9 .*DYNAMIC_BROKER_CONFIG:background.threads=9")
+    stage.tool(CONFIGS, *broker, "--alter", "--delete-config", "background.threads")
+    assert "background.threads" not in stage.tool(CONFIGS, *broker, "--describe")
+    refused = stage.tool(CONFIGS, *broker, "--alter", "--add-config", "num.partitions=3", fails=True)
+    has(refused, r"Cannot update these configs dynamically: \[num.partitions\]")
+
+
+def brokers_of(stage: Stage) -> list[str]:
+    """The ids of the brokers."""
+    return re.findall(r"\(id: (\d+) ", stage.tool("org.apache.kafka.tools.BrokerApiVersionsCommand"))
 
 
 def quotas(stage: Stage) -> None:
@@ -326,7 +338,7 @@ def reassignment(stage: Stage) -> None:
     tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     has(stage.tool(tool, "--list"), "No partition reassignments found")
     moved = stage.file("topics.json", json.dumps({"topics": [{"topic": topic}], "version": 1}))
-    brokers = re.findall(r"\(id: (\d+) ", stage.tool("org.apache.kafka.tools.BrokerApiVersionsCommand"))
+    brokers = brokers_of(stage)
     asked = ["--generate", "--topics-to-move-json-file", moved, "--broker-list", brokers[0]]
     has(stage.tool(tool, *asked), "Proposed partition reassignment")
     placement = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [int(brokers[0])]}]}
