@@ -64,8 +64,7 @@ def configs(stage: Stage) -> None:
     has(stage.tool(CONFIGS, *broker, "--describe"), "background.threads=9 .*DYNAMIC_BROKER_CONFIG:background.threads=9")
     stage.tool(CONFIGS, *broker, "--alter", "--delete-config", "background.threads")
     assert "background.threads" not in stage.tool(CONFIGS, *broker, "--describe")
-    refused = stage.tool(CONFIGS, *broker, "--alter", "--add-config", "num.partitions=3", fails=True)
-    has(refused, r"Cannot update these configs dynamically: \[num.partitions\]")
+    stage.tool(CONFIGS, *broker, "--alter", "--add-config", "num.partitions=3", fails=True)  # a static one
 
 
 def brokers_of(stage: Stage) -> list[str]:
@@ -396,8 +395,8 @@ def cluster(stage: Stage) -> None:
     """kafka-cluster, kafka-groups, kafka-metadata-quorum: a cluster id, a list of groups, voters with their lags."""
     has(stage.tool("org.apache.kafka.tools.ClusterTool cluster-id"), "Cluster ID: .+")
     quorum = "org.apache.kafka.tools.MetadataQuorumCommand"
-    has(stage.tool(f"{quorum} describe --status"), r"^MaxFollowerLag:\s+\d+$")
-    has(stage.tool(f"{quorum} describe --replication"), r"\s0\s+\d+\s+\d+\s+Leader")
+    has(stage.tool(quorum, "describe", "--status"), r"^MaxFollowerLag:\s+\d+$")
+    has(stage.tool(quorum, "describe", "--replication"), r"\s0\s+\d+\s+\d+\s+Leader")
     group, topic = stage.name("group"), stage.name("topic")
     stage.tool(CONSOLE_CONSUMER, "--topic", topic, "--group", group, "--timeout-ms", "2000")
     has(stage.tool("org.apache.kafka.tools.GroupsCommand", "--list"), rf"^{group}\s+Classic")
