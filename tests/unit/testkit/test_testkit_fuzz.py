@@ -96,7 +96,13 @@ def test_state_is_no_growth_of_its_process() -> None:
     assert leak == "sequencer-1 grew from 300000 to 380000 blocks in use"
 
 
-@pytest.mark.parametrize(("timer_lag_ms", "findings"), [(49.0, ["round 7"]), (51.0, [])])
-def test_an_undecided_produce_is_an_error_where_the_machine_had_time(timer_lag_ms: float, findings: list[str]) -> None:
+@pytest.mark.parametrize(("timer_lag_ms", "late"), [(49.0, ["round 7"]), (51.0, [])])
+def test_an_undecided_produce_is_late_where_the_machine_had_time(timer_lag_ms: float, late: list[str]) -> None:
     canary = Result(undecided=["round 7"], timer_lags_ms=[timer_lag_ms], latencies_ms={"Fetch": [1.0]})
-    assert report(canary=canary).findings == findings
+    assert (report(canary=canary).late, report(canary=canary).findings) == (late, [])
+
+
+@pytest.mark.parametrize(("latency_ms", "late"), [(1_000.0, []), (1_001.0, ["an answer took 1001 ms"])])
+def test_a_slow_answer_is_late(latency_ms: float, late: list[str]) -> None:
+    canary = Result(timer_lags_ms=[1.0], latencies_ms={"Fetch": [latency_ms]})
+    assert report(canary=canary).late == late
