@@ -15,7 +15,7 @@ from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.clusters.janitors import make_eager
 from tests.testkit.loads.ledger import QUIET, idempotent_producer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 TOPIC = "edge"
 RETENTION_MS = 2_500
@@ -29,7 +29,7 @@ LOOK_S = 5.0
 LOOKS = 8
 OVERTAKEN = 20
 DELETED = 20
-EDGE_S = 180.0
+EDGE_S = 600.0
 # Small fetches without pauses, so that a reader stays close to the log start.
 CLOSELY = {"max.partition.fetch.bytes": 20_000, "queued.min.messages": 1, "fetch.queue.backoff.ms": 1}
 

@@ -34,7 +34,7 @@ MINUTE_S = 60
 OLD_MINUTES = 61  # more than four times the age at which a segment can still be committed
 YOUNG_MINUTES = 50
 SWEEP_MS = 4_000
-SWEPT_S = 90.0
+SWEPT_S = 240.0
 LOOPS = {"retention", "reaper", "sweep", "house"}
 FOREIGN = ("notes/readme", f"{CLUSTER}/notes", f"{CLUSTER}/segments/000/notes", "other/segments/000/0-readme")
 
