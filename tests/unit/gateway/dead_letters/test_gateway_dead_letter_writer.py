@@ -17,6 +17,7 @@ from penstock.contracts.commands import (
     ConfigOperation,
     CreateTopic,
     RaiseLevel,
+    Rejected,
     SegmentCommitted,
     SharePartition,
     ShareRecords,
@@ -350,13 +351,18 @@ async def test_without_sequencers_nothing_is_known_and_nothing_is_lost(letters: 
     assert letters.pending == 0
 
 
-async def test_a_dead_letter_without_a_confirmed_end_is_written_again(letters: Letters) -> None:
+@pytest.mark.parametrize("outcomes", [None, [Rejected(Rejection.OVERLOADED)]])
+async def test_a_dead_letter_without_a_confirmed_end_is_written_once_more_in_the_next_round(
+    letters: Letters, outcomes: list[Rejected] | None
+) -> None:
     await letters.open()
     await letters.reject(b"a")
     command = letters.world.sequencer.command
 
     async def lost(*_: Any, **__: Any) -> Any:
-        raise Unavailable("no sequencer answered")
+        if outcomes is None:
+            raise Unavailable("no sequencer answered")
+        return outcomes
 
     letters.world.sequencer.command = lost  # type: ignore[method-assign]
     await letters.writer.write_all()

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from penstock.contracts.batches import BatchMeta
-from penstock.contracts.commands import EndDeadLetters
+from penstock.contracts.commands import EndDeadLetters, Rejected
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.messages import FlushBatch
 from penstock.contracts.queries.share import (
@@ -230,7 +230,9 @@ class DeadLetterWriter:
     async def _end(self, group_id: str, letters: Sequence[Letter]) -> None:
         if letters:
             command = EndDeadLetters(self._clock.now_ms(), group_id, ended(letters))
-            await self._sequencer.command([command], deadline_s=self._limits.command_deadline_s)
+            (outcome,) = await self._sequencer.command([command], deadline_s=self._limits.command_deadline_s)
+            if isinstance(outcome, Rejected):  # else this round would write the same letters again
+                raise Unavailable(f"the letters are not ended: {outcome.message or outcome.rejection.name.lower()}")
 
     def _count(self, written: Sequence[Letter]) -> None:
         copies = sum(each.record is not None for each in written)
