@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests.testkit.clusters.cluster import LOG_FOLDERS, ends_of_logs
 from tests.testkit.compiled import outdated
 from tests.testkit.servers import engine
 from tests.testkit.servers.nats import NatsServer, running_nats_server
@@ -47,6 +48,15 @@ def pytest_sessionfinish() -> None:
     """Remove all containers of this run."""
     if engine.choice().containers:
         engine.remove_leftovers(own=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the logs of servers that several tests share to the report of a failed test."""
+    report = yield
+    if report.failed:
+        report.sections.extend((f"logs in {folder}", ends_of_logs(folder)) for folder in LOG_FOLDERS)
+    return report
 
 
 @pytest.fixture(autouse=True)

@@ -23,6 +23,8 @@ STOP_TIMEOUT_S = 120.0
 ANSWER_TIMEOUT_S = 60.0  # of the console
 LEVEL_TIMEOUT_S = 60.0
 POLL_S = 0.02
+LOG_END_CHARS = 3_000
+LOG_FOLDERS: list[Path] = []  # of the servers that run now
 SHAPE_FLAGS = {"--agents", "--small", "--separate", "--gateways", "--flushers", "--cachers"}
 
 
@@ -232,15 +234,23 @@ def _is_running(pid: int) -> bool:
         return False
 
 
+def ends_of_logs(folder: Path) -> str:
+    """The last lines of each log in the folder."""
+    logs = sorted(folder.glob("*.log"))
+    return "".join(f"--- {log.name}\n{log.read_text(errors='replace')[-LOG_END_CHARS:]}\n" for log in logs)
+
+
 @contextlib.contextmanager
 def logs_after_failure(folder: Path) -> Iterator[None]:
-    """Print the ends of the logs in the folder if the block fails."""
+    """Print the ends of the logs in the folder if the block fails. In pytest, also if a test fails meanwhile."""
+    LOG_FOLDERS.append(folder)
     try:
         yield
     except BaseException:
-        for log in sorted(folder.glob("*.log")):
-            print(f"--- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
+        print(ends_of_logs(folder))
         raise
+    finally:
+        LOG_FOLDERS.remove(folder)
 
 
 @contextlib.contextmanager
