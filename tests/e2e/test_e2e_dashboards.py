@@ -70,7 +70,7 @@ def get(url: str) -> bytes:
 
 def replaced(query: str, dashboard: str) -> str:
     """The query as Grafana sends it with the first values of all variables."""
-    values = {"__rate_interval": "15s"}
+    values = {"__rate_interval": "30s"}
     for variable in monitoring.dashboards()[dashboard]["templating"]["list"]:
         values[variable["name"]] = variable.get("allValue") or variable["query"]
     return re.sub(r"\$(\w+)", lambda found: str(values[found[1]]), query)

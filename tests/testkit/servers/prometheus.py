@@ -18,7 +18,8 @@ from tests.testkit.servers.backend import LOOPBACK, Process
 from tests.testkit.servers.ports import free_port
 
 SETTINGS = ALERTS.with_name("up.yaml")
-INTERVAL = "1s"  # of scrapes and of alerts
+SCRAPE_INTERVAL = "5s"  # also how long a page may take: after a scrape without an answer, queries return nothing
+RULE_INTERVAL = "1s"
 ALERT_AFTER = "2s"
 START_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 60.0
@@ -65,7 +66,7 @@ def running_prometheus(folder: Path, target: str) -> Iterator[PrometheusServer]:
     alerts = folder / "alerts.yaml"
     alerts.write_text(yaml.safe_dump(rules))
     settings = yaml.safe_load(SETTINGS.read_text())
-    settings["global"] = {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL}
+    settings["global"] = {"scrape_interval": SCRAPE_INTERVAL, "evaluation_interval": RULE_INTERVAL}
     settings["rule_files"] = [str(alerts)]
     settings["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
     path = folder / "prometheus.yaml"
