@@ -9,7 +9,7 @@ from tests.testkit.sim.length import LONG, NEIGHBOUR_SUFFIX
 from tests.testkit.sim.run import run_named, run_seed
 
 # A seed takes about half a second of a core.
-SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "300"))
+SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "200"))
 SEEDS_PER_TEST = 20
 NEIGHBOUR_SEEDS = SEEDS // 150  # each takes 1.5 seconds
 # Each line: the name of a run, and why it failed once.

@@ -23,7 +23,7 @@ from tests.testkit.servers import debian
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PARTITIONS = 8
-KILLS = int(os.environ.get("PENSTOCK_STREAM_KILLS", "5"))  # each costs a JVM, some 20 s
+KILLS = int(os.environ.get("PENSTOCK_STREAM_KILLS", "2"))  # each costs a JVM, some 20 s; more in nightly runs
 STARTS_MAX = 3 * KILLS
 ROUND_RECORDS = 3_000
 PROGRESS_TIMEOUT_S = 600.0
