@@ -47,7 +47,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.commands.journal import RaiseLevel, RecordArchived, RecordSnapshot, ReleaseCustody, TakeCustody
 from penstock.contracts.commands.topics import CreateTopic
 from penstock.contracts.configs.brokers import is_of_broker
-from penstock.contracts.configs.groups import STREAMS_CONFIGS, need_later_group_configs
+from penstock.contracts.configs.groups import STREAMS_CONFIGS, begins_by_time, need_later_group_configs
 from penstock.contracts.configs.members import CONSUMER_ASSIGNMENT_INTERVAL, STREAMS_GROUP_CONFIGS, need_group_configs
 from penstock.contracts.configs.replicas import REPLICAS
 from penstock.contracts.configs.share_groups import (
@@ -83,6 +83,8 @@ REPLICAS_LEVEL = 12
 DEAD_LETTERS_LEVEL = 13
 # From this level on the cluster may have configurations of single brokers (ADR 0069).
 BROKER_CONFIGS_LEVEL = 14
+# From this level on share groups may begin at a time, and heartbeats have the offsets of that time (ADR 0070).
+SHARE_STARTS_LEVEL = 15
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.
@@ -183,6 +185,8 @@ def level_of(commands: Iterable[Command]) -> int:
 def _level(command: Command) -> int:
     if type(command) is CreateTopic:
         return level_of_configs(command.configs)
+    if type(command) is ShareHeartbeat and command.starts is not None:
+        return SHARE_STARTS_LEVEL
     return COMMAND_LEVELS.get(type(command), 0)
 
 
@@ -230,9 +234,11 @@ def level_of_cluster_configs(configs: Iterable[str], changed: Iterable[str]) -> 
     return OFFSET_EXPIRY_LEVEL if need_group_configs(configs) else 0
 
 
-def level_of_group_configs(changed: Iterable[str]) -> int:
-    """The level that a cluster must have reached before the configurations in `changed` of a group may change."""
+def level_of_group_configs(configs: dict[str, str], changed: Iterable[str]) -> int:
+    """The level that a cluster must have reached for a group to have `configs` after a change of these names."""
     names = list(changed)
+    if begins_by_time(configs):
+        return SHARE_STARTS_LEVEL
     if need_later_share_configs(names):
         return DEAD_LETTERS_LEVEL
     if any(name in STREAMS_CONFIGS for name in names):

@@ -21,6 +21,8 @@ from penstock.contracts.commands import (
     ShareOffset,
     SharePartition,
     ShareRecords,
+    ShareStart,
+    ShareStarts,
 )
 from tests.unit.sequencer.core.core_strategies import (
     GROUPS,
@@ -47,6 +49,8 @@ def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
         SharePartition, TOPIC_IDS, number(st.integers(0, 1)), st.just([]), st.just(0), st.just(-1), SMALL
     )
     partitions = st.lists(partition, max_size=2) | st.lists(wanted, max_size=2)
+    start = st.builds(ShareStart, TOPIC_IDS, number(st.integers(0, 1)), offsets)
+    starts = st.builds(ShareStarts, number(NOW_MS | st.just(0)), st.lists(start, max_size=2))
     beat = st.builds(
         ShareHeartbeat,
         number(NOW_MS),
@@ -58,6 +62,8 @@ def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
         st.just("host"),
         st.none() | st.lists(NAMES, max_size=2),
         number(SEEN),
+        st.just(""),
+        st.none() | starts,
     )
     tickets = st.sampled_from([0, 0, 1, 2])
     through = number(st.sampled_from([0, 0, 1, 2, 9]))
@@ -67,6 +73,8 @@ def share_commands(number: Callable[[Integers], Integers]) -> st.SearchStrategy[
     altered = st.lists(st.builds(ShareOffset, NAMES, number(st.integers(0, 1)), offsets), max_size=2)
     set_here = [
         ("share.auto.offset.reset", "earliest"),
+        ("share.auto.offset.reset", "by_duration:PT0S"),
+        ("share.auto.offset.reset", "by_duration:P99999D"),
         ("share.isolation.level", "read_committed"),
         ("share.record.lock.duration.ms", "1000"),
         ("share.delivery.count.limit", "2"),

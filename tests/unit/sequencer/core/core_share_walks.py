@@ -33,6 +33,7 @@ ACKNOWLEDGE_TYPES = [
 CONFIGS = [
     ("share.record.lock.duration.ms", "1000"),
     ("share.auto.offset.reset", "earliest"),
+    ("share.auto.offset.reset", "by_duration:P99999D"),
     ("share.assignment.interval.ms", "5000"),
 ]
 

@@ -37,7 +37,7 @@ class ShareGroups:
 
     def begin(self, *members: str, records: int = 0, **configs: str) -> None:
         """Make topic "t" of one partition with `records` records; the group reads it from the first offset."""
-        level = max(SHARE_GROUPS_LEVEL, level_of_group_configs(configs))
+        level = max(SHARE_GROUPS_LEVEL, level_of_group_configs(configs, configs))
         self._world.do(RaiseLevel(self._world.now_ms, level))
         self._world.topic()
         at_once = {"share.auto.offset.reset": "earliest", "share.assignment.interval.ms": "0"}

@@ -111,6 +111,7 @@ from penstock.contracts.commands.share import (
     NO_TICKET as NO_TICKET,
     SHARE_PARTITIONS_PER_COMMAND_MAX as SHARE_PARTITIONS_PER_COMMAND_MAX,
     SHARE_RANGES_MAX as SHARE_RANGES_MAX,
+    SHARE_STARTS_MAX as SHARE_STARTS_MAX,
     AcknowledgedRange as AcknowledgedRange,
     AcknowledgeType as AcknowledgeType,
     AcquiredRange as AcquiredRange,
@@ -127,6 +128,8 @@ from penstock.contracts.commands.share import (
     ShareOffset as ShareOffset,
     SharePartition as SharePartition,
     ShareRecords as ShareRecords,
+    ShareStart as ShareStart,
+    ShareStarts as ShareStarts,
 )
 from penstock.contracts.commands.streams_groups import (
     EndpointPartitions as EndpointPartitions,

@@ -10,6 +10,7 @@ from penstock.contracts.rejections import Rejection
 
 SHARE_RANGES_MAX = 20_000  # over all partitions of one command; the same limit holds for its outcome
 SHARE_PARTITIONS_PER_COMMAND_MAX = 10_000
+SHARE_STARTS_MAX = 1_000  # partitions of one heartbeat: the gateway reads records in each of them
 NO_TICKET = 0
 NO_OFFSET = -1
 NO_ACQUISITION = 0
@@ -69,6 +70,24 @@ class SharePartition(msgspec.Struct, frozen=True, array_like=True):
     gaps: list[OffsetRange] = []  # in ascending order
 
 
+class ShareStart(msgspec.Struct, frozen=True, array_like=True):
+    """The first offset of a group in a partition that it does not share yet."""
+
+    topic_id: TopicId
+    partition: int
+    offset: int
+
+
+class ShareStarts(msgspec.Struct, frozen=True, array_like=True):
+    """The offsets of the first records at or after `timestamp` (ms since 1970), in at most SHARE_STARTS_MAX partitions.
+
+    Partitions without such a record are not listed.
+    """
+
+    timestamp: int
+    offsets: list[ShareStart]
+
+
 class ShareHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=100):
     """A member joins (epoch 0), stays, or leaves (-1); None means "unchanged". The outcome is `ShareMembership`.
 
@@ -85,6 +104,9 @@ class ShareHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=100):
     topics: list[str] | None
     seen_sequence: int = -1  # as in `ConsumerHeartbeat`
     principal: str = ""  # as in `JoinGroup`
+    # From level SHARE_STARTS_LEVEL on, in a group that begins at a time. In partitions without an offset for this time the
+    # group begins at the extent that has the first record. That may be too early, and is never too late.
+    starts: ShareStarts | None = None
 
 
 class ShareMembership(msgspec.Struct, frozen=True, array_like=True, tag=100):

@@ -5,6 +5,7 @@ The value in force for a consumer or streams group is its own, else the cluster'
 
 from collections.abc import Iterable
 
+from penstock.contracts.configs.durations import parse_duration_ms
 from penstock.contracts.configs.members import (
     ASSIGNMENT_INTERVAL_CEILING_MS,
     CLUSTER_STREAMS_ASSIGNMENT_INTERVAL,
@@ -23,6 +24,8 @@ from penstock.contracts.configs.values import TopicConfig, only, whole_number
 
 READ_COMMITTED = "read_committed"
 EARLIEST_RESET = "earliest"
+LATEST_RESET = "latest"
+DURATION_RESET = "by_duration:"  # and a duration of ISO 8601, from level 15 on (ADR 0070)
 SHARE_AUTO_OFFSET_RESET = "share.auto.offset.reset"
 SHARE_ISOLATION_LEVEL = "share.isolation.level"
 SHARE_LOCK_DURATION = "share.record.lock.duration.ms"
@@ -51,15 +54,30 @@ GROUP_OF_CLUSTER = {
     CONSUMER_ASSIGNMENT_INTERVAL: "consumer.assignment.interval.ms",
 }
 
+
+def _reset(value: str) -> str:
+    duration_ms = reset_duration_ms(value)
+    if value in (LATEST_RESET, EARLIEST_RESET) or (duration_ms is not None and duration_ms >= 0):
+        return ""
+    return (
+        f"must be {LATEST_RESET}, {EARLIEST_RESET}, or {DURATION_RESET} and a duration such as PT1H or P2D, not below 0"
+    )
+
+
+def reset_duration_ms(value: str) -> int | None:
+    """The duration in a value of `share.auto.offset.reset`, in ms; None if there is none."""
+    return parse_duration_ms(value.removeprefix(DURATION_RESET)) if value.startswith(DURATION_RESET) else None
+
+
 _SHARE_CONFIGS: dict[str, TopicConfig] = {
     name: TopicConfig(name, kind, default, documentation, validation_error)
     for name, kind, default, documentation, validation_error in (
         (
             SHARE_AUTO_OFFSET_RESET,
             "STRING",
-            "latest",
-            "The start of a share group in a partition that it has not read yet.",
-            only("latest", EARLIEST_RESET),
+            LATEST_RESET,
+            "The start of a share group in a partition that it has not read yet; with by_duration:PT1H, an hour ago.",
+            _reset,
         ),
         (
             SHARE_ISOLATION_LEVEL,
@@ -143,6 +161,11 @@ _ORDERED = (
 def need_later_group_configs(names: Iterable[str]) -> bool:
     """Whether a release must know configurations of consumer groups to accept these names."""
     return any(name in _LATER_CONFIGS for name in names)
+
+
+def begins_by_time(configs: dict[str, str]) -> bool:
+    """Whether a share group with these configurations begins at a time, so that a release must know `by_duration`."""
+    return configs.get(SHARE_AUTO_OFFSET_RESET, "").startswith(DURATION_RESET)
 
 
 def group_validation_errors(configs: dict[str, str]) -> list[str]:

@@ -21,19 +21,25 @@ class ShareHeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
     fresh: bool = False
 
 
+class SharePartitionRef(msgspec.Struct, frozen=True, array_like=True):
+    """A partition that a member fetches, or begins to share."""
+
+    topic_id: TopicId
+    partition: int
+
+
 class ShareHeartbeatView(msgspec.Struct, frozen=True, array_like=True):
-    """The answer; None if the heartbeat changes something, so that the gateway must send it as a command."""
+    """The answer; None if the heartbeat changes something, so that the gateway must send it as a command.
+
+    That command makes the group begin in the partitions `begins`, at the first record at or after `timestamp`. The
+    gateway adds the offsets of these records to the command. `begins` has at most SHARE_STARTS_MAX partitions.
+    """
 
     sequence: int
     outcome: ShareMembership | Rejected | None
     failure: str | None = None
-
-
-class SharePartitionRef(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that a member fetches."""
-
-    topic_id: TopicId
-    partition: int
+    timestamp: int = 0  # ms since 1970
+    begins: list[SharePartitionRef] = []
 
 
 class SharePartitionsQuery(msgspec.Struct, frozen=True, array_like=True):

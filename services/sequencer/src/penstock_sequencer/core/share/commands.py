@@ -7,6 +7,7 @@ heartbeat that would change something is STALE if its sender had not seen the me
 from penstock.contracts.commands import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
+    SHARE_STARTS_MAX,
     Done,
     ExpireMember,
     Rejected,
@@ -17,6 +18,7 @@ from penstock.contracts.levels import GROUP_SIZES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.consumer_group import topic_partitions
 from penstock_sequencer.core.groups.departed_members import departed_sequence
+from penstock_sequencer.core.share.first_offsets import beginning
 from penstock_sequencer.core.share.group import (
     enter_member,
     heartbeat_interval_ms,
@@ -98,6 +100,8 @@ def _wrong(command: ShareHeartbeat, limits: GroupLimits) -> str:
         return "SubscribedTopicNames must be set in first request."
     if command.member_epoch < LEAVE_EPOCH:
         return "MemberEpoch is invalid."
+    if command.starts is not None and len(command.starts.offsets) > SHARE_STARTS_MAX:
+        return f"first offsets of {len(command.starts.offsets)} partitions"
     names = (command.member_id, command.rack_id or "", command.client_id, command.client_host)
     length = sum(map(len, names))
     subscribed = sum(map(len, command.topics or ())) + len(command.topics or ())
@@ -191,19 +195,20 @@ def _settings(command: ShareHeartbeat | None, member: ShareMember) -> tuple[list
 
 def _continue(state: State, group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat) -> ShareMembership:
     """Add or update the member by the command, and answer with its target."""
+    where = beginning(state, group.group_id, command.now_ms, command.starts)
     if known is None:
         topics = sorted(dict.fromkeys(command.topics or ()))
         names = (command.member_id, command.rack_id, command.client_id, command.client_host)
         member = ShareMember(*names, topics, state.sequence, owner=enter(state, command.principal))
         enter_member(state, group, member)
-        renew_targets(state, group, topics)
+        renew_targets(state, group, topics, where)
     else:
         member = known
         topics, member.rack_id = _settings(command, member)
         member.client_id, member.client_host = command.client_id, command.client_host
         if topics != member.topics:
             subscribe(state, group, member, topics)
-            renew_targets(state, group, topics)
+            renew_targets(state, group, topics, where)
             if group.target_due_ms:
                 narrow_target(state, member)
     is_full = command.topics is not None or member.assigned != member.target or command.member_epoch != member.epoch

@@ -10,9 +10,7 @@ subscription on; after that it misses no record.
 from collections.abc import Iterable
 
 from penstock.contracts.configs.groups import (
-    EARLIEST_RESET,
     SHARE_ASSIGNMENT_INTERVAL,
-    SHARE_AUTO_OFFSET_RESET,
     SHARE_HEARTBEAT_INTERVAL,
     SHARE_SESSION_TIMEOUT,
     share_config,
@@ -22,6 +20,7 @@ from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import assign_simply
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
 from penstock_sequencer.core.groups.timers import set_deadline
+from penstock_sequencer.core.share.first_offsets import Beginning, beginning, first_offset
 from penstock_sequencer.core.share.partition import Rules, rules_of
 from penstock_sequencer.core.share.pending import record_dead_letters, remove_dead_letters
 from penstock_sequencer.core.share.release import release_member, release_overdue
@@ -143,12 +142,15 @@ def record_due(state: State, group: ShareGroup, due_ms: int) -> None:
         set_deadline(state, group.group_id, due_ms)
 
 
-def renew_targets(state: State, group: ShareGroup, names: Iterable[str]) -> None:
-    """Start an epoch after a change, in these topics, on which targets depend; make targets now or soon."""
+def renew_targets(state: State, group: ShareGroup, names: Iterable[str], where: Beginning | None = None) -> None:
+    """Start an epoch after a change, in these topics, on which targets depend; make targets now or soon.
+
+    In topics that the group does not share yet it begins at `where`, by default as its configuration says now.
+    """
     group.epoch += 1
     for name in names:
         if name in state.topics:
-            begin(state, group, state.topics[name])
+            begin(state, group, state.topics[name], where)
     if not group.members:
         group.assignment_epoch, group.assigned_ms, group.target_due_ms = group.epoch, 0, 0
     elif not group.target_due_ms:
@@ -200,7 +202,7 @@ def weigh(state: State, member: ShareMember) -> None:
     count_member(state, member, size_bytes)
 
 
-def begin(state: State, group: ShareGroup, topic: Topic) -> bool:
+def begin(state: State, group: ShareGroup, topic: Topic, where: Beginning | None = None) -> bool:
     """Share all partitions of the topic from now on; whether the limit of shared partitions allows this.
 
     As in Kafka, partitions that a topic gets later are read from their first offset.
@@ -211,16 +213,14 @@ def begin(state: State, group: ShareGroup, topic: Topic) -> bool:
         return True
     if state.share_partition_count + missing > state.limits.share.share_partitions_max:
         return False
-    configs = state.group_configs.get(group.group_id, {})
-    from_begin = bool(shares) or share_config(SHARE_AUTO_OFFSET_RESET, configs) == EARLIEST_RESET
+    if shares:
+        where = Beginning(from_start=True)
+    elif where is None:
+        where = beginning(state, group.group_id, state.clock_ms)
     for partition in topic.partitions:
         if partition.number not in shares:
-            enter_share(state, group, partition, _first_offset(partition, from_begin=from_begin))
+            enter_share(state, group, partition, first_offset(partition, where))
     return True
-
-
-def _first_offset(partition: Partition, *, from_begin: bool) -> int:
-    return partition.log_start_offset if from_begin else partition.high_watermark
 
 
 def enter_share(state: State, group: ShareGroup, partition: Partition, start: int) -> None:

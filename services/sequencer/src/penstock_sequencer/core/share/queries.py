@@ -18,6 +18,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.consumer_group import topic_partitions
 from penstock_sequencer.core.log.partitions import find_partition
 from penstock_sequencer.core.share import commands as share_commands
+from penstock_sequencer.core.share.first_offsets import timed_beginnings
 from penstock_sequencer.core.share.group import state_of
 from penstock_sequencer.core.share.offset_ranges import end_of
 from penstock_sequencer.core.share.partition import Rules, rules_of, visible_end, windows
@@ -30,7 +31,9 @@ ASSIGNOR = "simple"  # Kafka's name of the assignor
 
 def share_heartbeat(state: State, query: ShareHeartbeatQuery) -> ShareHeartbeatView:
     """The answer to a heartbeat that changes nothing; without an answer it must be journaled."""
-    return ShareHeartbeatView(state.sequence, share_commands.preview(state, query.heartbeat))
+    outcome = share_commands.preview(state, query.heartbeat)
+    timestamp, begins = timed_beginnings(state, query.heartbeat) if outcome is None else (0, [])
+    return ShareHeartbeatView(state.sequence, outcome, timestamp=timestamp, begins=begins)
 
 
 def share_partitions(state: State, query: SharePartitionsQuery) -> SharePartitionsView:

@@ -197,7 +197,8 @@ def _altered_of_group(state: State, command: AlterGroupConfigs) -> dict[str, str
         return Rejected(Rejection.INVALID_REQUEST, "Default group resources are not allowed.")
     before = state.group_configs.get(command.group_id, {})
     after = changed(command, before, GROUP_RESOURCE_CONFIGS.get, group_validation_errors)
-    if state.level < level_of_group_configs(change.name for change in command.changes):
+    values = {} if isinstance(after, Rejected) else after
+    if state.level < level_of_group_configs(values, (change.name for change in command.changes)):
         return _UNKNOWN_YET
     if isinstance(after, Rejected) or after == before:
         return after
