@@ -43,6 +43,7 @@ from penstock_gateway.share.limits import ShareLimits
 from penstock_gateway.share.partition_queue import PartitionQueues
 from penstock_gateway.share.reader import ShareReader
 from penstock_gateway.share.sessions import ShareSessions
+from penstock_gateway.share.starts import ShareStartFinder
 from penstock_gateway.tail.tail_index import TailLimits
 from penstock_gateway.tail.tail_subscriber import TailSubscriber
 from penstock_gateway.telemetry.limits import TelemetryLimits
@@ -103,6 +104,7 @@ class GatewayParts(SharedParts):
     share_commands: ShareCommands
     share_fetcher: ShareFetcher
     share_sessions: ShareSessions
+    share_starts: ShareStartFinder
 
     @classmethod
     def build(cls, shared: SharedParts, *, flush_router: FlushRouter, limits: GatewayLimits) -> Self:
@@ -149,6 +151,9 @@ class GatewayParts(SharedParts):
             ),
             share_commands=share_commands,
             share_sessions=share_sessions,
+            share_starts=ShareStartFinder(
+                sequencer=shared.sequencer, log_reader=shared.log_reader, limits=limits.share
+            ),
             share_fetcher=ShareFetcher(
                 reader=share_reader,
                 commands=share_commands,

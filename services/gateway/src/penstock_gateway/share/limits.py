@@ -21,6 +21,8 @@ class ShareLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Consecutive rounds without records and without a wait: only gaps, or records that other members acquired first.
     rounds_max: int = 16
     command_deadline_s: float = 5.0
+    # For the search of first offsets by time. Then the heartbeat is sent with those that were found (ADR 0070).
+    starts_timeout_s: float = 2.0
     # Kafka's `group.share.max.share.sessions` is 2000. A session without partitions takes 1 KB.
     sessions_max: int = 10_000
     sessions_partitions_max: int = 200_000  # of all sessions, 50 MB; a cluster has as many shared partitions

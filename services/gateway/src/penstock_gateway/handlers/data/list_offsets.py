@@ -6,9 +6,8 @@ from typing import Protocol
 
 import structlog
 
-from penstock.contracts.errors import Corrupt, Unavailable
-from penstock.contracts.ids import TopicId
-from penstock.contracts.queries.log import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetOf, OffsetsQuery, OffsetsView
+from penstock.contracts.errors import Corrupt
+from penstock.contracts.queries.log import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetOf
 from penstock.kafkawire.api.list_offsets import (
     API as API,
     ListOffsetsPartition,
@@ -21,7 +20,8 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.objectstore.errors import NotFound
 from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.fetch.log_reader import HasLogReader
-from penstock_gateway.fetch.timestamp_search import TimeSearch, search
+from penstock_gateway.fetch.offset_lookup import OffsetLookup, look_up
+from penstock_gateway.fetch.timestamp_search import TimeSearch
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
 from penstock_gateway.kafka.parts import HasSequencer, HasTopics
@@ -45,14 +45,12 @@ class _Wanted:
     topic: str
     asked: ListOffsetsPartition
     committed_only: bool
-    topic_id: TopicId | None = None
-    from_offset: int = 0  # the start of the search by timestamp
+    lookup: OffsetLookup | None = None  # None if the partition has an error, or has no such offset
     error: ErrorCode = ErrorCode.NONE
     offset: int = NOTHING
     timestamp: int = NOTHING
     leader_epoch: int = NOTHING
     last_stable_offset: int = NOTHING
-    search: TimeSearch | None = None
 
     @property
     def time(self) -> int:
@@ -73,10 +71,8 @@ async def handle(gateway: Needs, client: Client, version: int, request: ListOffs
         async for partition in slices.of(topic.partitions)
     ]
     await _locate(gateway, version, wanted, slices)
-    await _find(gateway, wanted)
-    gone = [each for each in wanted if each.search is not None and isinstance(each.search.error, NotFound)]
-    await _find(gateway, gone)  # again: compaction replaced these extents after the answer
-    await _find(gateway, [each for each in wanted if _moves_on(each)])
+    lookups = [each.lookup for each in wanted if each.lookup is not None]
+    await look_up(gateway.sequencer, gateway.log_reader, lookups)
     answers = iter([_answer(each) async for each in slices.of(wanted)])
     return ListOffsetsResponse(
         topics=[
@@ -99,58 +95,12 @@ async def _locate(gateway: Needs, version: int, wanted: list[_Wanted], slices: S
         elif isinstance(topic, ErrorCode):
             each.error = topic
         elif asked.timestamp not in IN_SECOND_TIER:
-            each.topic_id = topic.topic_id
-
-
-async def _find(gateway: Needs, wanted: list[_Wanted]) -> None:
-    await _ask(gateway, wanted)
-    await _search(gateway, wanted)
-
-
-def _moves_on(each: _Wanted) -> bool:
-    """Whether all records of this time in the extent are deleted; if so, continue behind the extent."""
-    done = each.search
-    if done is None or done.found is not None or done.error is not None or done.start_offset <= done.extent.base_offset:
-        return False
-    each.from_offset = done.extent.last_offset + 1
-    return True
-
-
-async def _ask(gateway: Needs, wanted: list[_Wanted]) -> None:
-    """Query the sequencers: the answer is the offset, or the extent to search."""
-    known = [(each, each.topic_id) for each in wanted if each.topic_id is not None]
-    if not known:
-        return
-    partitions = [
-        OffsetOf(topic_id, each.asked.partition_index, each.time, each.from_offset) for each, topic_id in known
-    ]
-    try:
-        view = await gateway.sequencer.query("offsets", OffsetsQuery(0, partitions, fresh=True), OffsetsView)
-    except Unavailable as error:
-        log.warning("offsets_not_listed", partitions=len(known), error=str(error))
-        for each, _ in known:
-            each.error, each.search = READ_UNAVAILABLE, None
-        return
-    for (each, _), found in zip(known, view.partitions, strict=True):
-        each.error = error_of(found.rejection)
-        each.offset = found.offset
-        each.last_stable_offset = found.last_stable_offset
-        each.leader_epoch = found.leader_epoch
-        each.search = None
-        if found.extent is not None and not each.error:
-            if each.time == MAX_TIMESTAMP:  # also among deleted records of its extent; so does Kafka
-                each.search = TimeSearch(found.extent, found.extent.max_timestamp)
-            else:
-                each.search = TimeSearch(found.extent, each.time, found.log_start_offset)
-
-
-async def _search(gateway: Needs, wanted: list[_Wanted]) -> None:
-    await search(gateway.log_reader, [each.search for each in wanted if each.search is not None])
+            each.lookup = OffsetLookup(OffsetOf(topic.topic_id, asked.partition_index, each.time))
 
 
 def _answer(each: _Wanted) -> ListOffsetsPartitionResponse:
-    if each.search is not None:
-        _take_search(each, each.search)
+    if each.lookup is not None:
+        _take(each, each.lookup)
     _hide_undecided(each)
     if each.error:
         return ListOffsetsPartitionResponse(partition_index=each.asked.partition_index, error_code=each.error)
@@ -170,6 +120,18 @@ def _hide_undecided(each: _Wanted) -> None:
         each.offset = each.last_stable_offset
     elif each.time != EARLIEST:
         each.offset = each.timestamp = NOTHING
+
+
+def _take(each: _Wanted, lookup: OffsetLookup) -> None:
+    if lookup.error is not None or lookup.answer is None:
+        each.error = READ_UNAVAILABLE
+        return
+    each.error = error_of(lookup.answer.rejection)
+    each.offset = lookup.answer.offset
+    each.last_stable_offset = lookup.answer.last_stable_offset
+    each.leader_epoch = lookup.answer.leader_epoch
+    if lookup.search is not None:
+        _take_search(each, lookup.search)
 
 
 def _take_search(each: _Wanted, done: TimeSearch) -> None:

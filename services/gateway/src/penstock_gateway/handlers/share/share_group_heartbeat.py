@@ -5,6 +5,8 @@ As with consumer groups, most heartbeats change nothing, and a query answers the
 
 from typing import Protocol
 
+import msgspec
+
 from penstock.contracts.commands import LEAVE_EPOCH, Outcome, Rejected, ShareHeartbeat, ShareMembership
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.queries.share import ShareHeartbeatQuery, ShareHeartbeatView
@@ -23,11 +25,12 @@ from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
 from penstock_gateway.kafka.parts import HasClock, HasSequencer, HasSettings
 from penstock_gateway.share.sessions import HasShareSessions
+from penstock_gateway.share.starts import HasShareStarts
 
 DEADLINE_S = 5.0  # the usual time between two heartbeats
 
 
-class Needs(HasClock, HasKnownOutage, HasSequencer, HasSettings, HasShareSessions, Protocol):
+class Needs(HasClock, HasKnownOutage, HasSequencer, HasSettings, HasShareSessions, HasShareStarts, Protocol):
     """The parts of the gateway that this module uses."""
 
 
@@ -62,17 +65,21 @@ async def handle(
 
 
 async def _outcome(gateway: Needs, client: Client, heartbeat: ShareHeartbeat) -> Outcome:
-    answer = await _preview(gateway, heartbeat, fresh=False)
-    if isinstance(answer, Rejected):  # the replica may be behind, and not know the member yet
-        answer = await _preview(gateway, heartbeat, fresh=True)
-    return await group_command(gateway, client, heartbeat) if answer is None else answer
+    view = await _preview(gateway, heartbeat, fresh=False)
+    if isinstance(view.outcome, Rejected):  # the replica may be behind, and not know the member yet
+        view = await _preview(gateway, heartbeat, fresh=True)
+    if view.outcome is not None:
+        return view.outcome
+    if view.begins:  # so the cluster has reached SHARE_STARTS_LEVEL
+        starts = await gateway.share_starts.find(view.timestamp, view.begins)
+        heartbeat = msgspec.structs.replace(heartbeat, starts=starts)
+    return await group_command(gateway, client, heartbeat)
 
 
-async def _preview(gateway: Needs, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareMembership | Rejected | None:
-    """The answer without a journal entry; None if the heartbeat must be journaled."""
+async def _preview(gateway: Needs, heartbeat: ShareHeartbeat, *, fresh: bool) -> ShareHeartbeatView:
+    """The answer without a journal entry; its outcome is None if the heartbeat must be journaled."""
     query = ShareHeartbeatQuery(0, heartbeat, fresh=fresh)
-    view = await gateway.sequencer.query("share_heartbeat", query, ShareHeartbeatView, deadline_s=DEADLINE_S)
-    return view.outcome
+    return await gateway.sequencer.query("share_heartbeat", query, ShareHeartbeatView, deadline_s=DEADLINE_S)
 
 
 def _error(rejected: Rejected) -> ErrorCode:
