@@ -1,17 +1,27 @@
-"""The command line moves and deletes the start offsets of share groups."""
+"""The start offsets of share groups: the command line moves and deletes them, and a group may begin at a time."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import ShareConsumer
+from confluent_kafka import Producer, ShareConsumer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
-from penstock.contracts.levels import SHARE_GROUPS_LEVEL
+from penstock.contracts.levels import SHARE_GROUPS_LEVEL, SHARE_STARTS_LEVEL
 from tests.testkit.clusters.cluster import Cluster, running, wait_for_level, wait_until
 from tests.testkit.clusters.commands import TIMEOUT_S, error_of, penstock, values
 
 pytestmark = pytest.mark.e2e
 
 TOPIC = "jobs"
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +107,30 @@ def test_the_offsets_of_a_share_group_and_the_group_are_deleted(cluster: Cluster
     begun(cluster, "deleted").close()
     penstock(cluster, "group", "delete", "deleted", "--yes")
     assert values(cluster, "group", "list", "deleted") == []
+
+
+def test_a_share_group_begins_at_the_first_record_of_the_last_hour(cluster: Cluster) -> None:
+    wait_for_level(cluster, SHARE_STARTS_LEVEL)
+    admin = AdminClient({"bootstrap.servers": cluster.kafka})
+    admin.create_topics([NewTopic("aged", 1)])["aged"].result(TIMEOUT_S)
+    entry = ConfigEntry("share.auto.offset.reset", "by_duration:PT1H", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, "aged", incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+    now_ms = time.time_ns() // 1_000_000
+    # One batch, so that only a search in its records finds the first of the last hour.
+    producer = Producer({"bootstrap.servers": cluster.kafka, "linger.ms": 1_000})
+    for age_ms in (3 * HOUR_MS, 2 * HOUR_MS, HOUR_MS // 2, 5 * HOUR_MS, 0):
+        producer.produce("aged", b"%d" % age_ms, partition=0, timestamp=now_ms - age_ms)
+    assert producer.flush(TIMEOUT_S) == 0
+
+    consumer = ShareConsumer({"bootstrap.servers": cluster.kafka, "group.id": "aged"})
+    consumer.subscribe(["aged"])
+    found: list[int | None] = []
+
+    def has_read_all() -> bool:
+        found.extend(each.offset() for each in consumer.poll(0.2))
+        return len(found) >= 3
+
+    wait_until(has_read_all, TIMEOUT_S, "the records from the first of the last hour on")
+    assert found == [2, 3, 4]
+    consumer.close()

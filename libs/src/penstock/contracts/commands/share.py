@@ -104,8 +104,8 @@ class ShareHeartbeat(msgspec.Struct, frozen=True, array_like=True, tag=100):
     topics: list[str] | None
     seen_sequence: int = -1  # as in `ConsumerHeartbeat`
     principal: str = ""  # as in `JoinGroup`
-    # From level SHARE_STARTS_LEVEL on, in a group that begins at a time. In a partition without an offset for this time it
-    # begins at the extent that has the first record. That may be too early, and is never too late.
+    # From level SHARE_STARTS_LEVEL on, if the group begins at a time. Partitions without an offset begin at the extent
+    # that has the first record. That may be too early, and is never too late.
     starts: ShareStarts | None = None
 
 
