@@ -85,6 +85,8 @@ DEAD_LETTERS_LEVEL = 13
 BROKER_CONFIGS_LEVEL = 14
 # From this level on share groups may begin at a time, and heartbeats have the offsets of that time (ADR 0070).
 SHARE_STARTS_LEVEL = 15
+# From this level on, fewer records come at once to a share group when they are near the delivery limit.
+THROTTLED_DELIVERIES_LEVEL = 15
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.

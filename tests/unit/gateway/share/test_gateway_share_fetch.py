@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock.contracts.commands import Command, Outcome, SharePartition, ShareRecords
+from penstock.contracts.commands import Command, Outcome, RaiseLevel, SharePartition, ShareRecords
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
+from penstock.contracts.levels import THROTTLED_DELIVERIES_LEVEL
 from penstock.contracts.queries.share import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
 from penstock.kafkawire.api import decode_response, encode_response
 from penstock.kafkawire.error_codes import ErrorCode
@@ -17,7 +18,7 @@ from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.share.limits import ShareLimits
 from penstock_gateway.share.sessions import CLOSING_EPOCH
 from tests.testkit.waiting import until
-from tests.unit.gateway.gateway_read_world import World, batch_of
+from tests.unit.gateway.gateway_read_world import START_MS, World, batch_of
 from tests.unit.gateway.gateway_share import (
     ACCEPT,
     REJECT,
@@ -100,6 +101,21 @@ async def test_a_released_record_comes_again_with_a_higher_count(world: World) -
     again = await two.fetch(0)
     assert acquired(again) == [(1, 1, 2)]
     assert records(again) == {1: b"b"}
+
+
+async def test_near_the_delivery_limit_fewer_records_come_at_once(world: World) -> None:
+    topic_id = await open_world(world)
+    await world.commit([RaiseLevel(START_MS, THROTTLED_DELIVERIES_LEVEL)])
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(*[b"%d" % number for number in range(6)]), batch_of(b"6", b"7")]})
+    for delivery in (1, 2, 3):
+        assert acquired(await one.fetch(0)) == [(0, 7, delivery)]
+        await one.acknowledge({0: [(0, 7, RELEASE)]})
+    assert acquired(await one.fetch(0)) == [(0, 3, 4)]
+    await one.acknowledge({0: [(0, 3, RELEASE)]})
+    alone = await one.fetch(0)
+    assert (acquired(alone), records(alone)) == ([(0, 0, 5)], {0: b"0"})
+    assert [acquired(await one.fetch(0)) for _ in range(4)] == [[(1, 1, 5)], [(2, 2, 5)], [(3, 3, 5)], [(4, 5, 4)]]
 
 
 async def test_a_release_wakes_waiting_members_at_the_same_gateway(world: World) -> None:

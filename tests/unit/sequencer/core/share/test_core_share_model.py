@@ -21,9 +21,11 @@ from penstock.contracts.commands import (
     EndedDeadLetters,
     LogOffset,
     OffsetRange,
+    RaiseLevel,
     SharePartition,
     ShareRecords,
 )
+from penstock.contracts.levels import THROTTLED_DELIVERIES_LEVEL
 from penstock.contracts.queries.share import DeadLettersQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
@@ -34,11 +36,10 @@ from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, DONE,
 from tests.unit.sequencer.core.core_world import World, share_world, topic_id
 
 STEPS = 120
-LIMIT = 3
+LIMITS = [3, 3, 7]  # of deliveries, one for each seed
 LOCK_MS = 5_000
 DELAYS_MS = [0, 0, 700, 7_000]  # of redelivery, one for each seed
 NAMES = ("one", "two", "three")
-CONFIGS = {"share.delivery.count.limit": str(LIMIT), "share.record.lock.duration.ms": str(LOCK_MS)}
 ACKNOWLEDGE_TYPES = [
     AcknowledgeType.ACCEPT,
     AcknowledgeType.ACCEPT,
@@ -66,8 +67,8 @@ class Record(msgspec.Struct):
     def give(self, member: str, until_ms: int) -> None:
         self.deliveries, self.holder, self.until_ms = self.deliveries + 1, member, until_ms
 
-    def release(self, *, with_letters: bool) -> None:
-        self.holder, self.is_done = "", self.deliveries >= LIMIT
+    def release(self, limit: int, *, with_letters: bool) -> None:
+        self.holder, self.is_done = "", self.deliveries >= limit
         self.letter = "exhausted" if self.is_done and with_letters else ""
 
 
@@ -78,6 +79,10 @@ class Play:
         self.random = Random(seed)
         self.delay_ms = DELAYS_MS[seed % len(DELAYS_MS)]
         self.with_letters = seed % 3 > 0
+        self.is_throttled = seed % 2 > 0
+        self.limit = LIMITS[seed % len(LIMITS)]
+        # With a high limit most records are released, so that some come near it.
+        self.types = ACKNOWLEDGE_TYPES + [AcknowledgeType.RELEASE] * self.limit
         self.letters: list[tuple[int, int, bool]] = []  # ended ones: offset, deliveries, whether rejected
         self.expected_letters: list[tuple[int, int, bool]] = []
         self.world = share_world()
@@ -100,7 +105,10 @@ class Play:
         world = Recorded()
         delay = {"penstock.share.redelivery.delay.ms": str(self.delay_ms)} if self.delay_ms else {}
         letters = {"errors.deadletterqueue.topic.name": "dlq.t"} if self.with_letters else {}
-        world.shares.begin("one", **CONFIGS, **delay, **letters)
+        limits = {"share.delivery.count.limit": str(self.limit), "share.record.lock.duration.ms": str(LOCK_MS)}
+        world.shares.begin("one", **limits, **delay, **letters)
+        if self.is_throttled:
+            world.do(RaiseLevel(world.now_ms, THROTTLED_DELIVERIES_LEVEL))
         return world
 
     def step(self) -> None:
@@ -149,7 +157,7 @@ class Play:
                 self.release(record)
 
     def release(self, record: Record) -> None:
-        record.release(with_letters=self.with_letters)
+        record.release(self.limit, with_letters=self.with_letters)
         if record.letter:
             self.expected_letters.append((record.offset, record.deliveries, False))
 
@@ -205,17 +213,43 @@ class Play:
         """The records that the member gets; gaps among them are done, and so are gaps after them or in flight."""
         given: list[tuple[int, int]] = []
         end = self.end = max(self.end, self.log_start)
-        for offset in self.free():
+        free = self.free()
+        few = 0  # as many as a throttled run of records gives, 0 outside of such a run
+        before = -1, -1  # offset and deliveries
+        for offset in free:
             record = self.records[offset]
+            if before != (offset - 1, record.deliveries):  # the begin of a run
+                if few and given:
+                    count = 0
+                few = self.few(free, offset, count) if offset < end else 0
+                if few and given:
+                    count = 0
+            before = offset, record.deliveries
             if offset in gaps:
                 record.is_done = True
-            elif len(given) < count:
+            elif len(given) < (min(few, count) if few else count):
                 record.give(name, self.world.now_ms + LOCK_MS)
                 given.append((record.deliveries, offset))
             elif offset >= end:
                 break
             self.end = max(self.end, offset + 1)
         return given
+
+    def few(self, free: list[int], offset: int, count: int) -> int:
+        """How many records of the run that begins at `offset` come at once; 0 if there is no limit."""
+        deliveries = self.records[offset].deliveries
+        throttled_from = max(2, (self.limit + 1) // 2)
+        if not self.is_throttled or deliveries < throttled_from:
+            return 0
+        size = 1
+        while offset + size < self.end and offset + size in free and self.deliveries_at(offset + size) == deliveries:
+            size += 1
+        if deliveries == self.limit - 1:
+            return 1
+        return max(min(size, count) // 2 ** (deliveries - throttled_from + 1), 1)
+
+    def deliveries_at(self, offset: int) -> int:
+        return self.records[offset].deliveries
 
     def acknowledge(self) -> None:
         """Acknowledge mostly records that a member has, sometimes others."""
@@ -228,7 +262,7 @@ class Play:
         while last + 1 in held and self.random.random() < 0.7:
             last += 1
         size = self.random.choice([1, last - first + 1])
-        types = [self.random.choice(ACKNOWLEDGE_TYPES) for _ in range(size)]
+        types = [self.random.choice(self.types) for _ in range(size)]
         acknowledged = AcknowledgedRange(first, last, bytes(types))
         (shared,) = self.world.shares.records(name, SharePartition(topic_id(1), 0, [acknowledged])).partitions
         is_its = all(offset in held for offset in range(first, last + 1))
@@ -283,7 +317,7 @@ class Play:
         name, given = self.members[0], list[int]()
         while ranges := self.world.shares.acquire(name, 7):
             for first, last, deliveries in ranges:
-                assert deliveries <= LIMIT
+                assert deliveries <= self.limit
                 given += range(first, last + 1)
                 assert self.world.shares.acknowledge(name, first, last, AcknowledgeType.ACCEPT) == Rejection.NONE
         assert given == left

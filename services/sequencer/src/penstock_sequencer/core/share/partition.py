@@ -13,6 +13,9 @@ A group or a topic may delay records that a member released: they are AVAILABLE,
 Members get the lowest available offsets, so none is skipped. `share.partition.max.record.locks` limits the records in
 flight, and `share_records_max` limits those of all groups together. An extent without a segment is a marker, not a
 record. Gateways report all other gaps.
+
+Near the delivery limit members get fewer records at once, as in Kafka. So a record that ends its readers takes few
+other records with it, and none at its last delivery.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,6 +34,7 @@ from penstock.contracts.configs.groups import (
     share_config,
 )
 from penstock.contracts.configs.share_groups import DEAD_LETTER_TOPIC, SHARE_RENEW_ENABLE
+from penstock.contracts.levels import THROTTLED_DELIVERIES_LEVEL
 from penstock_sequencer.core.log.control_markers import is_marker
 from penstock_sequencer.core.log.partitions import last_stable_offset
 from penstock_sequencer.core.share.offset_ranges import (
@@ -47,6 +51,8 @@ from penstock_sequencer.core.share.offset_ranges import (
 from penstock_sequencer.core.state.cluster import Partition, State
 from penstock_sequencer.core.state.share_group import ACQUIRED, AVAILABLE, EXHAUSTED, Hold, SharePartition
 
+THROTTLED_FROM_MIN = 2  # deliveries, as in Kafka
+
 
 class Rules(msgspec.Struct, frozen=True):
     """The settings that apply to a group."""
@@ -57,18 +63,22 @@ class Rules(msgspec.Struct, frozen=True):
     read_committed: bool
     may_renew: bool
     has_dead_letters: bool
+    throttled_from: int  # records delivered so often come fewer at once
 
 
 def rules_of(state: State, group_id: str) -> Rules:
     """Read the settings from the group's configurations and the defaults."""
     configs = state.group_configs.get(group_id, {})
+    delivery_limit = int(share_config(SHARE_DELIVERY_LIMIT, configs))
+    is_throttled = state.level >= THROTTLED_DELIVERIES_LEVEL
     return Rules(
         int(share_config(SHARE_LOCK_DURATION, configs)),
-        int(share_config(SHARE_DELIVERY_LIMIT, configs)),
+        delivery_limit,
         int(share_config(SHARE_LOCKS_MAX, configs)),
         share_config(SHARE_ISOLATION_LEVEL, configs) == READ_COMMITTED,
         share_config(SHARE_RENEW_ENABLE, configs) == "true",
         bool(share_config(DEAD_LETTER_TOPIC, configs)),
+        max(-(-delivery_limit // 2), THROTTLED_FROM_MIN) if is_throttled else delivery_limit,
     )
 
 
@@ -180,6 +190,29 @@ class _Taker:
             return [hold]
         if hold.deliveries >= self._rules.delivery_limit:
             return [end_of_deliveries(self._rules, hold, self._sequence)]
+        if hold.deliveries >= self._rules.throttled_from:
+            return self._take_few(hold, gaps)
+        return self._take_parts(hold, gaps)
+
+    def _take_few(self, hold: Hold, gaps: Iterable[tuple[int, int]]) -> list[Hold]:
+        """Acquire half of the records, a quarter after one more delivery, and so on; one for the last delivery.
+
+        They come without others: none if the member gets other records already, and afterwards no others.
+        """
+        room = self._room
+        if self.taken:
+            self._room = 0
+            return self._take_parts(hold, gaps)
+        is_last = hold.deliveries == self._rules.delivery_limit - 1
+        halvings = hold.deliveries - self._rules.throttled_from + 1
+        few = 1 if is_last else max(min(hold.last - hold.first + 1, room) >> halvings, 1)
+        self._room = min(few, room)
+        found = self._take_parts(hold, gaps)
+        self._room = 0 if self.taken else room
+        return found
+
+    def _take_parts(self, hold: Hold, gaps: Iterable[tuple[int, int]]) -> list[Hold]:
+        """Acquire the first offsets that are no gaps."""
         found: list[Hold] = []
         for first, last, is_gap in fragments(hold.first, hold.last, gaps):
             if is_gap:
