@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from penstock.contracts.commands import AlterGroupConfigs, Command, ConfigChange, ConfigOperation, CreateTopic
 from penstock.contracts.configs.groups import (
+    DURATION_RESET,
     EARLIEST_RESET,
     READ_COMMITTED,
     SHARE_AUTO_OFFSET_RESET,
@@ -37,6 +38,8 @@ HEARTBEAT_MS = 1_000
 DELIVERY_LIMITS = (2, 5, 5)
 DELAYS_MS = (0, 0, 700)  # of the redelivery of released records
 DEAD_LETTERS_SHARE = 0.5  # of runs with a share group
+# A group that begins at a time begins at the first record, too, because no record is so old.
+RESETS = (EARLIEST_RESET, f"{DURATION_RESET}P1D")
 LETTERS, LETTERS_PARTITIONS = "dlq.sharers", 2
 
 
@@ -58,13 +61,14 @@ class ShareWorkload:
         self.checker.delay_ms = dice.choice(DELAYS_MS)
         self.checker.has_dead_letters = dice.random() < DEAD_LETTERS_SHARE and self.is_wanted
         self._copies_records = dice.random() < 0.5
+        self._reset = dice.choice(RESETS)
         if self.is_wanted:
             world.oracle.on_applied.append(self.checker.applied)
 
     def group_configs(self, now_ms: int) -> list[Command]:
         """The commands that set the configs of the group before its members join."""
         rules = {
-            SHARE_AUTO_OFFSET_RESET: EARLIEST_RESET,
+            SHARE_AUTO_OFFSET_RESET: self._reset,
             SHARE_LOCK_DURATION: str(LOCK_MS),
             SHARE_SESSION_TIMEOUT: str(SESSION_TIMEOUT_MS),
             SHARE_HEARTBEAT_INTERVAL: str(HEARTBEAT_MS),
