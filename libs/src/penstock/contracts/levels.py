@@ -83,7 +83,7 @@ REPLICAS_LEVEL = 12
 DEAD_LETTERS_LEVEL = 13
 # From this level on the cluster may have configurations of single brokers (ADR 0069).
 BROKER_CONFIGS_LEVEL = 14
-# From this level on share groups may begin at a time, and heartbeats have the offsets of that time (ADR 0070).
+# From this level on share groups may begin at a time, whose offsets are in heartbeats (ADR 0070).
 SHARE_STARTS_LEVEL = 15
 # From this level on, fewer records come at once to a share group when they are near the delivery limit.
 THROTTLED_DELIVERIES_LEVEL = 15

@@ -13,7 +13,7 @@ _NANOS_PER_MS = 1_000_000
 
 
 def parse_duration_ms(text: str) -> int | None:
-    """The duration in ms, a fraction as a whole one; None if the text is no duration, or a longer one than Java's.
+    """The duration in ms, a fraction as a whole one. None if the text is no duration of Java.
 
     Parts may be negative: PT1H-30M is half an hour. A day has 24 hours, so there are no months and years.
     """

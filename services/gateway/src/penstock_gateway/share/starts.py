@@ -1,4 +1,4 @@
-"""Finds the offsets at which a share group begins by time, for the heartbeat that makes it begin there (ADR 0070)."""
+"""Finds the offsets at which a share group begins by time, for the heartbeat that begins it (ADR 0070)."""
 
 import asyncio
 from collections.abc import Sequence

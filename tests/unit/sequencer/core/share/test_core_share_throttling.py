@@ -1,4 +1,4 @@
-"""Near the delivery limit a share group gets fewer records at once, and a record comes alone at its last delivery."""
+"""Near the delivery limit a share group gets fewer records at once, and at its last delivery a record alone."""
 
 import pytest
 

@@ -145,7 +145,7 @@ def record_due(state: State, group: ShareGroup, due_ms: int) -> None:
 def renew_targets(state: State, group: ShareGroup, names: Iterable[str], where: Beginning | None = None) -> None:
     """Start an epoch after a change, in these topics, on which targets depend; make targets now or soon.
 
-    In topics that the group does not share yet it begins at `where`, by default as its configuration says now.
+    In topics that are new to the group it begins at `where`, by default the place of its configuration now.
     """
     group.epoch += 1
     for name in names:
