@@ -9,6 +9,7 @@ from tests.conformance.results import About
 from tests.conformance.scenario import Scenario, Stage
 from tests.conformance.scenarios import (
     administration,
+    dead_letters,
     groups,
     logins,
     producing,
@@ -78,6 +79,7 @@ FOR_LIBRARIES = [
     *producing.all_scenarios(),
     *groups.all_scenarios(),
     *share_groups.all_scenarios(),
+    *dead_letters.all_scenarios(),
     *transactions.all_scenarios(),
     *administration.all_scenarios(),
     *logins.all_scenarios(),

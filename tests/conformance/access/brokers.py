@@ -18,6 +18,7 @@ from penstock.contracts.levels import SECURITY_LEVEL
 from penstock.contracts.subjects import Sender
 from penstock.kafkawire.api import (
     API_TABLE,
+    api_versions,
     create_acls,
     create_topics,
     decode_response,
@@ -70,11 +71,12 @@ class Connection:
     def ask(self, key: int, version: int, request: Any) -> Any:
         """The answer to one request; `ConnectionError` if the broker ends the connection instead."""
         tagged = is_flexible(API_TABLE[key], version)
+        tagged_answer = tagged and key != api_versions.API.key  # KIP-511: its answer must be readable by any client
         head = struct.pack(">hhih", key, version, 7, -1) + (b"\0" if tagged else b"")
         body = encode_request(key, version, request)
         self._socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (length,) = struct.unpack(">i", self._receive(4))
-        return decode_response(key, version, self._receive(length)[5 if tagged else 4 :])
+        return decode_response(key, version, self._receive(length)[5 if tagged_answer else 4 :])
 
     def close(self) -> None:
         self._socket.close()

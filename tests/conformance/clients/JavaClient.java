@@ -202,7 +202,8 @@ public final class JavaClient {
             for (ConsumerRecord<String, String> each : sharer.poll(Duration.ofMillis(leftMs))) {
                 records.add(Arrays.asList(each.offset(), each.value(), each.deliveryCount().get()));
                 if (!type.isEmpty()) {
-                    sharer.acknowledge(each, AcknowledgeType.valueOf(type));
+                    String its = request.path("others").path(String.valueOf(each.value())).asText(type);
+                    sharer.acknowledge(each, AcknowledgeType.valueOf(its.toUpperCase(Locale.ROOT)));
                 }
             }
             if (!records.isEmpty() && type.isEmpty()) {

@@ -112,7 +112,7 @@ class Confluent:
         self._sharer = ShareConsumer({**self._servers, **explicit, "group.id": group})
         self._sharer.subscribe([topic])
 
-    def share_poll(self, for_ms: int, acknowledge_type: str) -> list[Any]:
+    def share_poll(self, for_ms: int, acknowledge_type: str, others: dict[str, str] | None = None) -> list[Any]:
         assert self._sharer is not None
         records: list[Any] = []
         deadline = time.monotonic() + for_ms / 1000
@@ -120,9 +120,11 @@ class Confluent:
             for message in self._sharer.poll(left_s):
                 if message.error() is not None:
                     raise KafkaException(message.error())
-                records.append([message.offset(), text(message.value()), message.delivery_count()])
+                value = text(message.value())
+                records.append([message.offset(), value, message.delivery_count()])
                 if acknowledge_type:
-                    self._sharer.acknowledge(message, AcknowledgeType[acknowledge_type.upper()])
+                    its_type = (others or {}).get(value or "", acknowledge_type)
+                    self._sharer.acknowledge(message, AcknowledgeType[its_type.upper()])
             if records and not acknowledge_type:
                 break  # the next poll needs an acknowledgement of all records
             failures = [error for error in self._sharer.commit_sync(TIMEOUT_S).values() if error is not None]

@@ -11,8 +11,9 @@ The arguments of a driver are the cluster's address, and the file of a login if 
                                               "assignment": [[topic, partition]]}
     leave()                                  null; the member has committed the offsets of its records
     share_join(group, topic)                 null; a member of a share group, which acknowledges each record
-    share_poll(for_ms, acknowledge_type)     [[offset, value, delivery count]], acknowledged with accept, release or
-                                             reject; "": the records of one poll, without an acknowledgement
+    share_poll(for_ms, acknowledge_type, others?)    [[offset, value, delivery count]], acknowledged with accept,
+                                             release or reject; "": the records of one poll, without an acknowledgement;
+                                             `others` has other types by value
     share_leave()                            null
     transform_start(source, target, group, transactional_id)    null; the client now owns the transactional id
     transform_once(batch_max, hold?, abort?)                    records in the transaction; 0: none for a second

@@ -1,5 +1,6 @@
 """Share groups (KIP-932): several members process the records of one partition."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,7 +19,12 @@ ACCEPT, RELEASE, REJECT = "accept", "release", "reject"
 def begin_early(bootstrap: str, group: str) -> None:
     """Let the group start at the earliest offset, with short locks."""
     wanted = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": str(LOCK_MS)}
-    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
+    configure(bootstrap, group, wanted)
+
+
+def configure(bootstrap: str, group: str, configs: Mapping[str, str]) -> None:
+    """Set configurations of a group."""
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()]
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
