@@ -76,6 +76,7 @@ AGE = "penstock_sequencer_snapshot_age_seconds"
 COMMITTED = 'penstock_flusher_segments_total{outcome="committed"}'
 SNAPSHOT_FAILURES = "penstock_sequencer_snapshot_failures_total"
 AUDIT = 'penstock_gateway_audit_events_total{kind="changed",outcome="%s"}'
+LETTERS = 'penstock_gateway_share_dead_letters_total{outcome="%s"}'
 DISCONNECTS = 'penstock_bus_disconnects_total{service="gateway",instance="g"}'
 DROPPED = 'penstock_bus_dropped_messages_total{service="gateway",instance="g",cause="%s"}'
 HELD = '{service="gateway",instance="g"}'
@@ -142,6 +143,8 @@ CASES = [
     Case("PenstockSnapshotsOld", {AGE: rising(60, 600)}, {AGE: rising(60, 600), COMMITTED: steady(9)}, at="90m"),
     Case("PenstockSnapshotsFail", {SNAPSHOT_FAILURES: rising(1)}, {SNAPSHOT_FAILURES: "0x50 2x400"}),
     Case("PenstockAuditEventsDropped", {AUDIT % "dropped": "0x55 7x400"}, {AUDIT % "suppressed": rising(60)}),
+    Case("PenstockDeadLettersDropped", {LETTERS % "dropped": "0x55 1x400"}, {LETTERS % "copied": rising(60)}),
+    Case("PenstockDeadLettersDropped", {LETTERS % "dropped": rising(1)}, {LETTERS % "dropped": "0x30 9x400"}),
     Case("PenstockProcessSilent", {'up{job="penstock",instance="b"}': steady(0)}, {'up{job="node"}': steady(0)}),
     Case("PenstockDegraded", {DEGRADED: steady(1)}, {DEGRADED: "_x54 1x400"}),
     Case("PenstockNatsDisconnects", {DISCONNECTS: "0x50 5x400"}, {DISCONNECTS: "0x50 1x400"}),

@@ -69,6 +69,18 @@ DASHBOARD = Dashboard(
                     ),
                 ),
                 Panel(
+                    "Dead letters",
+                    "Records of dead letters, copied or with the context alone. Dropped ones are in no topic for dead "
+                    "letters, because theirs is missing or does not accept them.",
+                    "cps",
+                    (
+                        Query(
+                            f"sum by (outcome) (rate(penstock_gateway_share_dead_letters_total{RATE}))",
+                            "{{outcome}}",
+                        ),
+                    ),
+                ),
+                Panel(
                     "Groups in the cluster",
                     "Groups of all kinds, and share groups among them.",
                     "none",
