@@ -20,9 +20,10 @@ VICTIMS = ("sequencer-1", "sequencer-2", "flusher-1", "gateway-1", "cacher-1", "
 class Pulse:
     """A producer that sends at a steady rate, and records the times of its acknowledgements."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, **settings: str) -> None:
         self.acknowledged_s: list[float] = []
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0})
+        own = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
+        self._producer = Producer(own | settings)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

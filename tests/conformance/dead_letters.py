@@ -1,7 +1,7 @@
 """Compares dead letters of share groups at Apache Kafka and at Penstock, and prints each difference.
 
 `python -m tests.conformance.dead_letters` runs the scenario of `scenarios/dead_letters.py` unchanged at both, with the
-Java client. It exits with 1 if there is a difference that is not on purpose, or if one on purpose is missing.
+Java client. It exits with 1 if a difference is not on purpose, or if one on purpose is missing.
 """
 
 import os
