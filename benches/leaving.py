@@ -53,7 +53,7 @@ def _run(cluster: Cluster, measure: Measure, fault: str, number: int) -> float:
         ids = {stays.node_id, leaves.node_id}
         wait_until(lambda: _brokers(cluster.kafka) == _brokers(address) == ids, TIMEOUT_S, "the two gateways alone")
         clients = (f"client-{each}" for each in itertools.count())
-        client_id = next(each for each in clients if leader_for(f"{each}\0127.0.0.1", [stays, leaves]) is leaves)
+        client_id = next(each for each in clients if leader_for(f"{each}\x00127.0.0.1", [stays, leaves]) is leaves)
         end = gateway.process.terminate if fault == "drains" else gateway.process.kill
         return measure(f"{cluster.kafka},{address}", client_id, gateway, end)
 
