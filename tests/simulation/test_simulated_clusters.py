@@ -7,7 +7,7 @@ import pytest
 
 from tests.testkit.sim.run import run_clusters
 
-SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "200")) // 100  # each takes three seconds
+SEEDS = int(os.environ.get("PENSTOCK_SIM_SEEDS", "200")) // 60  # each takes three seconds
 
 pytestmark = pytest.mark.simulation
 
