@@ -5,6 +5,7 @@ from tests.testkit.mutants.mutant import Change, Mutant
 PARTITION = "penstock_sequencer.core.share.partition"
 RELEASE = "penstock_sequencer.core.share.release"
 LETTERS_TESTS = ("tests/unit/gateway/dead_letters",)
+STARTS_TESTS = ("tests/unit/sequencer/core/share/test_core_share_starts.py",)
 
 MUTANTS = [
     Mutant(
@@ -155,5 +156,17 @@ MUTANTS = [
         "share_forget_exhausted_records",
         "The machine keeps no dead letter of a record that was delivered as often as allowed.",
         [Change(PARTITION, "return dead(hold, EXHAUSTED, sequence) if rules.has_dead_letters else ", "return ")],
+    ),
+    Mutant(
+        "share_begin_wherever_the_gateway_says",
+        "The machine does not check the offset at which a group begins by time: the group misses younger records.",
+        [
+            Change(
+                "penstock_sequencer.core.share.first_offsets",
+                "found if lowest <= found <= end else lowest",
+                "found",
+            )
+        ],
+        tests=STARTS_TESTS,
     ),
 ]
