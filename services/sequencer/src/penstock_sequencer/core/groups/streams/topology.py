@@ -6,6 +6,7 @@ tasks as its largest source has partitions, and so have its changelog topics.
 """
 
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 import msgspec
 
@@ -138,18 +139,8 @@ def _repartition_counts(topology: Topology, existing: _Counts) -> _Counts:
         for topic in each.repartition_source_topics
         if topic.partitions
     }
-    is_progress = True
-    while is_progress:
-        is_progress, undecided = False, False
-        for each in topology.subtopologies:
-            sinks = [name for name in each.repartition_sink_topics if name not in decided]
-            known = [decided[topic.name] for topic in each.repartition_source_topics if topic.name in decided]
-            known += [existing[name] for name in each.source_topics if name in existing]
-            if sinks and known:
-                decided |= dict.fromkeys(sinks, max(known))
-                is_progress = True
-            undecided = undecided or bool(sinks and not known)
-    if undecided:
+    _decide(topology, existing, decided)
+    if any(name not in decided for each in topology.subtopologies for name in each.repartition_sink_topics):
         raise _BrokenTopology(
             "Failed to compute number of partitions for all repartition topics. "
             "There may be loops in the topology that cannot be resolved."
@@ -161,6 +152,36 @@ def _repartition_counts(topology: Topology, existing: _Counts) -> _Counts:
             "because a repartition source topic is never used as a sink topic."
         )
     return decided
+
+
+def _decide(topology: Topology, existing: _Counts, decided: _Counts) -> None:
+    """Decide the numbers of repartition topics, as in Kafka: round by round, each in the order of subtopologies.
+
+    A subtopology decides its sinks as soon as the number of one of its sources is known. It waits in a heap for that,
+    by round and place, so a long chain takes no walk over all subtopologies in each round.
+    """
+    subtopologies = topology.subtopologies
+    readers: dict[str, list[int]] = {}
+    for place, each in enumerate(subtopologies):
+        for topic in each.repartition_source_topics:
+            readers.setdefault(topic.name, []).append(place)
+    due = [(0, place) for place, each in enumerate(subtopologies) if _known_counts(each, existing, decided)]
+    has_decided = [False] * len(subtopologies)
+    while due:
+        now, place = heappop(due)
+        if has_decided[place]:
+            continue
+        has_decided[place], each = True, subtopologies[place]
+        sinks = dict.fromkeys(name for name in each.repartition_sink_topics if name not in decided)
+        decided |= dict.fromkeys(sinks, max(_known_counts(each, existing, decided)))
+        for reader in (reader for name in sinks for reader in readers.get(name, ())):
+            heappush(due, (now if reader > place else now + 1, reader))
+
+
+def _known_counts(subtopology: Subtopology, existing: _Counts, decided: _Counts) -> list[int]:
+    """The numbers of partitions of its sources, as far as they are known."""
+    known = [decided[topic.name] for topic in subtopology.repartition_source_topics if topic.name in decided]
+    return known + [existing[name] for name in subtopology.source_topics if name in existing]
 
 
 def _copartition(topology: Topology, existing: _Counts, decided: _Counts) -> None:

@@ -1,0 +1,87 @@
+"""Numbers of partitions of repartition topics: the work to decide them, and the order in which they are decided."""
+
+from collections.abc import Iterator
+
+import msgspec
+from hypothesis import example, given, strategies as st
+
+from penstock.contracts.commands import Subtopology, Topology
+from penstock_sequencer.core.groups.streams.topology import configure, topology_error
+from tests.unit.sequencer.core.core_streams import subtopology
+from tests.unit.sequencer.core.core_world import World
+
+SUBTOPOLOGIES = 200
+PARTITIONS = {"t": 3, "u": 5}
+NAMES = ("r0", "r1", "r2", "r3", "r4")
+
+
+class CountedNames(list[str]):
+    """Names that count how often any of them are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[str]:
+        CountedNames.reads += 1
+        return super().__iter__()
+
+
+def chain() -> Iterator[Subtopology]:
+    """Each subtopology reads the repartition topic of the next one, so the last one decides first."""
+    last = SUBTOPOLOGIES - 1
+    for place in range(SUBTOPOLOGIES):
+        sources, repartition = (("t",), {}) if place == last else ((), {f"r{place + 1}": 0})
+        each = subtopology(f"{place:03}", *sources, repartition=repartition)
+        yield msgspec.structs.replace(each, repartition_sink_topics=CountedNames([f"r{place}"] if place else []))
+
+
+def test_a_long_chain_of_repartition_topics_takes_work_in_proportion_to_its_length() -> None:
+    topology = Topology(0, list(chain()))
+    CountedNames.reads = 0
+    assert topology_error(topology) == ""
+    assert CountedNames.reads <= 5 * SUBTOPOLOGIES
+
+
+names = st.lists(st.sampled_from(NAMES), max_size=2, unique=True)
+sources = st.lists(st.sampled_from(list(PARTITIONS)), max_size=2, unique=True)
+parts = st.lists(st.tuples(sources, names, names, st.sampled_from([0, 0, 0, 7])), min_size=1, max_size=6)
+
+
+def decided_in_rounds(subtopologies: list[Subtopology]) -> dict[str, int]:
+    """The numbers as Kafka decides them: again and again over all subtopologies, until nothing changes."""
+    decided = {
+        topic.name: topic.partitions
+        for each in subtopologies
+        for topic in each.repartition_source_topics
+        if topic.partitions
+    }
+    before = None
+    while before != decided:
+        before = dict(decided)
+        for each in subtopologies:
+            known = [decided[topic.name] for topic in each.repartition_source_topics if topic.name in decided]
+            known += [PARTITIONS[name] for name in each.source_topics]
+            for name in each.repartition_sink_topics:
+                if known and name not in decided:
+                    decided[name] = max(known)
+    return decided
+
+
+@given(parts)
+# The first one reads the topics of both others, which are decided in the same round.
+@example([([], ["r1", "r2"], ["r0"], 0), (["t"], [], ["r1"], 0), (["u"], ["r0"], ["r2"], 0)])
+def test_repartition_topics_get_the_numbers_that_kafka_decides_round_by_round(
+    parts: list[tuple[list[str], list[str], list[str], int]],
+) -> None:
+    subtopologies = [
+        subtopology(str(place), *read, sinks=tuple(sinks), repartition=dict.fromkeys(repartition, count))
+        for place, (read, repartition, sinks, count) in enumerate(parts)
+    ]
+    topology = Topology(0, subtopologies)
+    if topology_error(topology):
+        return
+    world = World()
+    for number, (name, partitions) in enumerate(PARTITIONS.items(), 1):
+        world.topic(name, partitions, number)
+    decided = decided_in_rounds(subtopologies)
+    read = {topic.name for each in subtopologies for topic in each.repartition_source_topics}
+    assert configure(world.state, topology).counts == {name: decided[name] for name in read}
