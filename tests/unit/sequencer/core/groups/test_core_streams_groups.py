@@ -378,6 +378,14 @@ def test_members_learn_where_each_process_has_its_tasks(world: World) -> None:
     assert world.streams.beat(one, endpoint_epoch=answer.endpoint_epoch).endpoints is None
 
 
+def test_a_source_that_a_topology_names_often_is_listed_once_for_each_endpoint(world: World) -> None:
+    topology = Topology(0, [subtopology("0", *["t"] * 1_000)])
+    one = world.streams.client("one", endpoint=("host", 80), topology=topology)
+    world.streams.settle(one)
+    (endpoint,) = world.streams.beat(one, endpoint_epoch=-1).endpoints
+    assert endpoint.active == [("t", [0, 1, 2, 3])]
+
+
 # Other commands with the group.
 
 

@@ -24,7 +24,7 @@ from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
 from penstock_sequencer.core.groups.streams.assignor import Worker, assign
 from penstock_sequencer.core.groups.streams.progress import Progress, task_ids
-from penstock_sequencer.core.groups.streams.topology import configure, required_topics
+from penstock_sequencer.core.groups.streams.topology import configure, required_topics, source_names
 from penstock_sequencer.core.groups.timers import record_emptied, record_idle, set_deadline
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import ASSIGNING, AWAITING, RECONCILED, RECONCILING, REVOKING
@@ -310,10 +310,8 @@ def statuses(state: State, streams: StreamsGroup, member: StreamsMember, now_ms:
 
 def endpoints(state: State, streams: StreamsGroup) -> list[EndpointPartitions]:
     """The partitions whose state each member with an endpoint has."""
-    sources = {
-        each.subtopology_id: [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
-        for each in streams.topology.subtopologies
-    }
+    # Each name once: a client may repeat one as often as the size of a topology allows.
+    sources = {each.subtopology_id: dict.fromkeys(source_names(each)) for each in streams.topology.subtopologies}
     return [
         EndpointPartitions(
             *member.endpoint,
@@ -325,7 +323,9 @@ def endpoints(state: State, streams: StreamsGroup) -> list[EndpointPartitions]:
     ]
 
 
-def _partitions(state: State, sources: dict[str, list[str]], tasks: OwnedActive | Tasks) -> list[tuple[str, list[int]]]:
+def _partitions(
+    state: State, sources: dict[str, dict[str, None]], tasks: OwnedActive | Tasks
+) -> list[tuple[str, list[int]]]:
     found: list[tuple[str, list[int]]] = []
     for subtopology, numbers in tasks.items():
         for name in sources[subtopology]:

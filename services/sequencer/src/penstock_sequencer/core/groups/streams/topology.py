@@ -47,7 +47,7 @@ def topology_error(topology: Topology) -> str:
             return f"A repartition topic of subtopology {each.subtopology_id} has a negative number of partitions."
         if not each.source_topics and not each.repartition_source_topics:
             return f"No source topics found for subtopology {each.subtopology_id}"
-        read = {*_source_names(each)}
+        read = {*source_names(each)}
         strange = [name for group in each.copartition_groups for name in group if name not in read]
         if strange:
             text = f"A copartition group of subtopology {each.subtopology_id} names {strange[0]}"
@@ -63,14 +63,14 @@ def required_topics(topology: Topology) -> dict[str, None]:
     """The names of all topics that the topology reads, and of its changelog topics."""
     names: dict[str, None] = {}
     for each in topology.subtopologies:
-        names |= dict.fromkeys(_source_names(each))
+        names |= dict.fromkeys(source_names(each))
         names |= dict.fromkeys(topic.name for topic in each.changelog_topics)
     return names
 
 
 def source_subtopologies(topology: Topology) -> dict[str, str]:
     """The subtopology that reads each topic."""
-    return {name: each.subtopology_id for each in topology.subtopologies for name in _source_names(each)}
+    return {name: each.subtopology_id for each in topology.subtopologies for name in source_names(each)}
 
 
 def configure(state: State, topology: Topology) -> Configured:
@@ -91,7 +91,7 @@ def _configured(topology: Topology, existing: _Counts, tasks_max: int) -> Config
     _copartition(topology, existing, decided)
     tasks: dict[str, int] = {}
     for each in topology.subtopologies:
-        tasks[each.subtopology_id] = max(_count(name, existing, decided) for name in _source_names(each))
+        tasks[each.subtopology_id] = max(_count(name, existing, decided) for name in source_names(each))
         decided |= {topic.name: tasks[each.subtopology_id] for topic in each.changelog_topics}
     if sum(tasks.values()) > tasks_max:
         detail = f"The topology has {sum(tasks.values())} tasks; at most {tasks_max} are allowed."
@@ -110,7 +110,8 @@ def _configured(topology: Topology, existing: _Counts, tasks_max: int) -> Config
     return Configured((StreamsStatus.MISSING_INTERNAL_TOPICS, detail), tasks, counts, absent)
 
 
-def _source_names(subtopology: Subtopology) -> Iterator[str]:
+def source_names(subtopology: Subtopology) -> Iterator[str]:
+    """The names of all topics that the subtopology reads, as often as it names them."""
     yield from subtopology.source_topics
     for topic in subtopology.repartition_source_topics:
         yield topic.name
