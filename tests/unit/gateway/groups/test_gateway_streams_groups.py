@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.contracts.acls import AclOperation, ResourceType
@@ -114,6 +115,14 @@ async def test_a_heartbeat_that_changes_something_is_journaled_with_sorted_lists
     assert (command.process_id, command.client_host, command.seen_sequence) == ("p", "/127.0.0.1", 7)
 
 
+async def test_a_client_tag_that_is_sent_often_is_kept_once() -> None:
+    world = answering(None)
+    await ask(world, HEARTBEAT, 1, msgspec.structs.replace(JOIN, client_tags=[wire.KeyValue()] * 1_000))
+    ((command,),) = world.sequencer.commands
+    assert isinstance(command, StreamsHeartbeat)
+    assert command.client_tags == [("", "")]
+
+
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -122,6 +131,12 @@ async def test_a_heartbeat_that_changes_something_is_journaled_with_sorted_lists
         ({"topology": topology(source_topics=["a/b"])}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         ({"topology": topology(source_topic_regex=["a.*"])}, ErrorCode.INVALID_REQUEST),
         ({"topology": topology(copartition_groups=[wire.CopartitionGroup([1])])}, ErrorCode.INVALID_REQUEST),
+        # Two bytes of a request name 249 characters of a command, and an empty group takes memory without a name.
+        (
+            {"topology": topology(source_topics=["t" * 249], copartition_groups=[wire.CopartitionGroup([0] * 5_000)])},
+            ErrorCode.INVALID_REQUEST,
+        ),
+        ({"topology": topology(copartition_groups=[wire.CopartitionGroup()] * 5_000)}, ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_a_wrong_request_does_not_reach_the_sequencers(changes: dict[str, Any], error: ErrorCode) -> None:

@@ -6,9 +6,22 @@ from penstock.contracts.commands import InternalTopic, OwnedTasks, Subtopology, 
 from penstock.contracts.errors import Invalid
 from penstock.kafkawire.api import streams_group_heartbeat as wire
 
+# Groups and the topics in them: more of them exceed the size of a topology that the sequencers accept. An index of two
+# bytes becomes a name, so a request could become a command of a hundred times its size.
+COPARTITIONED_MAX = 4_096
+
 
 def topology_of(topology: wire.Topology) -> Topology:
-    """The topology, in ascending order; `Invalid` if a copartition group names no topic of its subtopology."""
+    """The topology, in ascending order.
+
+    `Invalid` if a copartition group names no topic of its subtopology, or if there are too many of them.
+    """
+    groups = [group for each in topology.subtopologies for group in each.copartition_groups]
+    count = len(groups) + sum(len(each.source_topics) + len(each.repartition_source_topics) for each in groups)
+    if count > COPARTITIONED_MAX:
+        raise Invalid(
+            f"a topology with {count} copartition groups and topics in them: the limit is {COPARTITIONED_MAX}"
+        )
     subtopologies = [_subtopology(each) for each in topology.subtopologies]
     return Topology(topology.epoch, sorted(subtopologies, key=lambda each: each.subtopology_id))
 
@@ -69,6 +82,11 @@ def owned_tasks(request: wire.StreamsGroupHeartbeatRequest) -> OwnedTasks | None
 def _tasks(tasks: Sequence[wire.TaskIds]) -> list[TaskIds]:
     found = [TaskIds(each.subtopology_id, sorted(each.partitions)) for each in tasks if each.partitions]
     return sorted(found, key=lambda each: each.subtopology_id)
+
+
+def tags_of(tags: Sequence[wire.KeyValue] | None) -> list[tuple[str, str]] | None:
+    """The client's tags in ascending order, the last value of each key; None for no report."""
+    return None if tags is None else sorted({tag.key: tag.value for tag in tags}.items())
 
 
 def offsets_of(offsets: Sequence[wire.TaskOffset] | None) -> list[TaskOffset] | None:

@@ -27,7 +27,7 @@ from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import NO_STREAMS_GROUPS, streams_groups_error
 from penstock_gateway.streams import internal_topics
-from penstock_gateway.streams.topologies import offsets_of, owned_tasks, topics_of, topology_of
+from penstock_gateway.streams.topologies import offsets_of, owned_tasks, tags_of, topics_of, topology_of
 
 DEADLINE_S = 5.0  # the usual time between two heartbeats
 # Kafka's defaults. Clients report the offsets of their tasks this often, and no warm-up task uses them.
@@ -82,7 +82,7 @@ def _topology_error(topology: wire.Topology) -> tuple[ErrorCode, str]:
 
 
 def _heartbeat(gateway: Needs, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
-    endpoint, tags = request.user_endpoint, request.client_tags
+    endpoint = request.user_endpoint
     return StreamsHeartbeat(
         now_ms=gateway.clock.now_ms(),
         group_id=request.group_id,
@@ -98,7 +98,7 @@ def _heartbeat(gateway: Needs, client: Client, request: StreamsGroupHeartbeatReq
         owned=owned_tasks(request),
         process_id=request.process_id,
         endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
-        client_tags=None if tags is None else sorted((tag.key, tag.value) for tag in tags),
+        client_tags=tags_of(request.client_tags),
         task_offsets=offsets_of(request.task_offsets),
         task_end_offsets=offsets_of(request.task_end_offsets),
         shuts_down=request.shutdown_application,
