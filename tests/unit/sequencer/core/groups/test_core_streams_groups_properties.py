@@ -5,6 +5,7 @@ removed. No two of them ever have one active task, except for a client that was 
 heartbeats of all clients, each active task has one client, and each client has exactly its target.
 """
 
+import tracemalloc
 from collections import Counter
 from random import Random
 from typing import Any
@@ -295,3 +296,14 @@ def tasks(found: list[tuple[str, int]]) -> dict[str, list[int]]:
     for each, number in sorted(found):
         numbers.setdefault(each, []).append(number)
     return numbers
+
+
+def test_reported_offsets_count_only_for_tasks_that_need_a_member() -> None:
+    offsets = {("0", number): number for number in range(5_000)}
+    workers = {name: Worker(name, {"0": [place]}, {}, offsets) for place, name in enumerate(NAMES)}
+    tracemalloc.start()
+    found = assign({"0": len(NAMES) + 1}, {"0": None}, workers, 0)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [len(each.active) for each in found.values()] == [2, 1, 1, 1, 1]
+    assert peak_bytes < 100_000, "a rank of each offset takes 3 MB"

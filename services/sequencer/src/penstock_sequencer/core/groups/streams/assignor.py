@@ -160,29 +160,33 @@ def assign(
         for subtopology, numbers in worker.active.items()
         for number in numbers
     }
-    former_standby = _former_standby(workers)
-    _assign_active(work, tasks, former_active, former_standby)
+    rest = _keep_active(work, tasks, former_active)
+    former_standby = _former_standby(workers, dict.fromkeys([*rest, *kept]))
+    _assign_rest(work, rest, former_standby)
     if kept:
         _assign_standby(work, kept, standby_replicas, former_active, former_standby)
     return work.assigned
 
 
-def _former_standby(workers: dict[str, Worker]) -> dict[Task, list[str]]:
-    """The members with state of each task: first those with a standby task, the largest offset first."""
+def _former_standby(workers: dict[str, Worker], tasks: dict[Task, None]) -> dict[Task, list[str]]:
+    """The members with state of each of these tasks: first those with a standby task, the largest offset first.
+
+    A member may report many offsets, also of tasks that do not exist.
+    """
     ranked: dict[Task, list[tuple[int, int, int, str]]] = {}
     for place, (member_id, worker) in enumerate(workers.items()):
         standby = {(subtopology, each): None for subtopology, numbers in worker.standby.items() for each in numbers}
         for task in standby:
-            ranked.setdefault(task, []).append((0, -worker.offsets.get(task, 0), place, member_id))
+            if task in tasks:
+                ranked.setdefault(task, []).append((0, -worker.offsets.get(task, 0), place, member_id))
         for task, offset in worker.offsets.items():
-            if task not in standby:
+            if task in tasks and task not in standby:
                 ranked.setdefault(task, []).append((1, -offset, place, member_id))
     return {task: [each[3] for each in sorted(rows)] for task, rows in ranked.items()}
 
 
-def _assign_active(
-    work: _Assignment, tasks: list[Task], former_active: dict[Task, str], former_standby: dict[Task, list[str]]
-) -> None:
+def _keep_active(work: _Assignment, tasks: list[Task], former_active: dict[Task, str]) -> list[Task]:
+    """Give active tasks to the members that have them; returns the other ones."""
     rest: list[Task] = []
     for task in sorted(tasks, key=lambda each: (each[1], each[0])):
         member_id = former_active.get(task)
@@ -190,6 +194,11 @@ def _assign_active(
             work.give(member_id, task, is_active=True)
         else:
             rest.append(task)
+    return rest
+
+
+def _assign_rest(work: _Assignment, rest: list[Task], former_standby: dict[Task, list[str]]) -> None:
+    """Give the other active tasks to members with their state, or else by load."""
     open_tasks: list[Task] = []
     for task in rest:
         member_id = work.least_loaded(former_standby.get(task, []), None)
