@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.contracts.commands import (
+    AcknowledgedRange,
     AcknowledgeType,
     AlterConfigs,
     AlterShareOffsets,
@@ -20,6 +22,7 @@ from penstock.contracts.commands import (
     LogOffset,
     RaiseLevel,
     ShareOffset,
+    SharePartition,
 )
 from penstock.contracts.levels import DEAD_LETTERS_LEVEL, SHARE_GROUPS_LEVEL, level_of
 from penstock.contracts.queries.share import (
@@ -32,7 +35,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
 from tests.unit.sequencer.core.core_shares import LOCK_MS
-from tests.unit.sequencer.core.core_world import World, share_world, topic_id
+from tests.unit.sequencer.core.core_world import World, batch, share_world, topic_id
 
 TOPIC = "errors.deadletterqueue.topic.name"
 COPY = "errors.deadletterqueue.copy.record.enable"
@@ -228,6 +231,23 @@ def test_groups_are_listed_with_one_of_their_dead_letters() -> None:
     end(world, 0, 0, first_death)
     assert groups(world) == [DeadLetterGroup("g", T, 0, DeadRecords(1, 1, first_death + 1))]
     assert groups(world, after="g") == []
+
+
+def test_replicas_list_the_same_dead_letter_of_a_group_also_after_a_snapshot() -> None:
+    world = letters_world()
+    world.topic("u", 2, number=2)
+    world.shares.join("one", "u")
+    for partition in (1, 0):
+        world.produce(batch(), partition=partition, number=2)
+        wanted = SharePartition(topic_id(2), partition, first=0, records_max=1)
+        world.shares.records("one", wanted)
+        rejected = msgspec.structs.replace(wanted, acknowledged=[AcknowledgedRange(0, 0, bytes([REJECT]))], first=-1)
+        world.shares.records("one", rejected)
+    replicas = (world.state, decode_state(encode_state(world.state)))
+    first, second = (queries.QUERIES["dead_letter_groups"](each, DeadLetterGroupsQuery(0, "")) for each in replicas)
+    assert first == second, "else gateways that ask them in turn would take the difference for progress"
+    first, second = (queries.QUERIES["dead_letters"](each, DeadLettersQuery(0, "g")) for each in replicas)
+    assert first == second and [each.partition for each in first.partitions] == [0, 1]
 
 
 def test_dead_letters_survive_a_snapshot_and_the_last_member() -> None:

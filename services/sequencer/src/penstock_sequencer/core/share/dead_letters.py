@@ -1,4 +1,8 @@
-"""Pending dead letters of share groups (KIP-1191): gateways ask for them, write them, and end them (ADR 0068)."""
+"""Pending dead letters of share groups (KIP-1191): gateways ask for them, write them, and end them (ADR 0068).
+
+Views list partitions in ascending order. The order of the table depends on the past of a replica, and gateways compare
+the first dead letters of a group in the answers of several replicas.
+"""
 
 from heapq import nsmallest
 from itertools import islice
@@ -83,7 +87,7 @@ def dead_letter_groups(state: State, query: DeadLetterGroupsQuery) -> DeadLetter
 
 
 def _first_of(state: State, group_id: str) -> DeadLetterGroup:
-    topic_id, number = next(iter(state.dead_letters[group_id]))
+    topic_id, number = min(state.dead_letters[group_id])
     share = state.share_groups[group_id].partitions[topic_id][number]
     hold = next(hold for hold in share.holds if hold.status in PENDING)
     return DeadLetterGroup(group_id, topic_id, number, _records(hold))
@@ -98,7 +102,7 @@ def dead_letters(state: State, query: DeadLettersQuery) -> DeadLettersView:
     configs = state.group_configs.get(query.group_id, {})
     partitions: list[DeadLettersOfPartition] = []
     left = DEAD_LETTERS_PER_VIEW_MAX
-    for topic_id, number in state.dead_letters.get(query.group_id, {}):
+    for topic_id, number in nsmallest(left, state.dead_letters.get(query.group_id, ())):
         if left <= 0:
             break
         share = state.share_groups[query.group_id].partitions[topic_id][number]
