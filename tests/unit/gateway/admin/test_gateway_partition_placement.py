@@ -136,6 +136,16 @@ def steal(world: World, broker: int) -> Rejected:
     return Rejected(Rejection.STALE, "changed since")
 
 
+async def test_an_id_that_no_broker_can_have_makes_no_topic_unreadable(world: World, brokers: list[int]) -> None:
+    own = brokers[0]
+    view = world.sequencer.topics["t"]
+    configs = {REPLICAS: f"{own},2147483648;9999999999"}
+    world.sequencer.topics["t"] = msgspec.structs.replace(view, configs=configs)
+    first, (at_leader, in_sync, offline) = await placed(world)
+    assert first == ([own], [own], [])
+    assert (len(at_leader), in_sync, offline) == (1, at_leader, [])
+
+
 async def test_invalid_reassignments_have_kafkas_errors_and_words(world: World, brokers: list[int]) -> None:
     own, other, _ = brokers
     unplaced, unknown = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -7,6 +7,8 @@ import functools
 import re
 from collections.abc import Sequence
 
+from penstock.contracts.configs.values import INT_MAX
+
 REPLICAS = "penstock.replicas"
 # Three brokers for each of 180 partitions. A thousand topics, the most of one query, fit into one message of 8 MiB.
 REPLICAS_LENGTH_MAX = 6_000
@@ -28,5 +30,9 @@ def encoded_replicas(replicas: Sequence[Sequence[int]]) -> str:
 
 @functools.lru_cache(1_000)
 def decoded_replicas(value: str) -> tuple[tuple[int, ...], ...]:
-    """The replicas of the first partitions; the others have no assignment."""
-    return tuple(tuple(map(int, filter(None, part.split(",")))) for part in value.split(";"))
+    """The replicas of the first partitions; the others have no assignment.
+
+    The form of the value allows ten digits, and journals hold such values. Ids that no broker can have are left out.
+    """
+    parts = (map(int, filter(None, part.split(","))) for part in value.split(";"))
+    return tuple(tuple(each for each in part if each <= INT_MAX) for part in parts)
