@@ -4,7 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.contracts.commands import CreatePartitions, CreateTopic, DeleteTopic, TopicPartitions
+from penstock.contracts.commands import (
+    AlterShareOffsets,
+    CreatePartitions,
+    CreateTopic,
+    DeleteShareOffsets,
+    DeleteTopic,
+    ShareOffset,
+    TopicPartitions,
+)
+from penstock.contracts.levels import SHARES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
@@ -166,3 +175,20 @@ def test_the_assignment_of_the_last_partitions_does_not_depend_on_a_snapshot() -
         apply_entry(state, next_sequence, [[CreateTopic(world.now_ms, "u", U, 2, {})]])
     assert encode_state(again) == encode_state(world.state)
     assert again.share_partition_count == 3
+
+
+def test_a_deleted_topic_ends_its_groups_in_one_order_at_all_replicas() -> None:
+    """A replica that read a snapshot has the groups of a topic in another order than those that applied all entries."""
+    world = World(level=SHARES_LEVEL)
+    world.topic("t")
+    world.topic("u", number=2)
+    for group_id, topic in (("a", "u"), ("b", "t"), ("a", "t")):
+        offsets = [ShareOffset(topic, 0, 0)]
+        world.do(AlterShareOffsets(world.now_ms, group_id, offsets, principal=f"User:{group_id}"))
+    world.do(DeleteShareOffsets(world.now_ms, "a", ["u"]))
+    restored = World()
+    restored.state, restored.now_ms = decode_state(encode_state(world.state)), world.now_ms
+    for each in (world, restored):
+        each.do(DeleteTopic(each.now_ms, "t", topic_id(1)))
+        assert each.state.share_groups == {}
+    assert encode_state(restored.state) == encode_state(world.state)
