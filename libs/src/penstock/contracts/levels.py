@@ -87,6 +87,8 @@ BROKER_CONFIGS_LEVEL = 14
 SHARE_STARTS_LEVEL = 15
 # From this level on, fewer records come at once to a share group when they are near the delivery limit.
 THROTTLED_DELIVERIES_LEVEL = 15
+# From this level on, the limit of subscriptions of a share group holds for its first member, too.
+FIRST_SUBSCRIPTION_LEVEL = 15
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.

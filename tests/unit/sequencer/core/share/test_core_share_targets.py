@@ -10,10 +10,11 @@ from penstock.contracts.commands import (
     CreateTopic,
     DeleteShareOffsets,
     DeleteTopic,
+    RaiseLevel,
     ShareOffset,
     TopicPartitions,
 )
-from penstock.contracts.levels import SHARES_LEVEL
+from penstock.contracts.levels import FIRST_SUBSCRIPTION_LEVEL, SHARES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.machine import apply_entry
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
@@ -175,6 +176,15 @@ def test_the_assignment_of_the_last_partitions_does_not_depend_on_a_snapshot() -
         apply_entry(state, next_sequence, [[CreateTopic(world.now_ms, "u", U, 2, {})]])
     assert encode_state(again) == encode_state(world.state)
     assert again.share_partition_count == 3
+
+
+def test_the_first_member_of_a_group_subscribes_no_more_topics_than_a_group_may() -> None:
+    world = share_world(limits=Limits(share=ShareLimits(share_subscriptions_max=2)))
+    assert getattr(world.shares.join("one", "t", "u", "v", group_id="old"), "rejection", None) is None
+    world.do(RaiseLevel(world.now_ms, FIRST_SUBSCRIPTION_LEVEL))
+    assert world.shares.join("one", "t", "u", "v").rejection == Rejection.GROUP_FULL
+    assert "g" not in world.state.share_groups
+    assert getattr(world.shares.join("one", "t", "u"), "rejection", None) is None
 
 
 def test_a_deleted_topic_ends_its_groups_in_one_order_at_all_replicas() -> None:

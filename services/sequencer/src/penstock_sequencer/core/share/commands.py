@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     ShareHeartbeat,
     ShareMembership,
 )
-from penstock.contracts.levels import GROUP_SIZES_LEVEL
+from penstock.contracts.levels import FIRST_SUBSCRIPTION_LEVEL, GROUP_SIZES_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.consumer_group import topic_partitions
 from penstock_sequencer.core.groups.departed_members import departed_sequence
@@ -117,7 +117,10 @@ def _validation_error_to_new(state: State, command: ShareHeartbeat) -> Rejected 
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a share group.")
     if command.member_epoch != JOIN_EPOCH:
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
-    return group_validation_error(state, command.principal) or _room_validation_error(state, None, command)
+    error = group_validation_error(state, command.principal) or _room_validation_error(state, None, command)
+    if error is not None or state.level < FIRST_SUBSCRIPTION_LEVEL:
+        return error
+    return _subscription_validation_error(state, None, None, command)
 
 
 def group_validation_error(state: State, principal: str) -> Rejected | None:
@@ -156,13 +159,14 @@ def _growth_validation_error(
 
 
 def _subscription_validation_error(
-    state: State, group: ShareGroup, known: ShareMember | None, command: ShareHeartbeat
+    state: State, group: ShareGroup | None, known: ShareMember | None, command: ShareHeartbeat
 ) -> Rejected | None:
     """Why the group's subscriptions would be too many; a member may always subscribe fewer topics than before."""
     before = 0 if known is None else len(known.topics)
     growth = len(set(command.topics or ())) - before
     subscriptions_max = state.limits.share.share_subscriptions_max
-    if growth <= 0 or sum(len(each.topics) for each in group.members.values()) + growth <= subscriptions_max:
+    members = () if group is None else group.members.values()
+    if growth <= 0 or sum(len(each.topics) for each in members) + growth <= subscriptions_max:
         return None
     message = f"The members of the share group subscribe {subscriptions_max} topics in all, which is the maximum."
     return Rejected(Rejection.GROUP_FULL, message)
