@@ -312,6 +312,17 @@ def test_standby_tasks_are_on_another_process(world: World) -> None:
     assert (one.standby["0"], two.standby["0"]) == (two.active["0"], one.active["0"])
 
 
+def test_a_member_that_moves_to_another_process_learns_that_it_lost_standby_tasks(world: World) -> None:
+    configure(world, num_standby_replicas="2", assignment_interval_ms="15000")
+    clients = settled(world, "one", "two", "three")
+    one, two, _ = clients
+    shared = {*one.standby["0"]} & {*two.standby["0"]}
+    assert shared
+    answer = world.streams.beat(one, process_id=two.process)
+    assert answer.tasks is not None
+    assert not shared & {number for each in answer.tasks.standby for number in each.partitions}
+
+
 def test_members_of_one_process_have_no_standby_tasks(world: World) -> None:
     configure(world, num_standby_replicas="2")
     clients = [world.streams.client(name, process="p") for name in ("one", "two")]

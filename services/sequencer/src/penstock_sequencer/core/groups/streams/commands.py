@@ -181,7 +181,8 @@ def _continue(
 ) -> StreamsMembership:
     """The member, new or known, updates its settings and takes the next step towards its target."""
     streams, now_ms = streams_of(group), _now_ms(state, command)
-    before = None if known is None else (known.endpoint, known.active, known.standby)
+    # A copy: a member that moves to another process loses tasks in place.
+    before = None if known is None else (known.endpoint, known.active, {**known.standby})
     if not streams.members:
         delay_target(state, group, now_ms)
     member = _enter(state, group, known, command)
