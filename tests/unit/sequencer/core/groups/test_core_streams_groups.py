@@ -323,6 +323,19 @@ def test_a_member_that_moves_to_another_process_learns_that_it_lost_standby_task
     assert not shared & {number for each in answer.tasks.standby for number in each.partitions}
 
 
+def test_a_member_that_loses_all_that_it_was_to_give_back_moves_on(world: World) -> None:
+    configure(world, num_standby_replicas="2", assignment_interval_ms="0")
+    clients = settled(world, "one", "two", "three")
+    configure(world, num_standby_replicas="1")
+    for client in clients:
+        world.streams.beat(client, owned=None)
+    moving = next(each for each in clients if world.streams.member(each.name).revoking_standby)
+    numbers = world.streams.member(moving.name).revoking_standby["0"]
+    other = next(each for each in clients if each is not moving and {*numbers} <= {*each.standby["0"]})
+    world.streams.beat(moving, process_id=other.process, owned=None)
+    world.streams.settle(*clients)
+
+
 def test_members_of_one_process_have_no_standby_tasks(world: World) -> None:
     configure(world, num_standby_replicas="2")
     clients = [world.streams.client(name, process="p") for name in ("one", "two")]

@@ -153,6 +153,8 @@ def change_process(streams: StreamsGroup, member: StreamsMember, process_id: str
             tasks[subtopology] = free
             if not free:
                 del tasks[subtopology]
+    if member.state == REVOKING and not (member.revoking_active or member.revoking_standby):
+        member.state = AWAITING  # it has lost all that it was to give back
     own_tasks(streams, member)
 
 
