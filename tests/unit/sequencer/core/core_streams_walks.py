@@ -129,7 +129,7 @@ def _beat(random: Random, now_ms: int, member: StreamsMember) -> Command:
         client_host="host",
         topology=None,
         owned=random.choice([owned, owned, None]),
-        process_id=None,
+        process_id=random.choice([None] * 20 + ["p", "q"]),
         endpoint=None,
         client_tags=None,
         task_offsets=offsets,

@@ -99,6 +99,11 @@ def plain(value: Any) -> Any:
     return walk_in(value)
 
 
+def in_order(rows: list[Any]) -> list[Any]:
+    """The rows of a table by their keys, and so the rows of the tables in it."""
+    return sorted((key, in_order(each) if isinstance(each, list) else each) for key, each in rows)
+
+
 def everything(state: State) -> Any:
     """All of the state, except meaningless differences: the order of derived tables and counts, and stale alarms.
 
@@ -120,9 +125,10 @@ def everything(state: State) -> Any:
         if group.streams is not None:
             tables = written["streams"]["tables"]
             del tables["configured"]  # computed when it is needed
-            written["streams"]["tables"] = {name: sorted(rows) for name, rows in tables.items()}
-    for log in found["pending_delete"]:
-        del log["first_new_producer_id"]  # no producer writes to a deleted log
+            written["streams"]["tables"] = {name: in_order(rows) for name, rows in tables.items()}
+    for log in (*found["pending_delete"], *found["producer_sweep"], *found["trimmed"]):
+        if isinstance(log, dict) and log["deleted"]:
+            del log["first_new_producer_id"]  # no producer writes to a deleted log
     return found
 
 
