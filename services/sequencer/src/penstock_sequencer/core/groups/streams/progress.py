@@ -101,24 +101,26 @@ class _Step:
     def _compare_standby(self) -> None:
         member = self._member
         for subtopology in sorted({**member.standby, **member.target_standby}):
-            has, wanted = member.standby.get(subtopology, []), member.target_standby.get(subtopology, [])
-            becomes_active = member.target_active.get(subtopology, [])
+            # Dicts: a member may have thousands of tasks.
+            has = dict.fromkeys(member.standby.get(subtopology, ()))
+            wanted = dict.fromkeys(member.target_standby.get(subtopology, ()))
+            becomes_active = dict.fromkeys(member.target_active.get(subtopology, ()))
             kept = [number for number in has if number in wanted]
             lost = [number for number in has if number not in wanted and number not in becomes_active]
             new = [number for number in wanted if number not in has]
             free = [number for number in new if self._is_standby_free(subtopology, number)]
             self._is_waiting = self._is_waiting or len(free) < len(new)
             # An active task that becomes a standby task of the same member keeps its state: it is assigned at once.
-            demoted = [number for number in free if number in member.active.get(subtopology, {})]
-            _put(self.standby, subtopology, sorted([*kept, *demoted]))
+            active = member.active.get(subtopology, {})
+            _put(self.standby, subtopology, sorted([*kept, *(number for number in free if number in active)]))
             _put(self.lost_standby, subtopology, lost)
-            _put(self.gained_standby, subtopology, [number for number in free if number not in demoted])
+            _put(self.gained_standby, subtopology, [number for number in free if number not in active])
 
     def _keep_promoted(self, granted: OwnedActive) -> None:
         """A standby task that is to become active stays a standby task until then."""
         member = self._member
         for subtopology, numbers in member.standby.items():
-            becomes_active = member.target_active.get(subtopology, [])
+            becomes_active = dict.fromkeys(member.target_active.get(subtopology, ()))
             waits = [each for each in numbers if each in becomes_active and each not in granted.get(subtopology, {})]
             if waits:
                 self.standby[subtopology] = sorted([*self.standby.get(subtopology, ()), *waits])
@@ -151,7 +153,8 @@ def _has_released(owned: OwnedTasks | None, active: OwnedActive, standby: Tasks)
 
 
 def _has_any(owned: list[TaskIds], tasks: OwnedActive | Tasks) -> bool:
-    return any(number in tasks.get(each.subtopology_id, ()) for each in owned for number in each.partitions)
+    found = {subtopology: dict.fromkeys(numbers) for subtopology, numbers in tasks.items()}
+    return any(number in found.get(each.subtopology_id, ()) for each in owned for number in each.partitions)
 
 
 def task_ids(tasks: OwnedActive | Tasks) -> list[TaskIds]:

@@ -181,7 +181,8 @@ def _has_only(owned: OwnedTasks, member: StreamsMember) -> bool:
 
 
 def _is_part(owned: list[TaskIds], assigned: OwnedActive | Tasks) -> bool:
-    return all(all(number in assigned.get(each.subtopology_id, ()) for number in each.partitions) for each in owned)
+    found = {subtopology: dict.fromkeys(numbers) for subtopology, numbers in assigned.items()}
+    return all(number in found.get(each.subtopology_id, ()) for each in owned for number in each.partitions)
 
 
 def tasks_rejection(state: State, group: Group, owned: OwnedTasks | None) -> Rejected | None:

@@ -1,16 +1,19 @@
-"""Numbers of partitions of repartition topics: the work to decide them, and the order in which they are decided."""
+"""The work for large streams groups, and the order in which numbers of partitions are decided."""
 
 from collections.abc import Iterator
 
 import msgspec
 from hypothesis import example, given, strategies as st
 
-from penstock.contracts.commands import Subtopology, Topology
+from penstock.contracts.commands import OwnedTasks, Subtopology, TaskIds, Topology
+from penstock_sequencer.core.groups.streams.progress import next_progress
 from penstock_sequencer.core.groups.streams.topology import configure, topology_error
+from penstock_sequencer.core.state.streams_group import StreamsGroup, StreamsMember
 from tests.unit.sequencer.core.core_streams import subtopology
 from tests.unit.sequencer.core.core_world import World
 
 SUBTOPOLOGIES = 200
+TASKS = 500
 PARTITIONS = {"t": 3, "u": 5}
 NAMES = ("r0", "r1", "r2", "r3", "r4")
 
@@ -85,3 +88,33 @@ def test_repartition_topics_get_the_numbers_that_kafka_decides_round_by_round(
     decided = decided_in_rounds(subtopologies)
     read = {topic.name for each in subtopologies for topic in each.repartition_source_topics}
     assert configure(world.state, topology).counts == {name: decided[name] for name in read}
+
+
+class CountedNumber(int):
+    """A number of a task that counts how often any of them are compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedNumber.compared += 1
+        return int(self) == other
+
+    def __hash__(self) -> int:
+        return int(self)
+
+
+def counted_numbers(first: int) -> list[int]:
+    return [CountedNumber(number) for number in range(first, first + TASKS)]
+
+
+def test_a_step_of_a_member_with_many_tasks_takes_work_in_proportion_to_their_number() -> None:
+    names = (None, None, "client", "host", 60_000, 0, "p", None, [])
+    member = StreamsMember(
+        "m", *names, active_sequence=1, standby={"0": counted_numbers(0)}, target_standby={"0": counted_numbers(TASKS)}
+    )
+    group = StreamsGroup(Topology(0, []), epoch=2, assignment_epoch=2, members={"m": member})
+    CountedNumber.compared = 0
+    assert next_progress(group, member, None).revoking_standby == {"0": [*range(TASKS)]}
+    owned = OwnedTasks([], [TaskIds("0", counted_numbers(2 * TASKS))])
+    assert next_progress(group, member, owned).standby == {"0": [*range(TASKS, 2 * TASKS)]}
+    assert CountedNumber.compared <= 20 * TASKS
