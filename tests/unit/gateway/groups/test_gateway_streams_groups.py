@@ -127,6 +127,10 @@ async def test_a_client_tag_that_is_sent_often_is_kept_once() -> None:
     ("changes", "error"),
     [
         ({"active_tasks": []}, ErrorCode.INVALID_REQUEST),
+        (
+            {"active_tasks": [], "standby_tasks": [wire.TaskIds("0", [1] * 60_000)], "warmup_tasks": []},
+            ErrorCode.INVALID_REQUEST,
+        ),
         ({"topology": topology(source_topics=["__penstock_audit"])}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         ({"topology": topology(source_topics=["a/b"])}, ErrorCode.STREAMS_INVALID_TOPOLOGY),
         ({"topology": topology(source_topic_regex=["a.*"])}, ErrorCode.INVALID_REQUEST),

@@ -9,6 +9,9 @@ from penstock.kafkawire.api import streams_group_heartbeat as wire
 # Groups and the topics in them: more of them exceed the size of a topology that the sequencers accept. An index of two
 # bytes becomes a name, so a request could become a command of a hundred times its size.
 COPARTITIONED_MAX = 4_096
+# Tasks and lists of them in one report. A group has at most 20,000 tasks, and a member has one as active, standby or
+# warm-up task. The sequencers compare each with the member's tasks.
+REPORTED_TASKS_MAX = 60_000
 
 
 def topology_of(topology: wire.Topology) -> Topology:
@@ -70,12 +73,15 @@ def topics_of(topology: wire.Topology) -> list[str]:
 
 
 def owned_tasks(request: wire.StreamsGroupHeartbeatRequest) -> OwnedTasks | None:
-    """The tasks that the member reports; None for no report. A list without the others is `Invalid`."""
+    """The tasks that the member reports, None for no report. `Invalid`: a list without the others, or too many."""
     lists = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         if any(each is not None for each in lists):
             raise Invalid("If one task-type is non-null, all must be non-null.")
         return None
+    count = sum(1 + len(each.partitions) for listed in lists for each in listed or ())
+    if count > REPORTED_TASKS_MAX:
+        raise Invalid(f"{count} tasks and lists of tasks: the limit is {REPORTED_TASKS_MAX}")
     return OwnedTasks(_tasks(request.active_tasks), _tasks(request.standby_tasks), _tasks(request.warmup_tasks))
 
 
