@@ -8,10 +8,11 @@ import pytest
 from penstock.contracts.acls import AclOperation, ResourceType
 from penstock.kafkawire.api import fetch, share_acknowledge, share_fetch
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.records import Record, build_batch
 from penstock_gateway.enforcement.all_checks import ALL_CHECKS
 from penstock_gateway.enforcement.guard import guarded
 from penstock_gateway.handlers import all_handlers
-from tests.unit.gateway.gateway_read_world import World
+from tests.unit.gateway.gateway_read_world import START_MS, World
 from tests.unit.gateway.gateway_share import GROUP, Member, open_world
 from tests.unit.gateway.security.security_fakes import FakeBindings, binding, new_authorizer
 
@@ -78,6 +79,21 @@ async def test_a_share_session_loses_a_topic_whose_right_ended(world: World) -> 
     reader.bindings.set(READ_GROUP)
     lost = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 1, max_records=10))
     assert (lost.error_code, shared(lost)) == (0, [(0, REFUSED)])
+    again = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 2, max_records=10))
+    assert (again.error_code, shared(again)) == (0, [])
+
+
+async def test_a_share_session_loses_all_of_a_refused_topic_if_the_request_names_a_part_of_it(world: World) -> None:
+    topic_id = await open_world(world, partitions=2)
+    await Member(world, topic_id, "m").join()
+    reader = Reader(world, READ_GROUP, READ_TOPIC)
+    both = [share_fetch.FetchTopic(topic_id, [share_fetch.FetchPartition(0), share_fetch.FetchPartition(1)])]
+    await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 0, max_records=10, topics=both))
+    reader.bindings.set(READ_GROUP)
+    await world.produce(topic_id, {1: [build_batch([Record(0, START_MS, b"k", b"v")])]})
+    one = [share_fetch.FetchTopic(topic_id, [share_fetch.FetchPartition(0)])]
+    lost = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 1, max_records=10, topics=one))
+    assert (lost.error_code, shared(lost)) == (0, [(0, REFUSED), (1, REFUSED)])
     again = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 2, max_records=10))
     assert (again.error_code, shared(again)) == (0, [])
 

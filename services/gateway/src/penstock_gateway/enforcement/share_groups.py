@@ -42,7 +42,7 @@ async def check_share_fetch(call: Call, request: share_fetch.ShareFetchRequest, 
         return await proceed(request)
     forgotten = [
         share_fetch.ForgottenTopic(topic.topic_id, [each.partition_index for each in topic.partitions])
-        for topic, _ in lost_refusals
+        for topic, _ in refused
     ]
     response = await proceed(
         msgspec.structs.replace(
@@ -56,13 +56,13 @@ async def check_share_fetch(call: Call, request: share_fetch.ShareFetchRequest, 
 
 
 def _session_topics(call: Call, request: share_fetch.ShareFetchRequest) -> list[share_fetch.FetchTopic]:
-    """The topics of the session that the request continues, without those that the request names."""
+    """The topics of the session that the request continues, without the partitions that the request names."""
     if request.share_session_epoch in (OPENING_EPOCH, CLOSING_EPOCH):
         return []
-    named = {topic.topic_id for topic in request.topics}
+    named = {(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions}
     topics: dict[bytes, list[share_fetch.FetchPartition]] = {}
     for topic_id, number in call.gateway.share_sessions.partitions_of(call.client, request):
-        if topic_id not in named:
+        if (topic_id, number) not in named:
             topics.setdefault(topic_id, []).append(share_fetch.FetchPartition(number))
     return [share_fetch.FetchTopic(*each) for each in topics.items()]
 
