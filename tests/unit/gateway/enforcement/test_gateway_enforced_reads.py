@@ -69,21 +69,50 @@ def shared(answer: share_fetch.ShareFetchResponse) -> list[tuple[int, int]]:
     return [(each.partition_index, each.error_code) for topic in answer.responses for each in topic.partitions]
 
 
-async def test_a_share_session_loses_a_topic_whose_right_ended(world: World) -> None:
+async def test_a_share_session_refuses_a_topic_while_its_right_is_gone(world: World) -> None:
     topic_id = await open_world(world)
     await Member(world, topic_id, "m").join()
     reader = Reader(world, READ_GROUP, READ_TOPIC)
     topics = [share_fetch.FetchTopic(topic_id, [share_fetch.FetchPartition(0)])]
     opened = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 0, max_records=10, topics=topics))
     assert (opened.error_code, shared(opened)) == (0, [])
+    await world.produce(topic_id, {0: [build_batch([Record(0, START_MS, b"k", b"v")])]})
     reader.bindings.set(READ_GROUP)
-    lost = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 1, max_records=10))
-    assert (lost.error_code, shared(lost)) == (0, [(0, REFUSED)])
+    for epoch in (1, 2):
+        lost = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", epoch, max_records=10))
+        assert (lost.error_code, shared(lost)) == (0, [(0, REFUSED)])
+    reader.bindings.set(READ_GROUP, READ_TOPIC)
+    again = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 3, max_records=10))
+    assert (again.error_code, shared(again)) == (0, [(0, 0)])
+
+
+async def test_a_share_session_serves_a_topic_that_was_refused_when_it_opened(world: World) -> None:
+    topic_id = await open_world(world)
+    await Member(world, topic_id, "m").join()
+    reader = Reader(world, READ_GROUP)
+    topics = [share_fetch.FetchTopic(topic_id, [share_fetch.FetchPartition(0)])]
+    opened = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 0, max_records=10, topics=topics))
+    assert (opened.error_code, shared(opened)) == (0, [(0, REFUSED)])
+    await world.produce(topic_id, {0: [build_batch([Record(0, START_MS, b"k", b"v")])]})
+    reader.bindings.set(READ_GROUP, READ_TOPIC)
+    again = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 1, max_records=10))
+    assert (again.error_code, shared(again)) == (0, [(0, 0)])
+
+
+async def test_a_share_session_forgets_a_refused_topic_that_its_member_no_longer_wants(world: World) -> None:
+    topic_id = await open_world(world)
+    await Member(world, topic_id, "m").join()
+    reader = Reader(world, READ_GROUP)
+    topics = [share_fetch.FetchTopic(topic_id, [share_fetch.FetchPartition(0)])]
+    await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 0, max_records=10, topics=topics))
+    forgotten = [share_fetch.ForgottenTopic(topic_id, [0])]
+    request = share_fetch.ShareFetchRequest(GROUP, "m", 1, max_records=10, forgotten_topics_data=forgotten)
+    await reader.ask(78, 2, request)
     again = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 2, max_records=10))
     assert (again.error_code, shared(again)) == (0, [])
 
 
-async def test_a_share_session_loses_all_of_a_refused_topic_if_the_request_names_a_part_of_it(world: World) -> None:
+async def test_a_share_session_refuses_all_of_a_topic_if_the_request_names_a_part_of_it(world: World) -> None:
     topic_id = await open_world(world, partitions=2)
     await Member(world, topic_id, "m").join()
     reader = Reader(world, READ_GROUP, READ_TOPIC)
@@ -95,7 +124,7 @@ async def test_a_share_session_loses_all_of_a_refused_topic_if_the_request_names
     lost = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 1, max_records=10, topics=one))
     assert (lost.error_code, shared(lost)) == (0, [(0, REFUSED), (1, REFUSED)])
     again = await reader.ask(78, 2, share_fetch.ShareFetchRequest(GROUP, "m", 2, max_records=10))
-    assert (again.error_code, shared(again)) == (0, [])
+    assert (again.error_code, shared(again)) == (0, [(0, REFUSED), (1, REFUSED)])
 
 
 async def test_acknowledgements_need_the_topic_and_still_count_in_their_session(world: World) -> None:

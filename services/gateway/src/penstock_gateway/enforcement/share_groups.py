@@ -31,9 +31,10 @@ READ, DELETE, DESCRIBE = AclOperation.READ, AclOperation.DELETE, AclOperation.DE
 
 
 async def check_share_fetch(call: Call, request: share_fetch.ShareFetchRequest, proceed: Proceed) -> Message:
-    """Check the topics of the request and those of the member's session; the session loses refused partitions.
+    """Check the topics of the request and those of the member's session.
 
-    The request is passed on even without topics, because each one counts in its session.
+    The session has no refused partitions while the request is served, and keeps them for the next one, as in Kafka. The
+    request is passed on even without topics, because each one counts in its session.
     """
     allowed, refused = await split_by_id(call, READ, request.topics)
     _, lost_refusals = await split_by_id(call, READ, _session_topics(call, request))
@@ -51,6 +52,8 @@ async def check_share_fetch(call: Call, request: share_fetch.ShareFetchRequest, 
     )
     if response.error_code:
         return response
+    kept = [(topic.topic_id, number) for topic in forgotten for number in topic.partitions]
+    call.gateway.share_sessions.keep(call.client, request, kept)
     answers = [_refused_share_fetch(topic, error) for topic, error in refused]
     return msgspec.structs.replace(response, responses=[*response.responses, *answers])
 

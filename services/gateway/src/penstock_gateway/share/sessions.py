@@ -126,6 +126,22 @@ class ShareSessions:
         session = self._sessions.get(_member(client, request))
         return [] if session is None else list(session.partitions)
 
+    def keep(self, client: Client, request: ShareFetchRequest, keys: Iterable[PartitionKey]) -> None:
+        """Add partitions that the request was not allowed to fetch, so that the next request asks for them again.
+
+        A partition that the request no longer wants is not added; nor are those beyond a limit.
+        """
+        session = self._sessions.get(_member(client, request))
+        if session is None:
+            return
+        forgotten = {(topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions}
+        added = [key for key in dict.fromkeys(keys) if key not in forgotten and key not in session.partitions]
+        limits = self._limits
+        room = limits.session_partitions_max - len(session.partitions)
+        added = added[: max(min(room, limits.sessions_partitions_max - self._partitions), 0)]
+        session.change(added, ())
+        self._partitions += len(added)
+
     def end(self, client: Client, group_id: str, member_id: str) -> None:
         """Remove the session of a member that has left its group."""
         self._close((client.user, group_id, member_id))
