@@ -1,5 +1,7 @@
 """Hidden topics: questions by name are refused, lists leave them out, and only CREATE creates."""
 
+import time
+
 import pytest
 
 from penstock.contracts.acls import AclBinding, AclOperation, ResourceType
@@ -26,6 +28,7 @@ DESCRIBE, CREATE, DELETE = AclOperation.DESCRIBE, AclOperation.CREATE, AclOperat
 ANONYMOUS = "User:ANONYMOUS"
 LIST_OFFSETS, METADATA, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS = 2, 3, 10, 19, 20, 32
 DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS = 60, 75
+LINEAR_S_MAX = 4.0  # CPU time; the square of the number would take several times as long
 REFUSED, UNKNOWN = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -174,6 +177,17 @@ async def test_coordinators_are_found_for_groups_and_transactions_that_may_be_de
     assert {each.key: each.error_code for each in answer} == {"g": 0, "h": refused}
     one = await ask(world, FIND_COORDINATOR, 3, find_coordinator.FindCoordinatorRequest("x", 1))
     assert one.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+async def test_many_coordinators_take_no_longer_than_their_number(world: World, bindings: FakeBindings) -> None:
+    bindings.set(allow(DESCRIBE, GROUP, "g", prefixed=True))
+    keys = [f"{first}{number}" for number in range(8_000) for first in "gh"]
+    request = find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
+    began_s = time.process_time()
+    answer = (await ask(world, FIND_COORDINATOR, 4, request)).coordinators
+    assert time.process_time() - began_s < LINEAR_S_MAX
+    assert [each.key for each in answer if not each.error_code] == keys[::2]
+    assert [each.key for each in answer if each.error_code] == keys[1::2]
 
 
 async def test_configurations_are_refused_by_type(world: World) -> None:

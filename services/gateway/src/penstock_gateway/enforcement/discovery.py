@@ -17,7 +17,17 @@ from penstock.kafkawire.api import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.runtime.concurrency.slices import Slices
-from penstock_gateway.enforcement.guard import ERRORS, MESSAGES, Call, Checks, Message, Proceed, on_cluster, split_by_id
+from penstock_gateway.enforcement.guard import (
+    ERRORS,
+    MESSAGES,
+    Call,
+    Checks,
+    Message,
+    Proceed,
+    on_cluster,
+    split,
+    split_by_id,
+)
 from penstock_gateway.metadata.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 
 CREATE, DESCRIBE = AclOperation.CREATE, AclOperation.DESCRIBE
@@ -155,13 +165,10 @@ async def check_coordinators(call: Call, request: find_coordinator.FindCoordinat
         return find_coordinator.FindCoordinatorResponse(
             error_code=error, error_message=MESSAGES[error], node_id=-1, port=-1
         )
-    keys = request.coordinator_keys
-    allowed = [key for key in keys if call.access.allows(DESCRIBE, resource_type, key)]
-    if len(allowed) == len(keys):
+    allowed, refusals = await split(call, request.coordinator_keys, lambda key: (DESCRIBE, resource_type, key))
+    if not refusals:
         return await proceed(request)
-    refused = [
-        find_coordinator.Coordinator(key, -1, "", -1, error, MESSAGES[error]) for key in keys if key not in set(allowed)
-    ]
+    refused = [find_coordinator.Coordinator(key, -1, "", -1, error, MESSAGES[error]) for key, error in refusals]
     found: list[find_coordinator.Coordinator] = []
     if allowed:
         found = (await proceed(msgspec.structs.replace(request, coordinator_keys=allowed))).coordinators
