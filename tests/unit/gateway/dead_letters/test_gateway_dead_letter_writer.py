@@ -1,6 +1,7 @@
 """The writer of dead letters against the real state machine: each is written, or dropped for a reason, and ended."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
@@ -238,6 +239,34 @@ async def test_a_copy_has_the_records_key_value_and_headers(letters: Letters, co
     ]
     assert offsets_of(written) == [b"0", b"1", b"2"]
     assert letters.counted("copied") == 3
+
+
+async def reject_first_of(letters: Letters, count: int) -> None:
+    """Write a batch of so many records, and let the member reject the first one."""
+    records = [Record(delta, START_MS, b"key", b"%d" % delta) for delta in range(count)]
+    await letters.world.produce(letters.topic_id, {0: [build_batch(records, codec=ZSTD)]})
+    await letters.member.fetch(0)
+    await letters.member.acknowledge({0: [(0, 0, REJECT)]})
+
+
+async def test_a_record_of_a_batch_with_very_many_records_has_no_copy(letters: Letters) -> None:
+    await letters.open()
+    await letters.configure(**{COPY: "true"})
+    await reject_first_of(letters, letters.limits.decoded_records_max + 1)
+    await letters.writer.write_all()
+    assert [each.value for each in await letters.written()] == [None]
+    assert letters.counted("context") == 1
+
+
+async def test_a_large_batch_is_decoded_beside_the_event_loop(letters: Letters) -> None:
+    await letters.open()
+    await letters.configure(**{COPY: "true"})
+    await reject_first_of(letters, letters.limits.decoded_records_max)
+    began = time.thread_time(), time.process_time()
+    await letters.writer.write_all()
+    loop_s, all_s = time.thread_time() - began[0], time.process_time() - began[1]
+    assert [each.value for each in await letters.written()] == [b"0"]
+    assert loop_s < all_s / 2
 
 
 async def test_dead_letters_of_a_partition_go_to_one_partition(letters: Letters) -> None:

@@ -15,6 +15,9 @@ class DeadLetterLimits(msgspec.Struct, frozen=True, kw_only=True):
     take_over_s: float = 15.0
     read_bytes_max: int = 4 * MIB  # at once, of one partition; a whole batch is read in any case
     gap_max: int = 1_000  # offsets between two dead records that are read at once
+    # Of one batch that is decoded for a copy: a crafted batch has millions, and each takes some hundred bytes. A record
+    # of a larger batch has no copy.
+    decoded_records_max: int = 100_000
     # Of one batch that is decompressed for a copy. No topic accepts a larger record without a codec.
     decompressed_bytes_max: int = 64 * MIB
     # Reads that find nothing at a record's offset, before it counts as gone. Its segment may be replaced meanwhile.

@@ -1,5 +1,6 @@
 """Reads dead records, so that their dead letters have copies of them."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -9,7 +10,8 @@ from penstock.contracts.commands import OffsetRange
 from penstock.contracts.queries.share import DeadLettersOfPartition
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.errors import DecodeError
-from penstock.kafkawire.records import Record, decode_records
+from penstock.kafkawire.primitives import Buffer
+from penstock.kafkawire.records import Record, decode_records, read_batch_header
 from penstock_gateway.dead_letters.letters import Letter
 from penstock_gateway.dead_letters.limits import DeadLetterLimits
 from penstock_gateway.share.reader import Offer, ShareReader
@@ -80,13 +82,13 @@ class DeadRecordReader:
         if offer.batches:
             self._empty_reads.pop((*key, first.offset), None)
             end_offset = offer.batches[-1].last_offset + 1
-            records = self._records(offer, [each.offset for each in letters])
+            records = await asyncio.to_thread(self._records, offer, [each.offset for each in letters])
             read = [each for each in letters if each.offset < end_offset]
             return [msgspec.structs.replace(each, record=records.get(each.offset)) for each in read]
         return [first] if self._is_lost(offer, first) else []
 
     def _records(self, offer: Offer, offsets: Sequence[int]) -> dict[int, Record]:
-        """The records at these offsets, as far as they can be decoded."""
+        """The records at these offsets, as far as they can be decoded; runs in a thread."""
         found: dict[int, Record] = {}
         view = memoryview(offer.records)
         for batch in offer.batches:
@@ -94,9 +96,7 @@ class DeadRecordReader:
             if not wanted or not batch.has_records:
                 continue
             try:
-                records = decode_records(
-                    view[batch.start : batch.end], decompressed_bytes_max=self._limits.decompressed_bytes_max
-                )
+                records = self._decoded(view[batch.start : batch.end])
             except DecodeError as error:
                 log.warning("dead_record_not_readable", topic=offer.topic, offset=batch.base_offset, error=str(error))
                 continue
@@ -105,6 +105,14 @@ class DeadRecordReader:
                 if offset in wanted:
                     found[offset] = record
         return found
+
+    def _decoded(self, batch: Buffer) -> list[Record]:
+        """All records of a batch; `DecodeError` also if it has more than the limits allow."""
+        limits = self._limits
+        count = read_batch_header(batch).record_count
+        if count > limits.decoded_records_max:
+            raise DecodeError(f"a batch of {count} records; at most {limits.decoded_records_max} are decoded")
+        return decode_records(batch, decompressed_bytes_max=limits.decompressed_bytes_max)
 
     def _is_lost(self, offer: Offer, letter: Letter) -> bool:
         """Whether the record has no copy for good, after a read that found nothing."""
