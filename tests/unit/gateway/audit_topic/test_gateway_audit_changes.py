@@ -13,6 +13,14 @@ from structlog.testing import capture_logs
 from penstock.contracts.acls import AclOperation
 from penstock.contracts.errors import Unavailable
 from penstock.kafkawire.api import API_TABLE
+from penstock.kafkawire.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    ReassignableTopicResponse,
+)
 from penstock.kafkawire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -70,8 +78,8 @@ NOT_RECORDED = {
     "StreamsGroupHeartbeat",
     "AlterReplicaLogDirs",
     "ElectLeaders",
-    "AlterPartitionReassignments",
 }
+ALTER_PARTITION_REASSIGNMENTS = 45
 PLANTED = b"planted-secret"
 
 
@@ -219,6 +227,28 @@ async def test_a_topic_deleted_by_its_id_is_recorded_by_its_name() -> None:
     request = DeleteTopicsRequest([DeleteTopicState(None, b"\1" * 16)])
     response = DeleteTopicsResponse(responses=[DeletableTopicResult("orders", b"\1" * 16)])
     assert await facts(DELETE_TOPICS, request, response) == [("DELETE", "TOPIC:orders", "", "succeeded")]
+
+
+async def test_assigned_replicas_have_their_outcomes() -> None:
+    partitions = [ReassignablePartition(0, [1]), ReassignablePartition(1, [2])]
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic("a", partitions), ReassignableTopic("b", partitions[:1])]
+    )
+    wrong = ReassignablePartitionResponse(1, ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+    results = [
+        ReassignableTopicResponse("a", [ReassignablePartitionResponse(0), wrong]),
+        ReassignableTopicResponse("b", [ReassignablePartitionResponse(0)]),
+    ]
+    response = AlterPartitionReassignmentsResponse(responses=results)
+    assert await facts(ALTER_PARTITION_REASSIGNMENTS, request, response) == [
+        ("ALTER", "TOPIC:a", "replicas of partitions=2", "INVALID_REPLICA_ASSIGNMENT"),
+        ("ALTER", "TOPIC:b", "replicas of partitions=1", "succeeded"),
+    ]
+    unknown = AlterPartitionReassignmentsResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+    assert [each[-1] for each in await facts(ALTER_PARTITION_REASSIGNMENTS, request, unknown)] == [
+        "REQUEST_TIMED_OUT",
+        "REQUEST_TIMED_OUT",
+    ]
 
 
 async def test_lists_are_recorded_as_rules() -> None:

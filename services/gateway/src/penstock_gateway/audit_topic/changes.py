@@ -14,6 +14,7 @@ from penstock.contracts.ids import topic_id_text
 from penstock.kafkawire.api import (
     alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
     alter_share_group_offsets,
     alter_user_scram_credentials,
     create_acls,
@@ -88,11 +89,18 @@ def _topic(name: str | None, topic_id: bytes) -> str:
     return f"TOPIC:{topic_id_text(topic_id) if name is None else name}"
 
 
-def _deleted_records(request: delete_records.DeleteRecordsRequest, response: Message | None) -> Iterator[Change]:
-    answers = response.topics if response is not None else ()
-    errors = {each.name: _first_error(each.partitions) for each in answers}
-    for topic in request.topics:
-        yield Change(DELETE, f"TOPIC:{topic.name}", errors.get(topic.name), f"partitions={len(topic.partitions)}")
+def _of_partitions(operation: str, results: str, detail: str = "") -> ChangesOf:
+    """The changes of an API whose topics have results by partition: one for each topic, with its first error."""
+
+    def changes(request: Message, response: Message | None) -> Iterator[Change]:
+        answers = getattr(response, results) if response is not None else ()
+        errors = {each.name: _first_error(each.partitions) for each in answers}
+        whole = getattr(response, "error_code", 0) or None
+        for topic in request.topics:
+            count = f"{detail}partitions={len(topic.partitions)}"
+            yield Change(operation, f"TOPIC:{topic.name}", whole or errors.get(topic.name), count)
+
+    return changes
 
 
 def _first_error(results: Iterable[Message]) -> int:
@@ -217,7 +225,8 @@ CHANGES: Mapping[int, ChangesOf] = {
     create_partitions.API.key: _named(
         "topics", "results", ALTER, "TOPIC", detail=lambda topic: f"partitions={topic.count}"
     ),
-    delete_records.API.key: _deleted_records,
+    delete_records.API.key: _of_partitions(DELETE, "topics"),
+    alter_partition_reassignments.API.key: _of_partitions(ALTER, "responses", "replicas of "),
     alter_configs.API.key: _configs,
     incremental_alter_configs.API.key: _configs,
     create_acls.API.key: _created_acls,
