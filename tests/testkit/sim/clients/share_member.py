@@ -158,16 +158,18 @@ class ShareMember:
         for key in named:
             ranges = [share_fetch.AcknowledgementBatch(*each) for each in _ranges(sent.get(key, {}))]
             topics.setdefault(key[0], []).append(share_fetch.FetchPartition(key[1], ranges))
+        bytes_max = self._stream.choice(BYTES_MAX)
+        renews = _renews(sent) and self._version >= VERSION_RENEW  # then the request asks for no records
         return ShareFetchRequest(
             group_id=self._group_id,
             member_id=self._member_id,
             share_session_epoch=self._session_epoch,
-            max_wait_ms=WAIT_MS,
-            min_bytes=1,
-            max_bytes=self._stream.choice(BYTES_MAX),
-            max_records=records_max,
+            max_wait_ms=0 if renews else WAIT_MS,
+            min_bytes=0 if renews else 1,
+            max_bytes=0 if renews else bytes_max,
+            max_records=0 if renews else records_max,
             share_acquire_mode=EXACT if is_exact else 0,
-            is_renew_ack=_renews(sent) and self._version >= VERSION_RENEW,
+            is_renew_ack=renews,
             topics=[share_fetch.FetchTopic(*each) for each in topics.items()],
         )
 

@@ -337,6 +337,25 @@ async def test_a_renewal_keeps_records_and_acquires_nothing(world: World) -> Non
     assert rejected.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
 
 
+async def test_a_fetch_with_renewals_must_ask_for_no_records(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a"), batch_of(b"b")]})
+    await one.fetch(0, max_records=1, share_acquire_mode=1)
+    renewed = {0: [(0, 0, RENEW)]}
+    nothing = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0, "is_renew_ack": True}
+    for name in ("max_wait_ms", "min_bytes", "max_bytes", "max_records"):
+        rejected = await one.fetch(acknowledged=renewed, **nothing | {name: 1})
+        assert (rejected.error_code, rejected.responses) == (ErrorCode.INVALID_REQUEST, [])
+        assert "isRenewAck" in (rejected.error_message or "")
+    answer = await one.fetch(acknowledged=renewed, **nothing)
+    assert answer.error_code == ErrorCode.NONE, "a rejected request does not count in the session"
+    assert answer.responses[0].partitions[0].acknowledge_error_code == ErrorCode.NONE
+    assert acquired(answer) == []
+    older = await one.fetch(version=1, **nothing | {"max_records": 1})
+    assert older.error_code == ErrorCode.NONE, "the field is not in version 1"
+
+
 async def test_a_client_that_is_no_member_gets_no_records_and_no_error(world: World) -> None:
     topic_id = await open_world(world)
     await world.produce(topic_id, {0: [batch_of(b"a")]})

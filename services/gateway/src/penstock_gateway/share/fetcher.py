@@ -59,6 +59,7 @@ log = structlog.get_logger()
 
 EXACT_LIMIT = 1  # the acquire mode in which the record limit is strict (KIP-1206)
 UNKNOWN_LEADER = LeaderIdAndEpoch(-1, -1)  # a client that needs the leader sends a Metadata request
+RENEWS_ONLY = "maxWaitMs, minBytes, maxBytes and maxRecords must be 0 if isRenewAck is true."
 ROTATION_BYTES = 4
 
 
@@ -125,13 +126,15 @@ class ShareFetcher:
         """The answer to one request; the caller has checked that share groups are enabled."""
         if not request.group_id or not request.member_id:
             return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+        renews = version >= FIRST_VERSION_RENEW and request.is_renew_ack
+        if renews and _asks_for_records(request):
+            return ShareFetchResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=RENEWS_ONLY)
         found = self._sessions.fetching(client, request)
         is_elsewhere = found is ErrorCode.SHARE_SESSION_NOT_FOUND and has_acknowledgements(request)
         if isinstance(found, ErrorCode) and not is_elsewhere:
             return ShareFetchResponse(error_code=found)
         session = None if isinstance(found, ErrorCode) else found
         located = await locate(self._topics, topic_ids(request.topics))
-        renews = version >= FIRST_VERSION_RENEW and request.is_renew_ack
         acknowledged = acknowledged_of(request.topics, located, renews=renews)
         progress = _Progress(
             request,
@@ -306,6 +309,10 @@ class ShareFetcher:
 class HasShareFetcher(Protocol):
     @property
     def share_fetcher(self) -> ShareFetcher: ...
+
+
+def _asks_for_records(request: ShareFetchRequest) -> bool:
+    return any((request.max_wait_ms, request.min_bytes, request.max_bytes, request.max_records))
 
 
 def _offers(
