@@ -24,7 +24,8 @@ from penstock_gateway.metadata.config_view import (
 )
 
 FIRST_VERSION_TYPES = 1
-SUPPORTED = frozenset((TOPIC, BROKER, CLIENT_METRICS, GROUP))
+BROKER_LOGGER = 8  # no gateway has loggers with configurations, so none is listed
+SUPPORTED = frozenset((TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP))
 
 
 class Needs(HasDirectory, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
