@@ -1,11 +1,13 @@
 """Configurations are described and altered: each resource has its own result, and each value has its source."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from penstock.contracts.commands import AlterConfigs, ConfigChange, ConfigOperation, Done, Outcome, Rejected
 from penstock.contracts.configs.topics import CLUSTER_CONFIGS, TOPIC_CONFIGS
+from penstock.contracts.queries.groups import GroupConfigsView
 from penstock.contracts.queries.topics import ValidateView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import alter_configs
@@ -16,13 +18,14 @@ from penstock.kafkawire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.handlers.admin.describe_configs import NAMES_MAX
 from penstock_gateway.kafka.broker_view import node_of
 from penstock_gateway.kafka.client import Client
 from tests.unit.gateway.gateway_fakes import LISTENER, World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 SET, REMOVE, APPEND = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND
 
 
@@ -58,6 +61,38 @@ async def test_synonyms_documentation_and_names_are_in_the_answer_on_request() -
     default = TOPIC_CONFIGS["max.message.bytes"].default
     assert [(each.value, each.source) for each in config.synonyms] == [("5000", 1), (default, 5)]
     assert config.documentation and config.config_type == 3
+
+
+def new_world_with_topic() -> World:
+    world = new_world()
+    world.sequencer.add_topic("t", 1)
+    world.sequencer.views["group_configs"] = lambda query: GroupConfigsView(1, [{} for _ in query.group_ids])
+    return world
+
+
+async def test_a_repeated_resource_is_described_once() -> None:
+    one, two = DescribeConfigsResource(TOPIC, "t"), DescribeConfigsResource(TOPIC, "t", ["max.message.bytes"])
+    first, second = await described(new_world_with_topic(), *[one, two] * 1_000)
+    assert (len(first.configs) > 1, [each.name for each in second.configs]) == (True, ["max.message.bytes"])
+
+
+@pytest.mark.parametrize("kind", [GROUP, CLIENT_METRICS])
+async def test_a_request_describes_a_limited_number_of_names_that_need_not_exist(kind: int) -> None:
+    asked = [DescribeConfigsResource(kind, f"name-{number}", ["none"]) for number in range(NAMES_MAX + 1)]
+    world = new_world_with_topic()
+    assert {each.error_code for each in await described(world, *asked)} == {ErrorCode.INVALID_REQUEST}
+    assert {each.error_code for each in await described(world, *asked[1:])} == {ErrorCode.NONE}
+
+
+async def test_other_requests_run_while_many_resources_are_described() -> None:
+    asked = [DescribeConfigsResource(CLIENT_METRICS, f"name-{number}") for number in range(1_000)]
+    describing = asyncio.ensure_future(described(new_world_with_topic(), *asked))
+    turns = 0
+    while not describing.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 10, "other tasks run between slices"
+    assert len(await describing) == len(asked)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from penstock.kafkawire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.listener_config import host_and_port
@@ -45,6 +46,8 @@ from penstock_gateway.metadata.config_view import (
 from penstock_gateway.security.login.logins import HasLogins
 
 Results = list[DescribeConfigsResourceResult]
+NAMES_MAX = 10_000  # of groups and subscriptions to metrics: they need not exist, and each has some KB in the answer
+CONFIGS_STEPS = 32  # of a loop, for the description of one resource
 
 
 class _Rejected(Exception):
@@ -63,6 +66,7 @@ class _Known(msgspec.Struct, frozen=True):
     groups: dict[str, dict[str, str]] = {}
     metrics: dict[str, dict[str, str]] = {}
     failure: str = ""
+    error: ErrorCode = ADMINISTRATION_UNAVAILABLE  # if there is a failure
 
 
 class Needs(HasLogins, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol):
@@ -72,10 +76,23 @@ class Needs(HasLogins, HasNodes, HasSequencer, HasSettings, HasTopics, Protocol)
 async def handle(
     gateway: Needs, client: Client, version: int, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    known = await _look_up(gateway, request.resources)
+    slices = Slices()
+    resources = await _distinct(request.resources, slices)
+    known = await _look_up(gateway, resources)
     return DescribeConfigsResponse(
-        results=[_describe(gateway, client, known, resource, request) for resource in request.resources]
+        results=[
+            _describe(gateway, client, known, resource, request)
+            async for resource in slices.of(resources, CONFIGS_STEPS)
+        ]
     )
+
+
+async def _distinct(resources: list[DescribeConfigsResource], slices: Slices) -> list[DescribeConfigsResource]:
+    """The resources without repetitions, because an answer is a thousand times as large as its part of a request."""
+    found: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResource] = {}
+    async for each in slices.of(resources):
+        found.setdefault((each.resource_type, each.resource_name, tuple(each.configuration_keys or ())), each)
+    return list(found.values())
 
 
 async def _look_up(gateway: Needs, resources: list[DescribeConfigsResource]) -> _Known:
@@ -86,7 +103,10 @@ async def _look_up(gateway: Needs, resources: list[DescribeConfigsResource]) -> 
     names = [resource.resource_name for resource in resources if resource.resource_type == TOPIC]
     legal = [name for name in names if is_legal_topic_name(name)]
     gateway.topics.remove(legal)
-    groups = [resource.resource_name for resource in resources if GROUP in types and resource.resource_type == GROUP]
+    groups = [resource.resource_name for resource in resources if resource.resource_type == GROUP]
+    if sum(resource.resource_type in (GROUP, CLIENT_METRICS) for resource in resources) > NAMES_MAX:
+        failure = f"one request describes at most {NAMES_MAX} groups and subscriptions: send several"
+        return _Known(failure=failure, error=ErrorCode.INVALID_REQUEST)
     try:
         return _Known(
             await gateway.topics.find(legal),
@@ -134,7 +154,7 @@ def _configs(gateway: Needs, client: Client, known: _Known, resource: DescribeCo
     if kind == CLIENT_METRICS and not name:
         raise _Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     if known.failure:
-        raise _Rejected(ADMINISTRATION_UNAVAILABLE, known.failure)
+        raise _Rejected(known.error, known.failure)
     if kind == GROUP:
         return [_result(setting) for setting in group_settings(known.groups[name], known.cluster)]
     if kind == CLIENT_METRICS:  # as Kafka: a subscription that does not exist has the defaults
@@ -153,7 +173,7 @@ def _configs(gateway: Needs, client: Client, known: _Known, resource: DescribeCo
 
 def _asked(configs: Results, resource: DescribeConfigsResource, request: DescribeConfigsRequest) -> Results:
     """The requested configurations, with the requested details; null or no names in the request mean all."""
-    wanted = resource.configuration_keys
+    wanted = frozenset(resource.configuration_keys or ())
     return [
         msgspec.structs.replace(
             config,
