@@ -56,3 +56,11 @@ class Rejection(enum.IntEnum):
     TOKEN_OWNER_MISMATCH = 95  # the user is neither the token's owner nor one of its renewers
     INVALID_TOPOLOGY = 140  # of an application of Kafka Streams
     INVALID_RECORD_STATE = 100  # the member has not acquired the records, or has lost them
+
+
+def rejection_text(rejection: int) -> str:
+    """The name of a rejection in lower case; the number of one that only a newer release knows."""
+    try:
+        return Rejection(rejection).name.lower()
+    except ValueError:
+        return f"rejection {rejection}"

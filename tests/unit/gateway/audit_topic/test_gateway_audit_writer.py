@@ -137,9 +137,12 @@ async def test_without_sequencers_events_wait(audited: Audited) -> None:
     assert len(written(flusher)) == 1
 
 
-async def test_events_of_an_unknown_outcome_are_sent_again_with_the_same_number(audited: Audited) -> None:
+@pytest.mark.parametrize("rejection", [Rejection.OUTCOME_UNKNOWN, 9_999], ids=["unknown outcome", "later release"])
+async def test_events_of_an_unknown_outcome_are_sent_again_with_the_same_number(
+    audited: Audited, rejection: int
+) -> None:
     flusher = await audited.world.add_flusher("f1")
-    flusher.rejection = Rejection.OUTCOME_UNKNOWN
+    flusher.rejection = rejection
     audited.record("User:alice")
     await turns(100)
     flusher.rejection = Rejection.NONE

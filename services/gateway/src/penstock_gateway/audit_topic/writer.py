@@ -19,7 +19,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import AUDIT_TOPIC, ID_BYTES, new_topic_id
 from penstock.contracts.messages import FlushBatch
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Rejection
+from penstock.contracts.rejections import Rejection, rejection_text
 from penstock.kafkawire.records import NO_PRODUCER, Record, build_batch
 from penstock.runtime.clock import Clock, Entropy
 from penstock_gateway.kafka.topic_cache import TopicCache
@@ -140,7 +140,7 @@ class AuditWriter:
                 self._trail.record_written(some)
                 continue
             left += some
-            self._record_failure(Rejection(result.rejection).name.lower())
+            self._record_failure(rejection_text(result.rejection))
             if result.rejection == Rejection.UNKNOWN_TOPIC:
                 self._topics.remove([AUDIT_TOPIC])
         return left
