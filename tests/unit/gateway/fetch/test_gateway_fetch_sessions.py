@@ -179,6 +179,34 @@ async def test_beyond_the_limits_clients_get_whole_answers_without_a_session(wor
     assert await opened(place, others[1], {0: 0}) > 0
 
 
+async def test_a_session_keeps_no_topics_without_partitions(world: World, client: Client) -> None:
+    place, passed = place_in(world), list[FetchRequest]()
+
+    async def handle(gateway: object, client: Client, version: int, request: FetchRequest) -> FetchResponse:
+        passed.append(request)
+        return FetchResponse()
+
+    around = place.sessions.around(handle)
+    begun = await around(world.gateway, client, BY_NAME, asking({0: 0}, session_epoch=0))
+    named = msgspec.structs.replace(
+        changes(begun.session_id, 1), topics=[FetchTopic(f"name-{number}") for number in range(100)]
+    )
+    assert (await around(world.gateway, client, BY_NAME, named)).session_id == begun.session_id
+    assert [topic.topic for topic in passed[-1].topics] == ["t"]
+
+
+async def test_a_topic_whose_name_is_too_long_gets_no_session(world: World, client: Client) -> None:
+    place = place_in(world)
+    await world.open()
+    long = FetchTopic("t" * 250, partitions=[FetchPartition(0)])
+    whole = msgspec.structs.replace(asking({0: 0}, session_epoch=0))
+    answer = await place.fetch(msgspec.structs.replace(whole, topics=[*whole.topics, long]), client)
+    assert (answer.error_code, answer.session_id, len(answer.responses)) == (0, 0, 2)
+    session = await opened(place, client, {0: 0})
+    added = await place.fetch(msgspec.structs.replace(changes(session, 1), topics=[long]), client)
+    assert (added.error_code, place.counted) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+
 @dataclass
 class IncrementalClient:
     """A client as Kafka's: it sends changes only, and puts the answers together."""

@@ -16,6 +16,7 @@ from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.fetch.fetch_partition import FIRST_VERSION_IDS
 from penstock_gateway.fetch.limits import FetchSessionLimits
 from penstock_gateway.kafka.client import Client
+from penstock_gateway.metadata.admin_commands import TOPIC_NAME_LENGTH_MAX
 from penstock_gateway.metadata.partition_lookup import TopicRef
 from penstock_gateway.metrics import GatewayMetrics
 
@@ -45,6 +46,7 @@ class FetchSession:
         self.session_id = session_id
         self.has_ids = has_ids
         self.partitions = 0
+        self.has_long_names = False  # that no topic can have, so the session would take too much memory
         self._next_epoch = 1
         self._topics: dict[TopicRef, _Topic] = {}
 
@@ -58,6 +60,9 @@ class FetchSession:
     async def change(self, request: FetchRequest, slices: Slices) -> None:
         """Take the partitions that the request names, and then remove those that it no longer wants."""
         async for topic in slices.of(request.topics):
+            if not topic.partitions:
+                continue
+            self.has_long_names |= len(topic.topic) > TOPIC_NAME_LENGTH_MAX
             kept = self._topics.setdefault(topic.topic_id if self.has_ids else topic.topic, _Topic())
             kept.listed = None
             self.partitions -= len(kept.requests)
@@ -176,7 +181,7 @@ class FetchSessions:
 
     def _has_room(self, session: FetchSession) -> bool:
         limits = self._limits
-        is_small = session.partitions <= limits.session_partitions_max
+        is_small = session.partitions <= limits.session_partitions_max and not session.has_long_names
         return is_small and self._partitions + session.partitions <= limits.partitions_max
 
     def _open(self, client: Client, opened: _Opened, session: FetchSession) -> None:
