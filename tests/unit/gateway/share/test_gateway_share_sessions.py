@@ -1,7 +1,9 @@
 """Share sessions: they belong to a member and its user, and end with the connection that opened them."""
 
+import msgspec
 import pytest
 
+from penstock.contracts.commands.group_sizes import GROUP_SIZES
 from penstock.kafkawire.api.share_acknowledge import ShareAcknowledgeRequest
 from penstock.kafkawire.api.share_fetch import (
     AcknowledgementBatch,
@@ -75,6 +77,14 @@ def test_a_member_fetches_on_one_connection_and_acknowledges_on_another(sessions
     assert sessions.fetching(one, fetch(2, 1)) is session
     assert sessions.fetching(other, fetch(3, removed=(0,))) is session
     assert list(session.partitions) == [(TOPIC, 1)]
+
+
+def test_no_session_has_ids_that_no_member_can_have(sessions: ShareSessions) -> None:
+    client = connection()
+    long = "m" * (GROUP_SIZES.member_names_length_max + 1)
+    for request in (fetch(0, member=long), msgspec.structs.replace(fetch(0), group_id="g" * 1_025)):
+        assert sessions.fetching(client, request) is ErrorCode.INVALID_REQUEST
+    assert len(sessions) == 0
 
 
 def test_a_session_takes_each_epoch_once_and_1_after_the_largest(sessions: ShareSessions) -> None:

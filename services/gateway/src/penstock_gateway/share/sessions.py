@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from penstock.contracts.commands import NO_ACQUISITION
+from penstock.contracts.commands.group_sizes import GROUP_SIZES
 from penstock.kafkawire.api.share_acknowledge import ShareAcknowledgeRequest
 from penstock.kafkawire.api.share_fetch import ShareFetchRequest
 from penstock.kafkawire.error_codes import ErrorCode
@@ -148,6 +149,9 @@ class ShareSessions:
 
     def _open(self, client: Client, member: Member) -> ShareSession | ErrorCode:
         """A new session, which replaces the one that the member may have."""
+        _, group_id, member_id = member
+        if len(group_id) > GROUP_SIZES.group_id_length_max or len(member_id) > GROUP_SIZES.member_names_length_max:
+            return ErrorCode.INVALID_REQUEST  # no member has such ids, and sessions keep them
         self._close(member)
         opened = client.part(_Opened)
         if len(opened.members) >= self._limits.connection_sessions_max or not self._make_room(sessions=1):
