@@ -350,7 +350,7 @@ async def test_topics_that_change_are_removed_from_the_cache_at_once() -> None:
     world = accepting_world()
     world.sequencer.add_topic("a")
     await world.gateway.topics.find(["a"])
-    await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest([CreatePartitionsTopic("a", 9)]))
+    await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest([CreatePartitionsTopic("a", 9, None)]))
     assert world.gateway.topics.cached("a") is None
     await world.gateway.topics.find(["a"])
     await ask(world, DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=["a"]))
@@ -409,12 +409,14 @@ async def test_an_assignment_is_checked_only_where_a_topic_would_grow() -> None:
         "grows": Done(),
         "grows-by-two": Done(),
         "elsewhere": Done(),
+        "nowhere": Done(),
     }
-    for name in ("grows", "grows-by-two", "elsewhere"):
+    for name in ("grows", "grows-by-two", "elsewhere", "nowhere"):
         world.sequencer.add_topic(name, 1 if name == "grows-by-two" else 2)
     world.sequencer.views["validate"] = lambda query: ValidateView(1, [outcomes[each.name] for each in query.commands])
     replicas = {name: 0 if name == "elsewhere" else OWN for name in outcomes}
     topics = [CreatePartitionsTopic(name, 3, [CreatePartitionsAssignment([replicas[name]])]) for name in outcomes]
+    topics[-1] = CreatePartitionsTopic("nowhere", 3, [])  # an empty list is none, unlike null, as in Kafka
     response = await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics))
     assert {each.name: each.error_code for each in response.results} == {
         "absent": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -422,6 +424,7 @@ async def test_an_assignment_is_checked_only_where_a_topic_would_grow() -> None:
         "grows": 0,
         "grows-by-two": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         "elsewhere": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "nowhere": ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     }
     (grown,), (kept,) = world.sequencer.commands
     assert isinstance(grown, CreatePartitions) and grown.name == "grows"

@@ -96,7 +96,7 @@ async def _assignment_errors(
     commands = [
         CreatePartitions(gateway.clock.now_ms(), topic.name, topic.count)
         for topic in request.topics
-        if not results[topic.name][0] and topic.assignments
+        if not results[topic.name][0] and topic.assignments is not None
     ]
     outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
     found = {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
@@ -105,7 +105,7 @@ async def _assignment_errors(
     views = await gateway.topics.find(growing)
     brokers = {node.node_id for node in cluster_of(gateway, client).brokers}
     for topic in request.topics:
-        if topic.name in views and topic.assignments:
+        if topic.name in views and topic.assignments is not None:
             added = topic.count - views[topic.name].partitions
             found[topic.name] = _assignment_error([each.broker_ids for each in topic.assignments], added, brokers)
     return found
