@@ -1,5 +1,6 @@
 """Elections and reassignments: nothing moves, and partitions are described as clients asked."""
 
+import time
 from typing import Any
 
 import msgspec
@@ -51,6 +52,16 @@ async def altered(world: World, *partitions: ReassignablePartition, topic: str =
     response = await ask(world, ALTER_REASSIGNMENTS, version, request)
     assert (response.error_code, response.error_message) == (0, None)
     return [(each.partition_index, each.error_code, each.error_message) for each in response.responses[0].partitions]
+
+
+async def test_a_topic_that_is_named_often_takes_time_for_its_named_partitions_only(world: World) -> None:
+    world.sequencer.add_topic("large", 10_000)
+    topics = [ReassignableTopic("large", [ReassignablePartition(9_999, [0])]) for _ in range(1_000)]
+    began_s = time.process_time()
+    response = await ask(world, ALTER_REASSIGNMENTS, 1, AlterPartitionReassignmentsRequest(topics=topics))
+    assert time.process_time() - began_s < 2.0, "ten million partitions would take ten times as long"
+    errors = {each.error_code for topic in response.responses for each in topic.partitions}
+    assert errors == {ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 
 
 @pytest.mark.parametrize("version", range(3))

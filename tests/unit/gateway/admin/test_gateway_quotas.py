@@ -481,7 +481,11 @@ async def test_partitions_that_are_added_and_topics_that_are_deleted_count_as_we
     await set_quota(world, "controller_mutation_rate", "1", user=None)
     world.sequencer.on_command = lambda command: Done()
     grown = await ask(
-        world, CREATE_PARTITIONS, 3, CreatePartitionsRequest([CreatePartitionsTopic("t", 7, None)], 30_000), new_client()
+        world,
+        CREATE_PARTITIONS,
+        3,
+        CreatePartitionsRequest([CreatePartitionsTopic("t", 7, None)], 30_000),
+        new_client(),
     )
     assert (grown.results[0].error_code, grown.throttle_time_ms) == (0, 2000)  # three new partitions
     deletion = DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000)

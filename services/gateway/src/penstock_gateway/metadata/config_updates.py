@@ -27,6 +27,7 @@ from penstock.contracts.ids import is_legal_topic_name
 from penstock.contracts.levels import BROKER_CONFIGS_LEVEL, CLIENT_METRICS_LEVEL, SHARE_GROUPS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import NO_CLIENT_METRICS, NO_GROUP_CONFIGS, until_level
@@ -49,6 +50,7 @@ ATTEMPTS_MAX = 100
 STALE = error_of(Rejection.STALE)
 VALUE_LENGTH_MAX = 1_000  # the longest useful value has some 30 characters
 CLUSTER = ""  # as the name of a broker: the defaults of all brokers (KIP-226)
+_OPERATIONS = frozenset(ConfigOperation)
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 
 # By type of resource: the lookup of its configurations, and the function that validates their values.
@@ -95,7 +97,10 @@ async def alter(
         await until_level(gateway, BROKER_CONFIGS_LEVEL)
     repeated = duplicates(each.resource for each in asked)
     own_id = gateway.nodes[client.listener].node_id
-    results = {each.resource: _validation_error(gateway, each, each.resource in repeated, own_id) for each in asked}
+    results = {
+        each.resource: _validation_error(gateway, each, each.resource in repeated, own_id)
+        async for each in Slices().of(asked)
+    }
     good = [each for each in asked if not results[each.resource][0]]
     for _ in range(ATTEMPTS_MAX):
         if not good:
@@ -113,7 +118,7 @@ async def _run(gateway: Needs, asked: Sequence[Alteration], *, validate_only: bo
     except Unavailable as error:
         return {each.resource: (ADMINISTRATION_UNAVAILABLE, str(error)) for each in asked}
     results: dict[Resource, AdminResult] = {each.resource: (ErrorCode.NONE, None) for each in asked}
-    commands = {each.resource: _command(gateway, each, cluster, seen_sequence) for each in asked}
+    commands = {each.resource: _command(gateway, each, cluster, seen_sequence) async for each in Slices().of(asked)}
     needed = {resource: command for resource, command in commands.items() if command is not None}
     outcomes = await run_commands(gateway, list(needed.values()), TIMEOUT_MS, validate_only=validate_only)
     if not validate_only:
@@ -203,7 +208,7 @@ def _form_validation_error(changes: list[Change]) -> AdminResult:
     if repeated:
         return ErrorCode.INVALID_REQUEST, f"configurations occur more than once: {', '.join(sorted(repeated))}"
     for change in changes:
-        if change.operation not in tuple(ConfigOperation):
+        if change.operation not in _OPERATIONS:
             return ErrorCode.INVALID_REQUEST, f"operation {change.operation} on {change.name} is none of 0 to 3"
         if change.value is None and change.operation != ConfigOperation.DELETE:
             return ErrorCode.INVALID_REQUEST, f"null is not a valid value: {change.name}"

@@ -9,6 +9,7 @@ from penstock.kafkawire.api.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasNodes, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.config_updates import Alteration, Change, alter
@@ -25,7 +26,7 @@ async def handle(gateway: Needs, client: Client, version: int, request: AlterCon
             [Change(config.name, ConfigOperation.SET, config.value) for config in resource.configs],
             replace=True,
         )
-        for resource in request.resources
+        async for resource in Slices().of(request.resources)
     ]
     results = await alter(gateway, client, asked, validate_only=request.validate_only)
     return AlterConfigsResponse(

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments: keeps the replicas as asked, at once; no data moves (KIP-455)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import msgspec
@@ -19,6 +19,7 @@ from penstock.kafkawire.api.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.feature_levels import until_level
@@ -27,6 +28,8 @@ from penstock_gateway.metadata.admin_commands import AdminResult
 from penstock_gateway.metadata.assigned_replicas import assign, placements
 from penstock_gateway.metadata.cluster_view import ClusterView, cluster_of
 from penstock_gateway.metadata.replica_assignment import assignment_error
+
+TOPIC_STEPS = 16  # of a loop, for one topic with its assignments
 
 
 class Needs(HasClock, HasDirectory, HasNodes, HasSequencer, HasTopics, Protocol):
@@ -47,7 +50,8 @@ async def handle(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
-            await _reassigned(gateway, cluster, topic, views.get(topic.name), request) for topic in request.topics
+            await _reassigned(gateway, cluster, topic, views.get(topic.name), request)
+            async for topic in Slices().of(request.topics, TOPIC_STEPS)
         ],
     )
 
@@ -61,9 +65,7 @@ async def _reassigned(
 ) -> ReassignableTopicResponse:
     """Keep the valid reassignments of a topic, all in one change, and answer each."""
     brokers = {node.node_id for node in cluster.brokers}
-    factors = (
-        None if view is None else [len(each.replicas) for each in placements(view, range(view.partitions), cluster)]
-    )
+    factors = None if view is None else _factors(view, asked, cluster)
     may_change = request.allow_replication_factor_change
     errors = [_error(asked.name, each, factors, brokers, may_change) for each in asked.partitions]
     results = [
@@ -85,17 +87,23 @@ async def _reassigned(
     return ReassignableTopicResponse(asked.name, results)
 
 
+def _factors(view: TopicView, asked: ReassignableTopic, cluster: ClusterView) -> dict[int, int]:
+    """The present number of replicas of the named partitions that exist."""
+    existing = (each.partition_index for each in asked.partitions if 0 <= each.partition_index < view.partitions)
+    return {each.partition: len(each.replicas) for each in placements(view, existing, cluster)}
+
+
 def _error(
     name: str,
     asked: ReassignablePartition,
-    factors: Sequence[int] | None,
+    factors: Mapping[int, int] | None,
     brokers: Collection[int],
     may_change: bool,
 ) -> AdminResult:
     """Kafka's first error of a reassignment, in its words; `factors` are those of the present, None without a topic."""
     if factors is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
-    if not 0 <= asked.partition_index < len(factors):
+    if asked.partition_index not in factors:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_index}."
     if asked.replicas is None:  # a reassignment is over when it is answered
         return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None

@@ -8,6 +8,7 @@ from penstock.kafkawire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasNodes, HasSequencer, HasSettings, HasTopics
 from penstock_gateway.metadata.config_updates import Alteration, Change, alter
@@ -25,7 +26,7 @@ async def handle(
             (resource.resource_type, resource.resource_name),
             [Change(config.name, config.config_operation, config.value) for config in resource.configs],
         )
-        for resource in request.resources
+        async for resource in Slices().of(request.resources)
     ]
     results = await alter(gateway, client, asked, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(

@@ -19,6 +19,7 @@ from penstock.kafkawire.api.describe_quorum import (
     TopicData,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.broker_view import id_of, node_of
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasDirectory
@@ -38,7 +39,7 @@ async def handle(
 ) -> DescribeQuorumResponse:
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if asked != [(METADATA_TOPIC, [METADATA_PARTITION])]:
-        return DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked])
+        return DescribeQuorumResponse(topics=[_unknown(*each) async for each in Slices().of(asked)])
     sequencers = [each for each in gateway.directory.live("sequencer") if each.journal_sequence >= 0]
     gateways = gateway.directory.live("gateway")
     quorum = _quorum(sequencers, _positions(gateways, client.listener), gateway.clock.now_ms())
