@@ -337,6 +337,19 @@ async def test_a_renewal_keeps_records_and_acquires_nothing(world: World) -> Non
     assert rejected.responses[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
 
 
+async def test_other_requests_run_while_many_acknowledgements_are_read(world: World) -> None:
+    topic_id = await open_world(world)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await one.fetch(0)
+    acknowledging = asyncio.ensure_future(one.acknowledge({number: [(0, 0, ACCEPT)] for number in range(1, 20_000)}))
+    turns = 0
+    while not acknowledging.done():
+        turns += 1
+        await asyncio.sleep(0)
+    errors = {each.error_code for each in (await acknowledging).responses[0].partitions}
+    assert (errors, turns > 100) == ({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, True)
+
+
 async def test_a_fetch_with_renewals_must_ask_for_no_records(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")

@@ -23,7 +23,7 @@ def acknowledged_ranges(batches: AcknowledgementBatches, *, renews: bool) -> lis
         if len(types) not in (1, batch.last_offset - batch.first_offset + 1):
             offsets = f"offsets {batch.first_offset} to {batch.last_offset}"
             return f"{offsets} have {len(types)} acknowledge types: send one for all, or one for each"
-        if not all(AcknowledgeType.GAP <= each <= newest for each in types):
+        if min(types) < AcknowledgeType.GAP or max(types) > newest:
             return f"acknowledge types must be from 0 to {newest:d} in this request"
         ranges.append(AcknowledgedRange(batch.first_offset, batch.last_offset, bytes(types)))
     return ranges

@@ -1,4 +1,4 @@
-"""Converts the acknowledgements of a request to the ranges of a command. Pure."""
+"""Converts the acknowledgements of a request to the ranges of a command, in slices."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from penstock.contracts.commands import (
 from penstock.contracts.ids import TopicId
 from penstock.kafkawire.api import share_acknowledge, share_fetch
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.metadata.partition_lookup import NO_EPOCH, Located
 from penstock_gateway.share.ack_validation import acknowledged_ranges
 from penstock_gateway.tail.tail_index import PartitionKey
@@ -29,11 +30,13 @@ class Acknowledged:
     message: str | None = None
 
 
-def acknowledged_of(topics: Topics, located: Located, *, renews: bool) -> dict[PartitionKey, Acknowledged]:
+async def acknowledged_of(
+    topics: Topics, located: Located, slices: Slices, *, renews: bool
+) -> dict[PartitionKey, Acknowledged]:
     """The acknowledgements of a request by partition, without partitions that have none."""
     found: dict[PartitionKey, Acknowledged] = {}
-    for topic in topics:
-        for partition in topic.partitions:
+    async for topic in slices.of(topics):
+        async for partition in slices.of(topic.partitions):
             if partition.acknowledgement_batches:
                 key = (topic.topic_id, partition.partition_index)
                 found[key] = _acknowledged(key, partition.acknowledgement_batches, located, renews=renews)

@@ -37,6 +37,7 @@ from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.primitives import Buffer
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Entropy
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.fetch.log_reader import LogReader
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import error_of
@@ -135,7 +136,7 @@ class ShareFetcher:
             return ShareFetchResponse(error_code=found)
         session = None if isinstance(found, ErrorCode) else found
         located = await locate(self._topics, topic_ids(request.topics))
-        acknowledged = acknowledged_of(request.topics, located, renews=renews)
+        acknowledged = await acknowledged_of(request.topics, located, Slices(), renews=renews)
         progress = _Progress(
             request,
             request.group_id,

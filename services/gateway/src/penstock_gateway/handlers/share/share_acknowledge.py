@@ -12,6 +12,7 @@ from penstock.kafkawire.api.share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.feature_levels import HasShareGroupLevel, share_groups_error
 from penstock_gateway.kafka.parts import HasTopics
@@ -41,28 +42,31 @@ async def handle(
     is_closing = request.share_session_epoch == CLOSING_EPOCH
     located = await locate(gateway.topics, topic_ids(request.topics))
     renews = version >= FIRST_VERSION_RENEW and request.is_renew_ack
-    acknowledged = acknowledged_of(request.topics, located, renews=renews)
+    slices = Slices()
+    acknowledged = await acknowledged_of(request.topics, located, slices, renews=renews)
     lock_ms = await gateway.share_commands.acknowledge(
         request.group_id or "",
         request.member_id or "",
         list(acknowledged.values()),
         ended=None if isinstance(session, ErrorCode) or not is_closing else session,
     )
-    return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_ms, responses=_answers(request, acknowledged))
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=lock_ms, responses=await _answers(request, acknowledged, slices)
+    )
 
 
-def _answers(
-    request: ShareAcknowledgeRequest, acknowledged: Mapping[PartitionKey, Acknowledged]
+async def _answers(
+    request: ShareAcknowledgeRequest, acknowledged: Mapping[PartitionKey, Acknowledged], slices: Slices
 ) -> list[ShareAcknowledgeTopicResponse]:
     return [
         ShareAcknowledgeTopicResponse(
             topic.topic_id,
             [
                 _answer(partition.partition_index, acknowledged.get((topic.topic_id, partition.partition_index)))
-                for partition in topic.partitions
+                async for partition in slices.of(topic.partitions)
             ],
         )
-        for topic in request.topics
+        async for topic in slices.of(request.topics)
     ]
 
 
