@@ -1,5 +1,6 @@
 """The APIs of streams groups (KIP-1071): journaled heartbeats, internal topics, descriptions, and Kafka's errors."""
 
+import time
 from typing import Any
 
 import msgspec
@@ -37,6 +38,7 @@ from penstock.kafkawire.api.list_groups import ListGroupsRequest
 from penstock.kafkawire.api.streams_group_describe import StreamsGroupDescribeRequest
 from penstock.kafkawire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock_gateway.streams.topologies import topology_of
 from tests.unit.gateway.gateway_fakes import World, new_client, new_world
 from tests.unit.gateway.gateway_wire import ask
 from tests.unit.gateway.security.security_fakes import FakeBindings, binding
@@ -85,6 +87,15 @@ def answering(*asked: StreamsMembership | Rejected | None, journaled: Outcome = 
     world.sequencer.views["streams_heartbeat"] = lambda query: StreamsHeartbeatView(1, next(answers))
     world.sequencer.on_command = lambda command: journaled
     return world
+
+
+def test_a_topology_takes_time_for_each_of_its_parts_only() -> None:
+    sources = [wire.TopicInfo(f"r{number}") for number in range(10_000)]
+    groups = [wire.CopartitionGroup([], [], [0])] * len(sources)
+    began_s = time.process_time()
+    made = topology_of(topology(repartition_source_topics=sources, copartition_groups=groups))
+    assert time.process_time() - began_s < 1.0, "the square of the parts would take some seconds"
+    assert made.subtopologies[0].copartition_groups == [["r0"]] * len(groups)
 
 
 async def test_a_heartbeat_that_changes_nothing_is_not_journaled() -> None:

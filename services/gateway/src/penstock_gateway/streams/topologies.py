@@ -30,13 +30,16 @@ def topology_of(topology: wire.Topology) -> Topology:
 
 
 def _subtopology(subtopology: wire.Subtopology) -> Subtopology:
+    repartition = [topic.name for topic in subtopology.repartition_source_topics]
     return Subtopology(
         subtopology_id=subtopology.subtopology_id,
         source_topics=sorted(subtopology.source_topics),
         repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
         changelog_topics=_internal_topics(subtopology.state_changelog_topics),
         repartition_source_topics=_internal_topics(subtopology.repartition_source_topics),
-        copartition_groups=sorted(_copartition_group(subtopology, group) for group in subtopology.copartition_groups),
+        copartition_groups=sorted(
+            _copartition_group(subtopology, repartition, group) for group in subtopology.copartition_groups
+        ),
     )
 
 
@@ -53,8 +56,11 @@ def _internal_topics(topics: Sequence[wire.TopicInfo]) -> list[InternalTopic]:
     return sorted(found, key=lambda topic: topic.name)
 
 
-def _copartition_group(subtopology: wire.Subtopology, group: wire.CopartitionGroup) -> list[str]:
-    repartition = [topic.name for topic in subtopology.repartition_source_topics]
+def _copartition_group(
+    subtopology: wire.Subtopology, repartition: Sequence[str], group: wire.CopartitionGroup
+) -> list[str]:
+    """The names of the group's topics; `repartition` has those of the subtopology's repartition topics."""
+    indexed: list[tuple[Sequence[str], int]]
     indexed = [(subtopology.source_topics, index) for index in group.source_topics]
     indexed += [(repartition, index) for index in group.repartition_source_topics]
     for names, index in indexed:
