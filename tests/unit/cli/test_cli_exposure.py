@@ -23,11 +23,15 @@ HERE, EVERYWHERE = Address("127.0.0.1", 9092), Address("0.0.0.0", 9092)
         ("::", False),
         ("10.0.0.5", False),
         ("fd00::5", False),
-        ("no-such-host.invalid", False),
     ],
 )
 def test_only_addresses_of_this_machine_are_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) == expected
+
+
+def test_a_name_without_an_address_is_named_and_not_taken_for_another_machine() -> None:
+    with pytest.raises(Invalid, match=r"^no-such-host\.invalid: no such host \("):
+        options("--kafka", "no-such-host.invalid:9092")
 
 
 @pytest.mark.parametrize("flag", ["--kafka", "--http"])

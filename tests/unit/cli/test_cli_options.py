@@ -204,6 +204,8 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Invalid, match=str(tmp_path / "file" / "data")):
         take_folder(tmp_path / "file" / "data")
+    with pytest.raises(Invalid, match=f"{tmp_path / 'file'}: it is no folder; choose another one with --data"):
+        take_folder(tmp_path / "file")
 
 
 @pytest.mark.parametrize("store", ["memory://x", "memory:x"])

@@ -22,12 +22,15 @@ def take_folder(data: Path) -> IO[str]:
             (data / name).mkdir(mode=0o700, exist_ok=True)
         lock = (data / LOCK_NAME).open("a+")
     except OSError as error:
-        raise Invalid(f"cannot write to the data folder {data}: {error.strerror}") from error
+        reason = "it is no folder" if isinstance(error, FileExistsError) else error.strerror
+        raise Invalid(f"cannot write to the data folder {data}: {reason}; choose another one with --data") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         lock.close()
-        raise Invalid(f"another penstock is running on the data folder {data}") from error
+        raise Invalid(
+            f"another penstock is running on the data folder {data}; stop it, or choose another folder with --data"
+        ) from error
     return lock
 
 

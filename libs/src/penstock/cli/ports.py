@@ -25,12 +25,12 @@ class Address(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse_address(flag: str, text: str, port_min: int = 1) -> Address:
-    """The address in a text HOST:PORT; `Invalid` with the flag's name for any other text."""
+def parse_address(flag: str, text: str, port_min: int = 1, *, form: str = "HOST:PORT") -> Address:
+    """The address in a text HOST:PORT; `Invalid` with the flag's name and its form for any other text."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not port_min <= int(port) <= 65_535:
-        raise Invalid(f"{flag} must be HOST:PORT with a port from {port_min} to 65535: {text!r}")
+        raise Invalid(f"{flag} must be {form} with a port from {port_min} to 65535: {text!r}")
     return Address(host, int(port))
 
 

@@ -54,7 +54,8 @@ def warning(kafka: Address, advertise: str, advertised: Address | None) -> str:
 
 def _parse(advertise: str, port: int) -> Address:
     is_host_alone = ":" not in advertise or (advertise.startswith("[") and advertise.endswith("]"))
-    return parse_address("--advertise", f"{advertise}:{port}" if is_host_alone else advertise, min(port, 1))
+    with_port = f"{advertise}:{port}" if is_host_alone else advertise
+    return parse_address("--advertise", with_port, min(port, 1), form="HOST[:PORT]")
 
 
 def _own_host(host: str, find_source: FindSource) -> str:

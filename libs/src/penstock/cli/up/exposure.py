@@ -8,11 +8,14 @@ from penstock.contracts.errors import Invalid
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to the host; a name must resolve to loopback addresses only."""
+    """Whether only this machine can connect to the host; a name must resolve to loopback addresses only.
+
+    `Invalid` if the name does not resolve.
+    """
     try:
         found = {str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-    except OSError:  # not resolved: it is refused later, when it is listened on
-        return False
+    except OSError as error:
+        raise Invalid(f"{host}: no such host ({error.strerror})") from error
     return bool(found) and all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
 
 
