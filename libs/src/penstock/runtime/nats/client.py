@@ -140,7 +140,7 @@ async def connect_nats(
         reason = client.last_error or error
         await bus.close()
         named = ",".join(map(without_password, servers))
-        raise Unavailable(f"no nats server at {named}: {reason}") from error
+        raise Unavailable(f"no nats server at {named}: {_in_words(reason)}") from error
     try:
         await bus.open()
         await bus.try_flush()  # a server that rejects the inbox reports that before it answers this
@@ -150,6 +150,12 @@ async def connect_nats(
         await bus.close()
         raise
     return NatsConnection(bus, limits)
+
+
+def _in_words(reason: BaseException) -> str:
+    """The reason why a connection failed, without the number and the repeated address of an error of a socket."""
+    is_refused = isinstance(reason, ConnectionRefusedError)
+    return "Connection refused; start it, or name its address" if is_refused else str(reason)
 
 
 def _context(servers: Sequence[str], tls: NatsTls) -> ssl.SSLContext | None:
