@@ -224,7 +224,10 @@ class WebServer:
 
     async def _perform(self, action: Action, request: web.Request, arguments: Mapping[str, Any], body: Any) -> Any:
         if not self._sources.may_change:
-            raise Forbidden("this console only shows: changes are switched on with PENSTOCK_CHANGES=true")
+            raise Forbidden(
+                "this console only shows: changes are switched on with `penstock up --console-changes`, "
+                "elsewhere with PENSTOCK_CHANGES=true"
+            )
         login = request[LOGIN_KEY]
         logged = {name: getattr(body, name) for name in action.logged}
         facts = {"user": login.username, "action": action.summary, **arguments, **logged}
