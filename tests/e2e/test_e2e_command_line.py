@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,7 @@ import fastavro
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from penstock.cli.running import INTERRUPTED_EXIT_CODE
 from tests.testkit.clusters.cluster import Cluster, running, wait_until
 from tests.testkit.clusters.commands import TIMEOUT_S, error_of, penstock, run, values
 from tests.testkit.servers.schema_registry import framed, serving
@@ -65,7 +67,7 @@ def test_topics_are_created_listed_described_altered_and_deleted(cluster: Cluste
     assert error_of(cluster, "topic", "delete", "orders") == "Delete orders with 0 records? Confirm it with --yes"
     assert values(cluster, "topic", "delete", "orders", "--yes") == [{"name": "orders", "result": "deleted"}]
     assert values(cluster, "topic", "list", "orders") == []
-    assert error_of(cluster, "topic", "describe", "orders") == "topic 'orders': unknown topic or partition"
+    assert error_of(cluster, "topic", "describe", "orders").startswith("there is no topic 'orders', or you may ")
 
 
 def test_records_go_through_a_pipe_and_back(cluster: Cluster, topic: str) -> None:
@@ -352,6 +354,17 @@ def test_a_measurement_shows_times_and_leaves_nothing(cluster: Cluster) -> None:
     assert received["to"] == "received" and received["max_ms"] < TIMEOUT_S * 1000
     assert values(cluster, "topic", "list", "penstock-bench-*") == []
     assert error_of(cluster, "bench", "--rate", "0").startswith("--rate is 1 to ")
+
+
+def test_an_interrupted_measurement_ends_soon_and_leaves_nothing(cluster: Cluster) -> None:
+    command = [sys.executable, "-m", "penstock.cli", "bench", "--seconds", "600", "--bootstrap", cluster.kafka]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as measuring:
+        wait_until(
+            lambda: values(cluster, "topic", "list", "penstock-bench-*", "--detail")[0]["records"], TIMEOUT_S, "records"
+        )
+        measuring.send_signal(signal.SIGINT)
+        assert measuring.wait(TIMEOUT_S) == INTERRUPTED_EXIT_CODE
+    assert values(cluster, "topic", "list", "penstock-bench-*") == []
 
 
 def test_the_doctor_finds_a_healthy_cluster_and_packs_a_bundle(cluster: Cluster, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_missing_or_short_password_is_rejected_without_its_text(
     monkeypatch.delenv("PENSTOCK_USER_PASSWORD", raising=False)
     with pytest.raises(Invalid, match="no password is given"):
         user.read_password("")
-    with pytest.raises(Invalid, match="the password file cannot be read"):
+    with pytest.raises(Invalid, match=r"cannot read the password in .*: No such file or directory"):
         user.read_password(str(tmp_path / "none"))
     monkeypatch.setenv("PENSTOCK_USER_PASSWORD", "shorty")
     with pytest.raises(Invalid) as caught:
@@ -218,7 +218,7 @@ def test_the_flags_of_add_name_one_binding_per_operation() -> None:
     ]
     (cluster,) = acl.bindings_of(arguments("acl", "add", *ALICE, "--cluster-resource", "--host", "10.0.0.1"))
     assert (cluster.name, cluster.host, cluster.permission) == ("kafka-cluster", "10.0.0.1", AclPermission.ALLOW)
-    with pytest.raises(Invalid, match="no colon is present"):
+    with pytest.raises(Invalid, match=r"a principal is TYPE:NAME, such as User:alice: \'alice\'"):
         acl.bindings_of(arguments("acl", "add", "--principal", "alice", "--operation", "read", "--topic", "t"))
 
 

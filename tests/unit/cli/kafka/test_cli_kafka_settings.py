@@ -95,9 +95,13 @@ def test_profiles_are_listed_shown_used_and_deleted(tmp_path: Path, capsys: pyte
     [
         (("use", "prod"), "no profile 'prod'; known profiles: there are none"),
         (("create", "prod"), "name the Kafka listener with --bootstrap HOST:PORT"),
-        (("create", "prod", "--bootstrap", "prod"), "an address is HOST:PORT: 'prod'"),
+        (("create", "prod", "--bootstrap", "prod"), "an address is HOST:PORT with a port from 1 to 65535: 'prod'"),
         (("create", "p", "--bootstrap", "p:1", "--security-protocol", "SASL_SSL"), "SASL_SSL needs a user"),
-        (("create", "p", "--bootstrap", "p:1", "--command-config", "/nowhere"), "the client settings cannot be read"),
+        (("create", "p", "--bootstrap", "p:99999"), "an address is HOST:PORT with a port from 1 to 65535: 'p:99999'"),
+        (
+            ("create", "p", "--bootstrap", "p:1", "--command-config", "/nowhere"),
+            "cannot read the client settings in /nowhere: No such file or directory",
+        ),
     ],
 )
 def test_a_wrong_profile_is_one_sentence(

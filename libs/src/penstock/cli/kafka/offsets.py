@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.cli.kafka.durations import duration_ms
-from penstock.cli.kafka.session import Session
+from penstock.cli.kafka.session import TOPIC_DENIED, UNKNOWN_TOPIC, Session, check_ok
 from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock, SystemClock
 
@@ -72,12 +72,17 @@ def chosen_partitions(session: Session, texts: Iterable[str]) -> list[Partition]
 def _partition_counts(session: Session, topics: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for topic in session.admin.describe_topics(list(topics)) if topics else []:
-        if topic["error_code"]:
-            raise Invalid(
-                f"there is no topic {topic['name']!r}, or you may not see it; `penstock topic list` lists all"
-            )
+        check_topic(topic)
         found[topic["name"]] = len(topic["partitions"])
     return found
+
+
+def check_topic(topic: Mapping[str, Any]) -> None:
+    """`Invalid` with a sentence if a description of a topic has an error instead of partitions."""
+    code, name = topic["error_code"], topic["name"]
+    if code in (UNKNOWN_TOPIC, TOPIC_DENIED):
+        raise Invalid(f"there is no topic {name!r}, or you may not see it; `penstock topic list` lists all")
+    check_ok(code, None, f"topic {name!r}")
 
 
 def offsets_at(

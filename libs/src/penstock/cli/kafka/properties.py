@@ -29,11 +29,7 @@ _STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
 
 def read_properties(path: Path) -> KafkaSettings:
     """The settings in the file; `Invalid` if it cannot be read, or has stores of certificates that are not PEM."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"the client settings cannot be read: {type(error).__name__}: {path}") from None
-    values = dict(_entries(lines))
+    values = dict(_entries(read_text(path, "the client settings").splitlines()))
     for name in _STORE_TYPES:
         if values.get(name, "PEM").upper() != "PEM":
             raise Invalid(f"{path}: {name}={values[name]} is for Java only; give certificates as PEM files")
@@ -45,6 +41,16 @@ def read_properties(path: Path) -> KafkaSettings:
         if name in settings:
             settings[name] = _located(settings[name], path.parent)
     return KafkaSettings(**settings)
+
+
+def read_text(path: Path, content: str) -> str:
+    """The text of a file that a user names; `Invalid` with the reason, which names the content, if it is no text."""
+    try:
+        return path.expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise Invalid(f"cannot read {content} in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:  # without its text, which has a part of the content
+        raise Invalid(f"cannot read {content} in {path}: it is not text in UTF-8") from None
 
 
 def _entries(lines: list[str]) -> Mapping[str, str]:

@@ -2,13 +2,12 @@
 
 import argparse
 import logging
-import os
 import re
 import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Protocol
 
 from penstock.cli.kafka.profiles import OAUTHBEARER, KafkaSettings
@@ -18,7 +17,7 @@ from penstock.cli.running import INTERRUPTED_EXIT_CODE
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 
 CLIENT_ID = "penstock-cli"
-TOPIC_ALREADY_EXISTS = 36  # an error code of Kafka
+UNKNOWN_TOPIC, TOPIC_DENIED, TOPIC_ALREADY_EXISTS = 3, 29, 36  # error codes of Kafka
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -63,10 +62,20 @@ class Session:
 
         return self._connected(KafkaProducer, **configs)
 
+    def _close(self, client: Any) -> None:
+        """Close a client. By itself, a producer would wait minutes for records that nothing acknowledges."""
+        if type(client).__name__ != "KafkaProducer":
+            client.close()
+            return
+        from kafka.errors import KafkaTimeoutError
+
+        with suppress(KafkaTimeoutError):
+            client.close(timeout=self.timeout_s)
+
     def close(self) -> None:
         """Close all clients."""
         for client in reversed(self._open):
-            client.close()
+            self._close(client)
 
     def _connected(self, kind: Callable[..., Any], **configs: Any) -> Any:
         from kafka.errors import KafkaError
@@ -125,8 +134,6 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED_EXIT_CODE
-    except BrokenPipeError:  # the reader of the output has enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
@@ -206,7 +213,25 @@ def connection_error_text(settings: KafkaSettings, timeout_s: float, reason: str
         return f"the listener {address} uses TLS: give --command-config or a profile with SASL_SSL or SSL"
     if not has_tls and settings.security_protocol.endswith("SSL"):
         return f"the listener {address} does not use TLS, but the security protocol is {settings.security_protocol}"
-    return f"{address} does not answer as {settings.security_protocol}: {reason}"
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        return (
+            f"the certificate of {address} is not valid here ({_verify_error(reason)}): give the certificate of its "
+            "authority as ssl.truststore.location or --ca-file, and a name of the certificate as the host"
+        )
+    if "IllegalSaslState" in reason:
+        protocol = "SSL" if has_tls else "PLAINTEXT"
+        return f"the listener {address} knows no logins: give {protocol} as the security protocol"
+    if settings.security_protocol == "SSL":
+        return f"{address} ends the connection ({reason}): it needs a login (SASL_SSL), or a certificate of the client"
+    return (
+        f"{address} does not answer as {settings.security_protocol} ({reason}): give the address of a Kafka listener, "
+        "and its security protocol"
+    )
+
+
+def _verify_error(reason: str) -> str:
+    """The reason in words, of the text of OpenSSL."""
+    return re.sub(r"\s*\(_ssl\.c:\d+\)", "", reason.rpartition("certificate verify failed: ")[2])
 
 
 def _speaks_tls(address: str, timeout_s: float) -> bool:

@@ -15,7 +15,7 @@ from penstock.cli.kafka.profiles import (
     profiles_file,
     read_profiles,
 )
-from penstock.cli.kafka.properties import read_properties
+from penstock.cli.kafka.properties import read_properties, read_text
 from penstock.contracts.errors import Invalid
 
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
@@ -25,6 +25,7 @@ CONFIG_VARIABLE = "PENSTOCK_COMMAND_CONFIG"
 PASSWORD_VARIABLE = "PENSTOCK_PASSWORD"  # noqa: S105  the name of a variable
 REGISTRY_VARIABLE = "PENSTOCK_SCHEMA_REGISTRY"
 TIMEOUT_S = 10.0
+PORT_MAX = 65_535
 
 
 def add_kafka_flags(parser: argparse.ArgumentParser) -> None:
@@ -108,9 +109,9 @@ def read_settings(
 def checked(settings: KafkaSettings) -> KafkaSettings:
     """The settings with a security protocol; `Invalid` if they contradict each other."""
     for address in settings.bootstrap.split(","):
-        _, separator, port = address.strip().rpartition(":")
-        if not separator or not port.isdecimal():
-            raise Invalid(f"an address is HOST:PORT: {address!r}")
+        host, _, port = address.strip().rpartition(":")
+        if not host or not (port.isascii() and port.isdecimal() and 1 <= int(port) <= PORT_MAX):
+            raise Invalid(f"an address is HOST:PORT with a port from 1 to {PORT_MAX}: {address!r}")
     protocol = settings.security_protocol or _implied_protocol(settings)
     if protocol not in PROTOCOLS:
         raise Invalid(f"the security protocol is one of {', '.join(PROTOCOLS)}: {protocol!r}")
@@ -169,15 +170,15 @@ def _token_login(token: str) -> dict[str, Any]:
 def _password_of(settings: KafkaSettings) -> str:
     if settings.password or not settings.password_file:
         return settings.password
-    try:
-        return Path(settings.password_file).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"the password file cannot be read: {type(error).__name__}: {settings.password_file}") from None
+    return read_text(Path(settings.password_file), "the password").partition("\n")[0].rstrip("\r")
 
 
 def positive_seconds(text: str) -> float:
     """A time-out in seconds."""
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds <= 3_600:
         raise argparse.ArgumentTypeError(f"a time-out is more than 0 and at most 3600 seconds: {text}")
     return seconds

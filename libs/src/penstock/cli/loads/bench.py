@@ -121,21 +121,23 @@ def _write(session: Session, topic: str, arguments: argparse.Namespace, counts: 
     producer = session.new_producer(acks="all", linger_ms=0)
     body = bytes(arguments.size)
     started_s = clock.monotonic_s()
-    while (sent_s := clock.monotonic_s()) - started_s < arguments.seconds and not counts.errors:
-        due_s = started_s + counts.sent / arguments.rate
-        if sent_s < due_s or counts.unanswered >= UNANSWERED_MAX:
-            wait.wait(max(due_s - sent_s, 0.001))
-            continue
+    try:
+        while (sent_s := clock.monotonic_s()) - started_s < arguments.seconds and not counts.errors:
+            due_s = started_s + counts.sent / arguments.rate
+            if sent_s < due_s or counts.unanswered >= UNANSWERED_MAX:
+                wait.wait(max(due_s - sent_s, 0.001))
+                continue
 
-        def take(outcome: Any, sent_s: float = sent_s) -> None:
-            if isinstance(outcome, BaseException):
-                counts.errors.append(outcome)
-            else:
-                counts.acknowledged_ms.append((clock.monotonic_s() - sent_s) * 1000)
+            def take(outcome: Any, sent_s: float = sent_s) -> None:
+                if isinstance(outcome, BaseException):
+                    counts.errors.append(outcome)
+                else:
+                    counts.acknowledged_ms.append((clock.monotonic_s() - sent_s) * 1000)
 
-        producer.send(topic, body, partition=counts.sent % arguments.partitions).add_both(take)
-        counts.sent += 1
-    producer.flush()
+            producer.send(topic, body, partition=counts.sent % arguments.partitions).add_both(take)
+            counts.sent += 1
+    finally:  # also after Ctrl-C, because a producer waits minutes for records of a topic that is deleted
+        producer.flush(session.timeout_s)
     return clock.monotonic_s() - started_s
 
 

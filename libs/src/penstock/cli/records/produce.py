@@ -68,10 +68,16 @@ def produce(arguments: argparse.Namespace, session: Session) -> Done:
         future.add_both(sent.take)
     producer.flush()
     if sent.errors:
-        raise Unavailable(f"{sent.count} records are written, then: {error_text(sent.errors[0])}")
+        raise Unavailable(f"{sent.count} records are written, then: {_reason(topic, sent.errors[0])}")
     where = f", the last one at {topic}/{sent.last[0]}@{sent.last[1]}" if sent.last else ""
     plural = "" if sent.count == 1 else "s"
     return Done(f"{sent.count:,} record{plural} written{where}", {"topic": topic, "records": sent.count})
+
+
+def _reason(topic: str, error: BaseException) -> str:
+    """An error of a record in words. The client only names the API that denied it."""
+    text = error_text(error)
+    return f"the login may not write to topic {topic!r}" if "AuthorizationFailed" in repr(error) else text
 
 
 class _Sent:

@@ -101,6 +101,8 @@ def bindings_of(arguments: argparse.Namespace) -> list[AclBinding]:
     """One binding per operation; `Invalid` with the reason if one is invalid."""
     kind, name = _resource(arguments)
     assert kind is not None, "the flags of `add` demand a resource"
+    if ":" not in arguments.principal:
+        raise Invalid(f"a principal is TYPE:NAME, such as User:{arguments.principal}: {arguments.principal!r}")
     pattern = PatternType.PREFIXED if arguments.prefixed else PatternType.LITERAL
     permission = AclPermission.DENY if arguments.deny else AclPermission.ALLOW
     who = (arguments.principal, arguments.host or WILDCARD)

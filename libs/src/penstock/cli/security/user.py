@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.cli.command_line import NewParser
+from penstock.cli.kafka.properties import read_text
 from penstock.cli.kafka.session import confirm
 from penstock.cli.output import Listing
 from penstock.cli.security.administration import Credential, NewPassword, ScramUser
@@ -181,10 +182,7 @@ def checked_password(password: str) -> bytes:
 
 def _password_of(path: str, ask: Callable[[str], str]) -> str:
     if path:
-        try:
-            return Path(path).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-        except (OSError, UnicodeDecodeError) as error:
-            raise Invalid(f"the password file cannot be read: {type(error).__name__}: {path}") from None
+        return read_text(Path(path), "the password").partition("\n")[0].rstrip("\r")
     if os.environ.get(PASSWORD_VARIABLE):
         return os.environ[PASSWORD_VARIABLE]
     if not sys.stdin.isatty():

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from penstock.cli.kafka.completers import with_topics
 from penstock.cli.kafka.configs import read_configs
-from penstock.cli.kafka.offsets import EARLIEST, LATEST, Partition, offsets_at
-from penstock.cli.kafka.session import Session, add_verb, check_ok
+from penstock.cli.kafka.offsets import EARLIEST, LATEST, Partition, check_topic, offsets_at
+from penstock.cli.kafka.session import Session, add_verb
 from penstock.cli.output import Listing, Report
 from penstock.contracts.ids import topic_id_text
 
@@ -81,7 +81,7 @@ def describe_topic(arguments: argparse.Namespace, session: Session) -> Report:
 def found_topic(session: Session, name: str) -> Topic:
     """The description of a topic; `Invalid` if there is none, or this user may not see it."""
     topic: Topic = session.admin.describe_topics([name])[0]
-    check_ok(topic["error_code"], None, f"topic {name!r}")
+    check_topic(topic)
     return topic
 
 

@@ -1,0 +1,70 @@
+"""The sentence for a listener that does not serve a command: it names the setting to change."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.kafka.profiles import KafkaSettings
+from penstock.cli.kafka.session import connection_error_text
+from tests.testkit.servers.certificates import Authority
+from tests.testkit.servers.schema_registry import serving
+
+TIMEOUT_S = 10.0
+# Reasons as kafka-python logs them.
+OTHER_ANSWER = "InvalidReceiveError: Invalid frame length: 1213486160"
+UNKNOWN_AUTHORITY = (
+    "KafkaConnectionError: Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+    "unable to get local issuer certificate (_ssl.c:1006)"
+)
+NO_LOGINS = "[Error 34] IllegalSaslStateError"
+NO_LOGIN = "KafkaConnectionError: socket disconnected"
+
+
+@pytest.fixture
+def plain() -> Iterator[str]:
+    """The address of a server without TLS."""
+    with serving() as server:
+        yield server.url.rpartition("/")[2]
+
+
+@pytest.fixture
+def with_tls(tmp_path: Path) -> Iterator[str]:
+    """The address of a server with TLS."""
+    pair = Authority(tmp_path).issue("server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with serving(context) as server:
+        yield server.url.rpartition("/")[2]
+
+
+def error_at(address: str, protocol: str, reason: str) -> str:
+    """The sentence without the address."""
+    settings = KafkaSettings(bootstrap=address, security_protocol=protocol, username="alice")
+    return connection_error_text(settings, TIMEOUT_S, reason).replace(address, "ADDRESS")
+
+
+def test_a_server_of_another_kind_is_no_kafka_listener(plain: str) -> None:
+    assert error_at(plain, "PLAINTEXT", OTHER_ANSWER) == (
+        f"ADDRESS does not answer as PLAINTEXT ({OTHER_ANSWER}): give the address of a Kafka listener, "
+        "and its security protocol"
+    )
+
+
+def test_a_certificate_of_an_unknown_authority_names_the_settings_for_it(with_tls: str) -> None:
+    assert error_at(with_tls, "SASL_SSL", UNKNOWN_AUTHORITY) == (
+        "the certificate of ADDRESS is not valid here (unable to get local issuer certificate): give the certificate "
+        "of its authority as ssl.truststore.location or --ca-file, and a name of the certificate as the host"
+    )
+
+
+def test_a_login_at_a_listener_without_logins_names_its_protocol(plain: str, with_tls: str) -> None:
+    assert error_at(plain, "SASL_PLAINTEXT", NO_LOGINS).endswith(
+        "knows no logins: give PLAINTEXT as the security protocol"
+    )
+    assert error_at(with_tls, "SASL_SSL", NO_LOGINS).endswith("knows no logins: give SSL as the security protocol")
+
+
+def test_a_listener_that_ends_the_connection_after_tls_needs_a_login(with_tls: str) -> None:
+    assert "it needs a login (SASL_SSL), or a certificate" in error_at(with_tls, "SSL", NO_LOGIN)
