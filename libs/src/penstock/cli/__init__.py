@@ -8,6 +8,7 @@ topics, groups and records speak Kafka, by `kafka`. Commands for functions that 
 
 import argparse
 import os
+import select
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -60,7 +61,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return print_version()
     arguments = parse_arguments(words)
     run = arguments.run
-    return int(run(arguments))
+    code = 0
+    try:
+        code = int(run(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_reader_gone():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest of the output
+    return code
+
+
+def _is_reader_gone() -> bool:
+    """Whether no process reads the standard output any more, as after `penstock ... | head`."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)  # errors are always reported
+    return bool(output.poll(0))
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:

@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process with code 2, after the usage and the error with a suggestion."""
-        super().error(with_suggestion(message))
+        super().error(with_suggestion(message) + self._where_missing_words_are(message))
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -44,8 +44,15 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def _nearest_flag(self, unknown: str) -> str:
-        near = difflib.get_close_matches(unknown.partition("=")[0], self._option_string_actions, n=1)
-        return f"; did you mean {near[0]}?" if near and unknown.startswith("-") else ""
+        """A suggestion by the letters alone: dashes would make all flags look alike."""
+        flags = {flag.lstrip("-"): flag for flag in self._option_string_actions}
+        near = difflib.get_close_matches(unknown.partition("=")[0].lstrip("-"), flags, n=1)
+        return f"; did you mean {flags[near[0]]}?" if near and unknown.startswith("-") else ""
+
+    def _where_missing_words_are(self, message: str) -> str:
+        """How to list the commands or verbs of this parser, if one is missing."""
+        is_missing = self._subparsers is not None and message.startswith("the following arguments are required")
+        return f"; `{self.prog} --help` lists them" if is_missing else ""
 
 
 class MainParser(Parser):
