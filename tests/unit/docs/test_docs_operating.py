@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from penstock.contracts.newest_level import NEWEST_LEVEL
 from tests.testkit.docs import settings
 from tests.testkit.docs.__main__ import DOCS
 from tests.testkit.docs.blocks import fill
@@ -41,7 +42,26 @@ def test_every_log_event_of_a_runbook_exists() -> None:
             assert re.search(rf"['\"]{event}['\"]", sources), f"{page.name}: {event}"
 
 
+def test_the_page_of_upgrades_lists_each_level() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", (DOCS / "operating" / "upgrades.md").read_text(), re.MULTILINE)
+    assert sorted({int(level) for level, _ in rows}) == list(range(NEWEST_LEVEL + 1))
+    assert [int(level) for level, change in rows if "The newest level." in change] == [NEWEST_LEVEL]
+
+
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
 def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_every_link_to_a_heading_finds_it(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        assert anchor in anchors(page.parent / target if target else page), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
