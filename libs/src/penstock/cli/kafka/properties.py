@@ -44,7 +44,7 @@ def read_properties(path: Path) -> KafkaSettings:
 
 
 def read_text(path: Path, content: str) -> str:
-    """The text of a file that a user names; `Invalid` with the reason, which names the content, if it is no text."""
+    """The text of a file that a user names. `Invalid` if it cannot be read; the error names the content."""
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except OSError as error:
