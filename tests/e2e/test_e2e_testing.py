@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.contracts.errors import Unavailable
+from penstock.contracts.errors import Invalid, Unavailable
 from penstock.testing import PenstockServer
 from tests.testkit.clusters.cluster import wait_until
 
@@ -76,3 +76,13 @@ def test_the_server_ends_when_the_test_run_is_killed(pytester: pytest.Pytester) 
 def test_a_server_that_cannot_start_is_one_clear_sentence(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"^penstock ended: penstock: --store must be file:///DIR"):
         PenstockServer(tmp_path, "--store", "gopher://x").start()
+
+
+def test_a_topic_that_cannot_be_made_or_deleted_is_one_clear_sentence(tmp_path: Path) -> None:
+    with PenstockServer(tmp_path) as server:
+        with pytest.raises(
+            Invalid, match=r"^topic 'a b' is not created: Topic name is invalid: [^()]*$"
+        ):
+            server.create_topic("a b")
+        with pytest.raises(Invalid, match=r"^topic 'none' is not deleted: unknown topic or partition$"):
+            server.delete_topic("none")

@@ -135,14 +135,15 @@ class PenstockServer:
     ) -> str:
         """Create a topic, and return its name; without `name` it is a new one that begins with `prefix`."""
         name = name or f"{prefix}-{self._entropy.take(TOPIC_ENTROPY_BYTES).hex()}"
+        options = {"num_partitions": partitions, "configs": dict(configs or {})}
         with self._admin(f"topic {name!r} is not created") as admin:
-            admin.create_topics({name: {"num_partitions": partitions, "configs": dict(configs or {})}})
+            _check(admin.create_topics({name: options}, raise_errors=False), f"topic {name!r} is not created")
         return name
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all records."""
         with self._admin(f"topic {name!r} is not deleted") as admin:
-            admin.delete_topics([name])
+            _check(admin.delete_topics([name], raise_errors=False), f"topic {name!r} is not deleted")
 
     @contextlib.contextmanager
     def _admin(self, problem: str) -> Iterator[Any]:
@@ -176,3 +177,11 @@ class PenstockServer:
                 self._console_url = found["url"]
                 self._is_decided.set()
         self._is_decided.set()
+
+
+def _check(answer: Any, problem: str) -> None:
+    """`Invalid` with the words of the server if a topic in its answer has an error."""
+    from penstock.cli.kafka.session import check_ok
+
+    for topic in answer["topics"]:
+        check_ok(topic["error_code"], topic.get("error_message"), problem)
