@@ -80,9 +80,7 @@ def test_a_server_that_cannot_start_is_one_clear_sentence(tmp_path: Path) -> Non
 
 def test_a_topic_that_cannot_be_made_or_deleted_is_one_clear_sentence(tmp_path: Path) -> None:
     with PenstockServer(tmp_path) as server:
-        with pytest.raises(
-            Invalid, match=r"^topic 'a b' is not created: Topic name is invalid: [^()]*$"
-        ):
+        with pytest.raises(Invalid, match=r"^topic 'a b' is not created: Topic name is invalid: [^()]*$"):
             server.create_topic("a b")
         with pytest.raises(Invalid, match=r"^topic 'none' is not deleted: unknown topic or partition$"):
             server.delete_topic("none")
