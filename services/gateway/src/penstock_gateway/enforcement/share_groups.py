@@ -33,8 +33,8 @@ READ, DELETE, DESCRIBE = AclOperation.READ, AclOperation.DELETE, AclOperation.DE
 async def check_share_fetch(call: Call, request: share_fetch.ShareFetchRequest, proceed: Proceed) -> Message:
     """Check the topics of the request and those of the member's session.
 
-    The session has no refused partitions while the request is served, and keeps them for the next one, as in Kafka. The
-    request is passed on even without topics, because each one counts in its session.
+    The session has no refused partitions while the request is served. It keeps them for the next request, as in Kafka.
+    The request is passed on even without topics, because each one counts in its session.
     """
     allowed, refused = await split_by_id(call, READ, request.topics)
     _, lost_refusals = await split_by_id(call, READ, _session_topics(call, request))

@@ -17,7 +17,8 @@ from penstock_gateway.tail.tail_index import PartitionKey
 
 FREEING = (AcknowledgeType.RELEASE,)  # after these other members may acquire the records
 
-Topics = Iterable[share_fetch.FetchTopic] | Iterable[share_acknowledge.AcknowledgeTopic]
+Topics = Iterable[share_fetch.FetchTopic | share_acknowledge.AcknowledgeTopic]
+Partitions = Iterable[share_fetch.FetchPartition | share_acknowledge.AcknowledgePartition]
 
 
 @dataclass(slots=True)
@@ -36,7 +37,8 @@ async def acknowledged_of(
     """The acknowledgements of a request by partition, without partitions that have none."""
     found: dict[PartitionKey, Acknowledged] = {}
     async for topic in slices.of(topics):
-        async for partition in slices.of(topic.partitions):
+        partitions: Partitions = topic.partitions
+        async for partition in slices.of(partitions):
             if partition.acknowledgement_batches:
                 key = (topic.topic_id, partition.partition_index)
                 found[key] = _acknowledged(key, partition.acknowledgement_batches, located, renews=renews)

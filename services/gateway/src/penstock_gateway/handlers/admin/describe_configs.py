@@ -46,7 +46,8 @@ from penstock_gateway.metadata.config_view import (
 from penstock_gateway.security.login.logins import HasLogins
 
 Results = list[DescribeConfigsResourceResult]
-NAMES_MAX = 10_000  # of groups and subscriptions to metrics: they need not exist, and each has some KB in the answer
+# Groups and subscriptions to metrics in one request: they need not exist, and each has some KB in the answer.
+NAMES_MAX = 10_000
 CONFIGS_STEPS = 32  # of a loop, for the description of one resource
 
 
