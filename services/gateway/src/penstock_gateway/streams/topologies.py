@@ -7,7 +7,7 @@ from penstock.contracts.errors import Invalid
 from penstock.kafkawire.api import streams_group_heartbeat as wire
 
 # Groups and the topics in them: more of them exceed the size of a topology that the sequencers accept. An index of two
-# bytes becomes a name, so a request could become a command of a hundred times its size.
+# bytes becomes a name, so a request could become a command a hundred times as large.
 COPARTITIONED_MAX = 4_096
 # Tasks and lists of them in one report. A group has at most 20,000 tasks, and a member has one as active, standby or
 # warm-up task. The sequencers compare each with the member's tasks.

@@ -188,7 +188,7 @@ def test_the_first_member_of_a_group_subscribes_no_more_topics_than_a_group_may(
 
 
 def test_a_deleted_topic_ends_its_groups_in_one_order_at_all_replicas() -> None:
-    """A replica that read a snapshot has the groups of a topic in another order than those that applied all entries."""
+    """A replica that read a snapshot has the groups of a topic in another order than its peers."""
     world = World(level=SHARES_LEVEL)
     world.topic("t")
     world.topic("u", number=2)

@@ -1,7 +1,7 @@
 """Pending dead letters of share groups (KIP-1191): gateways ask for them, write them, and end them (ADR 0068).
 
-Views list partitions in ascending order. The order of the table depends on the past of a replica, and gateways compare
-the first dead letters of a group in the answers of several replicas.
+Views list partitions in ascending order. The order of the table depends on the past of a replica. Gateways compare the
+first dead letters of a group in the answers of several replicas.
 """
 
 from heapq import nsmallest

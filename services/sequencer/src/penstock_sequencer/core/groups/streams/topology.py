@@ -159,7 +159,7 @@ def _decide(topology: Topology, existing: _Counts, decided: _Counts) -> None:
     """Decide the numbers of repartition topics, as in Kafka: round by round, each in the order of subtopologies.
 
     A subtopology decides its sinks as soon as the number of one of its sources is known. It waits in a heap for that,
-    by round and place, so a long chain takes no walk over all subtopologies in each round.
+    by round and place. So a long chain takes no walk over all subtopologies in each round.
     """
     subtopologies = topology.subtopologies
     readers: dict[str, list[int]] = {}
