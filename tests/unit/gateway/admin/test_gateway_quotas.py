@@ -21,6 +21,7 @@ from penstock.kafkawire.api.fetch import FetchableTopicResponse, FetchRequest, F
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
+from penstock_gateway.kafka.client import Client
 from penstock_gateway.quotas.rate_meter import BURST_S, WAIT_S_MAX, RateMeter, share_of
 from penstock_gateway.quotas.throttle import Timed, connection_delay_s, count_produce
 from tests.testkit.waiting import until
@@ -101,6 +102,26 @@ async def test_a_fetch_of_a_throttled_client_gets_no_records(
     world.clock.now_s += 2
     later = await ask(world, FETCH, 12, FetchRequest(max_wait_ms=0), client)
     assert (later.throttle_time_ms, later.responses) == (0, [FETCHED_TOPIC])
+
+
+async def test_a_throttled_fetch_in_a_session_gets_no_records_and_counts_in_its_session(world: World) -> None:
+    asked: list[bool] = []
+
+    async def answer(gateway: Any, client: Client, version: int, request: FetchRequest) -> FetchResponse:
+        asked.append(client.fetches_nothing)
+        return FetchResponse(session_id=request.session_id)
+
+    world.handlers[FETCH] = answer
+    await set_quota(world, "consumer_byte_rate", "1000", client_id="reader")
+    client = new_client("reader")
+    meter = world.gateway.quotas.meter("consumer_byte_rate", client.user, "reader")
+    assert meter is not None
+    meter.use(3000, world.clock.monotonic_s())
+    throttled = await ask(world, FETCH, 12, FetchRequest(session_id=7, session_epoch=3), client)
+    assert (throttled.throttle_time_ms, throttled.session_id) == (2000, 7)
+    world.clock.now_s += 2
+    await ask(world, FETCH, 12, FetchRequest(session_id=7, session_epoch=4), client)
+    assert asked == [True, False]
 
 
 @pytest.mark.parametrize(("asked", "given"), [(50_000_000, 4000), (100, 100)])

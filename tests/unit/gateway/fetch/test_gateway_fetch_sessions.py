@@ -179,6 +179,19 @@ async def test_beyond_the_limits_clients_get_whole_answers_without_a_session(wor
     assert await opened(place, others[1], {0: 0}) > 0
 
 
+async def test_a_session_continues_behind_a_fetch_that_a_quota_throttles(world: World, client: Client) -> None:
+    place = place_in(world)
+    topic_id = await world.open()
+    session = await opened(place, client, {0: 0, 1: 0})
+    await world.produce(topic_id, {0: [batch_of(b"a")], 1: [batch_of(b"b")]})
+    client.fetches_nothing = True
+    throttled = await place.fetch(changes(session, 1, forgotten=[1]), client)
+    assert (throttled.error_code, throttled.session_id, throttled.responses) == (0, session, [])
+    client.fetches_nothing = False
+    answer = await place.fetch(changes(session, 2), client)
+    assert {number: values_of(data) for number, data in partitions_of(answer).items()} == {0: {0: b"a"}}
+
+
 async def test_a_session_keeps_no_topics_without_partitions(world: World, client: Client) -> None:
     place, passed = place_in(world), list[FetchRequest]()
 

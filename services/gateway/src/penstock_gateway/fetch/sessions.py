@@ -145,6 +145,8 @@ class FetchSessions:
             session = await self._session_of(client, version, request, slices)
             if isinstance(session, ErrorCode):
                 return FetchResponse(error_code=session)
+            if client.fetches_nothing:
+                return FetchResponse(session_id=0 if session is None else session.session_id)
             whole = request if session is None else session.whole(request)
             response: FetchResponse = await fetch(gateway, client, version, whole)
             return response if session is None else await session.changed(response, slices)

@@ -57,6 +57,7 @@ class Client:
     _own_sequence: int = 0  # the newest entry with an accepted command of this connection
     muted_until_s: float = 0.0  # until then, monotonic, nothing is read from it: it has used up a quota
     has_large_request: bool = False  # the request in progress, not Produce, keeps much memory: do not wait long
+    fetches_nothing: bool = False  # a quota is exceeded: the Fetch in progress gets no records
     is_leaving: bool = False  # the connection ends soon: do not wait long for anything
     unanswered_produces: int = 0  # in progress, with acks=0: the client may have gone already
     # Requests of one connection are decoded and run one at a time, in order. Only Produce has locks of its own: one

@@ -26,6 +26,7 @@ PRODUCE_KEY = PRODUCE.to_bytes(2, "big")
 PER_CENT = 100.0
 
 Response = msgspec.Struct | None
+Handle = Callable[[Client, RequestHeader, Any], Coroutine[Any, Any, Response]]
 
 
 class Needs(HasClock, HasMetrics, HasQuotas, Protocol):
@@ -37,7 +38,7 @@ async def handle_within_quotas(
     client: Client,
     header: RequestHeader,
     request: Any,
-    handle: Callable[[Client, RequestHeader, Any], Coroutine[Any, Any, Response]],
+    handle: Handle,
 ) -> Response:
     """The answer of `handle`, with the time to wait in it. The connection waits from now on."""
     now_s = gateway.clock.monotonic_s
@@ -47,7 +48,7 @@ async def handle_within_quotas(
     if fetched:
         waits = {name: meter.wait_s(now_s()) for name, meter in fetched.items()}
         if any(waits.values()):
-            return _throttled(gateway, client, FetchResponse(), waits)
+            return _throttled(gateway, client, await _without_records(client, header, request, handle), waits)
         request = _bounded(request, int(min(meter.rate for meter in fetched.values()) * BURST_S))
     timed = Timed(handle(client, header, request), now_s)
     response = await timed
@@ -67,6 +68,21 @@ async def handle_within_quotas(
     if used_time is not None:
         waits[REQUEST_TIME] = used_time.use(timed.used_s * PER_CENT, now_s())
     return _throttled(gateway, client, response, waits) if any(waits.values()) else response
+
+
+async def _without_records(
+    client: Client, header: RequestHeader, request: FetchRequest, handle: Handle
+) -> FetchResponse:
+    """The answer to a Fetch that gets no records. One in a session counts there, so that the session continues."""
+    if request.session_epoch <= 0:
+        return FetchResponse()
+    client.fetches_nothing = True
+    try:
+        response = await handle(client, header, request)
+    finally:
+        client.fetches_nothing = False
+    assert isinstance(response, FetchResponse), f"unexpected answer to a Fetch: {response}"
+    return response
 
 
 def count_produce(gateway: Needs, client: Client, frame: memoryview) -> None:
