@@ -44,7 +44,15 @@ from penstock_gateway.produce.producer_route import Flushed
 from penstock_gateway.share.limits import ShareLimits
 from penstock_gateway.share.reader import ShareReader
 from tests.testkit.waiting import until
-from tests.unit.gateway.gateway_read_world import CLUSTER, START_MS, ZONE, World, asking, partitions_of
+from tests.unit.gateway.gateway_read_world import (
+    CLUSTER,
+    START_MS,
+    UNSENT_BYTES_MAX,
+    ZONE,
+    World,
+    asking,
+    partitions_of,
+)
 from tests.unit.gateway.gateway_share import GROUP, REJECT, RELEASE, Member, joined_members, open_world
 
 DLQ = "dlq.t"
@@ -429,6 +437,19 @@ async def test_a_record_whose_segment_is_lost_has_no_copy_in_the_end(letters: Le
         assert letters.pending == 1, "the segment may be replaced just now"
     await letters.writer.write_all()
     assert [each.value for each in await letters.written()] == [None]
+
+
+async def test_a_record_that_is_not_read_for_lack_of_memory_is_copied_later(letters: Letters) -> None:
+    await letters.open()
+    await letters.configure(**{COPY: "true"})
+    await letters.reject(b"a")
+    letters.world.response_memory.change(UNSENT_BYTES_MAX)
+    for _ in range(letters.limits.empty_reads_max + 1):
+        await letters.writer.write_all()
+    assert letters.pending == 1, "clients have not taken their answers yet"
+    letters.world.response_memory.change(-UNSENT_BYTES_MAX)
+    await letters.writer.write_all()
+    assert [each.value for each in await letters.written()] == [b"a"]
 
 
 async def test_a_copy_above_the_topics_limit_is_left_out(letters: Letters) -> None:

@@ -116,7 +116,7 @@ class DeadRecordReader:
 
     def _is_lost(self, offer: Offer, letter: Letter) -> bool:
         """Whether the record has no copy for good, after a read that found nothing."""
-        if offer.error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
+        if offer.is_postponed or offer.error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):
             return False
         place = (letter.topic_id, letter.partition, letter.offset)
         count = self._empty_reads.pop(place, 0) + 1

@@ -38,6 +38,7 @@ class Offer:
     records: Buffer = b""
     batches: list[ReadBatch] = field(default_factory=list)
     error: ErrorCode = ErrorCode.NONE
+    is_postponed: bool = False  # it was not read for lack of memory, so nothing is known about its records
 
     @property
     def offset(self) -> int:
@@ -155,6 +156,8 @@ class ShareReader:
         elif read.records is not None:
             each.records = _joined(read.records)
             each.batches = batches_of(each.records, view.aborted if read_committed else None)
+        else:
+            each.is_postponed = not read.is_empty
 
     def _read_error(self, key: PartitionKey, error: PenstockError) -> ErrorCode:
         """Kafka's code for a failed read; `NONE` if the segment was replaced, because the next plan has the new one."""
