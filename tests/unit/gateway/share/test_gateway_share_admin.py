@@ -110,6 +110,17 @@ async def test_offsets_are_described_with_their_lag(world: World) -> None:
     assert (await offsets(world, group="none")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+async def test_offsets_of_a_group_that_is_named_often_are_described_once(world: World) -> None:
+    topic_id = await open_world(world)
+    await joined_members(world, topic_id, "m1")
+    group = describing.DescribeShareGroupOffsetsRequestGroup(GROUP, None)
+    request = describing.DescribeShareGroupOffsetsRequest([group] * 3)
+    first, *others = (await ask(world, describe_share_group_offsets, request)).groups
+    assert (first.error_code, len(first.topics)) == (ErrorCode.NONE, 1)
+    assert [(each.error_code, each.topics) for each in others] == [(ErrorCode.INVALID_REQUEST, [])] * 2
+    assert world.sequencer.asked.count("share_offsets") == 1
+
+
 async def test_an_empty_group_gets_new_offsets_and_loses_topics(world: World) -> None:
     topic_id = await open_world(world)
     (one,) = await joined_members(world, topic_id, "m1")

@@ -28,7 +28,18 @@ class Needs(HasClock, HasSequencer, HasSettings, Protocol):
 async def handle(
     gateway: Needs, client: Client, version: int, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    return DescribeShareGroupOffsetsResponse(groups=[await _describe(gateway, group) for group in request.groups])
+    described: set[str] = set()
+    groups: list[DescribeShareGroupOffsetsResponseGroup] = []
+    for group in request.groups:
+        # All offsets of a group may be a million times as large as its name.
+        is_repeated = group.group_id in described
+        groups.append(_repeated(group.group_id) if is_repeated else await _describe(gateway, group))
+        described.add(group.group_id)
+    return DescribeShareGroupOffsetsResponse(groups=groups)
+
+
+def _repeated(group_id: str) -> DescribeShareGroupOffsetsResponseGroup:
+    return _rejected(group_id, ErrorCode.INVALID_REQUEST, "The group occurs more than once in the request.")
 
 
 async def _describe(
