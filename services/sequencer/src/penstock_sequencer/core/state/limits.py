@@ -171,7 +171,7 @@ class StreamsLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of streams groups (KIP-1071)."""
 
     streams_members_max: int = 2_000  # of one group, as of consumer groups
-    tasks_max: int = 20_000  # of one group, standby tasks too: a new target is about 150 ms of work
+    tasks_max: int = 20_000  # active ones of one group: a target is 0.2 s of work, with two standby tasks each 0.5 s
     topology_bytes_max: int = 256 * 1024  # Kafka's must fit one record of 1 MB; usual ones have some KB
     topology_item_bytes: int = 64  # of each subtopology and each topic, beside its names
     task_offset_bytes: int = 24  # of one task's offset that a member reports
