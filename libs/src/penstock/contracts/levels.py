@@ -89,6 +89,8 @@ SHARE_STARTS_LEVEL = 15
 THROTTLED_DELIVERIES_LEVEL = 15
 # From this level on, the limit of subscriptions of a share group holds for its first member, too.
 FIRST_SUBSCRIPTION_LEVEL = 15
+# From this level on, the renewed lock of a shared record ends in time, also if the group's duration is shorter now.
+RENEWED_LOCKS_LEVEL = 15
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.contracts.commands import AcknowledgedRange, AcknowledgeType
+from penstock.contracts.levels import RENEWED_LOCKS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.share.offset_ranges import available, cut, dead, done, drop_done, find, part
 from penstock_sequencer.core.share.partition import Rules, end_of_deliveries, later_ms, lock_end_ms, replace_holds
@@ -46,8 +47,9 @@ def acknowledge(
             for hold, (first, last, acknowledge_type) in _overlaps(share.holds[place:stop], _acknowledge_types(each))
         ]
         replace_holds(state, share, place, stop, holds)
-        if any(hold.status == AVAILABLE and hold.until_ms for hold in holds):
-            share.due_ms = min(share.due_ms or now.delay_end_ms, now.delay_end_ms)
+        for hold in holds:
+            if hold.until_ms and (hold.status == AVAILABLE or state.level >= RENEWED_LOCKS_LEVEL):
+                share.due_ms = min(share.due_ms or hold.until_ms, hold.until_ms)
     drop_done(share)
     return Rejection.NONE
 
