@@ -38,23 +38,23 @@ CONFIGS = [
 ]
 
 
-def share_command(random: Random, state: State, now_ms: int) -> Command:
+def share_command(random: Random, state: State, now_ms: int, group_id: str = GROUP) -> Command:
     """The next step of one of the group's members or administrators."""
-    group = state.share_groups.get(GROUP)
+    group = state.share_groups.get(group_id)
     if group is None or not group.members or random.random() < 0.2:
-        return _beat(random, state, now_ms, random.choice(MEMBERS), 0)
+        return _beat(random, state, now_ms, group_id, random.choice(MEMBERS), 0)
     member = random.choice(list(group.members.values()))
     if random.random() < 0.2:
-        return _beat(random, state, now_ms, member.member_id, random.choice([member.epoch] * 6 + [0, -1]))
+        return _beat(random, state, now_ms, group_id, member.member_id, random.choice([member.epoch] * 6 + [0, -1]))
     if random.random() < 0.1:
         return _administer(random, state, now_ms, group)
     return _records(random, now_ms, group, member.member_id)
 
 
-def _beat(random: Random, state: State, now_ms: int, member_id: str, epoch: int) -> Command:
+def _beat(random: Random, state: State, now_ms: int, group_id: str, member_id: str, epoch: int) -> Command:
     names = random.sample(list(state.topics), min(len(state.topics), random.randint(0, 3)))
     topics = names if epoch == 0 or random.random() < 0.3 else None
-    return ShareHeartbeat(now_ms, GROUP, member_id, epoch, None, "client", "host", topics)
+    return ShareHeartbeat(now_ms, group_id, member_id, epoch, None, "client", "host", topics)
 
 
 def _records(random: Random, now_ms: int, group: ShareGroup, member_id: str) -> Command:
@@ -71,7 +71,9 @@ def _records(random: Random, now_ms: int, group: ShareGroup, member_id: str) -> 
         partitions.append(SharePartition(topic, number, acknowledged, first, -1, random.randint(0, 9)))
     through = random.choice([0, 0, 0, group.acquisitions])
     ticket = random.randint(0, 3)
-    return ShareRecords(now_ms, GROUP, member_id, partitions, random.randint(0, 20), through, ticket, through // 2)
+    return ShareRecords(
+        now_ms, group.group_id, member_id, partitions, random.randint(0, 20), through, ticket, through // 2
+    )
 
 
 def _administer(random: Random, state: State, now_ms: int, group: ShareGroup) -> Command:
@@ -81,8 +83,8 @@ def _administer(random: Random, state: State, now_ms: int, group: ShareGroup) ->
     topic = random.choice([*state.topics, "none"])
     return random.choice(
         [
-            AlterGroupConfigs(now_ms, GROUP, [change]),
-            ExpireMember(now_ms, GROUP, random.choice(list(group.members)), state.sequence),
-            AlterShareOffsets(now_ms, GROUP, [ShareOffset(topic, 0, random.randint(0, 9))]),
+            AlterGroupConfigs(now_ms, group.group_id, [change]),
+            ExpireMember(now_ms, group.group_id, random.choice(list(group.members)), state.sequence),
+            AlterShareOffsets(now_ms, group.group_id, [ShareOffset(topic, 0, random.randint(0, 9))]),
         ]
     )
