@@ -269,7 +269,10 @@ def test_an_address_has_the_port_of_its_scheme_and_a_path() -> None:
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
-    with pytest.raises(Invalid, match="cannot read the password of the schema registry: FileNotFoundError"):
+    with pytest.raises(Invalid, match=f"cannot read the password of the schema registry in {missing}: No such file"):
         parse_address("http://a@host", password_file=missing)
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe secret")
+    with pytest.raises(Invalid, match=r"it is not text in UTF-8$"):
+        parse_address("http://a@host", password_file=str(tmp_path / "bytes"))
     with pytest.raises(Invalid, match=f"cannot read the certificates in {missing}"):
         Decoder(parse_address("https://host", ca_file=missing))

@@ -106,8 +106,10 @@ def without_password(url: str) -> str:
 def _first_line(path: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"cannot read the password of the schema registry: {type(error).__name__}: {path}") from None
+    except OSError as error:
+        raise Invalid(f"cannot read the password of the schema registry in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:  # without its text, which has a part of the password
+        raise Invalid(f"cannot read the password of the schema registry in {path}: it is not text in UTF-8") from None
 
 
 class Registry:

@@ -53,8 +53,10 @@ def read_value_schema(path: Path, *, has_confluent_head: bool = False) -> ValueS
         raise Invalid(f"a value schema must be a .json file (JSON schema) or an .avsc file (Avro): {path}")
     try:
         schema = ValueSchema(kind, path.read_text(encoding="utf-8"), has_confluent_head)
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"cannot read the value schema {path}: {error}") from error
+    except OSError as error:
+        raise Invalid(f"cannot read the value schema {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Invalid(f"cannot read the value schema {path}: it is not text in UTF-8") from error
     try:
         value_type(schema)
     except Invalid as error:
