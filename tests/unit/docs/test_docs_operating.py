@@ -42,6 +42,14 @@ def test_every_log_event_of_a_runbook_exists() -> None:
             assert re.search(rf"['\"]{event}['\"]", sources), f"{page.name}: {event}"
 
 
+def test_every_variable_of_the_compose_files_is_on_a_page() -> None:
+    files = "".join(path.read_text() for path in ROOT.glob("compose*.yaml"))
+    pages = "".join(path.read_text() for path in DOCS.rglob("*.md"))
+    variables = set(re.findall(r"\$\{(PENSTOCK_\w+)", files))
+    assert "PENSTOCK_KAFKA_PORT" in variables
+    assert sorted(name for name in variables if f"`{name}`" not in pages and f"`{name}=" not in pages) == []
+
+
 def test_the_page_of_upgrades_lists_each_level() -> None:
     rows = re.findall(r"^\| (\d+) \| (.*) \|$", (DOCS / "operating" / "upgrades.md").read_text(), re.MULTILINE)
     assert sorted({int(level) for level, _ in rows}) == list(range(NEWEST_LEVEL + 1))
