@@ -89,7 +89,7 @@ SHARE_STARTS_LEVEL = 15
 THROTTLED_DELIVERIES_LEVEL = 15
 # From this level on, the limit of subscriptions of a share group holds for its first member, too.
 FIRST_SUBSCRIPTION_LEVEL = 15
-# From this level on, the renewed lock of a shared record ends in time, also if the group's duration is shorter now.
+# From this level on, a renewed lock of a share group ends in time, also if it is shorter now.
 RENEWED_LOCKS_LEVEL = 15
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
