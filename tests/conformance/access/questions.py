@@ -486,10 +486,12 @@ def _collect(value: Any, name: str, names: Mapping[bytes, str], found: dict[str,
     fields = {field: getattr(value, field) for field in value.__struct_fields__}
     if "config_source" in fields or str(fields.get("name", "")).startswith("__"):
         return  # a configuration, or an internal topic, which only Kafka has
+    errors = [fields[field] for field in fields if field.endswith("error_code")]
+    if "port" in fields and not errors:
+        return  # a broker, or a listener of one
     own = next((fields[field] for field in NAMES if isinstance(fields.get(field), str) and fields[field]), None)
     if own is None and fields.get("topic_id", NO_ID) != NO_ID:
         own = names.get(fields["topic_id"], "an unknown id")
-    errors = [fields[field] for field in fields if field.endswith("error_code")]
     place = own or name
     if errors or own:
         refused = {each for each in errors if each in REFUSALS}
