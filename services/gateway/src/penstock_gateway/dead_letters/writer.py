@@ -22,7 +22,7 @@ from penstock.contracts.queries.share import (
     DeadLettersView,
 )
 from penstock.contracts.queries.topics import TopicView
-from penstock.contracts.rejections import Rejection, rejection_text
+from penstock.contracts.rejections import rejection_text
 from penstock.kafkawire.records import read_batch_header, stamp_batch
 from penstock.runtime.bus.presence import Directory
 from penstock.runtime.bus.sequencer_client import SequencerClient
@@ -36,9 +36,6 @@ from penstock_gateway.metrics import GatewayMetrics
 from penstock_gateway.produce.flush_router import FlushRouter
 from penstock_gateway.produce.producer_route import ProducerRoute, is_undecided
 from penstock_gateway.produce.topic_rules import TopicRules, rules_of
-
-_KNOWN = frozenset(Rejection)  # any other one is of a newer release: it may pass
-_FOR_GOOD = _KNOWN - {Rejection.NONE, Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED, Rejection.UNKNOWN_TOPIC}
 
 log = structlog.get_logger()
 
@@ -209,16 +206,14 @@ class DeadLetterWriter:
     async def _record(
         self, group_id: str, topic: TopicView, batches: Sequence[LetterBatch], rejections: Sequence[int]
     ) -> bool:
-        """End the letters that are written, or that cannot be; `Unavailable` if some have to be written again."""
+        """End the letters that are written; `Unavailable` if some have to be written again.
+
+        No rejection is the fault of a letter, which has no producer. It may be of the whole segment.
+        """
         written = [letter for each, why in zip(batches, rejections, strict=True) if not why for letter in each.letters]
         await self._end(group_id, written)
         self._count(written)
-        again = set()
-        for each, why in zip(batches, rejections, strict=True):
-            if why in _FOR_GOOD:
-                await self._drop(group_id, each.letters, f"they are rejected: {rejection_text(why)}")
-            elif why:
-                again.add(rejection_text(why))
+        again = {rejection_text(why) for why in rejections if why}
         if again:
             self._topics.remove(topic.name)
             raise Unavailable(f"topic {topic.name}: {', '.join(sorted(again))}")
