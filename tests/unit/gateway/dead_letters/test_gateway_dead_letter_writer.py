@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from penstock.contracts.batches import BatchResult
 from penstock.contracts.codec import Buffer
@@ -17,6 +18,7 @@ from penstock.contracts.commands import (
     ConfigChange,
     ConfigOperation,
     CreateTopic,
+    DeadRecords,
     RaiseLevel,
     Rejected,
     SegmentCommitted,
@@ -29,6 +31,7 @@ from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId, new_segment_id
 from penstock.contracts.levels import NEWEST_LEVEL
 from penstock.contracts.messages import FlushBatch
+from penstock.contracts.queries.share import DeadLetterGroup, DeadLetterGroupsView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.compression import ZSTD
 from penstock.kafkawire.records import LOG_APPEND_TIME, Record, batches, build_batch, decode_records
@@ -527,6 +530,31 @@ class ManualSeconds:
 
     def now_ms(self) -> int:
         return START_MS
+
+
+async def failed_groups(letters: Letters, *groups: str, is_more: bool = False) -> list[str]:
+    """Write while these groups have dead letters that cannot be read; the groups whose failure is logged."""
+    listed = [DeadLetterGroup(each, letters.topic_id, 0, DeadRecords(0, 0, 1)) for each in groups]
+
+    async def query(kind: str, *_: Any, **__: Any) -> DeadLetterGroupsView:
+        if kind != "dead_letter_groups":
+            raise Unavailable("no sequencer answers")
+        return DeadLetterGroupsView(1, listed, is_more)
+
+    letters.world.sequencer.query = query  # type: ignore[method-assign, assignment]
+    with capture_logs() as logs:
+        await letters.writer.write_all()
+    return [each["group"] for each in logs if each["event"] == "dead_letters_not_written"]
+
+
+async def test_a_group_without_dead_letters_is_removed_while_others_have_some(letters: Letters) -> None:
+    await letters.open()
+    assert await failed_groups(letters, "a", "b", "d") == ["a", "b", "d"]
+    assert await failed_groups(letters, "b", is_more=True) == []
+    assert await failed_groups(letters, "c", "d") == ["c"], "b is in the first part of the list"
+    assert await failed_groups(letters, "a", "b", "c", is_more=True) == ["a"], "its first failure was another one"
+    assert await failed_groups(letters, "e") == ["e"]
+    assert await failed_groups(letters, "a", "b", "c", "d", "e") == ["d"]
 
 
 async def test_an_announcement_starts_the_writer(letters: Letters) -> None:

@@ -105,6 +105,7 @@ class DeadLetterWriter:
         """Write the pending dead letters of this gateway's groups once; `Unavailable` if they are not known."""
         query = DeadLetterGroupsQuery(0, self._after)
         view = await self._sequencer.query("dead_letter_groups", query, DeadLetterGroupsView)
+        self._remove_finished(view)
         self._after = view.groups[-1].group_id if view.is_more else ""
         if view.is_more:
             self._announced.set()
@@ -112,6 +113,15 @@ class DeadLetterWriter:
         async with asyncio.TaskGroup() as tasks:
             for group_id in due:
                 tasks.create_task(self._write_group(group_id))
+
+    def _remove_finished(self, view: DeadLetterGroupsView) -> None:
+        """Remove the groups without dead letters from this part of the list: it begins after `_after`."""
+        pending = {each.group_id for each in view.groups}
+        last = view.groups[-1].group_id if view.is_more else None
+        for group_id in self._waiting.keys() - pending:
+            if group_id > self._after and (last is None or group_id < last):
+                del self._waiting[group_id]
+        self._failing &= self._waiting.keys()
 
     def _is_due(self, group: DeadLetterGroup) -> bool:
         """Whether this gateway is chosen for the group, or those before it made no progress for their time."""
