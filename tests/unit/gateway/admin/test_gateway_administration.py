@@ -20,7 +20,7 @@ from penstock.contracts.configs.replicas import REPLICAS
 from penstock.contracts.configs.topics import TOPIC_CONFIGS
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.levels import REPLICAS_LEVEL
-from penstock.contracts.queries.topics import TopicView, ValidateView
+from penstock.contracts.queries.topics import TopicView, ValidateQuery, ValidateView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.create_partitions import (
     CreatePartitionsAssignment,
@@ -397,6 +397,24 @@ async def test_growth_is_only_validated_if_the_request_says_so() -> None:
     assert {each.name: (each.error_code, each.error_message) for each in response.results} == {
         "a": (ErrorCode.INVALID_PARTITIONS, "Topic already has 3 partition(s)."),
         "b": (0, None),
+    }
+    assert world.sequencer.commands == []
+
+
+async def test_an_outage_between_the_checks_of_assignments_has_an_answer_for_each_topic() -> None:
+    world = new_world()
+    world.sequencer.add_topic("t", 2)
+
+    def validated(query: ValidateQuery) -> ValidateView:
+        world.sequencer.is_down = True
+        return ValidateView(1, [Done() for _ in query.commands])
+
+    world.sequencer.views["validate"] = validated
+    topics = [CreatePartitionsTopic("t", 3, [CreatePartitionsAssignment([OWN])]), CreatePartitionsTopic("bad/name", 3)]
+    response = await ask(world, CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics))
+    assert {each.name: each.error_code for each in response.results} == {
+        "t": ErrorCode.REQUEST_TIMED_OUT,
+        "bad/name": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert world.sequencer.commands == []
 

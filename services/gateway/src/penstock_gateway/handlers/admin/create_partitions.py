@@ -14,6 +14,7 @@ from penstock.kafkawire.api.create_partitions import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
+from penstock_gateway.kafka.error_mapping import ADMINISTRATION_UNAVAILABLE
 from penstock_gateway.kafka.parts import HasClock, HasDirectory, HasNodes, HasSequencer, HasTopics
 from penstock_gateway.metadata.admin_commands import AdminResult, duplicates, result_of, run_commands
 from penstock_gateway.metadata.assigned_replicas import assign
@@ -102,7 +103,10 @@ async def _assignment_errors(
     found = {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
     growing = [name for name, result in found.items() if not result[0]]
     gateway.topics.remove(growing)  # another gateway may have added partitions
-    views = await gateway.topics.find(growing)
+    try:
+        views = await gateway.topics.find(growing)
+    except Unavailable as error:
+        return found | {name: (ADMINISTRATION_UNAVAILABLE, str(error)) for name in growing}
     brokers = {node.node_id for node in cluster_of(gateway, client).brokers}
     for topic in request.topics:
         if topic.name in views and topic.assignments is not None:
