@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from penstock.contracts.codec import decode, encode
-from penstock.contracts.commands import Done, TopicCreated
+from penstock.contracts.commands import Done, Rejected, TopicCreated
 from penstock.contracts.configs.quotas import PRODUCE_RATE, client_quota, connection_quota
 from penstock.contracts.messages import Presence, QuotaUse
 from penstock.contracts.queries.topics import ValidateView
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import decode_response, encode_request, share_fetch
 from penstock.kafkawire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from penstock.kafkawire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -21,6 +22,7 @@ from penstock.kafkawire.api.fetch import FetchableTopicResponse, FetchRequest, F
 from penstock.kafkawire.api.metadata import MetadataRequest
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.api.share_fetch import ShareFetchRequest, ShareFetchResponse
+from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.quotas.rate_meter import BURST_S, WAIT_S_MAX, RateMeter, share_of
 from penstock_gateway.quotas.throttle import Timed, connection_delay_s, count_produce
@@ -500,6 +502,7 @@ async def test_too_many_new_partitions_throttle_a_client_and_newer_versions_get_
 
 async def test_partitions_that_are_added_and_topics_that_are_deleted_count_as_well(world: World) -> None:
     await set_quota(world, "controller_mutation_rate", "1", user=None)
+    world.sequencer.views["validate"] = lambda query: ValidateView(1, [Done()] * len(query.commands))
     world.sequencer.on_command = lambda command: Done()
     grown = await ask(
         world,
@@ -515,3 +518,20 @@ async def test_partitions_that_are_added_and_topics_that_are_deleted_count_as_we
     world.clock.now_s += 2
     deleted = await ask(world, DELETE_TOPICS, 5, deletion, new_client())
     assert (deleted.responses[0].error_code, deleted.throttle_time_ms) == (0, 4000)
+
+
+@pytest.mark.parametrize("version", [5, 7])
+async def test_topics_that_exist_do_not_count(world: World, version: int) -> None:
+    await set_quota(world, "controller_mutation_rate", "1", user=None)
+
+    def make(command: Any) -> Any:
+        if command.name == "old":
+            return Rejected(Rejection.TOPIC_EXISTS)
+        return TopicCreated(command.topic_id, command.partitions, {})
+
+    world.sequencer.views["validate"] = lambda query: ValidateView(1, [make(each) for each in query.commands])
+    world.sequencer.on_command = make
+    asked = [CreatableTopic("old", 1_000, 1), CreatableTopic("new", 1, 1)]
+    answer = await ask(world, CREATE_TOPICS, version, CreateTopicsRequest(asked, 30_000), new_client())
+    errors = {topic.name: topic.error_code for topic in answer.topics}
+    assert (errors, answer.throttle_time_ms) == ({"old": ErrorCode.TOPIC_ALREADY_EXISTS, "new": 0}, 0)

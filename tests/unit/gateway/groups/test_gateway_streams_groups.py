@@ -31,6 +31,7 @@ from penstock.contracts.queries.streams_groups import (
     StreamsHeartbeatView,
     StreamsMemberView,
 )
+from penstock.contracts.queries.topics import ValidateView
 from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import streams_group_describe as described, streams_group_heartbeat as wire
 from penstock.kafkawire.api.api_versions import ApiVersionsRequest, FinalizedFeatureKey
@@ -206,6 +207,25 @@ async def test_a_failed_creation_stands_in_the_status() -> None:
     world = answering(LACKING, journaled=Rejected(Rejection.OVERLOADED, "too many topics"))
     (status,) = (await ask(world, HEARTBEAT, 1, STAY)).status
     assert status.status_detail == "missing: c; Creation failed: c (too many topics)."
+
+
+async def test_a_topic_that_cannot_be_created_does_not_use_up_the_quota_of_the_others() -> None:
+    topics = [InternalTopic("a", 100, 0, []), InternalTopic("b", 1, 0, [])]
+    lacking = msgspec.structs.replace(LACKING, missing_topics=topics)
+    world = answering(lacking, lacking)
+    world.sequencer.set_quota("controller_mutation_rate", "1", user=None)
+    await world.gateway.quotas.refresh()
+
+    def make(command: Any) -> Outcome:
+        made = TopicCreated(command.topic_id, command.partitions, {})
+        return Rejected(Rejection.INVALID_TOPIC, "collides") if command.name == "a" else made
+
+    world.sequencer.views["validate"] = lambda query: ValidateView(1, [make(each) for each in query.commands])
+    world.sequencer.on_command = make
+    (status,) = (await ask(world, HEARTBEAT, 1, STAY)).status
+    assert status.status_detail == "missing: c; Creation failed: a (collides)."
+    (status,) = (await ask(world, HEARTBEAT, 1, STAY)).status
+    assert "throttling" not in status.status_detail, "only one partition was made"
 
 
 async def test_topics_with_wrong_configurations_are_not_created() -> None:

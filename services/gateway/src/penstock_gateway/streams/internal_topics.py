@@ -16,8 +16,8 @@ from penstock.kafkawire.api.streams_group_heartbeat import API
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasClock, HasEntropy, HasSequencer, HasTopics
-from penstock_gateway.metadata.admin_commands import AdminResult, level_validation_errors, result_of, run_commands
-from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+from penstock_gateway.metadata.admin_commands import AdminResult, level_validation_errors, result_of
+from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, run_within_quota
 from penstock_gateway.quotas.quota_cache import HasQuotas
 from penstock_gateway.security.authorizer import HasAuthorizer
 
@@ -36,14 +36,11 @@ async def create(gateway: Needs, client: Client, topics: Sequence[InternalTopic]
         return f"; Unauthorized to CREATE on topics {', '.join(refused)}."
     results = {topic.name: _validation_error(gateway, topic) for topic in topics}
     commands = [_command(gateway, topic) for topic in topics if not results[topic.name][0]]
-    for command in commands:
-        if not admits(gateway, client, command.partitions, is_strict=True):
-            results[command.name] = EXCEEDED
-    admitted = [command for command in commands if not results[command.name][0]]
-    outcomes = await run_commands(gateway, admitted, TIMEOUT_MS)
-    gateway.topics.remove(command.name for command in admitted)
-    for command, outcome in zip(admitted, outcomes, strict=True):
-        results[command.name] = result_of(outcome)
+    partitions = [command.partitions for command in commands]
+    outcomes = await run_within_quota(gateway, client, commands, partitions, TIMEOUT_MS, is_strict=True)
+    gateway.topics.remove(command.name for command in commands)
+    for command, outcome in zip(commands, outcomes, strict=True):
+        results[command.name] = EXCEEDED if outcome is None else result_of(outcome)
     failed = [
         f"{name} ({message or error.name})"
         for name, (error, message) in results.items()

@@ -1,8 +1,9 @@
 """CreatePartitions: adds partitions to topics (KIP-195)."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.contracts.commands import CreatePartitions
+from penstock.contracts.commands import CreatePartitions, Outcome
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import is_legal_topic_name
 from penstock.kafkawire.api.create_partitions import (
@@ -20,7 +21,7 @@ from penstock_gateway.metadata.admin_commands import AdminResult, duplicates, re
 from penstock_gateway.metadata.assigned_replicas import assign
 from penstock_gateway.metadata.cluster_view import cluster_of
 from penstock_gateway.metadata.replica_assignment import assignment_error
-from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, run_within_quota
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
 FIRST_VERSION_MUTATIONS = 3  # with an error for partitions above the quota (KIP-599)
@@ -41,20 +42,17 @@ async def handle(
         for topic in request.topics
         if not results[topic.name][0]
     ]
-    if not request.validate_only:
-        is_strict = version >= FIRST_VERSION_MUTATIONS
+    outcomes: Sequence[Outcome | None]
+    if request.validate_only:
+        outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
+    else:
         known = await _known_partitions(gateway, [each.name for each in commands])
-        exceeding = [
-            each
-            for each in commands
-            if not admits(gateway, client, each.count - known.get(each.name, 0), is_strict=is_strict)
-        ]
-        results |= {each.name: EXCEEDED for each in exceeding}
-        commands = [each for each in commands if not results[each.name][0]]
-    outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
-    if not request.validate_only:
+        added = [each.count - known.get(each.name, 0) for each in commands]
+        is_strict = version >= FIRST_VERSION_MUTATIONS
+        outcomes = await run_within_quota(gateway, client, commands, added, request.timeout_ms, is_strict=is_strict)
         gateway.topics.remove(command.name for command in commands)
-    results |= {command.name: result_of(outcome) for command, outcome in zip(commands, outcomes, strict=True)}
+    for command, outcome in zip(commands, outcomes, strict=True):
+        results[command.name] = EXCEEDED if outcome is None else result_of(outcome)
     if not request.validate_only:
         for topic in request.topics:
             if topic.assignments and not results[topic.name][0]:

@@ -1,12 +1,13 @@
 """CreateTopics: creates topics; each topic has its own result, error and message (KIP-464, KIP-525)."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from penstock.contracts.commands import CreateTopic, Outcome, TopicCreated
 from penstock.contracts.configs.replicas import REPLICAS, decoded_replicas, encoded_replicas
 from penstock.contracts.configs.topics import validation_errors
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.ids import ID_BYTES, NO_TOPIC_ID, is_internal_topic, is_legal_topic_name, new_topic_id
+from penstock.contracts.ids import ID_BYTES, is_internal_topic, is_legal_topic_name, new_topic_id
 from penstock.contracts.levels import level_of_configs
 from penstock.kafkawire.api.create_topics import (
     API as API,
@@ -41,7 +42,7 @@ from penstock_gateway.metadata.admin_commands import (
 from penstock_gateway.metadata.cluster_view import cluster_of
 from penstock_gateway.metadata.config_view import Setting, cluster_configs, settings_of
 from penstock_gateway.metadata.replica_assignment import assignment_error
-from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, admits
+from penstock_gateway.quotas.partition_mutation_quota import EXCEEDED, run_within_quota
 from penstock_gateway.quotas.quota_cache import HasQuotas
 
 DEFAULT = -1
@@ -63,13 +64,15 @@ async def handle(gateway: Needs, client: Client, version: int, request: CreateTo
     doubtful = [name for name, rejected in results.items() if rejected is not None and name not in repeated]
     results |= await _existing(gateway, doubtful)
     commands = [_command(gateway, topics[name]) for name, rejected in results.items() if rejected is None]
-    if not request.validate_only:
+    outcomes: Sequence[Outcome | None]
+    if request.validate_only:
+        outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=True)
+    else:
+        partitions = [each.partitions for each in commands]
         is_strict = version >= FIRST_VERSION_MUTATIONS
-        exceeding = [each for each in commands if not admits(gateway, client, each.partitions, is_strict=is_strict)]
-        results |= {each.name: CreatableTopicResult(each.name, NO_TOPIC_ID, *EXCEEDED) for each in exceeding}
-        commands = [each for each in commands if results[each.name] is None]
-    outcomes = await run_commands(gateway, commands, request.timeout_ms, validate_only=request.validate_only)
-    if not request.validate_only:
+        outcomes = await run_within_quota(
+            gateway, client, commands, partitions, request.timeout_ms, is_strict=is_strict
+        )
         gateway.topics.remove(command.name for command in commands)
     cluster = await _cluster_configs(gateway, version, outcomes)
     for command, outcome in zip(commands, outcomes, strict=True):
@@ -171,7 +174,7 @@ def _stored_configs(topic: CreatableTopic) -> dict[str, str]:
     return _configs(topic) | {REPLICAS: encoded_replicas([each.broker_ids for each in by_partition])}
 
 
-async def _cluster_configs(gateway: Needs, version: int, outcomes: list[Outcome]) -> dict[str, str] | None:
+async def _cluster_configs(gateway: Needs, version: int, outcomes: Sequence[Outcome | None]) -> dict[str, str] | None:
     """The cluster's default configurations; None if the answer does not need them, or no sequencer answers."""
     if version < FIRST_VERSION_CONFIGS or not any(isinstance(outcome, TopicCreated) for outcome in outcomes):
         return None
@@ -181,9 +184,9 @@ async def _cluster_configs(gateway: Needs, version: int, outcomes: list[Outcome]
         return None
 
 
-def _result(command: CreateTopic, outcome: Outcome, cluster: dict[str, str] | None) -> CreatableTopicResult:
+def _result(command: CreateTopic, outcome: Outcome | None, cluster: dict[str, str] | None) -> CreatableTopicResult:
     if not isinstance(outcome, TopicCreated):
-        error, message = result_of(outcome)
+        error, message = EXCEEDED if outcome is None else result_of(outcome)
         return CreatableTopicResult(name=command.name, error_code=error, error_message=message)
     settings: list[Setting] = [] if cluster is None else settings_of(outcome.configs, cluster)
     return CreatableTopicResult(
