@@ -83,6 +83,15 @@ async def test_the_waits_of_segments_are_measured() -> None:
     assert waits == pytest.approx({"flush": 3.0, "upload": 1.0, "turn": 2.0}, abs=0.01)
 
 
+async def test_the_metric_of_held_bytes_falls_with_the_last_answer() -> None:
+    async with Rig() as rig:
+        message = await rig.send(produce(1))
+        assert rig.metric("held_bytes") > 0
+        rig.close_buffer()
+        await message.reply()
+        assert rig.metric("held_bytes") == 0
+
+
 async def test_one_message_may_span_two_segments_and_is_answered_once() -> None:
     async with Rig(bytes_max=1_000) as rig:
         message = await rig.send(produce(1, 600), produce(2, 600), produce(3, 100))

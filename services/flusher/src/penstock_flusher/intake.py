@@ -67,6 +67,7 @@ class Intake:
         self._clock = clock
         self._metrics = metrics
         metrics.held_bytes_max.set(budget.bytes_max)
+        metrics.held_bytes.set_function(lambda: budget.held_bytes)
         self._sleeps_until_s = math.inf
         self._wake = asyncio.Event()
         for lane in self._lanes:
@@ -87,7 +88,6 @@ class Intake:
             await self._accept(fragments_of(message, request, compact(batches)))
         else:
             await self._reject_overload(new_message(inbound, request, self._budget, 0), request)
-        self._metrics.held_bytes.set(self._budget.held_bytes)
 
     async def run(self) -> None:
         """Close the buffer when it is due and reject overdue incomplete requests, until cancelled."""
