@@ -208,6 +208,32 @@ async def test_a_completion_that_fails_after_the_response_head_is_an_error(
         await upload.complete()
 
 
+def bare(body: bytes = b"") -> bytes:
+    """A response with the status 200 and without a field of S3, as a defective proxy sends it."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
+
+
+LISTED = b"<ListBucketResult><Name>b</Name><Contents><Key>prefix/a</Key>%s</Contents></ListBucketResult>"
+NO_TIME = b"<Size>1</Size><ETag>e</ETag><LastModified>never</LastModified>"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html/>", LISTED % b"", LISTED % NO_TIME])
+async def test_a_success_without_the_fields_of_s3_is_no_answer(
+    server: ScriptedServer, store: ObjectStore, body: bytes
+) -> None:
+    server.first = [BEGUN]
+    server.answer = bare(body)
+    upload = await store.begin_parts("a", PART_BYTES_MIN)
+    calls = (store.list("a"), store.put("a", [b"x"]), store.begin_parts("a", PART_BYTES_MIN))
+    for call in (*calls, upload.put_part(0, [b"x"])):
+        with pytest.raises(Unavailable):
+            await call
+    server.first = [answer(200)]
+    await upload.put_part(0, [b"x"])
+    with pytest.raises(Unavailable):
+        await upload.complete()
+
+
 async def test_aborting_an_upload_unknown_to_the_server_succeeds(server: ScriptedServer, store: ObjectStore) -> None:
     server.first, server.answer = [BEGUN], answer(404, "NoSuchUpload")
     upload = await store.begin_parts("a", PART_BYTES_MIN)

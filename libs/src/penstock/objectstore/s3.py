@@ -37,6 +37,7 @@ ADDRESSINGS = ("path", "virtual")
 
 _ABSENT_CODES = frozenset({"NoSuchKey", "404"})
 _REJECTED_CODES = frozenset({"AccessDenied"})  # also for a locked object; other codes may be temporary
+_LISTING_FIELDS = frozenset({"Name", "KeyCount", "IsTruncated", "Contents"})
 _BUCKET_IS_THERE_CODES = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 
 
@@ -119,12 +120,12 @@ class S3Store(RangeReads):
     async def connect(self, options: Mapping[str, str]) -> None:
         session = aioboto3.Session()
         settings = _settings(options, self._limits)
-        try:
-            with translated("client"):
+        with translated("client"):
+            try:
                 self._writes = await self._clients.enter_async_context(session.client("s3", **settings))
                 self._reads = await self._clients.enter_async_context(session.client("s3", **settings))
-        except ValueError as error:  # botocore rejects an endpoint with it
-            raise Invalid(sentence(error)) from error
+            except ValueError as error:  # botocore rejects an endpoint with it
+                raise Invalid(sentence(error)) from error
 
     async def make_bucket(self) -> None:
         """Create the bucket; does nothing if there is one, even if it has another owner."""
@@ -150,13 +151,13 @@ class S3Store(RangeReads):
                 answer = await self._writes.put_object(
                     Bucket=self._bucket, Key=name, Body=data, **condition, **self._encryption.make
                 )
+                return str(answer["ETag"])
         except NotFound as error:
             raise EtagMismatch(f"object absent, expected etag {if_match}: {key}") from error
         except EtagMismatch as error:
             if if_match is None:
                 raise AlreadyExists(f"object exists: {key}") from error
             raise
-        return str(answer["ETag"])
 
     async def get(self, key: str) -> bytes:
         return await self._get(key)
@@ -177,7 +178,7 @@ class S3Store(RangeReads):
             answer = await self._reads.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._prefix + prefix, MaxKeys=limit, **start
             )
-        return self._listing(answer)
+            return self._listing(answer)
 
     async def _list_directory(self, prefix: str, after: str, limit: int) -> Listing:
         """The listing of a directory bucket, which lists only whole folders, and in no order.
@@ -192,12 +193,16 @@ class S3Store(RangeReads):
                 answer = await self._reads.list_objects_v2(
                     Bucket=self._bucket, Prefix=full[: full.rfind("/") + 1], MaxKeys=LIST_LIMIT_MAX, **place
                 )
-            found += [each for each in self._listing(answer) if each.key.startswith(prefix) and each.key > after]
+                listed = self._listing(answer)
+            found += [each for each in listed if each.key.startswith(prefix) and each.key > after]
             if not answer.get("IsTruncated"):
                 return sorted(found, key=lambda each: each.key)[:limit]
             place = {"ContinuationToken": answer["NextContinuationToken"]}
 
     def _listing(self, answer: Mapping[str, Any]) -> Listing:
+        """The objects in an answer. An answer that is no listing must not look like an empty bucket."""
+        if not _LISTING_FIELDS & answer.keys():
+            raise KeyError("Name")
         return [
             ObjectInfo(
                 key=listed["Key"].removeprefix(self._prefix),
@@ -230,7 +235,7 @@ class S3Store(RangeReads):
         name = self._name(key)
         with translated(key):
             answer = await self._writes.create_multipart_upload(Bucket=self._bucket, Key=name, **self._encryption.make)
-        place = {"Bucket": self._bucket, "Key": name, "UploadId": answer["UploadId"]}
+            place = {"Bucket": self._bucket, "Key": name, "UploadId": answer["UploadId"]}
         return S3Parts(self._writes, place, key, part_bytes, self._encryption)
 
     async def unfinished(self, prefix: str, limit: int = LIST_LIMIT_MAX) -> Sequence[Unfinished]:
@@ -241,15 +246,15 @@ class S3Store(RangeReads):
             answer = await self._reads.list_multipart_uploads(
                 Bucket=self._bucket, Prefix=full[: full.rfind("/") + 1] if is_directory else full, MaxUploads=limit
             )
-        begun = [
-            Unfinished(
-                key=listed["Key"].removeprefix(self._prefix),
-                name=listed["UploadId"],
-                begun_ms=int(listed["Initiated"].timestamp() * 1000),
-            )
-            for listed in answer.get("Uploads", [])
-            if listed["Key"].startswith(full)
-        ]
+            begun = [
+                Unfinished(
+                    key=listed["Key"].removeprefix(self._prefix),
+                    name=listed["UploadId"],
+                    begun_ms=int(listed["Initiated"].timestamp() * 1000),
+                )
+                for listed in answer.get("Uploads", [])
+                if listed["Key"].startswith(full)
+            ]
         return sorted(begun, key=lambda upload: (upload.key, upload.name))[:limit]
 
     async def abort_unfinished(self, unfinished: Unfinished) -> None:
@@ -293,7 +298,7 @@ class S3Parts:
             answer = await self._client.upload_part(
                 **self._place, PartNumber=number + 1, Body=b"".join(body), **self._encryption.read
             )
-        self._etags[number] = answer["ETag"]
+            self._etags[number] = answer["ETag"]
         self._sizes.record(number, size)
 
     async def complete(self) -> str:
@@ -306,9 +311,9 @@ class S3Parts:
                 answer = await self._client.complete_multipart_upload(
                     **self._place, MultipartUpload={"Parts": parts}, IfNoneMatch="*", **self._encryption.read
                 )
+                return str(answer["ETag"])
         except EtagMismatch as error:
             raise AlreadyExists(f"object exists: {self._key}") from error
-        return str(answer["ETag"])
 
     async def abort(self) -> None:
         self._is_aborted = True

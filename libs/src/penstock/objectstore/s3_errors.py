@@ -15,6 +15,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
     ProfileNotFound,
 )
+from botocore.parsers import ResponseParserError
 
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 from penstock.objectstore.errors import EtagMismatch, NotFound, Throttled
@@ -56,7 +57,10 @@ _CREDENTIALS_ADVICE = (
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Translate the errors of botocore and its transport that the block raises; `what` ends their texts."""
+    """Translate the errors of botocore and its transport that the block raises; `what` ends their texts.
+
+    The block also reads the fields of the answer. A success without them is no answer of S3, but of a defective proxy.
+    """
     try:
         yield
     except ClientError as error:
@@ -68,6 +72,10 @@ def translated(what: str) -> Iterator[None]:
         raise kind(f"{sentence(error)}{_todo(_advice_on(error))}: {what}") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unavailable(f"{sentence(error)}: {what}") from error
+    except KeyError as error:
+        raise Unavailable(f"the answer of s3 lacks {error}: {what}") from error
+    except (ResponseParserError, ValueError) as error:
+        raise Unavailable(f"the answer of s3 is damaged ({sentence(error)}): {what}") from error
 
 
 def sentence(error: Exception) -> str:
