@@ -1,10 +1,22 @@
 """Offsets that are committed with a transaction: they wait for its end, and are committed or dropped with it."""
 
+import time
 from typing import Any
 
 import pytest
 
-from penstock.contracts.commands import CreateTopic, DeleteGroup, DeleteTopic, Done, PerItem, UndeleteTopic
+from penstock.contracts.commands import (
+    CommitOffsets,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    Done,
+    OffsetToCommit,
+    PerItem,
+    Tick,
+    UndeleteTopic,
+)
+from penstock.contracts.configs.members import offsets_retention_ms
 from penstock.contracts.ids import new_topic_id
 from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL
 from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupTopicPartitions
@@ -185,3 +197,37 @@ def test_the_offsets_and_groups_of_a_transaction_are_limited(world: World) -> No
         world.transactions.add_offsets(writer, "g" * (DEFAULT_LIMITS.groups.group_id_length_max + 1)).rejection
         == Rejection.INVALID_GROUP
     )
+
+
+def crowded_world() -> World:
+    """A group with many offsets, in many transactions, one of which holds an offset of partition 0."""
+    world = transaction_world()
+    world.on_entry.clear()  # the invariants take longer than the commands
+    world.topic("many", partitions=10_000, number=2)
+    items = [OffsetToCommit("many", partition, 3, 1, "") for partition in range(10_000)]
+    world.do(CommitOffsets(world.now_ms, "g", -1, "", None, items))
+    for number in range(2_000):
+        writer = world.transactions.init(f"tx{number}")
+        world.transactions.add_offsets(writer)
+    world.transactions.commit_txn_offset(writer, topic="many")
+    return world
+
+
+def test_many_offsets_of_a_group_in_many_transactions_are_read_quickly() -> None:
+    world = crowded_world()
+    began_s = time.process_time()
+    found = queries.group_offsets(world.state, GroupOffsetsQuery(0, "g", None)).offsets
+    assert time.process_time() - began_s < 1.0, "all transactions for each offset would take some seconds"
+    assert [each.partition for each in found if each.pending] == [0]
+
+
+def test_many_offsets_of_a_group_in_many_transactions_expire_quickly() -> None:
+    world = crowded_world()
+    # As after a week of such transactions, one after the other.
+    world.state.lived_ms = offsets_retention_ms({})
+    world.state.ages.append((0, world.state.sequence))
+    world.state.expiry_round.append("g")
+    began_s = time.process_time()
+    world.do(Tick(world.now_ms))
+    assert time.process_time() - began_s < 1.0, "all transactions for each offset would take some seconds"
+    assert world.group().offsets["many"].keys() == {0}

@@ -24,7 +24,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups import classic_members
 from penstock_sequencer.core.groups.classic_group import check_member, is_waiting, joined, metadata, synced
 from penstock_sequencer.core.groups.consumer_group import commit_rejection, session_timeout_ms
-from penstock_sequencer.core.groups.pending_offsets import is_pending
+from penstock_sequencer.core.groups.pending_offsets import pending_partitions
 from penstock_sequencer.core.groups.streams import group as streams_groups
 from penstock_sequencer.core.groups.streams.commits import fetch_rejection
 from penstock_sequencer.core.share import group as share_groups
@@ -47,12 +47,8 @@ def group_offsets(state: State, query: GroupOffsetsQuery) -> GroupOffsetsView:
         wanted = [(topic, number) for topic, partitions in known.items() for number in partitions]
     else:
         wanted = [(each.topic, number) for each in query.topics for number in each.partitions]
-    # Most groups have no transactions; then their offsets need no further look.
-    in_doubt = query.group_id in state.transactions_by_group
-    found = [
-        _committed(known, topic, number, in_doubt and is_pending(state, query.group_id, topic, number))
-        for topic, number in wanted
-    ]
+    pending = pending_partitions(state, query.group_id)
+    found = [_committed(known, topic, number, number in pending.get(topic, ())) for topic, number in wanted]
     return GroupOffsetsView(state.sequence, found)
 
 

@@ -24,7 +24,7 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, read_topics
 from penstock_sequencer.core.groups.classic_group import metadata
 from penstock_sequencer.core.groups.offset_commit import size_bytes
-from penstock_sequencer.core.groups.pending_offsets import is_pending
+from penstock_sequencer.core.groups.pending_offsets import pending_partitions
 from penstock_sequencer.core.groups.streams.topology import source_subtopologies
 from penstock_sequencer.core.groups.timers import record_idle
 from penstock_sequencer.core.state.cluster import EMPTY, STABLE, Changes, Group, State
@@ -138,11 +138,10 @@ def _expire(state: State, group: Group, old_sequence: int, retention_ms: int) ->
 
 def _old_offsets(state: State, group: Group, old_sequence: int) -> Iterator[tuple[str, int]]:
     """Offsets stored by this entry or before it, without those that a transaction may replace."""
-    in_doubt = group.group_id in state.transactions_by_group
+    pending = pending_partitions(state, group.group_id)
     for topic, partitions in group.offsets.items():
         for number, committed in partitions.items():
-            is_old = committed.sequence <= old_sequence
-            if is_old and not (in_doubt and is_pending(state, group.group_id, topic, number)):
+            if committed.sequence <= old_sequence and number not in pending.get(topic, ()):
                 yield topic, number
 
 

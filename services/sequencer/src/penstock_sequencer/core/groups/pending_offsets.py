@@ -63,13 +63,18 @@ def release_pending(state: State, transaction: Transaction) -> None:
     _leave_groups(state, transaction)
 
 
-def is_pending(state: State, group_id: str, topic: str, number: int) -> bool:
-    """Whether an ongoing transaction may commit another offset of the group."""
-    found = state.topics.get(topic)
-    return found is not None and any(
-        number in state.transactions[transactional_id].offsets[group_id].get(found.topic_id, ())
-        for transactional_id in state.transactions_by_group.get(group_id, ())
-    )
+def pending_partitions(state: State, group_id: str) -> dict[str, dict[int, None]]:
+    """The partitions, by topic name, of which ongoing transactions may commit another offset of the group.
+
+    The work grows with the transactions and their offsets, so it is done once for all offsets of a group.
+    """
+    found: dict[str, dict[int, None]] = {}
+    for transactional_id in state.transactions_by_group.get(group_id, ()):
+        for topic_id, offsets in state.transactions[transactional_id].offsets[group_id].items():
+            topic = state.topics_by_id.get(topic_id)
+            if topic is not None:
+                found.setdefault(topic.name, {}).update(dict.fromkeys(offsets))
+    return found
 
 
 def _commit(
