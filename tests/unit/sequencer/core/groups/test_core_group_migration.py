@@ -1,6 +1,7 @@
 """Conversion of running groups from the classic protocol and back, and classic members of consumer groups."""
 
 import struct
+import time
 from random import Random
 from typing import Any
 
@@ -513,3 +514,35 @@ def test_assignments_are_written_as_they_are_read() -> None:
     assert read_assignment(data) == {"a": [1, 2], "b": []}
     assert read_assignment(b"") == {}
     assert data[-4:] == b"\xff" * 4
+
+
+def crowded_group(world: World) -> list[str]:
+    """A consumer group of one member with many classic members, and the ids of these."""
+    world.on_entry.clear()  # the invariants take longer than the commands
+    names = [f"c{number:04}" for number in range(1_900)]
+    for name in names:
+        join_classic(world, Classic(name), "")
+    assert isinstance(world.consumers.join("new", "t"), ConsumerMembership)
+    return names
+
+
+def test_many_classic_members_leave_a_consumer_group_quickly() -> None:
+    world = migration_world()
+    names = crowded_group(world)
+    epoch = world.group().generation
+    began_s = time.process_time()
+    left = world.do(LeaveGroup(world.now_ms, "g", [LeavingMember(name, None) for name in (*names, names[0])]))
+    assert time.process_time() - began_s < 0.5, "a look at all members for each one would take more than a second"
+    assert left == PerItem([Rejection.NONE] * len(names) + [Rejection.UNKNOWN_MEMBER])
+    assert world.group().generation == epoch + len(names)
+
+
+def test_many_classic_members_that_do_not_join_again_are_removed_quickly() -> None:
+    world = migration_world()
+    crowded_group(world)
+    began_s = time.process_time()
+    world.wait(10_000)
+    assert time.process_time() - began_s < 0.5, "a look at all members for each one would take more than a second"
+    consumer = world.group().consumer
+    assert consumer is not None
+    assert list(consumer.members) == ["new"]

@@ -4,7 +4,7 @@ from penstock.contracts.commands import DeleteGroup, Done, ExpireMember, Rejecte
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups import classic_group, classic_leave
 from penstock_sequencer.core.groups.assignment import subscriptions
-from penstock_sequencer.core.groups.consumer_group import bump_epoch, consumer_of, remove_member, settle
+from penstock_sequencer.core.groups.consumer_group import bump_epoch, consumer_of, remove_members, settle
 from penstock_sequencer.core.groups.migration import downgrade_if_due
 from penstock_sequencer.core.groups.offset_commit import has_newer_offsets, remove_offsets, remove_recoverable_offsets
 from penstock_sequencer.core.groups.streams import group as streams_groups
@@ -104,9 +104,8 @@ def _expire_consumer(state: State, group: Group, command: ExpireMember, changes:
 
 
 def _remove(state: State, group: Group, member_ids: list[str], changes: Changes) -> None:
-    consumer = consumer_of(group)
-    for member_id in member_ids:
-        remove_member(state, group, consumer.members[member_id])
+    members = consumer_of(group).members
+    remove_members(state, group, [members[member_id] for member_id in member_ids])
     downgrade_if_due(state, group, changes)
     if group.consumer is not None:
         settle(state, group, changes)

@@ -25,9 +25,9 @@ from penstock_sequencer.core.groups.consumer_group import (
     bump_epoch,
     consumer_of,
     enter_member,
+    leave_member,
     next_progress,
     record_due,
-    remove_member,
     settle,
     take_over,
     update_target,
@@ -220,6 +220,9 @@ def _identity_rejection(consumer: ConsumerGroup, member_id: str, instance_id: st
 def leave(state: State, group: Group, command: LeaveGroup, changes: Changes) -> PerItem:
     """Classic members leave; members of the new protocol leave by their heartbeats."""
     rejections = [_leave(state, group, leaving, command.seen_sequence) for leaving in command.members]
+    left = rejections.count(Rejection.NONE)
+    if left:
+        bump_epoch(state, group, left)  # once for all: it looks at all classic members that stay
     downgrade_if_due(state, group, changes)
     if group.consumer is not None:
         settle(state, group, changes)
@@ -247,8 +250,9 @@ def _leaving_id(consumer: ConsumerGroup, leaving: LeavingMember) -> str:
 
 
 def _leave(state: State, group: Group, leaving: LeavingMember, seen_sequence: int) -> Rejection:
+    """Remove the member; the caller then raises the epoch."""
     consumer = consumer_of(group)
     rejection = _leave_rejection(consumer, leaving, seen_sequence)
     if not rejection:
-        remove_member(state, group, consumer.members[_leaving_id(consumer, leaving)])
+        leave_member(state, group, consumer.members[_leaving_id(consumer, leaving)])
     return rejection

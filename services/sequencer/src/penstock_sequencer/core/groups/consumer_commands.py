@@ -32,7 +32,7 @@ from penstock_sequencer.core.groups.consumer_group import (
     next_progress,
     progress_of,
     record_assigned,
-    remove_member,
+    remove_members,
     settle,
     take_over,
     topic_partitions,
@@ -239,7 +239,7 @@ def _leave(state: State, command: ConsumerHeartbeat, changes: Changes) -> Consum
             member.active_sequence = member.changed_sequence = state.sequence
             weigh(state, member)
         else:
-            remove_member(state, group, member)
+            remove_members(state, group, [member])
             downgrade_if_due(state, group, changes)
         if group.consumer is not None:
             settle(state, group, changes)

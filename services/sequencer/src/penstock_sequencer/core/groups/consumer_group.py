@@ -17,6 +17,8 @@ removed. The functions here leave the group's deadline and state to `settle`, wh
 calls last.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.contracts.commands import TopicPartitions
@@ -170,10 +172,10 @@ def consumer_of(group: Group) -> ConsumerGroup:
     return group.consumer
 
 
-def bump_epoch(state: State, group: Group) -> None:
-    """Note a change on which the target depends."""
+def bump_epoch(state: State, group: Group, changes: int = 1) -> None:
+    """Record changes on which the target depends; each one raises the epoch."""
     consumer = consumer_of(group)
-    consumer.epoch += 1
+    consumer.epoch += changes
     for member_id in list(consumer.tables.classic):
         record_due(state, consumer, consumer.members[member_id])
 
@@ -293,10 +295,12 @@ def take_over(state: State, group: Group, former: ConsumerMember, member: Consum
     member.assigned, member.target = assigned, target
 
 
-def remove_member(state: State, group: Group, member: ConsumerMember) -> None:
-    """Remove the member; its partitions go to other members."""
-    leave_member(state, group, member)
-    bump_epoch(state, group)
+def remove_members(state: State, group: Group, members: Sequence[ConsumerMember]) -> None:
+    """Remove the members; their partitions go to other members."""
+    for member in members:
+        leave_member(state, group, member)
+    if members:
+        bump_epoch(state, group, len(members))
 
 
 def weigh(state: State, member: ConsumerMember) -> None:
