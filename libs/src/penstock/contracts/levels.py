@@ -91,6 +91,8 @@ THROTTLED_DELIVERIES_LEVEL = 15
 FIRST_SUBSCRIPTION_LEVEL = 15
 # From this level on, a renewed lock of a share group ends in time, also if it is shorter now.
 RENEWED_LOCKS_LEVEL = 15
+# From this level on, the size of a consumer group's member counts the topics that it names, and they have a limit.
+SUBSCRIBED_TOPICS_LEVEL = 15
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.

@@ -25,7 +25,7 @@ from penstock.contracts.commands import (
     Rejected,
     TopicPartitions,
 )
-from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, KAFKA_VALUES_LEVEL
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, KAFKA_VALUES_LEVEL, SUBSCRIBED_TOPICS_LEVEL
 from penstock.contracts.queries.consumer_groups import ConsumerGroupsQuery, ConsumerHeartbeatQuery
 from penstock.contracts.queries.groups import DescribeGroupsQuery, GroupOffsetsQuery, GroupsQuery
 from penstock.contracts.rejections import Rejection
@@ -589,3 +589,20 @@ def test_a_snapshot_has_the_group_as_it_is(world: World) -> None:
     world.consumers.settle(one)
     assert {*one.owned} == {T, topic_id(2), topic_id(3)}
     assert isinstance(one, Client)
+
+
+def test_a_member_names_a_limited_number_of_topics() -> None:
+    world = World(Limits(consumers=ConsumerLimits(subscribed_topics_max=2)), level=SUBSCRIBED_TOPICS_LEVEL)
+    rejected = world.consumers.join("m1", "a", "b", "c")
+    assert (rejected.rejection, world.state.groups) == (Rejection.INVALID_REQUEST, {})
+    assert isinstance(world.consumers.join("m1", "a", "b"), ConsumerMembership)
+    assert world.consumers.heartbeat("m1", 1, topics=["a", "b", "c"]).rejection == Rejection.INVALID_REQUEST
+    assert world.consumers.member("m1").topics == ["a", "b"]
+
+
+@pytest.mark.parametrize("level", [SUBSCRIBED_TOPICS_LEVEL - 1, SUBSCRIBED_TOPICS_LEVEL])
+def test_the_topics_that_members_name_count_as_their_size(level: int) -> None:
+    world = World(level=level)
+    world.consumers.join("m1", *(f"{number:03}" for number in range(1_000)))
+    overhead_bytes = 64 * 1_000 if level == SUBSCRIBED_TOPICS_LEVEL else 0
+    assert world.state.member_bytes // 1_000 == (1_024 + 3_000 + overhead_bytes) // 1_000

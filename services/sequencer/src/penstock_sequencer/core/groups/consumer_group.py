@@ -28,7 +28,7 @@ from penstock.contracts.configs.members import (
     CONSUMER_HEARTBEAT_INTERVAL,
     CONSUMER_SESSION_TIMEOUT,
 )
-from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL
+from penstock.contracts.levels import ASSIGNMENT_INTERVAL_LEVEL, SUBSCRIBED_TOPICS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS, Subscriber, assign
@@ -46,7 +46,7 @@ from penstock_sequencer.core.state.consumer_group import (
     Partitions,
 )
 from penstock_sequencer.core.state.group_sizes import count_member, names_bytes
-from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES
+from penstock_sequencer.core.state.limits import MEMBER_OVERHEAD_BYTES, PARTITION_BYTES, SUBSCRIBED_TOPIC_BYTES
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -306,12 +306,18 @@ def remove_members(state: State, group: Group, members: Sequence[ConsumerMember]
 def weigh(state: State, member: ConsumerMember) -> None:
     """Update the member's size after a change."""
     held = sum(map(len, (*member.assigned.values(), *member.revoking.values(), *member.target.values())))
-    subscribed_bytes = sum(map(len, member.topics)) + len(member.pattern)
+    subscribed_bytes = subscription_bytes(state, member.topics, member.pattern)
     subscribed_bytes += sum(len(each.name) + len(each.metadata) for each in member.protocols)
     size_bytes = MEMBER_OVERHEAD_BYTES + subscribed_bytes + held * PARTITION_BYTES
     size_bytes += names_bytes(state, member.member_id, member.instance_id, member.rack_id)
     size_bytes += names_bytes(state, member.client_id, member.client_host)
     count_member(state, member, size_bytes)
+
+
+def subscription_bytes(state: State, topics: Sequence[str], pattern: str) -> int:
+    """The part of a member's size that its subscription takes: each topic has an entry in a table, too."""
+    overhead_bytes = SUBSCRIBED_TOPIC_BYTES if state.level >= SUBSCRIBED_TOPICS_LEVEL else 0
+    return sum(map(len, topics)) + len(topics) * overhead_bytes + len(pattern)
 
 
 def settle(state: State, group: Group, changes: Changes) -> None:

@@ -1,11 +1,11 @@
 """Why a heartbeat of a consumer group's member is rejected: the request, the group, the member, its epoch (KIP-848)."""
 
 from penstock.contracts.commands import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH, ConsumerHeartbeat, Rejected
-from penstock.contracts.levels import GROUP_SIZES_LEVEL
+from penstock.contracts.levels import GROUP_SIZES_LEVEL, SUBSCRIBED_TOPICS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.assignment.assignors import ASSIGNORS
-from penstock_sequencer.core.groups.consumer_group import consumer_of
+from penstock_sequencer.core.groups.consumer_group import consumer_of, subscription_bytes
 from penstock_sequencer.core.groups.migration import can_upgrade
 from penstock_sequencer.core.state.cluster import Group, State
 from penstock_sequencer.core.state.consumer_group import AWAY, ConsumerMember, Partitions
@@ -22,6 +22,9 @@ def validation_error(state: State, command: ConsumerHeartbeat) -> Rejected | Non
     wrong = _wrong(command, state.limits.groups)
     if wrong:
         return Rejected(Rejection.INVALID_REQUEST, wrong)
+    topics_max = state.limits.consumers.subscribed_topics_max
+    if len(command.topics or ()) > topics_max and state.level >= SUBSCRIBED_TOPICS_LEVEL:
+        return Rejected(Rejection.INVALID_REQUEST, f"a member names at most {topics_max} topics: use a pattern")
     if command.assignor is not None and command.assignor not in ASSIGNORS:
         message = f"ServerAssignor {command.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}."
         return Rejected(Rejection.UNSUPPORTED_ASSIGNOR, message)
@@ -87,7 +90,9 @@ def validation_error_to_member(state: State, group: Group | None, command: Consu
             message = f"The consumer group has reached its maximum capacity of {members_max} members."
             return Rejected(Rejection.GROUP_FULL, message)
     owner = number_of(state, command.principal)
-    if not is_room_for_member(state, members_of(group), state.limits.groups.member_bytes_max, 0, owner):
+    subscribed_bytes = subscription_bytes(state, command.topics or (), command.pattern or "")
+    size_bytes = max(state.limits.groups.member_bytes_max, subscribed_bytes)
+    if not is_room_for_member(state, members_of(group), size_bytes, 0, owner):
         return Rejected(Rejection.OVERLOADED, "no room for another member")
     return pattern_validation_error(state, command)
 
@@ -98,8 +103,8 @@ def subscription_validation_error(
     """Why the member cannot have the subscription of the heartbeat."""
     topics = member.topics if command.topics is None else command.topics
     pattern = member.pattern if command.pattern is None else command.pattern
-    before_bytes = sum(map(len, member.topics)) + len(member.pattern)
-    after_bytes = sum(map(len, topics)) + len(pattern)
+    before_bytes = subscription_bytes(state, member.topics, member.pattern)
+    after_bytes = subscription_bytes(state, topics, pattern)
     is_growing = state.level >= GROUP_SIZES_LEVEL and after_bytes > before_bytes
     if is_growing and not is_room_for_member(state, members_of(group), after_bytes, before_bytes, member.owner):
         return Rejected(Rejection.OVERLOADED, "no room for a larger subscription")

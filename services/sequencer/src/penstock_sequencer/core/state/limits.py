@@ -33,6 +33,7 @@ REBALANCE_TIMEOUT_MAX_MS = 2**31 - 1  # signed 32 bits on the wire
 # Snapshots hold the sum of these sizes (`State.group_bytes`), so another size would need another format.
 MEMBER_OVERHEAD_BYTES = 1_024  # of a member, beside its protocols and its assignment
 OFFSET_OVERHEAD_BYTES = 256  # of a committed offset, beside its metadata
+SUBSCRIBED_TOPIC_BYTES = 64  # of a topic that a member of a consumer group names, beside its name
 PARTITION_BYTES = 16  # of a partition in a member's assignment or target
 # The custodian outside the state machine also uses these.
 CUSTODY_LEASE_MS = 20 * SECOND_MS  # the journal is not archived for so long after the death of a custodian
@@ -157,6 +158,7 @@ class GroupLimits(GroupSizes, frozen=True, kw_only=True):
 class ConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of consumer groups (KIP-848) and of subscriptions by patterns."""
 
+    subscribed_topics_max: int = 20_000  # that one member names: about 50 ms
     consumer_members_max: int = 2_000  # of one group; a new target for all of them is about 100 ms of work
     consumer_heartbeat_soon_ms: int = SECOND_MS  # for members that wait for a part of their target; 0.2 ms of a gateway
     consumer_moving_ms: int = 3 * SECOND_MS  # another target may follow soon, because members rarely start alone
