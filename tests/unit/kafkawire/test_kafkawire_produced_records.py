@@ -171,3 +171,17 @@ def test_frames_one_after_the_other_are_one_but_bytes_after_a_frame_are_rejected
 def test_more_records_than_the_limit_are_rejected() -> None:
     records_max = FORMS["interpreted"].RECORDS_MAX
     assert not is_valid(bytes(8 * (records_max + 1)), records_max + 1)
+
+
+@pytest.mark.parametrize("shape", [(1, 250_000), (50, 2_000), (4_000, 20), (3, 1_001)])
+def test_no_slice_has_more_headers_than_a_millisecond_can_check(shape: tuple[int, int]) -> None:
+    """A batch of some hundred bytes may have millions of headers, in one record."""
+    count, headers = shape
+    plain = b"".join(
+        record(offset=varlong(index), headers=varlong(headers) + b"\0\1" * headers) for index in range(count)
+    )
+    for form in FORMS.values():
+        slices = 1 + sum(1 for _ in form.checked_slices(memoryview(plain), count, 1_000))
+        assert slices >= count * headers / 1_000
+    wrong = plain[:-1] + b"\2"  # the last header has a value, and its byte is missing
+    assert not is_valid(wrong, count)

@@ -7,7 +7,7 @@ must count from 0, because the stored bytes do not change.
 `deploy/compile` may compile this module (ADR 0044).
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from penstock.kafkawire.errors import DecodeError
 from penstock.kafkawire.primitives import Buffer, read_uvarint, read_varlong
@@ -15,6 +15,7 @@ from penstock.kafkawire.primitives import Buffer, read_uvarint, read_varlong
 # Length, attributes, timestamp, offset, key length, value length and header count have at least one byte each.
 _RECORD_BYTES_MIN = 7
 RECORDS_MAX = 2**20 - 1  # so that an offset has at most three bytes
+HEADERS_AT_ONCE_MAX = 1_000  # in some 2 ms; a batch of a few kilobytes may have millions, in one record
 _FRAGMENT_BYTES = 2**20  # copied at once, in some 0.5 ms
 # If a number has a third byte, its first two are larger than this in the sums below.
 _TWO_BYTES_MAX = 2**14 - 1
@@ -23,7 +24,7 @@ _TWO_BYTES_MAX = 2**14 - 1
 def checked_slices(plain: Buffer, count: int, slice_records: int) -> Iterator[None]:
     """Check that the uncompressed `plain` is exactly `count` records; yields between slices of the work.
 
-    `DecodeError` for other bytes.
+    A slice has at most `slice_records` records and HEADERS_AT_ONCE_MAX headers. `DecodeError` for other bytes.
     """
     if not 0 < count <= min(RECORDS_MAX, len(plain) // _RECORD_BYTES_MIN):
         raise DecodeError(f"{count} records in {len(plain)} bytes")
@@ -42,8 +43,8 @@ def checked_slices(plain: Buffer, count: int, slice_records: int) -> Iterator[No
         if position > begin:
             begin, fragment = position, bytes(view[position : position + _FRAGMENT_BYTES])
             continue
-        try:  # the record is invalid, or larger than a fragment
-            position = _end_of_record(view, position, index)
+        try:  # the record is invalid, larger than a fragment, or has many headers
+            position = yield from _checked_record(view, position, index)
         except IndexError as error:
             raise DecodeError(f"one of {count} records ends after byte {len(plain)}") from error
         index += 1
@@ -55,12 +56,12 @@ def checked_slices(plain: Buffer, count: int, slice_records: int) -> Iterator[No
 def _whole_records(plain: bytes, position: int, index: int, last: int) -> tuple[int, int]:
     """The index and the position after the valid records from `index` to before `last`.
 
-    It stops before a record that is invalid or ends after these bytes.
+    It stops before a record that is invalid or ends after these bytes, and when it has read enough headers.
 
     For small records this loop is most of a gateway's work. So it reads numbers of one or two bytes itself, and skips
-    each field at once. All other records are left to `_end_of_record`: large ones, those with headers, bad ones.
+    each field at once. All other records are left to functions: large ones, those with headers, bad ones.
     """
-    start = position
+    start, headers_left = position, HEADERS_AT_ONCE_MAX
     try:
         while index < last:
             start = position
@@ -102,15 +103,34 @@ def _whole_records(plain: bytes, position: int, index: int, last: int) -> tuple[
                     position = end
                     index += 1
                     continue
-            position = _end_of_record(plain, start, index)
+            headers, position, end = _front_of_record(plain, start, index)
+            headers_left -= headers
+            if headers_left < 0:
+                return index, start
+            position = _end_of_headers(plain, position, headers, index)
+            if position != end:
+                return index, start
             index += 1
     except (IndexError, DecodeError):
         return index, start
     return index, position
 
 
-def _end_of_record(plain: Buffer, start: int, index: int) -> int:
+def _checked_record(plain: Buffer, start: int, index: int) -> Generator[None, None, int]:
     """The end of the record at `start`; `IndexError` or `DecodeError` if there is no record with this index."""
+    headers, position, end = _front_of_record(plain, start, index)
+    while headers > HEADERS_AT_ONCE_MAX:
+        position = _end_of_headers(plain, position, HEADERS_AT_ONCE_MAX, index)
+        headers -= HEADERS_AT_ONCE_MAX
+        yield
+    position = _end_of_headers(plain, position, headers, index)
+    if position != end:
+        raise DecodeError(f"record {index} ends at byte {position}, its length at byte {end}")
+    return end
+
+
+def _front_of_record(plain: Buffer, start: int, index: int) -> tuple[int, int, int]:
+    """The number of headers of the record at `start`, their position, and the end by the record's length."""
     length, position = _read_varint(plain, start)
     end = position + length
     if not position < end <= len(plain):
@@ -123,14 +143,17 @@ def _end_of_record(plain: Buffer, start: int, index: int) -> int:
     headers, position = _read_varint(plain, position)
     if not 0 <= headers <= end - position:
         raise DecodeError(f"record {index} has {headers} headers in {end - position} bytes")
+    return headers, position, end
+
+
+def _end_of_headers(plain: Buffer, position: int, headers: int, index: int) -> int:
+    """The position after so many headers."""
     for _ in range(headers):
         length, position = _read_varint(plain, position)
         if length < 0:
             raise DecodeError(f"record {index} has a header without a key")
         position = _end_of_bytes(plain, position + length)
-    if position != end:
-        raise DecodeError(f"record {index} ends at byte {position}, its length at byte {end}")
-    return end
+    return position
 
 
 def _read_varint(plain: Buffer, position: int) -> tuple[int, int]:

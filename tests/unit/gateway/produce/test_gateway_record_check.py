@@ -10,10 +10,11 @@ import pytest
 
 from penstock.kafkawire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from penstock.kafkawire.error_codes import ErrorCode
-from penstock.kafkawire.records import BATCH_OVERHEAD, Record, build_batch
+from penstock.kafkawire.records import BATCH_OVERHEAD, Record, build_batch, read_batch_header
 from penstock_gateway.kafka.error_mapping import CloseConnection
 from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.produce.limits import ProduceLimits, RecordLimits
+from penstock_gateway.produce.record_validation import RecordRules, RecordValidator
 from tests.unit.gateway.gateway_fakes import FakeFlusher, World, new_client, new_world, with_flushes
 from tests.unit.gateway.gateway_wire import ask
 
@@ -163,6 +164,19 @@ async def test_a_large_batch_is_checked_in_slices_and_holds_only_its_connection_
         assert not large.done() and not following.done()
         await asyncio.gather(large, following)
         assert [each.batches[0].meta.record_count for each in flusher.produces] == [1, 3, 2_000, 2]
+
+
+@pytest.mark.parametrize("at_once_max", [1, 1_000], ids=["large", "small"])
+async def test_other_connections_continue_between_the_headers_of_one_record(at_once_max: int) -> None:
+    many = build_batch([Record(0), Record(1, headers=(("h", None),) * 100_000)])
+    validator = RecordValidator(RecordLimits(records_at_once_max=at_once_max))
+    checked = asyncio.create_task(validator.validation_error("plain-0", many, read_batch_header(many), RecordRules()))
+    turns = 0
+    while not checked.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert checked.result() is None
+    assert turns >= 100
 
 
 @every_codec

@@ -46,8 +46,8 @@ class RecordValidationError(msgspec.Struct, frozen=True):
 class RecordValidator:
     """Checks the records of batches, one large batch at a time. So only one of these is in memory decompressed.
 
-    Small batches are checked at once. A thread decompresses a large one, and its records are checked in slices, between
-    which other connections continue.
+    Small batches are checked at once, unless their records have many headers. A thread decompresses a large one, and
+    its records are checked in slices, between which other connections continue.
     """
 
     def __init__(self, limits: RecordLimits | None = None) -> None:
@@ -64,7 +64,7 @@ class RecordValidator:
         try:
             if (plain := self._small(batch, header)) is not None:
                 for _ in checked_slices(plain, header.record_count, limits.records_at_once_max):
-                    pass  # there is one slice
+                    await asyncio.sleep(0)  # there are headers enough for several slices
                 return rule_error(place, plain, header, rules, limits)
             async with self._large:
                 return await self._large_error(place, batch, header, rules)
