@@ -343,6 +343,15 @@ def test_decompression_stops_at_its_limit(codec: int) -> None:
         decode_records(batch, decompressed_bytes_max=4_999_999)
 
 
+def test_the_headers_of_all_records_together_have_a_limit() -> None:
+    """Two bytes of a header become some 90 bytes in memory."""
+    written = [Record(index, headers=(("h", None),) * 10) for index in range(5)]
+    batch = build_batch(written)
+    assert decode_records(batch, headers_max=50) == written
+    with pytest.raises(DecodeError, match="10 record headers, allowed are 9 more"):
+        decode_records(batch, headers_max=49)
+
+
 def test_snappy_in_xerial_framing_is_bounded_over_all_its_blocks() -> None:
     block = bytes(cramjam.snappy.compress_raw(bytes(1000)))
     framed = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + (struct.pack(">i", len(block)) + block) * 3

@@ -35,6 +35,7 @@ DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 # Length, attributes, timestamp, offset, key length, value length and header count have at least one byte each.
 _RECORD_BYTES_MIN = 7
 _HEADER_BYTES_MIN = 2  # of a record's header: key length and value length
+HEADERS_MAX = 2**31 - 1  # of one record, as in Kafka: the bytes are the only limit
 
 TIMESTAMP_MIN = -(2**63) + 1  # the value below it stands for "none yet" in sums, and is no real time
 
@@ -198,10 +199,13 @@ def batches(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterat
         position += header.length + LENGTH_END
 
 
-def decode_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+def decode_records(
+    batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX, headers_max: int = HEADERS_MAX
+) -> list[Record]:
     """The records of the batch at the start of `batch`; `DecodeError` if they do not match the header.
 
-    For lookups, compaction and tests, not for the hot path. The CRC is not checked.
+    It is also the error if all records together have more than `headers_max` headers: two bytes of the batch become
+    some 90 bytes in memory. For lookups, compaction and tests, not for the hot path. The CRC is not checked.
     """
     header = read_batch_header(batch)
     size = size_bytes(header)
@@ -213,7 +217,8 @@ def decode_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_
     records, position = [], 0
     try:
         for _ in range(header.record_count):
-            record, position = _decode_record(view, position, header)
+            record, position = _decode_record(view, position, header, headers_max)
+            headers_max -= len(record.headers)
             records.append(record)
     except (IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"record {len(records)} of {header.record_count}: {error}") from error
@@ -222,14 +227,14 @@ def decode_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_
     return records
 
 
-def _decode_record(view: memoryview, position: int, header: BatchHeader) -> tuple[Record, int]:
+def _decode_record(view: memoryview, position: int, header: BatchHeader, headers_max: int) -> tuple[Record, int]:
     length, position = read_varlong(view, position)
     end = position + length
     timestamp_delta, position = read_varlong(view, position + 1)  # after the attributes, which are not used
     offset_delta, position = read_varlong(view, position)
     key, position = _decode_bytes(view, position)
     value, position = _decode_bytes(view, position)
-    headers, position = _decode_headers(view, position)
+    headers, position = _decode_headers(view, position, headers_max)
     if position != end or end > len(view):
         raise DecodeError(f"record ends at byte {position}, not {end}, of {len(view)}")
     appended = header.attributes & LOG_APPEND_TIME
@@ -244,8 +249,10 @@ def _decode_bytes(view: memoryview, position: int) -> tuple[bytes | None, int]:
     return bytes(view[position : position + length]), position + length
 
 
-def _decode_headers(view: memoryview, position: int) -> tuple[tuple[RecordHeader, ...], int]:
+def _decode_headers(view: memoryview, position: int, headers_max: int) -> tuple[tuple[RecordHeader, ...], int]:
     count, position = read_varlong(view, position)
+    if count > headers_max:
+        raise DecodeError(f"{count} record headers, allowed are {headers_max} more")
     if not 0 <= count * _HEADER_BYTES_MIN <= len(view) - position:
         raise DecodeError(f"{count} record headers in {len(view) - position} bytes")
     headers: list[RecordHeader] = []

@@ -253,9 +253,9 @@ async def test_a_copy_has_the_records_key_value_and_headers(letters: Letters, co
     assert letters.counted("copied") == 3
 
 
-async def reject_first_of(letters: Letters, count: int) -> None:
+async def reject_first_of(letters: Letters, count: int, headers: int = 0) -> None:
     """Write a batch of so many records, and let the member reject the first one."""
-    records = [Record(delta, START_MS, b"key", b"%d" % delta) for delta in range(count)]
+    records = [Record(delta, START_MS, b"key", b"%d" % delta, (("h", None),) * headers) for delta in range(count)]
     await letters.world.produce(letters.topic_id, {0: [build_batch(records, codec=ZSTD)]})
     await letters.member.fetch(0)
     await letters.member.acknowledge({0: [(0, 0, REJECT)]})
@@ -265,6 +265,15 @@ async def test_a_record_of_a_batch_with_very_many_records_has_no_copy(letters: L
     await letters.open()
     await letters.configure(**{COPY: "true"})
     await reject_first_of(letters, letters.limits.decoded_records_max + 1)
+    await letters.writer.write_all()
+    assert [each.value for each in await letters.written()] == [None]
+    assert letters.counted("context") == 1
+
+
+async def test_a_record_of_a_batch_with_very_many_headers_has_no_copy(letters: Letters) -> None:
+    await letters.open()
+    await letters.configure(**{COPY: "true"})
+    await reject_first_of(letters, 1, letters.limits.decoded_headers_max + 1)
     await letters.writer.write_all()
     assert [each.value for each in await letters.written()] == [None]
     assert letters.counted("context") == 1

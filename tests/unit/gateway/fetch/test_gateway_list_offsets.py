@@ -15,6 +15,7 @@ from penstock.kafkawire.api.list_offsets import (
     ListOffsetsTopic,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.kafkawire.records import Record, build_batch
 from penstock.objectstore.memory import MemoryStore
 from penstock_gateway.fetch.limits import ReadLimits
 from penstock_gateway.fetch.timestamp_search import first_at
@@ -181,6 +182,13 @@ def test_a_batch_that_cannot_be_decoded_is_answered_with_its_first_record() -> N
     assert first_at(batch, 31, 99, limits, 1) is None
     assert first_at(batch[:-1] + b"\xff", 20, 30, limits, 2) == (2, 30)
     assert first_at(batch, 20, 30, ReadLimits(searched_records_max=2)) == (0, 30)
+
+
+def test_a_batch_with_very_many_headers_is_answered_with_its_first_record() -> None:
+    headers = (("h", None),) * 20
+    batch = build_batch([Record(index, time_ms, b"key", headers=headers) for index, time_ms in enumerate((10, 20))])
+    assert first_at(batch, 15, 20, ReadLimits(searched_headers_max=40)) == (1, 20)
+    assert first_at(batch, 15, 20, ReadLimits(searched_headers_max=39)) == (0, 20)
 
 
 def test_a_batch_that_expands_beyond_the_limit_is_not_decompressed() -> None:

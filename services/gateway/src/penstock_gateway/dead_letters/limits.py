@@ -18,6 +18,7 @@ class DeadLetterLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Of one batch that is decoded for a copy: a crafted batch has millions, and each takes some hundred bytes. A record
     # of a larger batch has no copy.
     decoded_records_max: int = 100_000
+    decoded_headers_max: int = 500_000  # of all records of the batch
     # Of one batch that is decompressed for a copy. No topic accepts a larger record without a codec.
     decompressed_bytes_max: int = 64 * MIB
     # Reads that find nothing at a record's offset, before it counts as gone. Its segment may be replaced meanwhile.

@@ -112,7 +112,9 @@ class DeadRecordReader:
         count = read_batch_header(batch).record_count
         if count > limits.decoded_records_max:
             raise DecodeError(f"a batch of {count} records; at most {limits.decoded_records_max} are decoded")
-        return decode_records(batch, decompressed_bytes_max=limits.decompressed_bytes_max)
+        return decode_records(
+            batch, decompressed_bytes_max=limits.decompressed_bytes_max, headers_max=limits.decoded_headers_max
+        )
 
     def _is_lost(self, offer: Offer, letter: Letter) -> bool:
         """Whether the record has no copy for good, after a read that found nothing."""

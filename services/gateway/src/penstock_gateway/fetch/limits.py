@@ -32,6 +32,7 @@ class ReadLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Limits of one batch that a timestamp search decodes, because a crafted batch expands to any size. For a larger
     # batch the search answers with its first record.
     searched_records_max: int = 100_000
+    searched_headers_max: int = 500_000  # of all records of the batch; some 90 bytes each in memory
     searched_bytes_max: int = 64 * MIB  # decompressed
     # Extents of compacted segments above this length are searched by their offset index. A shorter one is read whole,
     # in one read.

@@ -139,7 +139,9 @@ def first_at(
     if read_batch_header(batch).record_count > limits.searched_records_max:
         return first_delta, max_timestamp
     try:
-        records = decode_records(batch, decompressed_bytes_max=limits.searched_bytes_max)
+        records = decode_records(
+            batch, decompressed_bytes_max=limits.searched_bytes_max, headers_max=limits.searched_headers_max
+        )
     except DecodeError:
         return first_delta, max_timestamp
     for record in records:
