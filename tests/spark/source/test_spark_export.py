@@ -266,7 +266,7 @@ def test_the_command_exports_on_spark_and_reports_the_result(cluster: Cluster, t
     assert json.loads(again.stdout)["rows"] == 0
     missing = command("--topic", "missing", *where)
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert missing.stderr == "penstock: no topic 'missing'\n"
+    assert missing.stderr == "penstock: there is no topic 'missing'; `penstock topic list` lists all\n"
     assert command("--topic", topic, "--to", "x").returncode == 2
 
 

@@ -1,10 +1,12 @@
 """Configurations of a topic, a group or a broker, as Kafka lists and changes them."""
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.cli.kafka.session import Session
+from penstock.contracts.configs.topics import REJECTED_CONFIGS, TOPIC_CONFIGS
 from penstock.contracts.errors import Invalid
 
 _PREFIX = re.compile(r"^\[Error \d+\] \w+: ")  # kafka-python puts it before the message of the cluster
@@ -45,7 +47,17 @@ def alter_configs(
     result = session.admin.alter_configs([resource], validate_only=is_trial, raise_on_unknown=False)
     answer = result.get(kind.lower(), {}).get(name, "no answer")
     if answer != "OK":
-        raise Invalid(f"{kind.lower()} {name!r} cannot be changed: {_PREFIX.sub('', answer)}")
+        hint = suggestion(changes) if kind == "TOPIC" else ""
+        raise Invalid(f"{kind.lower()} {name!r} cannot be changed: {_PREFIX.sub('', answer)}{hint}")
+
+
+def suggestion(names: Iterable[str]) -> str:
+    """The end of an error about configurations of a topic: the one nearest to a misspelt name, "" for known names."""
+    unknown = [each for each in names if each not in TOPIC_CONFIGS and each not in REJECTED_CONFIGS]
+    if not unknown:
+        return ""
+    near = difflib.get_close_matches(unknown[0], TOPIC_CONFIGS, n=1)
+    return f"; did you mean {near[0]}?" if near else "; `penstock topic describe TOPIC --all-configs` lists all"
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from penstock.cli.running import INTERRUPTED_EXIT_CODE
 from penstock.contracts.errors import Invalid, PenstockError, Unavailable
 
 CLIENT_ID = "penstock-cli"
-UNKNOWN_TOPIC, TOPIC_DENIED, TOPIC_ALREADY_EXISTS = 3, 29, 36  # error codes of Kafka
+UNKNOWN_TOPIC, TOPIC_DENIED, TOPIC_ALREADY_EXISTS, INVALID_CONFIG = 3, 29, 36, 40  # error codes of Kafka
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.cli.kafka.completers import with_topics
-from penstock.cli.kafka.configs import alter_configs, parse_settings, read_configs
+from penstock.cli.kafka.configs import alter_configs, parse_settings, read_configs, suggestion
 from penstock.cli.kafka.offsets import (
     EARLIEST,
     POSITION_HELP,
@@ -15,9 +15,18 @@ from penstock.cli.kafka.offsets import (
     parse_position,
     resolved,
 )
-from penstock.cli.kafka.session import TOPIC_ALREADY_EXISTS, Session, add_verb, check_ok, confirm
+from penstock.cli.kafka.session import (
+    INVALID_CONFIG,
+    TOPIC_ALREADY_EXISTS,
+    Session,
+    add_verb,
+    check_ok,
+    code_text,
+    confirm,
+)
 from penstock.cli.output import Done, Listing
 from penstock.cli.topics.reading import found_topic, record_counts
+from penstock.contracts.configs.topics import TOPIC_CONFIGS
 from penstock.contracts.errors import Invalid
 from penstock.contracts.ids import is_legal_topic_name
 
@@ -68,15 +77,18 @@ def create_topics(arguments: argparse.Namespace, session: Session) -> Listing:
     for name in arguments.names:
         if not is_legal_topic_name(name):
             raise Invalid(f"a topic name is 1 to 249 letters, digits, '.', '_' or '-': {name[:250]!r}")
-    options = {"num_partitions": arguments.partitions, "configs": parse_settings(arguments.config)}
+    configs = parse_settings(arguments.config)
+    options = {"num_partitions": arguments.partitions, "configs": configs}
     answer = session.admin.create_topics(
         dict.fromkeys(arguments.names, options), validate_only=arguments.dry_run, raise_errors=False
     )
     rows = []
     for topic in answer["topics"]:
         is_there = topic["error_code"] == TOPIC_ALREADY_EXISTS and arguments.if_not_exists
-        if not is_there:
-            check_ok(topic["error_code"], topic.get("error_message"), f"topic {topic['name']!r} is not created")
+        if topic["error_code"] and not is_there:
+            reason = code_text(topic["error_code"], topic.get("error_message"))
+            hint = suggestion(configs) if topic["error_code"] == INVALID_CONFIG else ""
+            raise Invalid(f"topic {topic['name']!r} is not created: {reason}{hint}")
         result = "exists already" if is_there else "would be created" if arguments.dry_run else "created"
         rows.append({"name": topic["name"], "partitions": topic.get("num_partitions"), "result": result})
     return Listing(rows, "no topic is created")
@@ -92,6 +104,9 @@ def alter_topic(arguments: argparse.Namespace, session: Session) -> Listing:
         raise Invalid(f"{min(both)} is in --set and in --unset")
     count = len(found_topic(session, name)["partitions"])
     before = _values(session, name)
+    # The cluster accepts the removal of an unknown configuration, as Kafka does, and changes nothing.
+    if unknown := [each for each in removals if each not in before and each not in TOPIC_CONFIGS]:
+        raise Invalid(f"{unknown[0]} is no topic configuration{suggestion(unknown)}")
     rows: list[dict[str, Any]] = []
     if arguments.partitions:
         answer = session.admin.create_partitions(

@@ -65,7 +65,7 @@ class Catalog:
         }
         missing = sorted(set(choice.names) - set(found))
         if missing:
-            raise Invalid(f"no topic {missing[0]!r}")
+            raise Invalid(f"there is no topic {missing[0]!r}; `penstock topic list` lists all")
         return found
 
     async def bounds(self, topics: Mapping[str, TopicView], *, committed: bool = True) -> dict[Partition, LogBounds]:
