@@ -85,6 +85,23 @@ def test_a_wrong_filter_names_the_mistake() -> None:
         parse_filter("value.price >")
 
 
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("length(to_string(@" + "|[@, @]" * 40 + "))", "too many lists"),
+        ("map(&`[1,2,3,4,5,6,7,8,9,0]`, @)[]" + "|map(&`[1,2,3,4,5,6,7,8,9,0]`, @)[]" * 9, "too many lists"),
+        ("{a: @, b: @}" + "|{a: @, b: @}" * 40, "too many lists"),
+        ("(" * 1_500 + "value" + ")" * 1_500, "not a JMESPath expression"),
+        ("value == '" + "a" * 5_000 + "'", "too long"),
+    ],
+    ids=["lists", "literals", "objects", "parentheses", "characters"],
+)
+def test_a_filter_that_could_take_all_memory_is_rejected(expression: str, reason: str) -> None:
+    """A console evaluates filters of its users: forty pairs would make a text of 10^13 bytes."""
+    with pytest.raises(Invalid, match=reason):
+        parse_filter(expression)
+
+
 def flags(*words: str) -> argparse.Namespace:
     return parse_arguments(["topic", "produce", "orders", *words])
 

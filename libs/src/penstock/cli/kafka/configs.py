@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.cli.kafka.session import Session
-from penstock.contracts.configs.topics import REJECTED_CONFIGS, TOPIC_CONFIGS
+from penstock.contracts.configs.topics import TOPIC_CONFIGS
+from penstock.contracts.configs.unsupported_topics import REJECTED_CONFIGS
 from penstock.contracts.errors import Invalid
 
 _PREFIX = re.compile(r"^\[Error \d+\] \w+: ")  # kafka-python puts it before the message of the cluster
