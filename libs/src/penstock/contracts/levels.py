@@ -93,6 +93,9 @@ FIRST_SUBSCRIPTION_LEVEL = 15
 RENEWED_LOCKS_LEVEL = 15
 # From this level on, the size of a consumer group's member counts the topics that it names, and they have a limit.
 SUBSCRIBED_TOPICS_LEVEL = 15
+# From this level on a rejected JoinGroup does not convert an empty streams or consumer group. An accepted one takes the
+# protocol type "streams" from the group, also if it only gets a member id.
+KEPT_TOPOLOGIES_LEVEL = 15
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
 # From this level on topics may switch off the check of records.

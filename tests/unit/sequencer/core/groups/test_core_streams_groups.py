@@ -26,7 +26,7 @@ from penstock.contracts.commands import (
     TaskOffset,
     Topology,
 )
-from penstock.contracts.levels import STREAMS_GROUPS_LEVEL
+from penstock.contracts.levels import KEPT_TOPOLOGIES_LEVEL, STREAMS_GROUPS_LEVEL
 from penstock.contracts.queries.groups import GroupOffsetsQuery, GroupsQuery
 from penstock.contracts.queries.streams_groups import StreamsGroupsQuery
 from penstock.contracts.rejections import Rejection
@@ -46,7 +46,11 @@ DELAY_MS = 3_000  # after the first member of an empty group
 
 @pytest.fixture
 def world() -> World:
-    world = World(level=STREAMS_GROUPS_LEVEL)
+    return streams_world(STREAMS_GROUPS_LEVEL)
+
+
+def streams_world(level: int) -> World:
+    world = World(level=level)
     world.topic(partitions=4)
     world.topic(CHANGELOG, partitions=4, number=2)
     return world
@@ -494,6 +498,39 @@ def test_an_empty_streams_group_becomes_a_classic_one_and_back(world: World) -> 
     assert world.group().state == "Empty"
     settled(world, "one")
     assert world.group().state == "Stable"
+
+
+@pytest.mark.parametrize("level", [KEPT_TOPOLOGIES_LEVEL - 1, KEPT_TOPOLOGIES_LEVEL])
+def test_a_rejected_classic_join_leaves_an_empty_streams_group_as_it_is(level: int) -> None:
+    world = streams_world(level)
+    settled(world, "one")
+    world.streams.leave("one")
+    before = (world.group().streams, world.state.group_bytes)
+    assert rejection(world.classic.join("m", protocols={})) == Rejection.INCONSISTENT_PROTOCOL
+    assert rejection(world.classic.join("m", member_id="absent")) == Rejection.UNKNOWN_MEMBER
+    is_kept = (world.group().streams, world.state.group_bytes) == before
+    assert is_kept == (level >= KEPT_TOPOLOGIES_LEVEL)
+
+
+@pytest.mark.parametrize("level", [KEPT_TOPOLOGIES_LEVEL - 1, KEPT_TOPOLOGIES_LEVEL])
+def test_a_rejected_classic_join_leaves_an_empty_consumer_group_as_it_is(level: int) -> None:
+    world = streams_world(level)
+    world.consumers.join("one", "t")
+    world.consumers.leave("one")
+    before = world.group().consumer
+    assert rejection(world.classic.join("m", member_id="absent")) == Rejection.UNKNOWN_MEMBER
+    assert (world.group().consumer is before) == (level >= KEPT_TOPOLOGIES_LEVEL)
+
+
+@pytest.mark.parametrize("level", [KEPT_TOPOLOGIES_LEVEL - 1, KEPT_TOPOLOGIES_LEVEL])
+def test_a_pending_classic_member_makes_an_empty_streams_group_one_without_a_protocol_type(level: int) -> None:
+    world = streams_world(level)
+    settled(world, "one")
+    world.streams.leave("one")
+    world.classic.join("m", require_known_member=True)
+    (summary,) = queries.QUERIES["groups"](world.state, GroupsQuery(0, [])).groups
+    assert not summary.is_streams
+    assert summary.protocol_type == ("streams" if level < KEPT_TOPOLOGIES_LEVEL else "")
 
 
 def test_a_description_has_topology_members_and_targets(world: World) -> None:

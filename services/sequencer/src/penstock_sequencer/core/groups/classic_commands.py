@@ -13,7 +13,7 @@ from penstock.contracts.commands import (
 )
 from penstock.contracts.commands.group_sizes import member_size_error
 from penstock.contracts.configs.members import GROUP_SIZE_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, group_config
-from penstock.contracts.levels import LATE_COMMANDS_LEVEL
+from penstock.contracts.levels import KEPT_TOPOLOGIES_LEVEL, LATE_COMMANDS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups import classic_members
 from penstock_sequencer.core.groups.classic_group import (
@@ -55,12 +55,23 @@ def join_group(state: State, command: JoinGroup, changes: Changes) -> JoinOutcom
         group = new_group(state, command.group_id, enter(state, command.principal))
     if group.consumer is not None and group.consumer.members:
         return classic_members.join(state, group, command, changes)
-    if group.consumer is not None:
-        leave_new_protocol(state, group)
-    remove_topology(state, group)  # of a streams group, which is empty
+    if group.consumer is not None or group.streams is not None:
+        rejection = _join_rejection(group, command)
+        if rejection and state.level >= KEPT_TOPOLOGIES_LEVEL:
+            return Rejected(rejection)
+        _leave_other_kind(state, group)
     outcome = _join(state, group, command)
     settle(state, group, changes)
     return outcome
+
+
+def _leave_other_kind(state: State, group: Group) -> None:
+    """Make an empty consumer or streams group a classic one."""
+    if group.consumer is not None:
+        leave_new_protocol(state, group)
+    elif state.level >= KEPT_TOPOLOGIES_LEVEL:
+        group.protocol_type = ""  # as in Kafka, until its first member has joined
+    remove_topology(state, group)
 
 
 def _join_validation_error(state: State, command: JoinGroup) -> Rejected | None:
