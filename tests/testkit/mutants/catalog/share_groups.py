@@ -146,8 +146,10 @@ MUTANTS = [
         [
             Change(
                 "penstock_gateway.dead_letters.writer",
-                "            if why in (Rejection.OUTCOME_UNKNOWN, Rejection.OVERLOADED, Rejection.UNKNOWN_TOPIC):\n",
-                "            if why == Rejection.UNKNOWN_TOPIC:\n",
+                "        if again:\n            self._topics.remove",
+                "        if again:\n"
+                "            await self._end(group_id, [each for batch in batches for each in batch.letters])\n"
+                "            self._topics.remove",
             )
         ],
         tests=LETTERS_TESTS,

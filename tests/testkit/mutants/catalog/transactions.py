@@ -146,8 +146,8 @@ MUTANTS = [
         [
             Change(
                 "penstock_sequencer.core.all_groups.queries",
-                "    in_doubt = query.group_id in state.transactions_by_group\n",
-                "    in_doubt = False\n",
+                "    pending = pending_partitions(state, query.group_id)\n",
+                "    pending: dict[str, set[int]] = {}\n",
             )
         ],
     ),
