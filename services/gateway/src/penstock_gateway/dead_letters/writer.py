@@ -218,7 +218,7 @@ class DeadLetterWriter:
     ) -> bool:
         """End the letters that are written; `Unavailable` if some have to be written again.
 
-        No rejection is the fault of a letter, which has no producer. It may be of the whole segment.
+        No rejection is the fault of a letter, which has no producer. It may be of all batches in a segment.
         """
         written = [letter for each, why in zip(batches, rejections, strict=True) if not why for letter in each.letters]
         await self._end(group_id, written)

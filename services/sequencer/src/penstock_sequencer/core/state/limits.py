@@ -33,7 +33,7 @@ REBALANCE_TIMEOUT_MAX_MS = 2**31 - 1  # signed 32 bits on the wire
 # Snapshots hold the sum of these sizes (`State.group_bytes`), so another size would need another format.
 MEMBER_OVERHEAD_BYTES = 1_024  # of a member, beside its protocols and its assignment
 OFFSET_OVERHEAD_BYTES = 256  # of a committed offset, beside its metadata
-SUBSCRIBED_TOPIC_BYTES = 64  # of a topic that a member of a consumer group names, beside its name
+SUBSCRIBED_TOPIC_BYTES = 64  # of a topic that a consumer group's member names, beside its name
 PARTITION_BYTES = 16  # of a partition in a member's assignment or target
 # The custodian outside the state machine also uses these.
 CUSTODY_LEASE_MS = 20 * SECOND_MS  # the journal is not archived for so long after the death of a custodian
