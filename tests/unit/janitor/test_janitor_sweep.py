@@ -175,6 +175,17 @@ async def test_unknown_keys_are_counted_and_stay() -> None:
 
 
 @in_virtual_time
+async def test_a_copy_of_a_segment_deeper_in_a_shard_is_unknown_and_stays() -> None:
+    async with world() as built:
+        copy = f"{CLUSTER}/segments/003/backup/{await orphan(built)}"
+        await built.store.objects.put(copy, [b"?"])
+        running = built.start(**QUICK)
+        await built.go_on(INTERVAL_S)
+        assert copy in await built.store.keys()
+        assert running.metric("unknown_objects", where="segments") == 1
+
+
+@in_virtual_time
 async def test_many_segments_do_not_hide_unknown_keys_after_them() -> None:
     async with world() as built:
         built.create_topic("t", retention_ms="-1")

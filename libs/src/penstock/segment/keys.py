@@ -45,6 +45,14 @@ def parse_segment_key(key: str) -> tuple[int, SegmentId]:
     return int(match[2]), segment_id
 
 
+def parse_own_segment_key(key: str, prefix: str, cluster: str) -> tuple[int, SegmentId]:
+    """As `parse_segment_key`; `Invalid` also for a copy in another folder, which is no segment of the cluster."""
+    level, segment_id = parse_segment_key(key)
+    if key != segment_key(prefix, cluster, level, segment_id):
+        raise Invalid(f"not the key of a segment of cluster {cluster}: {key!r}")
+    return level, segment_id
+
+
 def is_landing_key(key: str) -> bool:
     """Whether the object belongs into the landing store: a landed segment that was not compacted yet."""
     try:

@@ -14,7 +14,7 @@ from penstock.objectstore.store import check_key
 from penstock.runtime.bus.bus import Bus, Inbound, Subscription
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
-from penstock.segment.keys import is_cleanup_key, parse_segment_key
+from penstock.segment.keys import is_cleanup_key, parse_own_segment_key
 from penstock_janitor.coordination.guard import Guard
 from penstock_janitor.deletion.maintenance import is_known_key
 from penstock_janitor.rules.classification import (
@@ -108,7 +108,7 @@ class Explain:
         if listed:
             facts |= {"bytes": str(listed[0].size_bytes), "modified_ms": str(listed[0].modified_ms)}
         try:
-            level, segment_id = parse_segment_key(key)
+            level, segment_id = parse_own_segment_key(key, "", self._cluster)
         except Invalid:
             return self._explain_other(key, listed, facts)
         return await self._explain_segment(level, segment_id, listed, facts)

@@ -6,6 +6,8 @@ Objects under unknown keys are counted and logged, but stay. The sequencers dele
 snapshots and the archive. A crash between two steps leaves some uploads for the next time.
 """
 
+from functools import partial
+
 import structlog
 
 from penstock.contracts.commands import MAINTENANCE_TASK
@@ -18,7 +20,7 @@ from penstock.segment.keys import (
     SHARDS,
     is_cleanup_key,
     parse_journal_archive_key,
-    parse_segment_key,
+    parse_own_segment_key,
     parse_snapshot_key,
     segments_prefix,
 )
@@ -120,7 +122,8 @@ def is_known_key(key: str, cluster: str) -> bool:
     """Whether an object of the cluster may have this key."""
     if key in (marker_key(cluster), lost_entry_key(cluster)):
         return True
-    for parse in (parse_segment_key, parse_snapshot_key, parse_journal_archive_key):
+    own_segment = partial(parse_own_segment_key, prefix=NO_PREFIX, cluster=cluster)
+    for parse in (own_segment, parse_snapshot_key, parse_journal_archive_key):
         try:
             parse(key)
         except Invalid:

@@ -22,7 +22,7 @@ from penstock.objectstore import ObjectInfo, ObjectStore
 from penstock.objectstore.store import DELETE_KEYS_MAX, LIST_LIMIT_MAX
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
-from penstock.segment.keys import parse_segment_key, segments_prefix
+from penstock.segment.keys import parse_own_segment_key, segments_prefix
 from penstock_janitor.coordination.guard import Guard
 from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind, TaskLeases, return_undone
 from penstock_janitor.deletion.deleter import Deleter, PendingDelete
@@ -75,6 +75,7 @@ class Sweep:
         limits: SweepLimits,
     ) -> None:
         assert 1 <= limits.shard_digits <= SHARD_DIGITS, f"{limits.shard_digits} digits of a shard"
+        self._cluster = cluster
         self._prefix = segments_prefix(NO_PREFIX, cluster)
         self._store = store
         self._sequencers = sequencers
@@ -136,7 +137,7 @@ class Sweep:
         suspects = []
         for info in page:
             try:
-                level, segment_id = parse_segment_key(info.key)
+                level, segment_id = parse_own_segment_key(info.key, NO_PREFIX, self._cluster)
             except Invalid:
                 self._unknown[number] = self._unknown.get(number, 0) + 1
                 log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
