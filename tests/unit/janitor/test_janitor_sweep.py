@@ -186,6 +186,22 @@ async def test_a_copy_of_a_segment_deeper_in_a_shard_is_unknown_and_stays() -> N
 
 
 @in_virtual_time
+async def test_an_orphan_that_cannot_be_deleted_does_not_end_the_sweep() -> None:
+    async with world() as built:
+        built.shards = range(1)  # of the first task
+        stuck = await orphan(built)
+        built.store.rejected = {stuck}
+        built.shards = range(500, 501)
+        other = await orphan(built)
+        running = built.start(**QUICK)
+        await built.go_on(INTERVAL_S)
+        left = await built.store.keys()
+        assert stuck in left
+        assert other not in left
+        assert running.metric("failures_total", loop="sweep") >= 1
+
+
+@in_virtual_time
 async def test_many_segments_do_not_hide_unknown_keys_after_them() -> None:
     async with world() as built:
         built.create_topic("t", retention_ms="-1")

@@ -36,3 +36,8 @@ class NotDeleted(Unavailable):
         self.why = why
         self.keys = tuple(keys)
         self.rejected = tuple(rejected)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the store rejects the deletion of all these keys, so that no retry helps."""
+        return set(self.keys) <= set(self.rejected)

@@ -18,14 +18,14 @@ from penstock.contracts.commands import SHARD_TASKS
 from penstock.contracts.errors import Invalid, PenstockError
 from penstock.contracts.ids import SegmentId
 from penstock.contracts.queries.janitor import KnownSegmentsQuery, KnownSegmentsView
-from penstock.objectstore import ObjectInfo, ObjectStore
+from penstock.objectstore import NotDeleted, ObjectInfo, ObjectStore
 from penstock.objectstore.store import DELETE_KEYS_MAX, LIST_LIMIT_MAX
 from penstock.runtime.bus.sequencer_client import SequencerClient
 from penstock.runtime.clock import Clock
 from penstock.segment.keys import parse_own_segment_key, segments_prefix
 from penstock_janitor.coordination.guard import Guard
 from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind, TaskLeases, return_undone
-from penstock_janitor.deletion.deleter import Deleter, PendingDelete
+from penstock_janitor.deletion.deleter import Deleted, Deleter, PendingDelete
 from penstock_janitor.metrics import JanitorMetrics
 from penstock_janitor.rules.classification import Now, Rules, classify_segment, may_be_orphan
 from penstock_janitor.rules.journal import NEVER, rebuilt_ms
@@ -163,9 +163,18 @@ class Sweep:
                 pending.append(PendingDelete(suspect.info.key, suspect.info.size_bytes, classification))
                 self._count(suspect.info)
         deleted = await self._deleter.delete(pending)
-        if deleted.failure is not None:
-            raise deleted.failure
+        self._report(deleted)
         return left
+
+    def _report(self, deleted: Deleted) -> None:
+        """Raise a failure. If the store only rejects some objects, go on: otherwise they would end each sweep here."""
+        failure = deleted.failure
+        if failure is None:
+            return
+        if not isinstance(failure, NotDeleted) or not failure.is_final:
+            raise failure
+        self._metrics.failures.labels("sweep").inc()
+        log.warning("orphans_not_deleted", objects=len(failure.keys), reason=str(failure))
 
     def _prefix_of(self, number: int) -> str:
         digits = self._limits.shard_digits
