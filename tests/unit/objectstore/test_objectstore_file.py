@@ -511,6 +511,16 @@ def test_a_walk_finds_the_same_keys_as_a_sort_of_all_keys(keys: set[str], prefix
     assert walked == [key for key in held if key.startswith(prefix) and key > after]
 
 
+async def test_a_listing_continues_after_a_file_that_no_store_can_have_as_an_object(
+    store: FileStore, tmp_path: Path
+) -> None:
+    (tmp_path / "objects/c").mkdir()
+    for name in ("a copy (1)", "a copy (2)", "b"):
+        (tmp_path / "objects/c" / name).touch()
+    (first,) = await store.list("c/", limit=1)
+    assert [listed.key for listed in await store.list("c/", first.key)] == ["c/a copy (2)", "c/b"]
+
+
 async def test_a_page_of_a_listing_opens_only_the_folders_it_needs(
     store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,11 +148,12 @@ def check_keys(keys: Sequence[str]) -> None:
 
 
 def check_listing(prefix: str, after: str, limit: int) -> None:
-    """`Invalid` unless every store can do this listing."""
+    """`Invalid` unless every store can do this listing.
+
+    `after` may be any text: a bucket may have objects whose names are no keys, and a listing goes on after them.
+    """
     if not _PREFIX.fullmatch(prefix) or len(prefix) > KEY_BYTES_MAX:
         raise Invalid(f"not a prefix of object keys: {prefix!r}")
-    if after:
-        check_key(after)
     if not 1 <= limit <= LIST_LIMIT_MAX:
         raise Invalid(f"listing of {limit} objects, allowed are 1 to {LIST_LIMIT_MAX}")
 
