@@ -1,18 +1,28 @@
 """The sweep and the store maintenance: they delete orphans and unfinished uploads, and leave unknown keys."""
 
+import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from penstock.contracts.commands import SHARD_TASKS, TakeTaskLease
+from penstock.contracts.queries.janitor import JournalView
+from penstock.objectstore.memory import MemoryStore
 from penstock.objectstore.store import PART_BYTES_MIN
 from penstock.segment.keys import cleanup_key
 from penstock_janitor.app import JanitorLimits
-from penstock_janitor.coordination.guard import marker_key
-from penstock_janitor.deletion.sweep import SweepLimits
-from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS
+from penstock_janitor.coordination.guard import Guard, marker_key
+from penstock_janitor.coordination.task_leases import LeasedTasks, TaskKind
+from penstock_janitor.deletion.deleter import Deleter
+from penstock_janitor.deletion.sweep import Sweep, SweepLimits
+from penstock_janitor.metrics import JanitorMetrics
+from penstock_janitor.rules.classification import ORPHAN_AGE_MIN_MS, Rules
 from penstock_janitor.rules.journal import REBUILT_SEQUENCE_MIN, Identity
+from tests.testkit.fakes.clock import ManualClock
 from tests.testkit.fakes.virtual_time import START_MS, in_virtual_time
 from tests.unit.janitor.janitor_world import CLUSTER, GRACE_S, HOUR_MS, SEGMENT_BYTES, World, world
 
@@ -365,3 +375,59 @@ async def _orphan_and_dead_segment(built: World) -> list[str]:
     await built.go_on(2)
     built.tick()
     return [old, dead]
+
+
+class OneLease:
+    """The leases of a janitor that gets one task. Then another janitor has all tasks."""
+
+    def __init__(self, number: int) -> None:
+        self._numbers = [number]
+
+    async def take(self, kind: TaskKind, count: int = 1) -> LeasedTasks:
+        numbers, self._numbers = self._numbers, []
+        return LeasedTasks(kind, numbers, START_MS, START_MS)
+
+    async def renew(self, leased: LeasedTasks) -> None:
+        """Nothing takes the task."""
+
+    async def end(self, leased: LeasedTasks, *, done: bool) -> None:
+        """The task ends."""
+
+
+class AnsweringSequencers:
+    """Sequencers with one answer to all questions."""
+
+    def __init__(self, view: JournalView) -> None:
+        self._view = view
+
+    async def query(self, *_: object) -> JournalView:
+        return self._view
+
+
+async def test_unknown_objects_leave_the_metric_when_another_janitor_may_count_them() -> None:
+    registry, clock, draining = CollectorRegistry(), ManualClock(), asyncio.Event()
+    metrics, store = JanitorMetrics(registry), MemoryStore()
+    await store.put(f"{CLUSTER}/segments/003/strange", [b"?"])
+    marked = Identity("journal", "2026-01-01T00:00:00Z")
+    sequencers: Any = AnsweringSequencers(JournalView(1, marked.stream, marked.created))
+    await store.put(marker_key(CLUSTER), [msgspec.json.encode(marked)])
+    sweep = Sweep(
+        cluster=CLUSTER,
+        store=store,
+        sequencers=sequencers,
+        guard=Guard(store, sequencers, CLUSTER),
+        tasks=OneLease(3),
+        deleter=Deleter(store=store, metrics=metrics, set_degraded=lambda _name, _reason: None, dry_run=False),
+        rules=Rules(0),
+        clock=clock,
+        metrics=metrics,
+        interval_s=INTERVAL_S,
+        draining=draining,
+        limits=SweepLimits(),
+    )
+    counts = []
+    for _ in range(4):
+        await sweep.step()
+        counts.append(registry.get_sample_value("penstock_janitor_unknown_objects", {"where": "segments"}))
+        clock.now_s += INTERVAL_S
+    assert counts == [1, 1, 1, 0]

@@ -91,13 +91,14 @@ class Sweep:
         count = SHARD_TASKS // 10 ** (SHARD_DIGITS - limits.shard_digits)
         self._kind = TaskKind(0, count, int(interval_s * 1000))
         self._orphaned: dict[int, tuple[float, int]] = {}  # task -> when its last orphan was found, bytes of all
-        self._unknown: dict[int, int] = {}  # task -> objects whose key is not a segment's
+        self._unknown: dict[int, tuple[float, int]] = {}  # task -> when its last unknown key was found, number of all
 
     async def step(self) -> float:
         """Search some shards, if any are due; return the seconds until the next step."""
         await self._guard.journal()
         leased = await self._tasks.take(self._kind, self._limits.tasks_at_once)
         if not leased.numbers:
+            self._measure()
             return min(leased.wait_s, WAIT_MAX_S, self._interval_s)
         try:
             await self._guard.check()
@@ -139,7 +140,7 @@ class Sweep:
             try:
                 level, segment_id = parse_own_segment_key(info.key, NO_PREFIX, self._cluster)
             except Invalid:
-                self._unknown[number] = self._unknown.get(number, 0) + 1
+                self._unknown[number] = (self._clock.monotonic_s(), self._unknown.get(number, (0, 0))[1] + 1)
                 log.warning("object_unknown", key=info.key, bytes=info.size_bytes)
                 continue
             if may_be_orphan(segment_id, now, self._rules):
@@ -190,5 +191,6 @@ class Sweep:
         """Set the metrics. Old finds are left out: by now the metrics of another janitor may contain them."""
         oldest_s = self._clock.monotonic_s() - 2 * self._interval_s
         self._orphaned = {number: found for number, found in self._orphaned.items() if found[0] >= oldest_s}
+        self._unknown = {number: found for number, found in self._unknown.items() if found[0] >= oldest_s}
         self._metrics.bytes.labels("orphaned").set(sum(size_bytes for _, size_bytes in self._orphaned.values()))
-        self._metrics.unknown_objects.labels("segments").set(sum(self._unknown.values()))
+        self._metrics.unknown_objects.labels("segments").set(sum(count for _, count in self._unknown.values()))
