@@ -11,19 +11,29 @@ from hypothesis import given, strategies as st
 
 from penstock.contracts.commands import (
     AlterGroupConfigs,
+    AlterShareOffsets,
     Command,
     CommitOffsets,
     ConfigChange,
     ConfigOperation,
     DeleteTopic,
     OffsetToCommit,
+    ShareOffset,
 )
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import NO_TOPIC_ID
 from penstock.contracts.queries.groups import GroupConfigsQuery, GroupConfigsView, GroupsQuery, GroupsView
 from penstock.contracts.queries.log import LogSizesQuery, LogSizesView
+from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView
-from penstock.runtime.bus.listings import all_configured_groups, all_groups, all_log_sizes, all_topics
+from penstock.contracts.rejections import Rejection
+from penstock.runtime.bus.listings import (
+    all_configured_groups,
+    all_groups,
+    all_log_sizes,
+    all_share_offsets,
+    all_topics,
+)
 from penstock.runtime.bus.sequencer_client import View
 from penstock_sequencer.core import queries
 from penstock_sequencer.core.state.limits import AnswerLimits, Limits
@@ -97,6 +107,23 @@ async def test_all_groups_with_configurations_are_listed_though_no_message_holds
             query = GroupConfigsQuery(0, [])
             await one.client.query("group_configs", query, GroupConfigsView, deadline_s=DEADLINE_S)
         assert await all_configured_groups(one.client, 5) == NAMES
+
+
+@in_virtual_time
+async def test_all_offsets_of_a_share_group_are_listed_though_no_message_holds_them() -> None:
+    async with rig("a", limits=LIMITS) as one:
+        one.hub.message_bytes_max = MESSAGE_BYTES_MAX
+        await asyncio.sleep(LEVEL_S)
+        await fill(one, functools.partial(topic_with_id, one))
+        await fill(one, lambda name: AlterShareOffsets(0, "g", [ShareOffset(name, 0, 7)]))
+        with pytest.raises(Unavailable, match="over the 12000 that a message holds"):
+            query = ShareOffsetsQuery(0, "g", None)
+            await one.client.query("share_offsets", query, ShareOffsetsView, deadline_s=DEADLINE_S)
+        view = await all_share_offsets(one.client, "g")
+        assert [(each.topic, each.partition, each.start_offset) for each in view.offsets] == [
+            (name, 0, 7) for name in NAMES
+        ]
+        assert (await all_share_offsets(one.client, "absent")).rejection == Rejection.UNKNOWN_GROUP
 
 
 @in_virtual_time

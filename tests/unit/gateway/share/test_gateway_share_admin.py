@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from penstock.contracts.queries.share import SHARE_OFFSETS_ASKED_MAX
 from penstock.kafkawire.api import (
     alter_share_group_offsets as altering,
     delete_share_group_offsets as deleting,
@@ -119,6 +120,21 @@ async def test_offsets_of_a_group_that_is_named_often_are_described_once(world: 
     assert (first.error_code, len(first.topics)) == (ErrorCode.NONE, 1)
     assert [(each.error_code, each.topics) for each in others] == [(ErrorCode.INVALID_REQUEST, [])] * 2
     assert world.sequencer.asked.count("share_offsets") == 1
+
+
+async def test_offsets_of_many_partitions_are_asked_for_in_parts_that_each_fit_a_message(world: World) -> None:
+    topic_id = await open_world(world)
+    await joined_members(world, topic_id, "m1")
+    topic = describing.DescribeShareGroupOffsetsRequestTopic
+    count = SHARE_OFFSETS_ASKED_MAX + 1
+    answer = await offsets(world, [topic("no such topic", [3]), topic("t", list(range(count)))])
+    assert world.sequencer.asked.count("share_offsets") == 2
+    unknown, known = answer.topics
+    unknown_topic = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(each.partition_index, each.error_code) for each in unknown.partitions] == [(3, unknown_topic)]
+    assert [each.partition_index for each in known.partitions] == list(range(count))
+    assert [each.error_code for each in known.partitions] == [ErrorCode.NONE] + [unknown_topic] * (count - 1)
+    assert (await offsets(world, [], group="none")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 async def test_an_empty_group_gets_new_offsets_and_loses_topics(world: World) -> None:

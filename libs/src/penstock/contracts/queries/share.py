@@ -11,6 +11,7 @@ from penstock.contracts.rejections import Rejection
 WINDOWS_PER_PARTITION_MAX = 64
 DEAD_LETTER_GROUPS_MAX = 1_000
 DEAD_LETTERS_PER_VIEW_MAX = 500
+SHARE_OFFSETS_ASKED_MAX = 10_000  # at most 3 MB of an answer, with the longest names
 
 
 class ShareHeartbeatQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -188,12 +189,17 @@ class ShareOffsetTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShareOffsetsQuery(msgspec.Struct, frozen=True, array_like=True):
-    """The start offsets of a group; `topics` None means all partitions that it shares."""
+    """The start offsets of a group; `topics` None means all partitions that it shares.
+
+    Of these the answer is a page: topics whose names come after `after`, all without one. A query names at most
+    SHARE_OFFSETS_ASKED_MAX partitions.
+    """
 
     min_sequence: int
     group_id: str
     topics: list[ShareOffsetTopic] | None
     fresh: bool = False
+    after: str | None = None
 
 
 class ShareOffsetView(msgspec.Struct, frozen=True, array_like=True):
@@ -209,9 +215,10 @@ class ShareOffsetView(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ShareOffsetsView(msgspec.Struct, frozen=True, array_like=True):
-    """One view per partition, in the query's order."""
+    """One view per partition, in the query's order; a page is in the order of topics' names."""
 
     sequence: int
     offsets: list[ShareOffsetView]
     rejection: Rejection = Rejection.NONE  # UNKNOWN_GROUP
     failure: str | None = None
+    is_more: bool = False  # there are more after the topic of the last of these

@@ -21,10 +21,11 @@ from penstock.contracts.queries.groups import (
     GroupsView,
 )
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
+from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus.sequencer_client import View
 
-Page = TypeVar("Page", MetadataView, GroupsView, GroupConfigsView, LogSizesView)
+Page = TypeVar("Page", MetadataView, GroupsView, GroupConfigsView, LogSizesView, ShareOffsetsView)
 
 
 class Sequencers(Protocol):
@@ -77,6 +78,20 @@ async def all_log_sizes(sequencers: Sequencers, deadline_s: float) -> list[LogSi
     async for view in pages:
         found |= {topic.name: topic for topic in view.topics}
     return list(found.values())
+
+
+async def all_share_offsets(sequencers: Sequencers, group_id: str) -> ShareOffsetsView:
+    """The offsets of a share group in all its partitions, or its rejection; `Unavailable` as for the other lists."""
+    query = ShareOffsetsQuery(0, group_id, None, fresh=True, after="")
+    pages = _pages(sequencers, "share_offsets", query, ShareOffsetsView, lambda last: last.offsets[-1].topic)
+    found = {}
+    sequence = 0
+    async for view in pages:
+        if view.rejection:
+            return view
+        sequence = view.sequence
+        found |= {(each.topic, each.partition): each for each in view.offsets}
+    return ShareOffsetsView(sequence, list(found.values()))
 
 
 async def _pages(

@@ -1,9 +1,18 @@
 """DescribeShareGroupOffsets: lists the start offset and the lag of share groups in each partition (KIP-932)."""
 
+from itertools import groupby
 from typing import Protocol
 
 from penstock.contracts.errors import Unavailable
-from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView, ShareOffsetTopic, ShareOffsetView
+from penstock.contracts.ids import is_legal_topic_name
+from penstock.contracts.queries.share import (
+    SHARE_OFFSETS_ASKED_MAX,
+    ShareOffsetsQuery,
+    ShareOffsetsView,
+    ShareOffsetTopic,
+    ShareOffsetView,
+)
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api.describe_share_group_offsets import (
     API as API,
     DescribeShareGroupOffsetsRequest,
@@ -15,6 +24,7 @@ from penstock.kafkawire.api.describe_share_group_offsets import (
 )
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.kafkawire.schema import NO_UUID
+from penstock.runtime.bus.listings import all_share_offsets
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
 from penstock_gateway.kafka.feature_levels import NO_SHARE_GROUPS, share_groups_error
@@ -48,15 +58,8 @@ async def _describe(
     error = share_groups_error(gateway)
     if error:
         return _rejected(asked.group_id, error, NO_SHARE_GROUPS)
-    topics = asked.topics
-    query = ShareOffsetsQuery(
-        0,
-        asked.group_id,
-        None if topics is None else [ShareOffsetTopic(each.topic_name, each.partitions) for each in topics],
-        fresh=True,
-    )
     try:
-        view = await gateway.sequencer.query("share_offsets", query, ShareOffsetsView)
+        view = await _offsets(gateway, asked)
     except Unavailable as unavailable:
         return _rejected(asked.group_id, GROUPS_UNAVAILABLE, str(unavailable))
     if view.rejection:
@@ -65,6 +68,32 @@ async def _describe(
     for offset in view.offsets:
         by_topic.setdefault(offset.topic, []).append(offset)
     return DescribeShareGroupOffsetsResponseGroup(asked.group_id, [_topic_answer(*each) for each in by_topic.items()])
+
+
+async def _offsets(gateway: Needs, asked: DescribeShareGroupOffsetsRequestGroup) -> ShareOffsetsView:
+    """The group's offsets in the partitions of the request, asked for in parts that each fit a message."""
+    if asked.topics is None:
+        return await all_share_offsets(gateway.sequencer, asked.group_id)
+    wanted = [(topic.topic_name, number) for topic in asked.topics for number in topic.partitions]
+    # No topic has such a name, and each partition in an answer repeats it.
+    found = [
+        ShareOffsetView(name, b"", number, Rejection.UNKNOWN_TOPIC, -1, -1, -1)
+        for name, number in wanted
+        if not is_legal_topic_name(name)
+    ]
+    wanted = [each for each in wanted if is_legal_topic_name(each[0])]
+    for begin in range(0, max(len(wanted), 1), SHARE_OFFSETS_ASKED_MAX):
+        part = wanted[begin : begin + SHARE_OFFSETS_ASKED_MAX]
+        topics = [
+            ShareOffsetTopic(name, [number for _, number in places])
+            for name, places in groupby(part, key=lambda place: place[0])
+        ]
+        query = ShareOffsetsQuery(0, asked.group_id, topics, fresh=not begin)
+        view = await gateway.sequencer.query("share_offsets", query, ShareOffsetsView)
+        if view.rejection:
+            return view
+        found += view.offsets
+    return ShareOffsetsView(0, found)
 
 
 def _rejected(group_id: str, error: ErrorCode, message: str) -> DescribeShareGroupOffsetsResponseGroup:

@@ -15,11 +15,14 @@ from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.share.commands import group_validation_error
 from penstock_sequencer.core.share.group import enter_share, new_group, remove_group, remove_if_bare, remove_topic
 from penstock_sequencer.core.share.offset_ranges import end_of
-from penstock_sequencer.core.share.partition import gone_count, rules_of, visible_end
+from penstock_sequencer.core.share.partition import Rules, gone_count, rules_of, visible_end
 from penstock_sequencer.core.state.cluster import Changes, Partition, State
 from penstock_sequencer.core.state.limits import INTEGER_MAX
+from penstock_sequencer.core.state.pages import NUMBER_BYTES, page_of, text_bytes
 from penstock_sequencer.core.state.share_group import ShareGroup, SharePartition
 from penstock_sequencer.core.state.shares import enter
+
+_VIEW_BYTES = 6 * NUMBER_BYTES + 16  # of one partition beside the topic's name: integers and the topic's id
 
 
 def alter_share_offsets(state: State, command: AlterShareOffsets, changes: Changes) -> PerItem | Rejected:
@@ -80,25 +83,30 @@ def delete_share_group(state: State, group: ShareGroup, command: DeleteGroup, ch
 
 
 def share_offsets(state: State, query: ShareOffsetsQuery) -> ShareOffsetsView:
-    """The group's positions, and its lag in each partition."""
+    """The group's positions, and its lag in each partition; of all its topics in pages, if the sender can page."""
     group = state.share_groups.get(query.group_id)
     if group is None:
         return ShareOffsetsView(state.sequence, [], Rejection.UNKNOWN_GROUP)
-    topics = _shared_topics(state, group) if query.topics is None else query.topics
-    views = [_view(state, group, each.topic, number) for each in topics for number in each.partitions]
-    return ShareOffsetsView(state.sequence, views)
+    topics, is_more = (query.topics, False) if query.topics is not None else _page(state, group, query.after)
+    rules = rules_of(state, group.group_id)
+    views = [_view(state, group, rules, each.topic, number) for each in topics for number in each.partitions]
+    return ShareOffsetsView(state.sequence, views, is_more=is_more)
 
 
-def _shared_topics(state: State, group: ShareGroup) -> list[ShareOffsetTopic]:
-    """The existing topics that the group has begun to share."""
-    return [
-        ShareOffsetTopic(state.topics_by_id[topic_id].name, sorted(shares))
+def _page(state: State, group: ShareGroup, after: str | None) -> tuple[list[ShareOffsetTopic], bool]:
+    """The existing topics that the group has begun to share, and whether there are more."""
+    shared = {
+        state.topics_by_id[topic_id].name: shares
         for topic_id, shares in group.partitions.items()
-        if topic_id in state.topics_by_id
-    ]
+        if shares and topic_id in state.topics_by_id
+    }
+    names, is_more = page_of(
+        shared, after, state.limits.answers, lambda name: len(shared[name]) * (text_bytes(name) + _VIEW_BYTES)
+    )
+    return [ShareOffsetTopic(name, sorted(shared[name])) for name in names], is_more
 
 
-def _view(state: State, group: ShareGroup, name: str, number: int) -> ShareOffsetView:
+def _view(state: State, group: ShareGroup, rules: Rules, name: str, number: int) -> ShareOffsetView:
     topic = state.topics.get(name)
     if topic is None or not 0 <= number < len(topic.partitions):
         topic_id = b"" if topic is None else topic.topic_id
@@ -108,10 +116,8 @@ def _view(state: State, group: ShareGroup, name: str, number: int) -> ShareOffse
         return ShareOffsetView(name, topic.topic_id, number, Rejection.NONE, -1, -1, -1)
     partition = topic.partitions[number]
     start = max(share.start, partition.log_start_offset)
-    end = visible_end(rules_of(state, group.group_id), partition)
-    return ShareOffsetView(
-        name, topic.topic_id, number, Rejection.NONE, start, _lag(share, partition, end), state.leader_epoch
-    )
+    lag = _lag(share, partition, visible_end(rules, partition))
+    return ShareOffsetView(name, topic.topic_id, number, Rejection.NONE, start, lag, state.leader_epoch)
 
 
 def _lag(share: SharePartition, partition: Partition, end: int) -> int:
