@@ -3,13 +3,26 @@
 from collections.abc import Iterator
 
 import msgspec
+import pytest
 from hypothesis import example, given, strategies as st
 
-from penstock.contracts.commands import OwnedTasks, Subtopology, TaskIds, Topology
+from penstock.contracts.commands import (
+    OwnedTasks,
+    RaiseLevel,
+    Rejected,
+    StreamsMembership,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    Topology,
+)
+from penstock.contracts.levels import TASK_OFFSETS_LEVEL
+from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.streams.progress import next_progress
 from penstock_sequencer.core.groups.streams.topology import configure, topology_error
+from penstock_sequencer.core.state.limits import Limits, StreamsLimits
 from penstock_sequencer.core.state.streams_group import StreamsGroup, StreamsMember
-from tests.unit.sequencer.core.core_streams import subtopology
+from tests.unit.sequencer.core.core_streams import CHANGELOG, subtopology
 from tests.unit.sequencer.core.core_world import World
 
 SUBTOPOLOGIES = 200
@@ -118,3 +131,44 @@ def test_a_step_of_a_member_with_many_tasks_takes_work_in_proportion_to_their_nu
     owned = OwnedTasks([], [TaskIds("0", counted_numbers(2 * TASKS))])
     assert next_progress(group, member, owned).standby == {"0": [*range(TASKS, 2 * TASKS)]}
     assert CountedNumber.compared <= 20 * TASKS
+
+
+def offsets_of(*numbers: int) -> list[TaskOffset]:
+    return [TaskOffset("0", number, 10) for number in numbers]
+
+
+def world_of_offsets(level: int, **limits: int) -> World:
+    world = World(Limits(streams=StreamsLimits(**limits)), level=level)
+    world.topic(partitions=4)
+    world.topic(CHANGELOG, partitions=4, number=2)
+    return world
+
+
+@pytest.mark.parametrize("level", [TASK_OFFSETS_LEVEL - 1, TASK_OFFSETS_LEVEL])
+def test_two_heartbeats_give_a_member_no_more_offsets_than_one_may(level: int) -> None:
+    world = world_of_offsets(level, task_offsets_max=3)
+    one = world.streams.client("one")
+    world.streams.settle(one)
+    assert isinstance(world.streams.beat(one, task_offsets=offsets_of(0, 1)), StreamsMembership)
+    answer = world.streams.beat(one, task_end_offsets=offsets_of(0, 1))
+    member = world.streams.member("one")
+    if level < TASK_OFFSETS_LEVEL:
+        assert len(member.task_offsets + member.task_end_offsets) == 4
+        world.do(RaiseLevel(world.now_ms, TASK_OFFSETS_LEVEL))
+        # A member that has more already may keep them.
+        assert isinstance(world.streams.beat(one, client_tags=[("zone", "a")]), StreamsMembership)
+        return
+    assert answer == Rejected(Rejection.INVALID_REQUEST, "a member with 4 offsets of tasks")
+    assert isinstance(world.streams.beat(one, task_end_offsets=offsets_of(0)), StreamsMembership)
+    assert len(member.task_offsets + member.task_end_offsets) == 3
+
+
+@pytest.mark.parametrize("level", [TASK_OFFSETS_LEVEL - 1, TASK_OFFSETS_LEVEL])
+def test_a_target_reads_a_limited_number_of_all_offsets(level: int) -> None:
+    world = world_of_offsets(level, task_offsets_read_max=2)
+    one = world.streams.client("one", task_offsets=offsets_of(1, 3))
+    two = world.streams.client("two", task_offsets=offsets_of(0, 2))
+    world.streams.settle(one, two)
+    is_limited = level >= TASK_OFFSETS_LEVEL
+    assert one.active == {"0": [1, 2] if is_limited else [1, 3]}
+    assert two.active == {"0": [0, 3] if is_limited else [0, 2]}

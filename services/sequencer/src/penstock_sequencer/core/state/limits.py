@@ -178,6 +178,7 @@ class StreamsLimits(msgspec.Struct, frozen=True, kw_only=True):
     topology_item_bytes: int = 64  # of each subtopology and each topic, beside its names
     task_offset_bytes: int = 24  # of one task's offset that a member reports
     task_offsets_max: int = 20_000  # that one member reports
+    task_offsets_read_max: int = 100_000  # of all members for one target: 0.2 s more of work
     streams_heartbeat_soon_ms: int = SECOND_MS  # for members that wait for topics, a target, or a part of it
 
 

@@ -20,6 +20,7 @@ from penstock.contracts.configs.groups import (
     streams_config,
 )
 from penstock.contracts.configs.members import ASSIGNMENT_INTERVAL_CEILING_MS, INITIAL_DELAY_CEILING_MS
+from penstock.contracts.levels import TASK_OFFSETS_LEVEL
 from penstock_sequencer.core.groups.assignment import subscriptions
 from penstock_sequencer.core.groups.departed_members import record_departed, record_joined
 from penstock_sequencer.core.groups.streams.assignor import Worker, assign
@@ -231,7 +232,8 @@ def update_target(state: State, group: Group, now_ms: int) -> None:
     # While topics are missing or wrong, the targets are empty.
     counts = configured.tasks if configured.status is None else {}
     stateful = {each.subtopology_id: None for each in streams.topology.subtopologies if each.changelog_topics}
-    workers = {member_id: _worker(member) for member_id, member in streams.members.items()}
+    offsets_max = _offsets_read_max(state, streams)
+    workers = {member_id: _worker(member, offsets_max) for member_id, member in streams.members.items()}
     for member_id, tasks in assign(counts, stateful, workers, streams.standby_replicas).items():
         member = streams.members[member_id]
         member.target_active, member.target_standby = _tasks(tasks.active), _tasks(tasks.standby)
@@ -241,9 +243,16 @@ def update_target(state: State, group: Group, now_ms: int) -> None:
     streams.tables.settled.clear()
 
 
-def _worker(member: StreamsMember) -> Worker:
+def _offsets_read_max(state: State, streams: StreamsGroup) -> int | None:
+    """How many offsets of each member the assignor reads; None for all. Members may report far more than tasks."""
+    most = state.limits.streams.task_offsets_read_max
+    reported = sum(len(member.task_offsets) for member in streams.members.values())
+    return most // len(streams.members) if state.level >= TASK_OFFSETS_LEVEL and reported > most else None
+
+
+def _worker(member: StreamsMember, offsets_max: int | None) -> Worker:
     active = {subtopology: list(epochs) for subtopology, epochs in member.active.items()}
-    offsets = {(each.subtopology_id, each.partition): each.offset for each in member.task_offsets}
+    offsets = {(each.subtopology_id, each.partition): each.offset for each in member.task_offsets[:offsets_max]}
     return Worker(member.process_id, active, member.standby, offsets)
 
 

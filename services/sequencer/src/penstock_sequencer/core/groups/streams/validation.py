@@ -8,6 +8,7 @@ from penstock.contracts.commands import (
     StreamsHeartbeat,
     TaskIds,
 )
+from penstock.contracts.levels import TASK_OFFSETS_LEVEL
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core.groups.streams.group import configured_of, streams_of
 from penstock_sequencer.core.groups.streams.topology import topology_error
@@ -115,9 +116,23 @@ def growth_validation_error(
 ) -> Rejected | None:
     """Why the known member cannot have the settings of the heartbeat."""
     size_bytes = _size_bytes(state, command)
+    if state.level >= TASK_OFFSETS_LEVEL:
+        held = len(member.task_offsets) + len(member.task_end_offsets)
+        offsets = _offsets_after(member, command)
+        if offsets > max(held, state.limits.streams.task_offsets_max):
+            return Rejected(Rejection.INVALID_REQUEST, f"a member with {offsets} offsets of tasks")
+        reported = len(command.task_offsets or ()) + len(command.task_end_offsets or ())
+        size_bytes += state.limits.streams.task_offset_bytes * (offsets - reported)
     if is_room_for_member(state, members_of(group), size_bytes, member.size_bytes, member.owner):
         return None
     return Rejected(Rejection.OVERLOADED, "no room for a larger member")
+
+
+def _offsets_after(member: StreamsMember, command: StreamsHeartbeat) -> int:
+    """How many offsets the member has after the heartbeat, which may leave out one or both kinds."""
+    offsets = member.task_offsets if command.task_offsets is None else command.task_offsets
+    end_offsets = member.task_end_offsets if command.task_end_offsets is None else command.task_end_offsets
+    return len(offsets) + len(end_offsets)
 
 
 def _size_bytes(state: State, command: StreamsHeartbeat) -> int:
