@@ -6,17 +6,27 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from penstock.contracts.commands import Command, Outcome, RaiseLevel, SharePartition, ShareRecords
+from penstock.contracts.commands import (
+    AcknowledgedRange,
+    Command,
+    Outcome,
+    RaiseLevel,
+    RecordsShared,
+    SharePartition,
+    ShareRecords,
+)
 from penstock.contracts.errors import Unavailable
 from penstock.contracts.ids import TopicId
 from penstock.contracts.levels import THROTTLED_DELIVERIES_LEVEL
 from penstock.contracts.queries.share import SharePartitionRef, SharePartitionsQuery, SharePartitionsView
+from penstock.contracts.rejections import Rejection
 from penstock.kafkawire.api import decode_response, encode_response
 from penstock.kafkawire.error_codes import ErrorCode
 from penstock.segment.keys import segment_key
 from penstock_gateway.parts import GatewayLimits
 from penstock_gateway.share.limits import ShareLimits
 from penstock_gateway.share.sessions import CLOSING_EPOCH
+from penstock_sequencer.core.state.share_group import AVAILABLE
 from tests.testkit.waiting import until
 from tests.unit.gateway.gateway_read_world import START_MS, World, batch_of
 from tests.unit.gateway.gateway_share import (
@@ -148,6 +158,28 @@ async def test_a_waiting_member_looks_again_for_records_that_another_gateway_rel
     await until(lambda: world.tail.watched_partitions == 1)
     world.sequencer.apply([ShareRecords(0, "g", "m1", [SharePartition(topic_id, 0)], releases_through=1)])
     assert acquired(await waiting) == [(0, 0, 1)], "an unread record of a closed session counts as delivered"
+
+
+async def test_the_end_of_a_session_releases_no_records_of_a_session_at_another_gateway(world: World) -> None:
+    """The client has moved partition 0 to another gateway, and still acknowledges records that it got from this one."""
+    topic_id = await open_world(world, partitions=2)
+    (one,) = await joined_members(world, topic_id, "m1")
+    await world.produce(topic_id, {0: [batch_of(b"a")]})
+    assert acquired(await one.fetch(0, 1)) == [(0, 0, 1)]
+    await world.produce(topic_id, {0: [batch_of(b"b")], 1: [batch_of(b"c")]})
+    elsewhere = SharePartition(topic_id, 0, [], 0, -1, 9)
+    ((outcome,), _) = world.sequencer.apply([ShareRecords(0, "g", "m1", [elsewhere], records_max=9)])
+    assert isinstance(outcome, RecordsShared)
+    assert [(each.first, each.last) for each in outcome.partitions[0].acquired] == [(1, 1)]
+    assert acquired(await one.fetch(removed=(0,)), 1) == [(0, 0, 1)]
+    answer = await one.acknowledge({0: [(0, 0, ACCEPT)]}, epoch=CLOSING_EPOCH)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    accepted = [AcknowledgedRange(1, 1, bytes([ACCEPT]))]
+    ((outcome,), _) = world.sequencer.apply([ShareRecords(0, "g", "m1", [SharePartition(topic_id, 0, accepted)])])
+    assert isinstance(outcome, RecordsShared)
+    assert outcome.partitions[0].acknowledge_rejection == Rejection.NONE
+    (released,) = world.sequencer.state.share_groups["g"].partitions[topic_id][1].holds
+    assert (released.first, released.last, released.status) == (0, 0, AVAILABLE)
 
 
 async def test_acknowledgements_of_a_waiting_fetch_are_sent_at_once(world: World) -> None:

@@ -98,8 +98,16 @@ class ShareCommands:
     ) -> int:
         """Send the valid acknowledgements. Return the duration of acquisition locks in ms, 0 if it is unknown.
 
-        If the session ends, all other records that the member acquired through it are released.
+        If the session ends, all other records that the member acquired through it are released. Partitions that the
+        session no longer has are acknowledged separately. The member may fetch them at another gateway, and its
+        acquisitions there may lie between those of this session.
         """
+        if ended is not None:
+            elsewhere = [each for each in acknowledged if each.key not in ended.partitions]
+            if elsewhere:
+                lock_ms = await self.acknowledge(group_id, member_id, elsewhere)
+                here = [each for each in acknowledged if each.key in ended.partitions]
+                return await self.acknowledge(group_id, member_id, here, ended=ended) or lock_ms
         valid = [each for each in acknowledged if not each.error]
         partitions = [SharePartition(*each.key, each.ranges) for each in valid]
         releases = ended is not None and ended.acquisition != NO_ACQUISITION
