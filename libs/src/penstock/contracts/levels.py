@@ -96,8 +96,8 @@ SUBSCRIBED_TOPICS_LEVEL = 15
 # From this level on a rejected JoinGroup does not convert an empty streams or consumer group. An accepted one takes the
 # protocol type "streams" from the group, also if it only gets a member id.
 KEPT_TOPOLOGIES_LEVEL = 15
-# From this level on two heartbeats give a member of a streams group no more offsets of tasks than one may. A target
-# reads a limited number of all offsets.
+# From this level on two heartbeats give a member of a streams group no more offsets of tasks than one. A target reads
+# a limited number of all offsets.
 TASK_OFFSETS_LEVEL = 15
 # From this level on topics may have a lane (ADR 0045).
 LANES_LEVEL = 8
