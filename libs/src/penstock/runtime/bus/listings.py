@@ -21,7 +21,7 @@ from penstock.contracts.queries.groups import (
     GroupsView,
 )
 from penstock.contracts.queries.log import LogSizes, LogSizesQuery, LogSizesView
-from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView
+from penstock.contracts.queries.share import ShareOffsetsQuery, ShareOffsetsView, ShareOffsetView
 from penstock.contracts.queries.topics import MetadataQuery, MetadataView, TopicView
 from penstock.runtime.bus.sequencer_client import View
 
@@ -84,7 +84,7 @@ async def all_share_offsets(sequencers: Sequencers, group_id: str) -> ShareOffse
     """The offsets of a share group in all its partitions, or its rejection; `Unavailable` as for the other lists."""
     query = ShareOffsetsQuery(0, group_id, None, fresh=True, after="")
     pages = _pages(sequencers, "share_offsets", query, ShareOffsetsView, lambda last: last.offsets[-1].topic)
-    found = {}
+    found: dict[tuple[str, int], ShareOffsetView] = {}
     sequence = 0
     async for view in pages:
         if view.rejection:
