@@ -91,7 +91,7 @@ THROTTLED_DELIVERIES_LEVEL = 15
 FIRST_SUBSCRIPTION_LEVEL = 15
 # From this level on, a renewed lock of a share group ends in time, also if it is shorter now.
 RENEWED_LOCKS_LEVEL = 15
-# From this level on, the size of a consumer group's member counts the topics that it names. They have a limit.
+# From this level on the topics that members of consumer groups name have limits, and count as the members' sizes.
 SUBSCRIBED_TOPICS_LEVEL = 15
 # From this level on a rejected JoinGroup does not convert an empty streams or consumer group. An accepted one takes the
 # protocol type "streams" from the group, also if it only gets a member id.

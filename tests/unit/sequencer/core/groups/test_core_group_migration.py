@@ -26,7 +26,7 @@ from penstock.contracts.commands import (
     SyncGroup,
     Waiting,
 )
-from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, HELD_GOES_OVER_LEVEL
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, HELD_GOES_OVER_LEVEL, SUBSCRIBED_TOPICS_LEVEL
 from penstock.contracts.queries.groups import GroupWaitQuery, HeartbeatQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
@@ -39,6 +39,7 @@ from penstock_sequencer.core.groups.assignment.classic_subscription_codec import
 )
 from penstock_sequencer.core.groups.consumer_group import enter_member
 from penstock_sequencer.core.snapshot.codec import decode_state, encode_state
+from penstock_sequencer.core.state.limits import ConsumerLimits, Limits
 from tests.unit.sequencer.core.core_consumers import Client, numbers
 from tests.unit.sequencer.core.core_world import World, topic_id
 
@@ -546,3 +547,33 @@ def test_many_classic_members_that_do_not_join_again_are_removed_quickly() -> No
     consumer = world.group().consumer
     assert consumer is not None
     assert list(consumer.members) == ["new"]
+
+
+def limited_world(level: int) -> World:
+    """A world in which a member names two topics, and a classic group three."""
+    world = migration_world(level)
+    world.use_limits(Limits(consumers=ConsumerLimits(subscribed_topics_max=2, classic_names_max=3)))
+    return world
+
+
+def naming(*topics: str) -> dict[str, Any]:
+    return {"protocols": [GroupProtocol("cooperative-sticky", subscription(list(topics)))]}
+
+
+@pytest.mark.parametrize("topics", [["a", "b", "c"], ["a", "b"]])
+def test_a_classic_group_that_names_too_many_topics_is_not_converted(topics: list[str]) -> None:
+    for level in (SUBSCRIBED_TOPICS_LEVEL - 1, SUBSCRIBED_TOPICS_LEVEL):
+        world = limited_world(level)
+        join_classic(world, Classic("c1"), "", **naming(*topics))
+        join_classic(world, Classic("c2"), "", **naming("a", "b"))
+        joined = world.consumers.join("new", "t")
+        is_limited = level == SUBSCRIBED_TOPICS_LEVEL
+        assert isinstance(joined, Rejected if is_limited else ConsumerMembership)
+
+
+def test_a_classic_member_of_a_consumer_group_names_a_limited_number_of_topics() -> None:
+    world = limited_world(SUBSCRIBED_TOPICS_LEVEL)
+    world.consumers.join("new", "t")
+    rejected = join_classic(world, Classic("c1"), "", **naming("a", "b", "c"))
+    assert rejected == Rejected(Rejection.INCONSISTENT_PROTOCOL)
+    assert isinstance(join_classic(world, Classic("c1"), "", **naming("a", "b")), Joined)

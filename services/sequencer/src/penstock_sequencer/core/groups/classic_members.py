@@ -34,7 +34,13 @@ from penstock_sequencer.core.groups.consumer_group import (
     weigh,
 )
 from penstock_sequencer.core.groups.departed_members import departed_sequence
-from penstock_sequencer.core.groups.migration import assignment_of, downgrade_if_due, must_join_again, partitions_of
+from penstock_sequencer.core.groups.migration import (
+    assignment_of,
+    downgrade_if_due,
+    member_names_max,
+    must_join_again,
+    partitions_of,
+)
 from penstock_sequencer.core.state.cluster import Changes, Group, State
 from penstock_sequencer.core.state.consumer_group import AWAY, REVOKING, ConsumerGroup, ConsumerMember
 from penstock_sequencer.core.state.limits import REBALANCE_TIMEOUT_MAX_MS
@@ -44,7 +50,7 @@ from penstock_sequencer.core.state.shares import enter
 def join(state: State, group: Group, command: JoinGroup, changes: Changes) -> Joined | MemberIdRequired | Rejected:
     """A classic member joins for the first time, or joins again."""
     consumer = consumer_of(group)
-    subscription = _subscription(consumer, command)
+    subscription = _subscription(state, consumer, command)
     if subscription is None:
         return Rejected(Rejection.INCONSISTENT_PROTOCOL)
     if not command.member_id and command.require_known_member and command.group_instance_id is None:
@@ -82,7 +88,7 @@ def _joined(member: ConsumerMember) -> Joined:
     return Joined(member.epoch, PROTOCOL_TYPE, member.protocols[0].name, "", member.member_id, [])
 
 
-def _subscription(consumer: ConsumerGroup, command: JoinGroup) -> Subscription | None:
+def _subscription(state: State, consumer: ConsumerGroup, command: JoinGroup) -> Subscription | None:
     """The member's subscription; None if it is malformed or has no protocol in common with other classic members."""
     if command.protocol_type != PROTOCOL_TYPE or not command.protocols:
         return None
@@ -91,7 +97,8 @@ def _subscription(consumer: ConsumerGroup, command: JoinGroup) -> Subscription |
         if member.protocols and member.member_id != command.member_id:
             names &= {each.name for each in member.protocols}
     try:
-        return classic_subscription_codec.read_subscription(command.protocols[0].metadata) if names else None
+        data, names_max = command.protocols[0].metadata, member_names_max(state)
+        return classic_subscription_codec.read_subscription(data, names_max) if names else None
     except Malformed:
         return None
 

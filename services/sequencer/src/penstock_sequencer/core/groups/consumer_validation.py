@@ -73,7 +73,7 @@ def validation_error_to_new(state: State, group: Group | None, command: Consumer
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} not found.")
     if group is None and not is_room_for_group(state, number_of(state, command.principal)):
         return Rejected(Rejection.OVERLOADED, "no room for another group")
-    if group is not None and (group.streams is not None or not can_upgrade(group)):
+    if group is not None and (group.streams is not None or not can_upgrade(state, group)):
         return Rejected(Rejection.UNKNOWN_GROUP, f"Group {command.group_id} is not a consumer group.")
     known = None if group is None else group.members.get(command.member_id)
     if known is not None and command.instance_id not in (None, known.group_instance_id):

@@ -7,9 +7,14 @@ the new protocol is gone, the rest is a classic group again, and rebalances. Kaf
 `group.consumer.migration.policy=bidirectional`.
 """
 
-from penstock.contracts.levels import HELD_GOES_OVER_LEVEL
+from penstock.contracts.levels import HELD_GOES_OVER_LEVEL, SUBSCRIBED_TOPICS_LEVEL
 from penstock_sequencer.core.groups.assignment import classic_subscription_codec
-from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, Subscription
+from penstock_sequencer.core.groups.assignment.classic_subscription_codec import (
+    NAMES_UNLIMITED,
+    PROTOCOL_TYPE,
+    Malformed,
+    Subscription,
+)
 from penstock_sequencer.core.groups.classic_group import (
     count_protocols,
     metadata,
@@ -26,23 +31,41 @@ from penstock_sequencer.core.state.consumer_group import AWAITING, REVOKING, Con
 from penstock_sequencer.core.state.group_sizes import count_member
 
 
-def can_upgrade(group: Group) -> bool:
-    """Whether the classic group may become a consumer group: all its members speak Kafka's "consumer" protocol."""
+def can_upgrade(state: State, group: Group) -> bool:
+    """Whether the classic group may become a consumer group: all its members speak Kafka's "consumer" protocol.
+
+    From SUBSCRIBED_TOPICS_LEVEL on, its members do not name more topics than a group may name.
+    """
     if group.state == EMPTY and not group.members:
         return True
     if group.protocol_type != PROTOCOL_TYPE:
         return False
+    names_left = group_names_max(state)
     try:
         for member in group.members.values():
-            _subscription(group, member)
-            classic_subscription_codec.read_assignment(member.assignment)
+            subscription = _subscription(group, member, min(member_names_max(state), names_left))
+            names_left -= len(subscription.topics)
+            names_left -= len(classic_subscription_codec.read_assignment(member.assignment, names_left))
     except Malformed:
         return False
     return True
 
 
-def _subscription(group: Group, member: Member) -> Subscription:
-    return classic_subscription_codec.read_subscription(metadata(group, member) or member.protocols[0].metadata)
+def member_names_max(state: State) -> int:
+    """How many names of topics the subscription of one classic member may have."""
+    is_limited = state.level >= SUBSCRIBED_TOPICS_LEVEL
+    return state.limits.consumers.subscribed_topics_max if is_limited else NAMES_UNLIMITED
+
+
+def group_names_max(state: State) -> int:
+    """How many names of topics all classic members of one group may have, to be read at once."""
+    is_limited = state.level >= SUBSCRIBED_TOPICS_LEVEL
+    return state.limits.consumers.classic_names_max if is_limited else NAMES_UNLIMITED
+
+
+def _subscription(group: Group, member: Member, names_max: int = NAMES_UNLIMITED) -> Subscription:
+    data = metadata(group, member) or member.protocols[0].metadata
+    return classic_subscription_codec.read_subscription(data, names_max)
 
 
 def upgrade(state: State, group: Group) -> None:

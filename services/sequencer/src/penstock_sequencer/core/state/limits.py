@@ -159,6 +159,7 @@ class ConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of consumer groups (KIP-848) and of subscriptions by patterns."""
 
     subscribed_topics_max: int = 20_000  # that one member names: about 50 ms
+    classic_names_max: int = 200_000  # of topics in the metadata of a group that is converted: 0.2 s of reading
     consumer_members_max: int = 2_000  # of one group; a new target for all of them is about 100 ms of work
     consumer_heartbeat_soon_ms: int = SECOND_MS  # for members that wait for a part of their target; 0.2 ms of a gateway
     consumer_moving_ms: int = 3 * SECOND_MS  # another target may follow soon, because members rarely start alone

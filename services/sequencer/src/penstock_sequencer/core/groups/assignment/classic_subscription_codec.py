@@ -15,6 +15,7 @@ import msgspec
 
 PROTOCOL_TYPE = "consumer"
 NEWEST_VERSION = 3
+NAMES_UNLIMITED = 2**31
 _NULL = -1
 
 Item = TypeVar("Item")
@@ -34,16 +35,20 @@ class Malformed(Exception):
 
 
 class _Reader:
-    """A cursor over the bytes; anything that does not fit is `Malformed`."""
+    """A cursor over the bytes; anything that does not fit is `Malformed`, and so are more names than the maximum."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, names_max: int) -> None:
         self._data = data
         self._at = 0
+        self._names_left = names_max
 
     def number(self, size: int) -> int:
         return int.from_bytes(self._take(size), "big", signed=True)
 
     def text(self) -> str:
+        self._names_left -= 1
+        if self._names_left < 0:
+            raise Malformed("too many names of topics")
         text = self.nullable_text()
         if text is None:
             raise Malformed("a name is null")
@@ -84,9 +89,9 @@ class _Reader:
         return taken
 
 
-def read_subscription(data: bytes) -> Subscription:
+def read_subscription(data: bytes, names_max: int = NAMES_UNLIMITED) -> Subscription:
     """Read a subscription; an unknown version is read as the newest known one, as in Kafka. Raises `Malformed`."""
-    reader = _Reader(data)
+    reader = _Reader(data, names_max)
     version = reader.number(2)
     if version < 0:
         raise Malformed(f"version {version}")
@@ -104,19 +109,19 @@ def spoken_version(data: bytes) -> int:
     return min(max(int.from_bytes(data[:2], "big", signed=True), 0), NEWEST_VERSION)
 
 
-def read_topics(data: bytes) -> list[str]:
+def read_topics(data: bytes, names_max: int = NAMES_UNLIMITED) -> list[str]:
     """The topics, with which a subscription of any version begins. Raises `Malformed`."""
-    reader = _Reader(data)
+    reader = _Reader(data, names_max)
     if reader.number(2) < 0:
         raise Malformed("a negative version")
     return reader.items(reader.text)
 
 
-def read_assignment(data: bytes) -> dict[str, list[int]]:
+def read_assignment(data: bytes, names_max: int = NAMES_UNLIMITED) -> dict[str, list[int]]:
     """Partitions by topic name; empty data have none. Raises `Malformed`."""
     if not data:
         return {}
-    reader = _Reader(data)
+    reader = _Reader(data, names_max)
     if reader.number(2) < 0:
         raise Malformed("a negative version")
     return reader.partitions()
