@@ -14,7 +14,7 @@ from penstock.contracts.commands import (
     RaiseLevel,
     Tick,
 )
-from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, OFFSET_EXPIRY_LEVEL
+from penstock.contracts.levels import CONSUMER_GROUPS_LEVEL, OFFSET_EXPIRY_LEVEL, SUBSCRIBED_TOPICS_LEVEL
 from penstock.contracts.queries.groups import GroupOffsetsQuery
 from penstock.contracts.rejections import Rejection
 from penstock_sequencer.core import queries
@@ -192,6 +192,22 @@ def test_metadata_above_the_size_limit_is_not_read(world: World) -> None:
     world.use_limits(DEFAULT_LIMITS)
     pass_time(world, 2 * STEP_MS)
     assert committed(world) == []
+
+
+@pytest.mark.parametrize(
+    ("level", "rejection"),
+    [(SUBSCRIBED_TOPICS_LEVEL - 1, Rejection.NONE), (SUBSCRIBED_TOPICS_LEVEL, Rejection.GROUP_SUBSCRIBED)],
+)
+def test_metadata_with_more_names_than_the_limit_is_not_read(level: int, rejection: Rejection) -> None:
+    world = World(Limits(offsets=OffsetLimits(subscriptions_names_max=2)), level)
+    world.topic()
+    world.topic("u", number=2)
+    generation = consumers(world, "t", "v")
+    commit_as_member(world, generation, "u")
+    assert delete(world, ("u", 0)) == [Rejection.NONE]
+    world.classic.leave(("m1", None), ("m2", None))
+    generation = consumers(world, "t", "v", "w")
+    assert delete(world, ("u", 0)) == [rejection]
 
 
 def test_no_offset_expires_during_a_rebalance(world: World) -> None:

@@ -19,9 +19,14 @@ from collections.abc import Iterator
 
 from penstock.contracts.commands import DeletedOffset, DeleteOffsets, PerItem, Rejected
 from penstock.contracts.configs.members import offsets_retention_ms
-from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL
+from penstock.contracts.levels import OFFSET_EXPIRY_LEVEL, SUBSCRIBED_TOPICS_LEVEL
 from penstock.contracts.rejections import Rejection
-from penstock_sequencer.core.groups.assignment.classic_subscription_codec import PROTOCOL_TYPE, Malformed, read_topics
+from penstock_sequencer.core.groups.assignment.classic_subscription_codec import (
+    NAMES_UNLIMITED,
+    PROTOCOL_TYPE,
+    Malformed,
+    read_topics,
+)
 from penstock_sequencer.core.groups.classic_group import metadata
 from penstock_sequencer.core.groups.offset_commit import size_bytes
 from penstock_sequencer.core.groups.pending_offsets import pending_partitions
@@ -169,10 +174,17 @@ def _topics_read(state: State, group: Group) -> _ReadNow:
     subscriptions = dict.fromkeys(metadata(group, member) for member in group.members.values())
     if sum(len(data) for data in subscriptions) > state.limits.offsets.subscriptions_bytes_max:
         return None
+    found: dict[str, None] = {}
+    is_limited = state.level >= SUBSCRIBED_TOPICS_LEVEL
+    names_left = state.limits.offsets.subscriptions_names_max if is_limited else NAMES_UNLIMITED
     try:
-        return {topic: None for data in subscriptions for topic in read_topics(data)}
+        for data in subscriptions:
+            topics = read_topics(data, names_left)
+            names_left -= len(topics)
+            found |= dict.fromkeys(topics)
     except Malformed:
         return None
+    return found
 
 
 def _is_read(read_now: _ReadNow, topic: str) -> bool:

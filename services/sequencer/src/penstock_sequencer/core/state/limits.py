@@ -192,7 +192,8 @@ class OffsetLimits(msgspec.Struct, frozen=True, kw_only=True):
     groups_swept_per_tick: int = 500  # about 1 ms, if each has few members
     offsets_swept_per_tick: int = 10_000  # about 3 ms; the last group may exceed it
     offsets_per_member: int = 10  # the work to find the topics that a member reads, counted in offsets
-    subscriptions_bytes_max: int = 1024 * 1024  # of the members of a classic group; about 30 ms, and more is not read
+    subscriptions_bytes_max: int = 1024 * 1024  # of the members of a classic group; more is not read
+    subscriptions_names_max: int = 50_000  # of topics in these bytes: about 75 ms; more is not read
 
 
 class ShareLimits(msgspec.Struct, frozen=True, kw_only=True):
