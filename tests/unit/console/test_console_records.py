@@ -58,6 +58,13 @@ def test_a_value_is_shown_in_its_format(value: bytes | None, expected: tuple[str
     assert value_of(value) == expected
 
 
+def test_a_record_is_shown_with_its_first_headers_and_the_number_of_all_others() -> None:
+    limits = RecordLimits(shown_headers_max=2, header_name_characters_max=3)
+    found = shown(FakeRecord(headers=[("first", b"1"), ("b", None), ("c", b"3"), ("d", b"4")]), limits)
+    assert (found.headers, found.headers_left) == ([Header("fir", "1"), Header("b", None)], 2)
+    assert shown(FakeRecord(headers=[("a", b"1")]), limits).headers_left == 0
+
+
 def test_json_that_is_too_long_is_cut_after_it_was_formatted() -> None:
     text, form, is_cut = value_of(json.dumps(list(range(100))).encode())
     assert (form, is_cut) == ("json", True)

@@ -13,8 +13,8 @@ RECORD_FORMS = (TEXT, JSON, YAML, RAW)
 HEX_PREFIX = "0x"
 
 
-def as_object(record: Any) -> dict[str, Any]:
-    """The record as values of JSON. Bytes that are no UTF-8 become hexadecimal, in `key_hex` or `value_hex`.
+def as_object(record: Any, *, headers_max: int | None = None) -> dict[str, Any]:
+    """The record as values of JSON, with all headers or the first `headers_max`. Bytes that are no UTF-8 become hexadecimal, in `key_hex` or `value_hex`.
 
     A decoded key or value comes with its schema, in `key_schema` or `value_schema`. If it has a frame and cannot be
     decoded, its bytes are hexadecimal, and `key_error` or `value_error` has the reason.
@@ -27,7 +27,7 @@ def as_object(record: Any) -> dict[str, Any]:
     }
     shown |= _field(record, "key")
     shown |= _field(record, "value")
-    shown["headers"] = [{"name": name, **_text_or_hex("value", value)} for name, value in record.headers]
+    shown["headers"] = [{"name": name, **_text_or_hex("value", value)} for name, value in record.headers[:headers_max]]
     return shown
 
 

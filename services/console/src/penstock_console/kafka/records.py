@@ -40,6 +40,8 @@ class RecordLimits(msgspec.Struct, frozen=True, kw_only=True):
     scanned_max: int = 20_000
     read_s_max: float = 5.0
     shown_characters_max: int = 4_000  # of a key, a value or a header
+    shown_headers_max: int = 50  # of a record, which may have millions
+    header_name_characters_max: int = 200
     value_bytes_max: int = 900_000  # of a record to write
     tail_seconds_max: float = 600.0
     tail_records_per_poll_max: int = 100
@@ -83,6 +85,7 @@ class Record(msgspec.Struct, frozen=True):
     value_schema: RecordSchema | None = None
     key_error: str = ""
     value_error: str = ""
+    headers_left: int = 0  # headers that are not shown
 
 
 class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,10 +259,14 @@ async def tail(
 
 def shown(record: Any, limits: RecordLimits = DEFAULT_LIMITS) -> Record:
     """A record of the client as a page shows it."""
-    values = as_object(record)
+    headers_left = max(len(record.headers) - limits.shown_headers_max, 0)
+    values = as_object(record, headers_max=limits.shown_headers_max)
     key, key_format, _ = _shown_field(values, "key", limits)
     value, value_format, is_cut = _shown_field(values, "value", limits)
-    headers = [Header(each["name"], _shown_field(each, "value", limits)[0]) for each in values["headers"]]
+    headers = [
+        Header(each["name"][: limits.header_name_characters_max], _shown_field(each, "value", limits)[0])
+        for each in values["headers"]
+    ]
     size_bytes = 0 if record.value is None else len(record.value)
     place = (record.partition, record.offset, record.timestamp)
     return Record(
@@ -275,6 +282,7 @@ def shown(record: Any, limits: RecordLimits = DEFAULT_LIMITS) -> Record:
         value_schema=_schema(values, "value"),
         key_error=values.get("key_error", ""),
         value_error=values.get("value_error", ""),
+        headers_left=headers_left,
     )
 
 

@@ -5,6 +5,7 @@ const REFRESH_MS = 5000;
 const TAIL_ROWS_MAX = 500;
 const SHORT_TEXT_MAX = 160; // as in parts.html
 const SUMMARY_TEXT_MAX = 300;
+const LAST_MS = Date.UTC(9999, 11, 31, 23, 59, 59); // as in the times of pages
 
 // Changes a tree into another one. Elements that stay keep the focus, the text of the user, and whether they are open.
 function patch(old, next) {
@@ -95,14 +96,19 @@ function addSchema(cell, schema, error) {
   if (error) cell.append(" ", made("span", error, "state bad"));
 }
 
+// As on the page: producers may write any number, and `toISOString` fails for large ones.
+function timeText(ms) {
+  if (ms < 0) return "-";
+  return ms > LAST_MS ? "never" : new Date(ms).toISOString().slice(0, -1).replace("T", " ");
+}
+
 function showRecord(body, record) {
   const row = body.insertRow(0);
   row.className = "fresh";
   const place = made("th", `${record.partition}@${record.offset}`, "place");
   place.scope = "row";
   row.append(place);
-  const time = new Date(record.time_ms).toISOString();
-  row.append(made("td", time.slice(0, -1).replace("T", " "), "time"));
+  row.append(made("td", timeText(record.time_ms), "time"));
   const key = row.insertCell();
   key.append(field(record.key, record.key_format));
   addSchema(key, record.key_schema, record.key_error);
@@ -111,7 +117,12 @@ function showRecord(body, record) {
   if (record.value_format === "hex") value.append(" ", made("span", "hex", "tag"));
   if (record.is_cut) value.append(" ", made("span", "cut", "tag"));
   addSchema(value, record.value_schema, record.value_error);
-  for (const header of record.headers) value.append(" ", made("span", `${header.name}=${header.value}`, "tag"));
+  for (const { name, value: text } of record.headers) {
+    const tag = made("span", text === null ? `${name} ` : `${name}=${text}`, "tag");
+    if (text === null) tag.append(made("span", "null", "null"));
+    value.append(" ", tag);
+  }
+  if (record.headers_left) value.append(" ", made("span", `${record.headers_left} more headers`, "tag"));
   while (body.rows.length > TAIL_ROWS_MAX) body.deleteRow(-1);
 }
 
