@@ -153,6 +153,12 @@ def test_a_registry_that_does_not_answer_is_left_alone_for_a_while(registry: Sch
     assert isinstance(decoder.decode(framed(schema_id, b"\2")), Decoded)
 
 
+def test_a_name_of_a_host_that_cannot_be_is_the_reason() -> None:
+    assert "http://registry..example:80 does not answer" in reason(
+        decoder_of("http://registry..example"), framed(1, b"")
+    )
+
+
 def test_a_registry_that_accepts_and_keeps_silent_is_left_after_the_time_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -195,6 +201,7 @@ def test_only_the_address_of_the_registry_is_asked(registry: SchemaRegistry) -> 
     [
         ((404, {"error_code": 404, "message": "HTTP 404 Not Found"}), "answers HTTP 404: HTTP 404 Not Found"),
         ((404, b"<html>"), "answers HTTP 404"),
+        ((404, b'{"error_code": 1e999}'), "answers HTTP 404"),
         ((500, {"error_code": 50001, "message": "Error in the backend"}), "answers HTTP 500: Error in the backend"),
         ((200, b"<html>"), "is not that of a schema registry"),
         ((200, {"id": 1}), "is not that of a schema registry"),

@@ -191,7 +191,7 @@ class Registry:
                 if self._clock.monotonic_s() > deadline_s:
                     raise TimeoutError("timed out")
             return answer.status, bytes(body)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:  # no name of a host has an empty part
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Unavailable(f"{address} does not answer: {reason}") from error
         finally:
@@ -207,7 +207,7 @@ def _error_of(body: bytes) -> tuple[int, str]:
     try:
         found = json.loads(body)
         return int(found["error_code"]), str(found.get("message", ""))[:200]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return 0, ""
 
 

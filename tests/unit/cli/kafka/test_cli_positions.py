@@ -41,6 +41,19 @@ def test_anything_else_is_no_position(text: str) -> None:
         parse_position(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 5_000, "-" + "9" * 5_000, "9" * 20])
+def test_a_number_of_very_many_digits_is_no_position(text: str) -> None:
+    with pytest.raises(Invalid, match="not a position: ") as failed:
+        parse_position(text)
+    assert len(str(failed.value)) < 400
+
+
+@pytest.mark.parametrize("text", ["1969-12-31T23:59:59.999Z", "0001-01-02T00:00Z", "99999d"])
+def test_a_time_before_1970_is_the_first_one(text: str) -> None:
+    """In Kafka's requests, -1 is the latest offset and -2 the earliest one."""
+    assert parse_position(text, ManualClock(0, NOW_MS)) == Position(time_ms=0)
+
+
 def test_a_partition_has_a_number_or_none() -> None:
     assert [parse_partition(text) for text in ("orders", "orders/3", "a.b_c-d:0")] == [
         *(("orders", None), ("orders", 3), ("a.b_c-d", 0))

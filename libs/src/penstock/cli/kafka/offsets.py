@@ -13,7 +13,8 @@ from penstock.contracts.errors import Invalid
 from penstock.runtime.clock import Clock, SystemClock
 
 EARLIEST, LATEST = "earliest", "latest"
-_PARTITION = re.compile(r"(?P<topic>[^/:@]+)(?:[/:](?P<partition>\d+))?")
+_PARTITION = re.compile(r"(?P<topic>[^/:@]+)(?:[/:](?P<partition>\d{1,10}))?")
+_OFFSET, _SHIFT = r"\d{1,19}", r"[+-]\d{1,19}"  # of 64 bits
 
 Partition = tuple[str, int]
 
@@ -34,19 +35,19 @@ def parse_position(text: str, clock: Clock | None = None) -> Position:
     """The place that a user names; `Invalid` if the text names none."""
     if text in (EARLIEST, LATEST):
         return Position(word=text)
-    if re.fullmatch(r"[+-]\d+", text):
+    if re.fullmatch(_SHIFT, text):
         return Position(shift=int(text))
-    if text.isdecimal():
+    if re.fullmatch(_OFFSET, text):
         return Position(offset=int(text))
     age_ms = duration_ms(text)
     if age_ms is not None:
-        return Position(time_ms=(clock or SystemClock()).now_ms() - age_ms)
+        return Position(time_ms=max((clock or SystemClock()).now_ms() - age_ms, 0))
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise Invalid(f"not a position: {text!r}; a position is {POSITION_HELP}") from None
-    # A time without a zone is the local one of the user.
-    return Position(time_ms=int(time.timestamp() * 1000))
+        # A time without a zone is the local one of the user.
+        time_ms = int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise Invalid(f"not a position: {text!r:.100}; a position is {POSITION_HELP}") from None
+    return Position(time_ms=max(time_ms, 0))  # Kafka gives negative times other meanings
 
 
 def parse_partition(text: str) -> tuple[str, int | None]:
