@@ -14,10 +14,11 @@ HEX_PREFIX = "0x"
 
 
 def as_object(record: Any, *, headers_max: int | None = None) -> dict[str, Any]:
-    """The record as values of JSON, with all headers or the first `headers_max`. Bytes that are no UTF-8 become hexadecimal, in `key_hex` or `value_hex`.
+    """The record as values of JSON, with all headers or the first `headers_max`.
 
-    A decoded key or value comes with its schema, in `key_schema` or `value_schema`. If it has a frame and cannot be
-    decoded, its bytes are hexadecimal, and `key_error` or `value_error` has the reason.
+    Bytes that are no UTF-8 become hexadecimal, in `key_hex` or `value_hex`. A decoded key or value comes with its
+    schema, in `key_schema` or `value_schema`. If it has a frame and cannot be decoded, its bytes are hexadecimal, and
+    `key_error` or `value_error` has the reason.
     """
     shown: dict[str, Any] = {
         "topic": record.topic,
