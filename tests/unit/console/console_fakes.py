@@ -337,8 +337,11 @@ class FakeKafka(KafkaSessions):
         return self.passwords is None or self.passwords.get(login.username) == login.password
 
     @contextlib.asynccontextmanager
-    async def own_session(self, login: Login, timeout_s: float | None = None) -> AsyncIterator[Session]:
+    async def own_session(self, login: Login) -> AsyncIterator[Session]:
         yield await self.call(login, lambda session: session)
+
+    async def try_login(self, login: Login, work: Callable[[Session], Result]) -> Result:
+        return await self.call(login, work)
 
     async def forget(self, login: Login) -> None:
         self.closed.append(login)

@@ -166,6 +166,19 @@ async def test_a_user_keeps_a_client_and_shares_it_with_no_other() -> None:
     await sessions.kafka.close()
 
 
+async def test_long_readers_have_a_limit_of_their_own() -> None:
+    sessions = Sessions(readers_max=2)
+    async with sessions.kafka.own_session(ALICE), sessions.kafka.own_session(ALICE):
+        with pytest.raises(Unavailable, match="2 readers of messages are open"):
+            async with sessions.kafka.own_session(BOB):
+                pass
+        await sessions.session(BOB)
+        assert await sessions.kafka.try_login(BOB, lambda _: "in") == "in"
+    async with sessions.kafka.own_session(BOB):
+        pass
+    await sessions.kafka.close()
+
+
 def fail(error: Exception) -> None:
     raise error
 

@@ -28,6 +28,8 @@ class KafkaLimits(msgspec.Struct, frozen=True, kw_only=True):
     login_s: float = 3.0
     threads_max: int = 16
     clients_max: int = 50
+    # Pages of messages and live readers have clients of their own, also several of one user.
+    readers_max: int = 50
     idle_s: float = 120.0
     expire_interval_s: float = 10.0
 
@@ -69,6 +71,7 @@ class KafkaSessions:
         self._limits = limits
         self._threads = ThreadPoolExecutor(limits.threads_max, thread_name_prefix="kafka")
         self._clients: dict[Login, _Client] = {}
+        self._readers = 0
 
     async def call(self, login: Login, work: Callable[[Session], Result]) -> Result:
         """The result of `work` in a thread with a client of the user; `Unavailable` for an error of the client.
@@ -88,9 +91,22 @@ class KafkaSessions:
                     raise
 
     @contextlib.asynccontextmanager
-    async def own_session(self, login: Login, timeout_s: float | None = None) -> AsyncIterator[Session]:
-        """A session for one long reader, with another time-out if it is given."""
-        session = self._session(login, timeout_s)
+    async def own_session(self, login: Login) -> AsyncIterator[Session]:
+        """A session for one long reader; `Unavailable` if there are too many of them."""
+        if self._readers >= self._limits.readers_max:
+            raise Unavailable(
+                f"{self._limits.readers_max} readers of messages are open: close a page with live messages, "
+                "or try again in a minute"
+            )
+        self._readers += 1
+        try:
+            async with self._opened(self._session(login)) as session:
+                yield session
+        finally:
+            self._readers -= 1
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, session: Session) -> AsyncIterator[Session]:
         try:
             yield session
         finally:
@@ -98,7 +114,7 @@ class KafkaSessions:
 
     async def try_login(self, login: Login, work: Callable[[Session], Result]) -> Result:
         """As `call`, with a client that ends after it; `Unavailable` soon if the gateways refuse the login."""
-        async with self.own_session(login, self._limits.login_s) as session:
+        async with self._opened(self._session(login, self._limits.login_s)) as session:
             return await self.in_thread(lambda: work(session))
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
