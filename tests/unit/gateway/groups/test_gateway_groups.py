@@ -338,6 +338,18 @@ async def test_several_groups_are_answered_each_in_its_place(version: int) -> No
     ]
 
 
+@pytest.mark.parametrize("version", [8, 10])
+async def test_the_offsets_of_a_group_that_is_named_often_are_in_the_answer_once(version: int) -> None:
+    world = offsets_world()
+    groups = [OffsetFetchRequestGroup(name, topics=None) for name in ("g1", "g1", "g2", "g1")]
+    response = await ask(world, FETCH, version, OffsetFetchRequest(groups=groups))
+    repeated = ErrorCode.INVALID_REQUEST
+    answered = [(group.group_id, group.error_code) for group in response.groups]
+    assert answered == [("g1", 0), ("g1", repeated), ("g2", 0), ("g1", repeated)]
+    asked = [query.group_id for name, query in world.sequencer.queries if name == "group_offsets"]  # type: ignore[attr-defined]
+    assert asked == ["g1", "g2"]
+
+
 async def test_a_commit_by_topic_id_names_the_topic_and_sends_its_id_along() -> None:
     world = answering(PerItem([Rejection.NONE, Rejection.UNKNOWN_TOPIC]))
     known, unknown = world.sequencer.add_topic("a").topic_id, b"unknown topic id"

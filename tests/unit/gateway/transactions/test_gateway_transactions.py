@@ -449,6 +449,23 @@ async def test_producers_are_described_with_several_queries() -> None:
     assert asked == [[(topic.topic_id, 0), (topic.topic_id, 2)], [(topic.topic_id, 2)]]
 
 
+async def test_a_transaction_or_a_partition_that_is_named_often_is_described_once() -> None:
+    world = new_world()
+    world.sequencer.add_topic("t", 3)
+    producers = PartitionProducers(Rejection.NONE, [ProducerView(7, 3, 41, 1_000, 0, 12)])
+    world.sequencer.views["producers"] = lambda query: ProducersView(1, [producers] * len(query.partitions))
+    topics = [TopicRequest("t", [0, 0, 1]), TopicRequest("t", [0, 2])]
+    response = await ask(world, DESCRIBE_PRODUCERS, 0, DescribeProducersRequest(topics))
+    found = [[(each.error_code, len(each.active_producers)) for each in topic.partitions] for topic in response.topics]
+    repeated = (ErrorCode.INVALID_REQUEST, 0)
+    assert found == [[(0, 1), repeated, (0, 1)], [repeated, (0, 1)]]
+    world.sequencer.views["describe_transactions"] = lambda query: DescribeTransactionsView(
+        1, [TransactionView(each, "Empty") for each in query.transactional_ids]
+    )
+    response = await ask(world, DESCRIBE, 0, DescribeTransactionsRequest(["a", "b", "a"]))
+    assert [each.transactional_id for each in response.transaction_states] == ["a", "b"]
+
+
 @pytest.mark.parametrize("version", [7, 9])
 @pytest.mark.parametrize("require_stable", [True, False])
 async def test_with_require_stable_an_offset_that_a_transaction_may_replace_is_not_in_the_answer(

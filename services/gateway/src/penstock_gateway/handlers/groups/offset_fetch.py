@@ -22,6 +22,7 @@ from penstock.kafkawire.api.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.coordination.offset_commits import with_names
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.error_mapping import GROUPS_UNAVAILABLE, error_of
@@ -48,20 +49,29 @@ class Needs(HasSequencer, HasTopics, Protocol):
 
 
 async def handle(gateway: Needs, client: Client, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    if version >= FIRST_VERSION_IDS:
-        return OffsetFetchResponse(
-            groups=[await _group_by_ids(gateway, each, request.require_stable) for each in request.groups]
-        )
     if version >= FIRST_VERSION_BATCHED:
-        found = [
-            (each.group_id, await _find(gateway, _query_of(each), request.require_stable)) for each in request.groups
-        ]
-        return OffsetFetchResponse(groups=[_group_answer(group_id, offsets) for group_id, offsets in found])
+        return OffsetFetchResponse(groups=await _groups(gateway, version, request))
     query = GroupOffsetsQuery(0, request.group_id, _wanted(request.topics), fresh=True)
     one = await _find(gateway, query, request.require_stable)
     if one.error and version < FIRST_VERSION_GROUP_ERROR:
         return OffsetFetchResponse(topics=_failed_topics(request, one.error))
     return OffsetFetchResponse(topics=[_topic_answer(*item) for item in one.topics.items()], error_code=one.error)
+
+
+async def _groups(gateway: Needs, version: int, request: OffsetFetchRequest) -> list[OffsetFetchResponseGroup]:
+    """The offsets of each group, once: all of them may be a million times as large as its name."""
+    answers: list[OffsetFetchResponseGroup] = []
+    answered: set[str] = set()
+    async for group in Slices().of(request.groups):
+        if group.group_id in answered:
+            answers.append(OffsetFetchResponseGroup(group.group_id, error_code=ErrorCode.INVALID_REQUEST))
+        elif version >= FIRST_VERSION_IDS:
+            answers.append(await _group_by_ids(gateway, group, request.require_stable))
+        else:
+            found = await _find(gateway, _query_of(group), request.require_stable)
+            answers.append(_group_answer(group.group_id, found))
+        answered.add(group.group_id)
+    return answers
 
 
 async def _group_by_ids(

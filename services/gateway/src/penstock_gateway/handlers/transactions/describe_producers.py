@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from penstock.contracts.errors import Unavailable
+from penstock.contracts.queries.topics import TopicView
 from penstock.contracts.queries.transactions import PartitionProducers, ProducersQuery, ProducersView
 from penstock.kafkawire.api.describe_producers import (
     API as API,
@@ -13,6 +14,7 @@ from penstock.kafkawire.api.describe_producers import (
     TopicResponse,
 )
 from penstock.kafkawire.error_codes import ErrorCode
+from penstock.runtime.concurrency.slices import Slices
 from penstock_gateway.kafka.client import Client
 from penstock_gateway.kafka.parts import HasSequencer, HasTopics
 from penstock_gateway.metadata.partition_lookup import READ_UNAVAILABLE, locate, rejection_error
@@ -27,21 +29,25 @@ async def handle(
     gateway: Needs, client: Client, version: int, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     located = await locate(gateway.topics, (topic.name for topic in request.topics))
-    views = [
-        located.partition(topic.name, number, -1) for topic in request.topics for number in topic.partition_indexes
-    ]
-    numbers = [number for topic in request.topics for number in topic.partition_indexes]
-    keys = [
-        (view.topic_id, number) for view, number in zip(views, numbers, strict=True) if not isinstance(view, ErrorCode)
-    ]
+    wanted: dict[tuple[str, int], TopicView | ErrorCode] = {}
+    slices = Slices()
+    async for topic in slices.of(request.topics):
+        async for number in slices.of(topic.partition_indexes):
+            wanted[topic.name, number] = located.partition(topic.name, number, -1)
+    keys = [(view.topic_id, number) for (_, number), view in wanted.items() if not isinstance(view, ErrorCode)]
     found = iter(await _ask(gateway, keys))
-    answers = iter([view if isinstance(view, ErrorCode) else next(found) for view in views])
+    answers = {key: view if isinstance(view, ErrorCode) else next(found) for key, view in wanted.items()}
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                topic.name, [_answer(topic.name, number, next(answers)) for number in topic.partition_indexes]
+                topic.name,
+                [
+                    # Each once: the producers of a partition may be ten thousand times as large as its number.
+                    _answer(topic.name, number, answers.pop((topic.name, number), ErrorCode.INVALID_REQUEST))
+                    async for number in slices.of(topic.partition_indexes)
+                ],
             )
-            for topic in request.topics
+            async for topic in slices.of(request.topics)
         ]
     )
 
